@@ -249,7 +249,7 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
 async def test_who_has_no_group_is_let_in_nowhere(stage: Stage) -> None:
     async with httpx2.AsyncClient(base_url=stage.url, timeout=60) as zoe:
         page = await sign_in_at(zoe, "/login/oidc?next=%2F", "zoe")
-        assert "nobody here is known by this login" in words(page.text).lower()
+        assert "this login belongs to no known person" in words(page.text).lower()
         assert (await zoe.get("/")).status_code == 303
         asked = await zoe.post(f"http://127.0.0.1:{stage.box.ports['8301']}/decode", json={"payloads": []})
         assert asked.status_code == 401

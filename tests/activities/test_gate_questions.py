@@ -486,7 +486,7 @@ async def test_what_may_not_wait_any_more_is_not_asked(store: Store) -> None:
     assert found.outcome is not None
     assert (found.outcome.type, found.outcome.gate) == ("ToolLimited", "approval")
     assert found.outcome.value.inline == (
-        "Not asked: 1 requests of this tenant wait for people, which is all that may. Do without it, or say that it "
+        "Not asked: 1 requests of this tenant wait for approvers, which is the limit. Do without it, or say that it "
         "has to be asked later"
     )
     assert (await gate_decision(deps)).request == waits.request

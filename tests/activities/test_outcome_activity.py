@@ -315,7 +315,7 @@ async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pyt
     assert lines() == ["nobody who may say so says that pay happened"]
     await answer(store, word)
     await asked(store, people=[APPROVER], **HELD | {"happened": word})
-    why = "an outcome was reported for a ticket that nobody claimed"
+    why = "an outcome was reported for an unclaimed ticket"
     assert lines() == [f"that pay happened cannot be written: {why}"]
 
 
@@ -395,7 +395,7 @@ async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
     await store.void_unclaimed(key, **WHO)
     assert await reported(store, "give_up") == ToolReply()
     lines = [record.getMessage().partition(" ({")[0] for record in caplog.records if "became" in record.getMessage()]
-    why = "an outcome was reported for a ticket that nobody claimed"
+    why = "an outcome was reported for an unclaimed ticket"
     assert lines == [f"what became of pay cannot be written: {why}"]
     assert await endings(store) == []
 

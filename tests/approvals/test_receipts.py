@@ -166,16 +166,16 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
         NOW,
         "malformed",
         "",
-        "`verdict`: `happened` answers only what became of a call that is in doubt",
+        "`verdict`: `happened` is only for a call with an unknown outcome",
     ),
     (
         {"verdict": "withdrawn"},
         NOW,
         "malformed",
         "",
-        "`verdict`: to withdraw a request is no answer to it; use `cancel`",
+        "`verdict`: a withdrawal is not a decision; use `cancel`",
     ),
-    ({"result": "paid"}, NOW, "malformed", "", "`result`: only what happened has one"),
+    ({"result": "paid"}, NOW, "malformed", "", "`result`: only for the verdict `happened`"),
     (
         {"verdict": "denied", "edited_args": {}},
         NOW,
@@ -196,9 +196,9 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why
 @table(
     ("fields", "message"),
     ({"verdict": "happened", "result": "x" * (REASON_CHARS + 1)}, "`result`: at most 2000 characters"),
-    ({"edited_args": {}}, "`edited_args`: it runs again as it was approved, or not at all"),
-    ({"remember": GrantRequest()}, "`remember`: what happened once says nothing of the next time"),
-    ({"result": "paid"}, "`result`: only what happened has one"),
+    ({"edited_args": {}}, "`edited_args`: a call with an unknown outcome runs again unchanged, or not at all"),
+    ({"remember": GrantRequest()}, "`remember`: not for a call with an unknown outcome"),
+    ({"result": "paid"}, "`result`: only for the verdict `happened`"),
 )
 def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, message: str) -> None:
     doubt = deadlines.open_request(request(kind="in_doubt", edit="approve", allow_remember=True), NOW)

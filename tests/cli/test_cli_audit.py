@@ -83,7 +83,7 @@ async def test_a_kept_checkpoint_finds_what_the_store_has_forgotten(audit: Cli) 
         touched(f"DELETE FROM {table}")
     assert (await audit("audit", "verify")).code == 0
     ran = await audit("audit", "verify", "--checkpoint", "kept.json")
-    assert (ran.code, ran.out.startswith("truncated: the checkpoint 1 that was kept is not here")) == (1, True)
+    assert (ran.code, ran.out.startswith("truncated: the saved checkpoint 1 is missing")) == (1, True)
 
 
 async def test_an_export_is_verified_elsewhere_with_the_public_keys_alone(audit: Cli, tmp_path: Path) -> None:

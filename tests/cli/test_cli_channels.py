@@ -117,7 +117,7 @@ async def test_a_card_that_does_not_get_out_is_told(receiver: Receiver, cli: Cli
     receiver.status = 410
     shown = await cli("channels", "test", "ana")
     assert shown.code == 1
-    assert "✗ desk: the receiver says that it is gone for good (410)" in shown.out
+    assert "✗ desk: the receiver reports that it no longer exists (410)" in shown.out
     assert "✗ lost: it needs the environment variable" in shown.out
 
 

@@ -81,7 +81,8 @@ def test_login_with_an_address_of_no_normal_form_makes_no_person(directory: Clai
         found = refusal(directory, claims(groups=["fin"], **{claim: address}))
         assert (found.code, found.message) == (
             "malformed",
-            "this login has an email address not of the form `ana@example.com`; ask whoever keeps your logins",
+            "this login has an email address not of the form `ana@example.com`; ask the administrator of your sign-in "
+            "provider",
         )
     assert directory.admit(claims(groups=["fin"], preferred_username="@ana", email="cy@b\u00fccher.example"))
     # A person whose login is written down needs no address.
@@ -200,7 +201,7 @@ def test_a_claim_that_names_no_known_tenant_is_refused(two_tenants: ClaimsDirect
         found = refusal(two_tenants, given)
         assert (found.code, found.message) == (
             "not_allowed",
-            "this login names no tenant that is known here; ask whoever keeps your logins",
+            "this login names no known tenant; ask the administrator of your sign-in provider",
         )
     assert refusal(two_tenants, claims("42")).code == "not_allowed"
 

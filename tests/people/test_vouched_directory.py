@@ -75,7 +75,7 @@ def test_other_keys_and_retired_ones_sign_nobody() -> None:
     replace(CY, delegations=ANA.delegations),
 )
 def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
-    assert why(vouched(person)) == "not what a login says of anybody"
+    assert why(vouched(person)) == "not in the form of a login's row"
 
 
 @table(

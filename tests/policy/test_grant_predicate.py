@@ -123,7 +123,7 @@ def refused(where: str, policy: CompiledPolicy = UNCHECKED, hidden: tuple[str, .
     ("where", "why"),
     (
         "args.lines.exists(line, [1, 2].exists(n, n == line))",
-        "a macro stands within a macro, which only the manifest may have; split it",
+        "it has a macro in a macro, which only the manifest may have; split it",
     ),
     (
         "['x'].exists(name, name + args.to == 'xAna')",

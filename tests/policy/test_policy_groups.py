@@ -43,14 +43,14 @@ def test_others_than_the_policy_names_are_in_none_of_its_groups() -> None:
     ({"approvers": [{"of": "role:a", "quorum": 0}]}, "approvers.0", "1 to 50"),
     ({"approvers": [{"of": "role:a", "quorum": True}]}, "approvers.0", "1 to 50"),
     ({"approvers": [{"of": "role:a", "number": 2}]}, "approvers", "unknown key `number`"),
-    ({"approvers": ["role:b", {"of": "role:a"}]}, "approvers", "beside groups"),
+    ({"approvers": ["role:b", {"of": "role:a"}]}, "approvers", "mixes names and groups"),
     ({"approvers": [{"of": "role:a"}, {"of": ["role:a"], "quorum": 2}]}, "approvers", "same people"),
     ({"approvers": [{"of": "role:a"}, {"of": "role:b"}], "quorum": 2}, "quorum", "leave it out"),
     ({"approvers": [{"of": "role:a"}], "route_to": "['role:b']"}, "route_to", "one of both"),
     (
         {"approvers": [{"of": "role:a"}], "escalate_after": 60, "escalate_to": ["role:a"]},
         "escalate_to",
-        "fill the place of the others",
+        "fill another group's place",
     ),
     ({"approvers": [{"of": "user:ana", "quorum": 2}]}, "approvers", "more people than they name"),
     (

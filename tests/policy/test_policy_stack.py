@@ -211,8 +211,8 @@ A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
     (False, [ApprovalPolicy(terms=(TERM,))], DYNAMIC.format("terms")),
     (True, [IN_GROUPS], DYNAMIC.replace("`{}`", "groups in `approvers`")),
     (B, [A_AND_C], STRANGE.format("role:b", "`role:a`, `role:c`")),
-    (B, [A_AND_C, B], STRANGE.format("role:b", "nobody may decide for all of them")),
-    (False, [A_AND_C, B], "approvers differ: nobody may decide for all of them"),
+    (B, [A_AND_C, B], STRANGE.format("role:b", "no approver may decide for all of them")),
+    (False, [A_AND_C, B], "approvers differ: no approver may decide for all of them"),
     (ApprovalPolicy(level="admin"), [True], STRANGE.format("role:admin", "`role:approvers`")),
 )
 def test_what_cannot_be_compared_is_said(own: RequiresApproval, below: list[RequiresApproval], why: str) -> None:

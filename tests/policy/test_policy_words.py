@@ -191,8 +191,14 @@ def test_an_explanation_as_json_has_every_field() -> None:
         ),
     ),
     ({"on_timeout": "wait"}, ("`on_timeout` input should be 'deny' or 'escalate'", "on_timeout", "wait")),
-    ({"on_timeout": "escalate"}, ("`on_timeout` escalates to nobody; name them in `escalate_to`", "escalate_to", ())),
-    ({"escalate_after": "1h"}, ("`escalate_after` escalates to nobody; name them in `escalate_to`", "escalate_to", ())),
+    (
+        {"on_timeout": "escalate"},
+        ("`on_timeout` has no approvers to escalate to; name them in `escalate_to`", "escalate_to", ()),
+    ),
+    (
+        {"escalate_after": "1h"},
+        ("`escalate_after` has no approvers to escalate to; name them in `escalate_to`", "escalate_to", ()),
+    ),
     (
         {"escalateTo": ["role:cfo"]},
         ("`escalate_to` is never used; add `escalate_after`, or `on_timeout: escalate`", "escalate_to", ("role:cfo",)),
@@ -203,15 +209,15 @@ def test_an_explanation_as_json_has_every_field() -> None:
     ),
     (
         {"remindAfter": "24h"},
-        ("`remind_after` comes at or after `timeout`; nobody waits then, make it shorter", "remind_after", 86_400.0),
+        ("`remind_after` is not before `timeout`, so no request waits then; make it shorter", "remind_after", 86_400.0),
     ),
     (
         {"escalate_after": "1h", "timeout": "1h", "escalate_to": ["role:cfo"]},
-        ("`escalate_after` comes at or after `timeout`; make it shorter", "escalate_after", 3_600.0),
+        ("`escalate_after` is not before `timeout`; make it shorter", "escalate_after", 3_600.0),
     ),
     (
         {"escalate_after": "1h", "remind_after": "1h", "escalate_to": ["role:cfo"]},
-        ("`escalate_after` comes before `remind_after`; remind first, or not at all", "escalate_after", 3_600.0),
+        ("`escalate_after` is before `remind_after`; remind first, or not at all", "escalate_after", 3_600.0),
     ),
 )
 def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, Any]) -> None:
@@ -260,7 +266,7 @@ def test_rules_are_judged_strictest_first() -> None:
 
 def test_two_rules_of_one_name() -> None:
     rules = [GlobalRule(name=name, rule="true", effect="hide") for name in ("a", "b", "b")]
-    text = "global rule `b` stands twice; give each rule a name of its own"
+    text = "two global rules have the name `b`; give each rule a different name"
     assert refused(compile_rules, rules)[:2] == (text, "b")
 
 

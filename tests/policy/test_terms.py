@@ -151,7 +151,7 @@ def test_the_hash_of_a_policy_has_its_conditions_where_they_stand() -> None:
     ({"escalate_after": "1h"}, "terms.0.escalate_after", "a term's `escalate_after` must come before the policy's"),
     ({"escalate_after": "5m", "timeout": "5m"}, "terms.0.escalate_after", "and before the deadline"),
     ({"escalate_to": ["role:board"]}, "terms.0.escalate_to", "only narrow"),
-    ({"approvers": ["role:cfo"]}, "escalate_to", "fill the place of the others"),
+    ({"approvers": ["role:cfo"]}, "escalate_to", "fill another group's place"),
 )
 def test_a_term_that_changes_nothing_or_loosens_is_refused(term: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -168,7 +168,9 @@ def test_a_quorum_that_the_policy_has_already_is_refused() -> None:
 def test_a_term_escalates_to_nobody_where_the_policy_names_nobody() -> None:
     with pytest.raises(ConfigError) as caught:
         ApprovalPolicy(terms=(TermRule(when="true", escalate_after=60),))
-    assert caught.value.message.endswith("a term escalates to nobody; name them in the policy's own `escalate_to`")
+    assert caught.value.message.endswith(
+        "a term has no approvers to escalate to; name them in the policy's own `escalate_to`"
+    )
     assert caught.value.context["field"] == "terms.0.escalate_after"
 
 

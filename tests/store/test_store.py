@@ -143,7 +143,7 @@ async def test_what_came_to_nothing_leaves_the_next_ticket_free(store: Store) ->
 
 
 async def test_only_what_was_begun_can_have_come_to_nothing(store: Store) -> None:
-    with pytest.raises(Refused, match="nobody claimed"):
+    with pytest.raises(Refused, match="an unclaimed ticket"):
         await store.void_claimed(KEY)
     await store.void_unclaimed(KEY, **WHO)
     assert await store.void_claimed(KEY) == Claim(kind="void")

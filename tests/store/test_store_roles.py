@@ -140,7 +140,7 @@ async def test_a_store_that_is_behind_is_one_sentence(postgres_server: str, tmp_
 @pytest.mark.parametrize("given", ["GRANT INSERT ON answers TO", "REVOKE SELECT ON answers FROM"])
 async def test_rights_that_are_not_the_roles_stop_a_process_at_its_start(urls: RoleUrls, given: str) -> None:
     await sql(urls.owner, f"{given} {urls.names['worker']}")
-    with pytest.raises(ConfigError, match=r"has not the rights of a worker of this version \(table `answers`\)"):
+    with pytest.raises(ConfigError, match=r"lacks the rights of this version's worker \(table `answers`\)"):
         await store.Store.open(urls.worker)
 
 

@@ -198,21 +198,21 @@ _VERDICTS = ("approved", "denied", "happened")
 def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
     """Return why the decision does not fit this kind of question, or ""."""
     if decision.verdict == "withdrawn":
-        return "`verdict`: to withdraw a request is no answer to it; use `cancel`"
+        return "`verdict`: a withdrawal is not a decision; use `cancel`"
     if decision.verdict == "retracted":
         return "`verdict`: only the inbox can undo a denial"
     if decision.verdict == "happened" and request.kind != "in_doubt":
-        return "`verdict`: `happened` answers only what became of a call that is in doubt"
+        return "`verdict`: `happened` is only for a call with an unknown outcome"
     if decision.result and decision.verdict != "happened":
-        return "`result`: only what happened has one"
+        return "`result`: only for the verdict `happened`"
     if len(decision.result) > REASON_CHARS:
         return f"`result`: at most {REASON_CHARS} characters"
     if decision.edited_args is not None and request.kind == "in_doubt":
-        return "`edited_args`: it runs again as it was approved, or not at all"
+        return "`edited_args`: a call with an unknown outcome runs again unchanged, or not at all"
     if decision.edited_args is not None and decision.verdict != "approved":
         return "`edited_args`: only an approval can change the arguments"
     if decision.remember is not None and request.kind == "in_doubt":
-        return "`remember`: what happened once says nothing of the next time"
+        return "`remember`: not for a call with an unknown outcome"
     return ""
 
 

@@ -183,12 +183,12 @@ def _check_kept(ledger: _Ledger, kept: Checkpoint | None, verifier: Verifier) ->
         return None
     number = kept.statement.number
     if not kept.holds(verifier):
-        return Finding("unsigned", CHAIN, number, f"the checkpoint {number} that was kept is not signed by a known key")
+        return Finding("unsigned", CHAIN, number, f"the saved checkpoint {number} is not signed by a known key")
     if number not in ledger.hashes:
-        words = f"the checkpoint {number} that was kept is not here: the record was cut off before it"
+        words = f"the saved checkpoint {number} is missing: the audit log was cut off before it"
         return Finding("truncated", CHAIN, number, words)
     if ledger.hashes[number] != kept.statement.hash:
-        return Finding("changed", CHAIN, number, f"checkpoint {number} is not the one that was kept")
+        return Finding("changed", CHAIN, number, f"checkpoint {number} differs from the saved one")
     return None
 
 
@@ -210,7 +210,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
     # It must be signed: otherwise anyone who writes such a record could cut off everything before it.
     if (start := first_number(stream[0])) > 1:
         if not replaces_stream(stream[0], verifier):
-            words = f"record {start} of `{name}` stands for those before it, and no known key signed that"
+            words = f"record {start} of `{name}` replaces the earlier ones without a signature by a known key"
             return Finding("unsigned", name, start, words)
         prev = stream[0].prev
     numbers = {record.seq for record in stream}
@@ -218,7 +218,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
         if record.seq != expected:
             if record.seq > expected and expected not in numbers:
                 return Finding("missing", name, expected, f"record {expected} of `{name}` is missing")
-            words = f"record {record.seq} of `{name}` stands where record {expected} belongs"
+            words = f"record {record.seq} of `{name}` is at the place of record {expected}"
             return Finding("reordered", name, expected, words)
         # Check place, then content, then link: a broken link alone does not show which of the two was changed, or how.
         if record.compute_hash() != record.hash:
@@ -239,9 +239,9 @@ def _find_displacement(stream: list[Record], record: Record) -> Finding:
     if true is None:
         return Finding("changed", name, seq, f"record {seq} of `{name}` was changed after it was written")
     if any(each.compute_hash(seq) == each.hash for each in stream):
-        words = f"record {true} of `{name}` was put in the place of record {seq}"
+        words = f"record {true} of `{name}` was moved to the place of record {seq}"
         return Finding("reordered", name, seq, words)
-    words = f"record {seq} of `{name}` is missing: what stands there was written as record {true}"
+    words = f"record {seq} of `{name}` is missing: its place holds record {true}"
     return Finding("missing", name, seq, words)
 
 
@@ -255,7 +255,8 @@ def _check_claims(stream: list[Record], claims: dict[int, _Claim]) -> Finding | 
         # Records retired before the last retired record have no hash here any longer. That record binds them.
         if hashes.get(seq, claim.hash) != claim.hash:
             words = (
-                f"record {seq} of `{name}` is not the one that {claim.by} knows: it, or one before it, was rewritten"
+                f"record {seq} of `{name}` differs from the record that {claim.by} knows: it, or an earlier one, was "
+                "rewritten"
             )
             return Finding("changed", name, seq, words)
     return None

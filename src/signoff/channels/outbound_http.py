@@ -219,7 +219,7 @@ def _target(url: str) -> httpx2.URL:
     except httpx2.InvalidURL:
         target = None
     if target is None or (target.port or 0) > _LAST_PORT:
-        raise NotDelivered("what is to be asked is no address", code="address", again=False)
+        raise NotDelivered("the target is not an address", code="address", again=False)
     return target
 
 

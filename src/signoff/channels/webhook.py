@@ -54,10 +54,10 @@ class WebhookOptions(ChannelOptions):
     `allow_networks` are private networks that may be called, also without TLS.
     """
 
-    url: str = Field(description="The address that is told, such as https://desk.example.com/approvals.")
+    url: str = Field(description="The address that receives the messages, such as https://desk.example.com/approvals.")
     secret: str = Field(description="The signing secret, env:NAME; its value is whsec_ and base64.")
     previous_secret: str = Field("", description="The secret before this one, while both are in use.")
-    allow_networks: tuple[str, ...] = Field((), description="Private networks that may be asked, such as 10.0.0.0/8.")
+    allow_networks: tuple[str, ...] = Field((), description="Private networks that may be called, such as 10.0.0.0/8.")
     # Less than the dispatcher's limit for one card (`SEND_SECONDS`), so that this channel's own error is reported.
     timeout_seconds: float = Field(10.0, gt=0, le=25, description="How long an answer is waited for.")
 
@@ -209,7 +209,7 @@ class Webhook(Channel):
         findings = [CheckFinding(True, f"{target} acknowledges what is signed")]
         apart = 0.0 if answer.at is None else abs((answer.at - now).total_seconds())
         if apart > REPLAY_SECONDS / 2:
-            remedy = f"set the clocks: what is {REPLAY_SECONDS:.0f} s old counts as forged"
+            remedy = f"set the clocks: a message that is {REPLAY_SECONDS:.0f} s old counts as forged"
             findings.append(CheckFinding(False, f"its clock is {apart:.0f} s from ours", remedy))
         return findings
 
@@ -230,7 +230,7 @@ def _check_receipt(answer: ServerAnswer) -> ServerAnswer:
     if 300 <= answer.status < 400:
         raise NotDelivered("the receiver redirects, which is not followed: correct `url`", code=code, again=False)
     if answer.status == _GONE:
-        raise NotDelivered("the receiver says that it is gone for good", code=code, again=False)
+        raise NotDelivered("the receiver reports that it no longer exists", code=code, again=False)
     raise NotDelivered(f"the receiver answered {code}", code=code, again=True)
 
 

@@ -17,10 +17,12 @@ from signoff.people.vouched_directory import VouchedDirectory
 NAME_CHARS: Final = 200
 # OpenID Connect Core 1.0, section 2: `sub` has at most 255 ASCII characters.
 SUBJECT_CHARS: Final = 255
-_UNKNOWN: Final = "nobody here is known by this login; ask whoever keeps the list of people"
-_NO_TENANT: Final = "this login names no tenant that is known here; ask whoever keeps your logins"
+_UNKNOWN: Final = "this login belongs to no known person; ask the administrator of the directory"
+_NO_TENANT: Final = "this login names no known tenant; ask the administrator of your sign-in provider"
 
-_ODD_ADDRESS: Final = "this login has an email address not of the form `ana@example.com`; ask whoever keeps your logins"
+_ODD_ADDRESS: Final = (
+    "this login has an email address not of the form `ana@example.com`; ask the administrator of your sign-in provider"
+)
 
 
 class ClaimsMapping(BaseModel):
@@ -136,9 +138,9 @@ def login_from_claims(claims: Mapping[str, Any]) -> str:
     # fragment (section 2), so that `#` separates them unambiguously.
     issuer, subject = claims.get("iss"), claims.get("sub")
     if not isinstance(issuer, str) or not isinstance(subject, str) or not issuer or "#" in issuer:
-        raise Refused("the provider's answer does not say who signed in", "malformed")
+        raise Refused("the provider's answer does not identify the person", "malformed")
     if not subject.strip() or len(subject) > SUBJECT_CHARS:
-        raise Refused("the provider's answer does not say who signed in", "malformed")
+        raise Refused("the provider's answer does not identify the person", "malformed")
     return f"{issuer}#{subject}"
 
 

@@ -103,7 +103,7 @@ def _doubt(vouched: VouchedPerson, declared: Directory, names: DeclaredNames, ve
         return "over"
     logins = person.identities.get(OIDC, ())
     if len(logins) != 1 or person.id != id_from_login(logins[0]) or person.delegations or not person.active:
-        return "not what a login says of anybody"
+        return "not in the form of a login's row"
     # Check each time instead of once at signing: a person declared later must not exist twice.
     known = (
         declared.find(person.id, person.tenant),

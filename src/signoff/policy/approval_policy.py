@@ -370,15 +370,19 @@ def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
             yield f"terms.{number}.{name}", value, why
     remind, escalate, end = policy.remind_after, policy.escalate_after, policy.timeout
     if remind is not None and remind >= end:
-        yield "remind_after", remind, "`remind_after` comes at or after `timeout`; nobody waits then, make it shorter"
+        yield (
+            "remind_after",
+            remind,
+            "`remind_after` is not before `timeout`, so no request waits then; make it shorter",
+        )
     if escalate is not None and escalate >= end:
-        yield "escalate_after", escalate, "`escalate_after` comes at or after `timeout`; make it shorter"
+        yield "escalate_after", escalate, "`escalate_after` is not before `timeout`; make it shorter"
     if remind is not None and escalate is not None and escalate <= remind:
-        yield "escalate_after", escalate, "`escalate_after` comes before `remind_after`; remind first, or not at all"
+        yield "escalate_after", escalate, "`escalate_after` is before `remind_after`; remind first, or not at all"
     escalates = escalate is not None or policy.on_timeout == "escalate"
     if escalates and not policy.escalate_to:
         name = "escalate_after" if escalate is not None else "on_timeout"
-        yield "escalate_to", (), f"`{name}` escalates to nobody; name them in `escalate_to`"
+        yield "escalate_to", (), f"`{name}` has no approvers to escalate to; name them in `escalate_to`"
     if policy.escalate_to and not escalates:
         yield (
             "escalate_to",
@@ -390,7 +394,7 @@ def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
 def _impossible_groups(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
     groups = policy.groups
     if groups and len(groups) < len(policy.approvers):
-        yield "approvers", (), "`approvers` has names beside groups; write each as a group, such as `{of: role:legal}`"
+        yield "approvers", (), "`approvers` mixes names and groups; write each as a group, such as `{of: role:legal}`"
     if len({frozenset(group.of) for group in groups}) < len(groups):
         yield "approvers", (), "`approvers` has two groups of the same people; write one with a larger `quorum`"
     if groups and 1 < policy.quorum <= sum(group.quorum for group in groups):
@@ -401,7 +405,7 @@ def _impossible_groups(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]
     placed |= set(policy.named_approvers) if groups or placed else set()
     both = next((each for each in policy.escalate_to if each in placed), None)
     if both is not None:
-        why = f"`escalate_to` names `{both}`, who is in a group: they could fill the place of the others; name others"
+        why = f"`escalate_to` names `{both}` of a group, who could fill another group's place; name others"
         yield "escalate_to", both, why
     for asked in (groups, *((*groups, *term.groups) for term in policy.terms)):
         if not _can_be_filled(asked):
@@ -432,7 +436,11 @@ def _ineffective_settings(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[
     if timeout is not None and timeout >= policy.timeout:
         yield "timeout", timeout, f"a term's `timeout` must be shorter than the policy's {policy.timeout:g} seconds"
     if after is not None and not policy.escalate_to:
-        yield "escalate_after", after, "a term escalates to nobody; name them in the policy's own `escalate_to`"
+        yield (
+            "escalate_after",
+            after,
+            "a term has no approvers to escalate to; name them in the policy's own `escalate_to`",
+        )
     if after is not None and after >= min(policy.escalate_after or policy.timeout, timeout or policy.timeout):
         yield (
             "escalate_after",

@@ -355,7 +355,7 @@ def compile_rules(
     names = [rule.name for rule in rules]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ConfigError(f"global rule `{twice}` stands twice; give each rule a name of its own", field=twice)
+        raise ConfigError(f"two global rules have the name `{twice}`; give each rule a different name", field=twice)
     args = {"args": ANY_ARGUMENTS} if with_args else {}
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx, **args}, "global rules")
     # Strictest first, so that the first rule that applies decides. The sort is stable: equal rules keep the manifest's

@@ -31,7 +31,7 @@ _FUNCTIONS: Final = (
 _MISSING: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("charAt", "indexOf", "lastIndexOf", "replace", "substring", "trim", "reverse", "format", "quote"),
-        "of CEL's string extension only `lowerAscii`, `upperAscii`, `split` and `join` are here; "
+        "CEL's string extension is limited to `lowerAscii`, `upperAscii`, `split` and `join`; "
         "write `matches`, `contains`, `startsWith` or `endsWith`",
     ),
     **dict.fromkeys(("find", "findAll"), "Kubernetes' functions of patterns are not here; write `matches`"),

@@ -75,7 +75,7 @@ def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = 
     expression = Compiler(variables, _OWNER, policy.tool.name).compile("where", where)
     tree = expression.second.tree
     if macro_depth(tree) > PREDICATE_MACROS:
-        raise _refuse(where, policy, "a macro stands within a macro, which only the manifest may have; split it")
+        raise _refuse(where, policy, "it has a macro in a macro, which only the manifest may have; split it")
     if cost_of(tree, sizes_at_most(variables, nodes=1, text=1)).joins:
         raise _refuse(where, policy, "`+` within a macro adds numbers only; texts and lists grow with each item")
     predicate = GrantPredicate(expression, policy.args_shape)

@@ -17,7 +17,7 @@ from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.terms import terms_of
 
 _NEEDS: Final = ("never", "maybe", "always")
-_MISFIT: Final = "the tool that this one stands over would not take these arguments, so a person is asked"
+_MISFIT: Final = "the tool that this one shadows would not take these arguments, so a person is asked"
 
 
 class UnderlyingPolicy(NamedTuple):
@@ -99,7 +99,7 @@ def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: 
     strange = next((each for each in named if each not in allowed), None)
     if strange is None and allowed:
         return ""
-    known = ", ".join(f"`{each}`" for each in allowed) or "nobody may decide for all of them"
+    known = ", ".join(f"`{each}`" for each in allowed) or "no approver may decide for all of them"
     return f"`{strange}` may not decide there; those who may: {known}" if strange else f"approvers differ: {known}"
 
 

@@ -94,7 +94,7 @@ def role_of(connection: Connection) -> StoreRole:
     meant: ProcessRole = "gateway" if held.get("tokens", NOTHING).select else "worker"
     first = next(_differences(held, RIGHTS[meant]))
     raise ConfigError(
-        f"the database role `{user}` has not the rights of a {meant} of this version (table `{first}`): {_AGAIN}",
+        f"the database role `{user}` lacks the rights of this version's {meant} (table `{first}`): {_AGAIN}",
         value=user,
     )
 

@@ -333,7 +333,7 @@ class Store:
                 also(connection)
             ticket = read_ticket_row(connection, key)
             if ticket is None:
-                raise Refused("a ticket that nobody claimed cannot have come to nothing")
+                raise Refused("an unclaimed ticket cannot be undone")
             return ticket.claim
 
         return await self.run(enter)
@@ -367,7 +367,7 @@ class Store:
             if corrects and ticket is not None and ticket.claim.kind == "undone":
                 return outcome
             if ticket is None or ticket.outcome is None:
-                raise Refused("an outcome was reported for a ticket that nobody claimed")
+                raise Refused("an outcome was reported for an unclaimed ticket")
             return ticket.outcome
 
         return await self.run(write)

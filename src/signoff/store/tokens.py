@@ -100,7 +100,7 @@ class Tokens:
         ordered = tuple(scope for scope in get_args(Scope) if scope in wanted)
         if PEER in wanted and len(wanted) > 1:
             # With another scope the agent could read, start or decide things to which it was never exposed.
-            raise Refused(f"the scope `{PEER}` stands alone: it is for other agents", code="malformed")
+            raise Refused(f"the scope `{PEER}` excludes all others: it is for other agents", code="malformed")
         # All other routes would treat an agent that can also read or decide as a person.
         if (CALL in wanted or person.startswith(ACTOR)) and (wanted != {CALL} or not person.startswith(ACTOR)):
             why = (

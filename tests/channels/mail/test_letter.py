@@ -227,7 +227,7 @@ async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
 async def test_the_check_says_where_answers_are_expected() -> None:
     secret = "whsec_" + "c2lnbmVkIGJ5IG91ciBtYWlsIHNlcnZlciwgMzIgYnl0ZXM="
     for inbound, found in (
-        (None, "mail only tells"),
+        (None, "no `inbound`: approvers decide through the link"),
         ({"lmtp": {"port": 24}}, "answers are expected at 127.0.0.1:24 by lmtp"),
         ({"webhook": {"secret": secret}}, "answers are expected at https://signoff.example/channels/email, as raw"),
     ):

@@ -39,8 +39,8 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
     ({"edited_args": {**FLIGHT, "cost": 2**60}}, 422, "an integer outside"),
     ({"edited_args": [1]}, 422, "`edited_args` must be a JSON object"),
     ({"edited_args": {**FLIGHT, "cost": 1}, "verdict": "denied"}, 422, "only an approval can change"),
-    ({"verdict": "happened"}, 422, "answers only what became of a call that is in doubt"),
-    ({"result": "booked"}, 422, "only what happened has one"),
+    ({"verdict": "happened"}, 422, "is only for a call with an unknown outcome"),
+    ({"result": "booked"}, 422, "only for the verdict `happened`"),
     ({"remember": {}}, 403, "answers to this are not remembered"),
 )
 async def test_what_cannot_be_meant_changes_nothing(

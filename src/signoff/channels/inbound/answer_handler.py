@@ -271,7 +271,7 @@ class AnswerHandler:
         return people[0] if len(people) == 1 else None
 
     async def _may_send(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> bool:
-        """Record an email that another address sent in a person's name; return whether that address may do so."""
+        """Record an email that another address sent in a person's name. Returns whether that address may do so."""
         allowed = may_send_for(person, action.sender, self._directory, channel.identity, row.received_at)
         facts = {"sender": action.sender, "channel": channel.name, "allowed": allowed}
         subject, key = person.id, f"sender/{row.key}"

@@ -40,7 +40,7 @@ class MessageTime:
     arrived: datetime
     """When the message arrived, by the store's clock."""
     said: datetime | None
-    """When its author wrote it, never after `arrived`; None if no plausible time is known."""
+    """When its author wrote it, never after `arrived`. `None` without a plausible time."""
 
 
 def time_of_message(said_at: datetime | None, arrived: datetime) -> MessageTime:
@@ -51,7 +51,7 @@ def time_of_message(said_at: datetime | None, arrived: datetime) -> MessageTime:
 
 
 def hold_seconds(hold: float, request: ApprovalRequest, now: datetime) -> float:
-    """Return the seconds for which an approval in words is held; 0 if the deadline leaves no time for that."""
+    """Return the seconds for which an approval in words is held, or 0 if the deadline leaves no time for that."""
     if request.expires_at is None:
         return hold
     left = (request.expires_at - _BEFORE_DEADLINE - now).total_seconds()

@@ -42,7 +42,7 @@ class Outcome:
     """The result of one message. `where` is the place of the reply, as in `InboundAction`."""
 
     result: dict[str, Any] | None = None
-    """The stored result; None if the message is read again later."""
+    """The stored result, or `None` if the message is read again later."""
     reply: ChannelReply | None = None
     where: Mapping[str, Any] = field(default_factory=dict)
     state: Literal["done", "dropped"] = "done"
@@ -50,7 +50,7 @@ class Outcome:
     about: tuple[AskedRevision, ...] = ()
     """The requests that the reply is about."""
     person: Person | None = None
-    """The person who gets the reply; None for a stranger."""
+    """The person who gets the reply, or `None` for a stranger."""
     hold: float = 0.0
     """Seconds until the arrival is read again, as if for the first time."""
 
@@ -135,7 +135,7 @@ class UnknownSenders:
         self._uncounted = 0
 
     async def count_sender(self, identity: str) -> _Met:
-        """Count a sender; record the sender once a day, with the number of senders that were left out before.
+        """Count a sender. Records the sender once a day, with the number of senders that were left out before.
 
         Raises `StoreUnavailable`.
         """

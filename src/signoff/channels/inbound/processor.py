@@ -106,7 +106,7 @@ class InboundProcessor:
                     failures = 0
                 except Unavailable as error:
                     failures += 1
-                    _log.warning("what came in by channels cannot be looked at now: %s", error.message)
+                    _log.warning("messages from channels cannot be processed now: %s", error.message)
                     await asyncio.sleep(backoff(failures))
                     continue
                 if not rows:
@@ -115,14 +115,14 @@ class InboundProcessor:
             await self._leave()
 
     async def step(self) -> int:
-        """Process the messages that are due now; return their number. Raises `StoreUnavailable`."""
+        """Process the messages that are due now. Returns their number. Raises `StoreUnavailable`."""
         rows = await self._claim()
         while self._speakers:
             await asyncio.wait(self._speakers.values())
         return rows
 
     async def _claim(self) -> int:
-        """Claim due messages of channels with room and start to process them; return their number."""
+        """Claim due messages of channels with room and start to process them. Returns their number."""
         queued = Counter(row.channel for queue in self._queues.values() for row, _ in queue)
         # More rows of such a channel would wait here until their claim runs out, and each claim counts as an attempt.
         full = [name for name, rows in queued.items() if rows >= CLAIMED]
@@ -235,7 +235,7 @@ class InboundProcessor:
                 await self._arrivals.reschedule(row.key, backoff(row.attempts))
         except Unavailable:
             # The claim ends after a minute, and then any process may take the row.
-            _log.warning("the store does not take what is to become of %r", row.key)
+            _log.warning("the store does not accept the next step of %r", row.key)
 
     async def _made_of(self, row: InboundRow) -> Outcome:
         """Return the outcome of an arrival, with the reply that is still to be sent."""
@@ -296,7 +296,7 @@ class ReportHandler:
 
 
 async def send_reply(channel: Channel, where: Mapping[str, Any], reply: ChannelReply, until: float) -> SentCard | None:
-    """Try to send `reply` until `until` by the loop's clock; return the message, or None if it was not sent."""
+    """Try to send `reply` until `until` by the loop's clock. Returns the message, or `None` if it was not sent."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout_at(min(until, loop.time() + TOTAL_SECONDS)):

@@ -27,7 +27,7 @@ from signoff.store.store import Store
 READERS: Final = 2
 """Threads that read for one channel. A channel with long messages therefore delays no other channel."""
 Record: TypeAlias = Callable[[Sequence[AuditEntry]], Awaitable[int]]
-"""Stores audit entries, each once; returns the number of new ones. Raises `StoreUnavailable`."""
+"""Stores audit entries, each once. Returns the number of new ones. Raises `StoreUnavailable`."""
 _log = logging.getLogger(__name__)
 
 
@@ -55,7 +55,7 @@ class InboundReceiver:
         self._forged = {name: RecordRateLimit() for name in channels}
 
     def max_bytes(self, name: str) -> int | None:
-        """Return the limit in bytes for a channel's messages; None for an unknown channel."""
+        """Return the limit in bytes for a channel's messages, or `None` for an unknown channel."""
         channel = self._channels.get(name)
         return None if channel is None else channel.max_bytes
 

@@ -164,7 +164,7 @@ def _read(raw: bytes, own: tuple[str, ...]) -> tuple[MailAnswer, MailHeader, byt
     except Exception as error:
         if len(raw) > MAX_MAIL:
             raise
-        _log.warning("the text of a mail cannot be read: %s", type(error).__name__)
+        _log.warning("the text of an email cannot be read: %s", type(error).__name__)
     bare = b"".join(f"{name}: {value}\n".encode() for name, value in header.fields if not name.startswith("content-"))
     return replace(read_mail(bare + b"\n", own), unclear="unreadable"), header, body
 
@@ -192,7 +192,7 @@ def _make_unproved(key: str, mail: UnprovedMail) -> InboundAction:
     """Return an action with an identity that no person can have. Only a sender who has seen a card gets a reply."""
     answer = mail.answer
     where: dict[str, Any] = {"unproved": True}
-    # Otherwise we would send email to the person whom a forgery names as its sender.
+    # Otherwise we would send email to the person that a forgery names as its sender.
     if mail.claimed and answer.sender and not mail.unanswered:
         where = {**_where(answer), "unproved": True}
     return InboundAction(key=key, identity=f"{answer.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)

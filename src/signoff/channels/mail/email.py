@@ -99,7 +99,7 @@ class Email(Channel):
         """See `Channel`."""
         letter = self._letters.card(card, before, self.context.clock())
         await self._send(letter)
-        # A reminder does not replace the card: the end goes into the thread of the first email.
+        # A reminder does not replace the card: the notice of the end joins the thread of the first email.
         if before is not None:
             return replace(before, handle={**before.handle, SENT: letter.words})
         handle = {"to": letter.to, "subject": letter.subject, SENT: letter.words}
@@ -147,7 +147,7 @@ class Email(Channel):
         if isinstance(raw, FetchedMail):
             return
         if self._shape is None:
-            raise Forged("no mail comes by HTTP here")
+            raise Forged("this channel takes no email by HTTP")
         self._shape.verify(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
@@ -179,7 +179,7 @@ class Email(Channel):
         if isinstance(raw, FetchedMail):
             return self._receiver.examine(ArrivedMail(raw.body, raw.recipients))
         if self._shape is None:
-            raise Malformed("no mail comes by HTTP here")
+            raise Malformed("this channel takes no email by HTTP")
         arrived = self._shape.mail(raw)
         return InboundBatch() if arrived is None else self._receiver.examine(arrived)
 
@@ -216,17 +216,15 @@ class Email(Channel):
         if lmtp is not None:
             place = f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}"
             if self._server is not None and not is_here(lmtp.host):
-                remedy = (
-                    "let nobody but your mail server reach that port, best on 127.0.0.1, or leave out `authserv_id`"
-                )
-                return [CheckFinding(False, f"{place}, where whoever reaches it is believed to be anybody", remedy)]
+                remedy = "let only your mail server reach that port, best on 127.0.0.1, or leave out `authserv_id`"
+                return [CheckFinding(False, f"{place}, where any client can pose as any person", remedy)]
             return [CheckFinding(True, place)]
         if webhook is not None:
             url = f"{self.context.public_url}/channels/{self.name}"
             if url.startswith("https://"):
                 return [CheckFinding(True, f"answers are expected at {url}, as {webhook.shape}")]
             return [CheckFinding(False, f"{url} is reached without TLS", "set the public address to one with https")]
-        return [CheckFinding(True, "mail only tells: there is no `inbound`, so it is answered from its link")]
+        return [CheckFinding(True, "no `inbound`: approvers decide through the link in the email")]
 
     async def _send(self, letter: Letter) -> None:
         await send(self._smtp, letter, self._replies.domain)
@@ -331,7 +329,7 @@ class _MailHandler:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         """Accept an email, refuse it finally, or ask for a retry. LMTP responds once per recipient (RFC 2033)."""
-        # `content` may be decoded text, but a DKIM signature is over the received bytes.
+        # `content` may be decoded text, but a DKIM signature covers the received bytes.
         answer = await self._answer(bytes(envelope.original_content or b""), tuple(envelope.rcpt_tos))
         return "\r\n".join([answer] * (len(envelope.rcpt_tos) if self._each else 1))
 

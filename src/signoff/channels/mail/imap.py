@@ -166,7 +166,7 @@ class _Look:
         if size is None or (raw is None and size <= self.max_bytes):
             return  # Another client removed it.
         if raw is None:
-            _log.warning("a mail of more than %d bytes is left in the mailbox", self.max_bytes)
+            _log.warning("an email of more than %d bytes is left in the mailbox", self.max_bytes)
             self.box.flag(uid, [MailMessageFlags.SEEN], True)
         else:
             self.busy[self.hand(raw)] = (uid, domain, time.monotonic() + _HAND_SECONDS)
@@ -194,7 +194,7 @@ class _Look:
             self.late.add(uid)
             return
         self.late.discard(uid)
-        _log.error("a mail that twice took more than %g s is left in the mailbox, flagged", _HAND_SECONDS)
+        _log.error("an email that twice took more than %g s is left in the mailbox, flagged", _HAND_SECONDS)
         self.box.flag(uid, [MailMessageFlags.SEEN, MailMessageFlags.FLAGGED], True)
 
 

@@ -21,14 +21,14 @@ class SmtpOptions(ChannelOptions):
 
     host: str = Field(min_length=1, description="The mail server, such as smtp.example.com.")
     port: int = Field(587, ge=1, le=65_535, description="587 with `starttls`, 465 with `tls`.")
-    tls: Literal["starttls", "tls", "none"] = Field("starttls", description="How the connection is made secret.")
-    user: str = Field("", description="Who signs in there; nobody does if it is empty.")
+    tls: Literal["starttls", "tls", "none"] = Field("starttls", description="How the connection is encrypted.")
+    user: str = Field("", description="The user for the sign-in; empty for none.")
     password: str = Field("", description="The password of `user`, env:NAME.")
     rewrites_ids: bool = Field(
-        False, description="Whether it gives our mail ids of its own, as Amazon's and Postmark's are known to do."
+        False, description="Whether the server replaces our message ids, as Amazon's and Postmark's servers do."
     )
     # Below the 30 s limit of a whole delivery (`SEND_SECONDS`), so that the error names the silent server.
-    timeout_seconds: float = Field(20.0, gt=0, le=25, description="How long the server is waited for.")
+    timeout_seconds: float = Field(20.0, gt=0, le=25, description="How long to wait for the server.")
 
     @model_validator(mode="after")
     def _no_open_password(self) -> Self:
@@ -42,15 +42,15 @@ class SmtpOptions(ChannelOptions):
 
 
 class ImapOptions(ChannelOptions):
-    """A mailbox for answers alone: what is unread in it is taken and marked as read."""
+    """A mailbox for answers alone: unread emails in it are taken and marked as read."""
 
     host: str = Field(min_length=1, description="The IMAP server.")
     port: int = Field(993, ge=1, le=65_535, description="993 with `tls`, 143 with `starttls`.")
-    tls: Literal["starttls", "tls", "none"] = Field("tls", description="How the connection is made secret.")
-    user: str = Field(min_length=1, description="Whose mailbox it is.")
+    tls: Literal["starttls", "tls", "none"] = Field("tls", description="How the connection is encrypted.")
+    user: str = Field(min_length=1, description="The owner of the mailbox.")
     password: str = Field(min_length=1, description="The password of `user`, env:NAME.")
-    folder: str = Field("INBOX", min_length=1, description="The folder into which answers are sorted.")
-    timeout_seconds: float = Field(20.0, gt=0, le=60, description="How long the server is waited for.")
+    folder: str = Field("INBOX", min_length=1, description="The folder with the answers.")
+    timeout_seconds: float = Field(20.0, gt=0, le=60, description="How long to wait for the server.")
 
     @model_validator(mode="after")
     def _no_open_password(self) -> Self:
@@ -59,22 +59,22 @@ class ImapOptions(ChannelOptions):
 
 
 class LmtpOptions(ChannelOptions):
-    """A port on which our own mail server hands answers in. Who can reach it can say anything: keep it private."""
+    """A port on which our own mail server delivers answers. Keep it private: any client can send anything to it."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="The address that is listened on.")
+    host: str = Field("127.0.0.1", min_length=1, description="The address to listen on.")
     port: int = Field(ge=1, le=65_535, description="The port.")
-    protocol: Literal["lmtp", "smtp"] = Field("lmtp", description="What the mail server speaks.")
+    protocol: Literal["lmtp", "smtp"] = Field("lmtp", description="The protocol of the mail server.")
 
 
 class MailWebhookOptions(ChannelOptions):
-    """Answers that come to `/channels/<name>` by HTTP."""
+    """Answers to `/channels/<name>` by HTTP."""
 
     shape: Literal["raw", "postmark", "mailgun", "ses"] = Field(
-        "raw", description="Who sends: `raw` is the bare mail, signed as Standard Webhooks."
+        "raw", description="The sender: `raw` is the bare email, signed as Standard Webhooks."
     )
-    secret: str = Field("", description="What signs or signs in, env:NAME; `ses` has none.")
+    secret: str = Field("", description="The secret for signatures or the sign-in, env:NAME; `ses` has none.")
     previous_secret: str = Field("", description="The secret before this one, while both are in use.")
-    user: str = Field("signoff", description="The user beside `secret` in the address that Postmark is given.")
+    user: str = Field("signoff", description="The user for `secret` in the address that you give to Postmark.")
     topic: str = Field("", description="The ARN of the SNS topic, with `ses`.")
 
     @model_validator(mode="after")
@@ -87,7 +87,7 @@ class MailWebhookOptions(ChannelOptions):
 
 
 class InboundOptions(ChannelOptions):
-    """How answers come in: by one of the three."""
+    """The way of answers: exactly one of the three."""
 
     imap: ImapOptions | None = None
     lmtp: LmtpOptions | None = None
@@ -101,19 +101,19 @@ class InboundOptions(ChannelOptions):
 
 
 class EmailOptions(ChannelOptions):
-    """Without `inbound` mail only tells, and is answered from its link."""
+    """Without `inbound`, approvers can only decide through the link in an email."""
 
     smtp: SmtpOptions
-    sender: str = Field(description="Who the mail is from, such as `Signoff <approvals@example.com>`.")
-    reply_to: str = Field("", description="Where answers go, if not to the sender: approvals@replies.example.com.")
+    sender: str = Field(description="The sender of emails, such as `Signoff <approvals@example.com>`.")
+    reply_to: str = Field("", description="The address for answers, if not the sender: approvals@replies.example.com.")
     bounces_come_back: bool = Field(
-        True, description="Whether mail that cannot be delivered comes back to where answers go, and so is known."
+        True, description="Whether undeliverable emails bounce to the address for answers, so that Signoff knows."
     )
     inbound: InboundOptions | None = None
     authserv_id: str = Field(
-        "", description="As whom our own mail server signs its Authentication-Results; else DKIM is checked here."
+        "", description="The name in our mail server's Authentication-Results; without it, DKIM is checked here."
     )
-    received_by: str = Field("", description="As whom it names itself in Received, if otherwise.")
+    received_by: str = Field("", description="The mail server's name in Received, if different.")
 
     @field_validator("sender")
     @classmethod

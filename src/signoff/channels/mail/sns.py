@@ -114,7 +114,7 @@ class SnsTopic:
         if not _CERTIFICATE.fullmatch(url):
             raise Forged("the certificate is not Amazon's")
         try:
-            # The chain needs no check: the certificate comes by TLS from a host that only SNS has.
+            # The chain needs no check: the certificate was loaded by TLS from a host that only SNS has.
             certificate = x509.load_pem_x509_certificate(self._fetch(url))
         except (OSError, ValueError):
             raise Forged("the certificate cannot be read") from None

@@ -80,7 +80,7 @@ class Dispatcher:
                 group.create_task(self._again_and_again(sender.close))
 
     async def step(self) -> int:
-        """Run one round of all work, for callers that drive the dispatcher themselves; return the number of items.
+        """Run one round of all work, for callers that drive the dispatcher themselves. Returns the number of items.
 
         Raises `StoreUnavailable`.
         """
@@ -89,7 +89,7 @@ class Dispatcher:
         return read + sum(sent)
 
     async def read(self) -> int:
-        """Handle the new events; return their number. Raises `StoreUnavailable`."""
+        """Handle the new events. Returns their number. Raises `StoreUnavailable`."""
         now = self._deps.clock()
         self._left += [event for due, event in self._aside if due <= now]
         self._aside = [each for each in self._aside if each[0] > now]
@@ -104,7 +104,7 @@ class Dispatcher:
             # A failed event must not hold up the events behind it.
             except Exception as error:
                 named = self._left[0].request.id
-                _log.error("what happened to %s cannot be told now: %s", named, trace_without_words(error))
+                _log.error("the cards of %s cannot be updated now: %s", named, trace_without_words(error))
                 self._aside.append((now + ASIDE, self._left[0]))
             self._left.pop(0)
             done += 1
@@ -241,7 +241,7 @@ def due(reach: ContactPreferences | None, now: datetime, deadline: datetime | No
 
 
 def rest_ends(reach: ContactPreferences, now: datetime) -> datetime | None:
-    """Return the end of the quiet hours that contain `now` (UTC), in UTC; None outside of them.
+    """Return the end of the quiet hours that contain `now` (UTC), in UTC, or `None` outside of them.
 
     Quiet hours last from `quiet_from` to `quiet_to` on the wall clock of the person's zone, over midnight if the second
     is earlier. Each of `quiet_days` is quiet as a whole. Adjacent quiet periods count as one.

@@ -55,7 +55,7 @@ class RequestEvents:
         return events
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """Return `request` in its end state if it has ended or has a newer revision; else None.
+        """Return `request` in its end state if it has ended or has a newer revision, else `None`.
 
         Raises `StoreUnavailable`.
         """
@@ -67,7 +67,7 @@ class RequestEvents:
         return None if over is None else over.request
 
     async def _load(self, approval: str) -> LoadedRequest | None:
-        """Return a request in its present state; None if it is not proved."""
+        """Return a request in its present state, or `None` if it is not proved."""
         try:
             return await self._requests.load(approval)
         except NotFound:

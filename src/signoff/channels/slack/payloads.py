@@ -188,7 +188,7 @@ def _team(payload: Mapping[str, Any]) -> str:
 
 def _who(team: object, user: object) -> str:
     if not isinstance(team, str) or not isinstance(user, str) or not team or not user:
-        raise Malformed("it does not say who did it")
+        raise Malformed("it does not name the person")
     return f"{team}:{user}"
 
 

@@ -168,7 +168,7 @@ class Slack(Channel):
                 await take(self.mark_fetched(json.dumps(envelope).encode()))
             except StoreUnavailable:
                 # Do not acknowledge it, so that Slack sends it again.
-                _log.warning("what came by the socket of `%s` could not be kept", self.name)
+                _log.warning("a message on the socket of `%s` could not be stored", self.name)
                 continue
             except (Forged, Malformed) as error:
                 _log.warning("a message on the socket of `%s` cannot be read: %r", self.name, error.message)

@@ -65,11 +65,11 @@ _MEANINGS: Final[Mapping[Code, str]] = {
     OUTSIDE: "the person wrote last more than 24 hours ago; an approved `template` would reach them",
     131048: "Meta stopped the number for its quality: too many people blocked it or reported it",
     131049: "Meta keeps the message back, so that people are not sent too many",
-    132000: "the template has another number of parameters than the one that is documented",
+    132000: "the template has another number of parameters than documented",
     132001: "there is no approved template of that name in that language; check `template` and `languages`",
     132005: "the template is too long once it is filled in",
     132007: "Meta refuses characters in the template's parameters",
-    132012: "the template's parameters are of another format than those that are documented",
+    132012: "the template's parameters have another format than documented",
     132015: "Meta has paused the template for its quality",
     132016: "Meta has disabled the template for its quality",
 }
@@ -377,7 +377,9 @@ class WhatsApp(Channel):
         except NotDelivered as error:
             if error.code != str(OUTSIDE):
                 raise
-            _log.info("nobody is told on `%s` that `%s` is over: it is too long ago", self.name, request.id)
+            _log.info(
+                "no notice on `%s` that `%s` has ended: the person's last message is too old", self.name, request.id
+            )
             return None
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
@@ -406,7 +408,7 @@ class WhatsApp(Channel):
         try:
             answer = await self._call("GET", options.phone_number_id, fields="display_phone_number,verified_name")
         except NotDelivered as error:
-            return [CheckFinding(False, f"Meta refuses to tell of the number: {error.message} ({error.code})", remedy)]
+            return [CheckFinding(False, f"Meta refuses access to the number: {error.message} ({error.code})", remedy)]
         number, name = (
             one_line(str(answer.get(field) or "?"), _NAME_CHARS).text
             for field in ("display_phone_number", "verified_name")
@@ -456,7 +458,9 @@ class WhatsApp(Channel):
             )
         except NotDelivered as error:
             remedy = "check `business_account_id`, and that the token has whatsapp_business_management"
-            return [CheckFinding(False, f"Meta refuses to tell of templates: {error.message} ({error.code})", remedy)]
+            return [
+                CheckFinding(False, f"Meta refuses access to the templates: {error.message} ({error.code})", remedy)
+            ]
         return check_templates(options.template, list(options.languages.values()), answer)
 
     async def _call(

@@ -70,7 +70,7 @@ class QuestionRefused(Refused):
     """Raised for a question that exceeds its tenant's limit of waiting requests."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit} requests of this tenant wait for people, which is all that may", "too_many_calls")
+        super().__init__(f"{limit} requests of this tenant wait for approvers, which is the limit", "too_many_calls")
 
 
 class ApprovalProgress(NamedTuple):

@@ -60,7 +60,7 @@ def signatures(fields: list[str]) -> list[DkimSignature]:
 def flaw(signature: DkimSignature, body: BodyHashes) -> str:
     """Return why `signature` proves nothing with any key. "" if its key must be looked up."""
     if signature.algorithm not in _ALGORITHMS:
-        return "the signature's algorithm is not one that proves anything"
+        return "the signature's algorithm proves nothing"
     if signature.partial:
         return "the signature leaves the end of the mail open"
     if "from" not in signature.covers:
