@@ -153,7 +153,7 @@ async def test_an_error_in_the_block_is_reported_and_goes_on(
 async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig) -> None:
     async with rig.call(SMALL) as call:
         assert call
-    assert call.text == "It may have happened or not: its block was left without a result"
+    assert call.text == "It may have happened or not: its block ended without a result"
     assert (await rig.settled(call.id))["code"] == "in_doubt"
     with pytest.raises(RuntimeError, match="in it"):
         call.result = "too late"

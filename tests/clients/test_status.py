@@ -26,8 +26,8 @@ def test_what_can_be_no_id_names_no_call(call: str) -> None:
     ("code", "words"),
     ("used", "Not run: its permit was used before"),
     ("lapsed", "Not run: its permit was not used in time"),
-    ("frozen", "Not run: everything is stopped at present"),
-    ("stale", "Not run: what was approved is not what would run"),
+    ("frozen", "Not run: the tenant is frozen"),
+    ("stale", "Not run: the approval does not match the call"),
     ("denied", "Not run: it must not run: why"),
     ("other", "Not run: it must not run: why"),
 )
