@@ -73,7 +73,7 @@ async def test_without_a_gateway_the_remedy_is_named(
     [
         ("SIGNOFF_PORT", "many", "the gateway's address is `http://127.0.0.1:many`"),
         ("SIGNOFF_PUBLIC_URL", "approvals", "a web address looks like https://approvals.example.com"),
-        ("SIGNOFF_TOKEN", "sgf_\u00e9", "what SIGNOFF_TOKEN holds is no token"),
+        ("SIGNOFF_TOKEN", "sgf_\u00e9", "SIGNOFF_TOKEN does not hold a valid token"),
     ],
 )
 async def test_an_address_or_a_token_that_cannot_be_one_is_named(

@@ -77,7 +77,7 @@ def test_values_cross_as_the_converter_writes_them() -> None:
     assert from_json(CONVERTER, {**plain, "euro": 15}, Money("A7", 20), Money) == Money("A7", 15)
     assert from_json(CONVERTER, "B2", None, None) == "B2"
     assert to_json(CONVERTER, None) is None
-    with pytest.raises(ValueError, match="`bytes` is no JSON"):
+    with pytest.raises(ValueError, match="`bytes` is not JSON"):
         to_json(CONVERTER, b"A7")
 
 

@@ -35,7 +35,7 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
     ("fields", "status", "expected"),
     ({"edited_args": {**FLIGHT, "cost": "380"}}, 422, "`cost` must be of type number"),
     ({"edited_args": {**FLIGHT, "cots": 1}}, 422, "`cots` is not an argument"),
-    ({"edited_args": {**FLIGHT, "card": "hidden, 3 characters"}}, 422, "`card`: which hidden value is meant"),
+    ({"edited_args": {**FLIGHT, "card": "hidden, 3 characters"}}, 422, "`card`: the hidden value for this mask"),
     ({"edited_args": {**FLIGHT, "cost": 2**60}}, 422, "an integer outside"),
     ({"edited_args": [1]}, 422, "`edited_args` must be a JSON object"),
     ({"edited_args": {**FLIGHT, "cost": 1}, "verdict": "denied"}, 422, "only an approval can change"),
