@@ -90,7 +90,7 @@ def repeated(piece: str, count: int, between: str) -> str:
         (
             f"[args.items].map(x, [{repeated('x', 40, ',')}]).map(y, [{repeated('y', 40, ',')}]) == dyn([1])",
             f"[args.items].map(x, [{repeated('x', 460, ',')}]).map(y, [{repeated('y', 460, ',')}]) == dyn(args.items)",
-            "is more than 4096 times",
+            "takes more than 4096 times",
         ),
     ],
 )

@@ -90,7 +90,7 @@ def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShap
         much = f"its cost grows with the {_ordinal(rate.degree)} power of the size of the data"
         return f"{much}, at most the {_ordinal(POLICY_DEGREE)} is allowed; {_REMEDY}"
     if rate.factor > POLICY_FACTOR * STEP:
-        return f"its result is more than {POLICY_FACTOR} times the size of the data; {_REMEDY}"
+        return f"it takes more than {POLICY_FACTOR} times the size of the data in steps or bytes; {_REMEDY}"
     return ""
 
 
