@@ -1,6 +1,6 @@
 """Makes a form of a call's arguments from the tool's JSON Schema: types, choices, required fields.
 
-Simple values get one field each, also in nested objects. All others share one JSON field. Pure.
+Simple values get a plain field each, also in nested objects. Every other value gets a JSON field. Pure.
 """
 
 import copy

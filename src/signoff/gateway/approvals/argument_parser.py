@@ -125,7 +125,7 @@ def read_fields(
 
 
 def _shape_of(value: Any) -> dict[str, Any]:
-    """Return a schema that keeps the type of each value, for an unknown tool. The gates use it."""
+    """Return a schema that keeps the type of each value, if the tool's is unknown. The gates check by the tool's."""
     match value:
         case dict():
             return {"type": "object", "properties": {name: _shape_of(each) for name, each in value.items()}}

@@ -221,7 +221,7 @@ class DecisionWriter:
 def _voids(receipt: Receipt, decision: Decision) -> bool:
     """Return whether a turn's receipt voids an approval. It never voids a denial or a `happened`.
 
-    Not an approval that may have approved its call either: an ended turn answers a repeat like that.
+    An approval that may have approved its call is not voided either: an ended turn refuses every repeat.
     """
     return receipt.status == "refused" and decision.verdict == "approved" and receipt.state != "approved"
 

@@ -99,7 +99,7 @@ async def _unready(
     shown = _with_changed_card(deps, request, draft)
     if not is_confirmed(shown, draft.confirm):
         return refusal(request, "malformed", f"{missing_words(shown)}: send it as `confirm`")
-    # Also for an edit: its author approves the unchanged arguments unread otherwise.
+    # Also for an edit: its author approves the unchanged arguments too, so they must have been read.
     read = request.card.whole if author.by_card else await has_read(deps.store, loaded, author.person, draft.seen)
     return None if read else refusal(request, "malformed", why="unseen")
 

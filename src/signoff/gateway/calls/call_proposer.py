@@ -212,7 +212,7 @@ async def _start(
     is_run_here = bool(named) and not any(each.is_external for each in named)
     if proposal.use and not is_run_here:
         return await client.propose_and_use(turn, proposal.use)
-    # Expect a quick result from all others: these end at once with a permit, or wait for approvers.
+    # These calls wait for approvers, or get a permit at once. Expect a quick result from all others.
     is_asked = any(catalog.policy(each.activity).needs_person == "always" for each in named)
     if is_asked or not is_run_here:
         return await client.propose(turn)
