@@ -202,17 +202,17 @@ class Conversations:
         unknown = NotFound(f"there is no request `{approval}`")
         if key is None:
             raise unknown
-        request = await self._deps.requests.load(approval)
-        if not self._may_read(person, of_request(request.request)):
+        loaded = await self._deps.requests.load(approval)
+        if not self._may_read(person, of_request(loaded.request)):
             try:
                 # Readers of the conversation may read its requests.
                 begun, _ = await self._admit(key.turn, person)
             except (NotFound, ServerUnavailable):
                 raise unknown from None
             # A turn's id may be reused: the readers of the current turn must not read an earlier one's request.
-            if begun.requester is None or begun.requester.nonce != request.request.requester.nonce:
+            if begun.requester is None or begun.requester.nonce != loaded.request.requester.nonce:
                 raise unknown
-        return request
+        return loaded
 
     async def _owe_again(self, key: TurnKey, view: TurnView) -> None:
         """Send answers again that the turn lacks, for example after a reset to an earlier point."""

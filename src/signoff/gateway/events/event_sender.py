@@ -178,7 +178,7 @@ RETRY_SECONDS: Final = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 36_000
 LOOK_SECONDS: Final = 1.0
 _AT_ONCE: Final = 20
 _SPARE_SECONDS: Final = 5.0
-"""Part of a lease in which no new delivery starts."""
+"""Waits for deliveries end this long before their lease does."""
 _log = logging.getLogger(__name__)
 
 
