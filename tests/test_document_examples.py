@@ -66,7 +66,7 @@ def test_every_example_loads(block: Block, tmp_path: Path) -> None:
         assert len(results) > 1
 
 
-@table("face", "signoff.people", "signoff.testing", "signoff.tools")
+@table("face", "signoff", "signoff.channels", "signoff.people", "signoff.testing", "signoff.tools")
 def test_every_name_of_a_face_is_in_an_example(face: str) -> None:
     text = "\n".join(block.text for block in (*EXAMPLES, *SHOWN) if block.language == "python")
     missing = [name for name in import_module(face).__all__ if re.search(rf"\b{name}\b", text) is None]

@@ -29,7 +29,7 @@ FACES = (
     "signoff.tools",
 )
 FACE = {
-    "Actor",
+    "DeclaredActor",
     "App",
     "ApprovalPolicy",
     "ApprovalRequest",
@@ -38,7 +38,6 @@ FACE = {
     "CloudEvent",
     "Decision",
     "Receipt",
-    "SignoffPlugin",
     "Tool",
     "ToolContext",
     "ToolDenied",

@@ -35,19 +35,18 @@ if TYPE_CHECKING:
     from signoff.contracts.errors import Unavailable as Unavailable
     from signoff.contracts.receipt import Receipt as Receipt
     from signoff.policy.approval_policy import ApprovalPolicy as ApprovalPolicy
-    from signoff.registry.actor import Actor as Actor
     from signoff.registry.catalog import Catalog as Catalog
     from signoff.registry.function import tool as tool
     from signoff.registry.manifest.loader import load_manifest as load_manifest
+    from signoff.registry.program.declarations import DeclaredActor as DeclaredActor
     from signoff.registry.program.declarations import Tools as Tools
     from signoff.registry.tool import Tool as Tool
     from signoff.registry.tool_context import ToolContext as ToolContext
     from signoff.registry.tool_result import ToolFailure as ToolFailure
     from signoff.registry.tool_result import ToolResult as ToolResult
-    from signoff.worker import SignoffPlugin as SignoffPlugin
 
 _MODULES = {
-    "Actor": "signoff.registry.actor",
+    "DeclaredActor": "signoff.registry.program.declarations",
     "App": "signoff.app",
     "Tools": "signoff.registry.program.declarations",
     "ApprovalPolicy": "signoff.policy.approval_policy",
@@ -70,7 +69,6 @@ _MODULES = {
     "SecretMissing": "signoff.contracts.errors",
     "ServerUnavailable": "signoff.contracts.errors",
     "SignoffError": "signoff.contracts.errors",
-    "SignoffPlugin": "signoff.worker",
     "StoreUnavailable": "signoff.contracts.errors",
     "Tool": "signoff.registry.tool",
     "ToolContext": "signoff.registry.tool_context",

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from signoff.contracts.decision import Assurance as Assurance
     from signoff.contracts.decision import Verdict as Verdict
     from signoff.texts.formatter import Formatter as Formatter
-    from signoff.texts.formatter import formatter_for as formatter_for
 
 _MODULES = {
     "Assurance": "signoff.contracts.decision",
@@ -78,7 +77,6 @@ _MODULES = {
     "check_same": "signoff.channels.signature_check",
     "check_time": "signoff.channels.signature_check",
     "closing_text": "signoff.channels.outbound.receipt_text",
-    "formatter_for": "signoff.texts.formatter",
     "hmac_base64": "signoff.channels.signature_check",
     "hmac_hex": "signoff.channels.signature_check",
 }
