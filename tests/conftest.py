@@ -38,7 +38,7 @@ REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
 _RUNNING = 'ExecutionStatus = "Running"'
 OPENID_PACKAGES = Path(__file__).parent / "openid_server" / "node_modules" / "oidc-provider"
 MCP_PACKAGES = Path(__file__).parent / "mcp_packages" / "node_modules" / "@modelcontextprotocol"
-VERCEL_PACKAGES = Path(__file__).parent / "vercel_packages" / "node_modules" / "ai"
+VERCEL_PACKAGES = Path(__file__).parent / "vercel_packages" / "node_modules"
 LEFT_OUT = pytest.StashKey[str]()
 ROWS_LEFT_OUT = pytest.StashKey[frozenset[str]]()
 
@@ -174,7 +174,8 @@ def programs() -> Mapping[str, bool]:
         "promtool": shutil.which("promtool") is not None,
         "mcp_packages": shutil.which("node") is not None and MCP_PACKAGES.exists(),
         "openid": shutil.which("node") is not None and OPENID_PACKAGES.exists(),
-        "vercel": shutil.which("node") is not None and VERCEL_PACKAGES.exists(),
+        "pyright": shutil.which("node") is not None and (VERCEL_PACKAGES / "pyright").exists(),
+        "vercel": shutil.which("node") is not None and (VERCEL_PACKAGES / "ai").exists(),
         "postgres": shutil.which("postgres") is not None or bool(glob("/usr/lib/postgresql/*/bin/postgres")),
     }
 

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -73,21 +74,60 @@ def test_every_name_of_a_face_is_in_an_example(face: str) -> None:
     assert missing == []
 
 
+def write_modules(folder: Path) -> None:
+    """Writes each example in Python as a module of its own."""
+    for number, block in enumerate(block for block in EXAMPLES if block.language == "python"):
+        page = block.page.removesuffix(".md").replace("-", "_")
+        (folder / f"{page}_{number}.py").write_text(block.text, encoding="utf-8")
+
+
 @pytest.mark.long
 def test_python_of_every_example_type_checks(tmp_path: Path) -> None:
     """As mypy's strict mode has it, but that a function may go without types, as short examples do.
 
     Files of `examples/` use frameworks whose pins exclude ours: they are run with their frameworks instead.
     """
-    for number, block in enumerate(block for block in EXAMPLES if block.language == "python"):
-        page = block.page.removesuffix(".md").replace("-", "_")
-        (tmp_path / f"{page}_{number}.py").write_text(block.text, encoding="utf-8")
+    write_modules(tmp_path)
     kept = ("--cache-dir", str(Path(sys.prefix) / ".mypy_cache_of_examples"), "--follow-imports", "silent")
     allowed = ("--allow-untyped-defs", "--allow-incomplete-defs", "--no-warn-return-any", "--ignore-missing-imports")
     command = (sys.executable, "-m", "mypy", "--config-file=", "--strict", *kept, *allowed, str(tmp_path))
     paths = {"MYPYPATH": f"{ROOT / 'src'}:{ROOT / 'clients' / 'python'}"}
     done = subprocess.run(command, env=os.environ | paths, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+MISSPELT = """
+import signoff
+
+app = signoff.App(aprovers=["role:approvers"])
+
+
+@app.tool(efect="Refund {customer}")
+async def refund(customer: str) -> str:
+    return customer
+
+
+async def call() -> str:
+    return await refund(7)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.pyright
+def test_pyright_accepts_every_example_and_refuses_misspelt_keywords(tmp_path: Path) -> None:
+    """In its strict mode: a face with an unknown type would be an error of the example that uses it."""
+    write_modules(tmp_path)
+    (tmp_path / "misspelt.py").write_text(MISSPELT, encoding="utf-8")
+    paths = [str(ROOT / "src"), str(ROOT / "clients" / "python")]
+    config = {"typeCheckingMode": "strict", "extraPaths": paths, "reportMissingTypeStubs": False}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config), encoding="utf-8")
+    program = ROOT / "tests" / "vercel_packages" / "node_modules" / ".bin" / "pyright"
+    command = (program, "--outputjson", "--pythonpath", sys.executable, "-p", tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    refused = [each for each in found if Path(each["file"]).name == "misspelt.py"]
+    assert [each for each in found if each not in refused] == []
+    assert [each["range"]["start"]["line"] for each in refused] == [3, 6, 6, 12], refused
 
 
 @table("block", *SHOWN, ids=lambda block: block.file)

@@ -49,7 +49,18 @@ _PASSED, _FAILED, _LATE = 100, 101, 102
 """How a child ends, so that a program under test that ends the process is neither."""
 _NOTICED_BY: Final = "noticed-by"
 _SERVERS: Final = frozenset({"server", "postgres_server"})
-_PROGRAMS: Final = ("cerbos", "chromium", "dovecot", "long", "mcp_packages", "openid", "postgres", "promtool", "vercel")
+_PROGRAMS: Final = (
+    "cerbos",
+    "chromium",
+    "dovecot",
+    "long",
+    "mcp_packages",
+    "openid",
+    "postgres",
+    "promtool",
+    "pyright",
+    "vercel",
+)
 
 
 class MutatedFile:
