@@ -73,6 +73,39 @@ async def test_app_under_test_without_a_model_answers_offline_whatever_its_provi
         assert (await turn.result()).text == "refunded 9.0 to ana, approved by "
 
 
+async def test_app_under_test_reads_no_settings_of_its_surroundings(
+    clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hostile = {
+        "PROFILE": "production",
+        "APP": "nowhere:app",
+        "MANIFEST": "nowhere.yaml",
+        "PEOPLE": "nowhere.yaml",
+        "STORE_URL": "postgresql://nowhere.invalid/x",
+        "MODEL": "openai:gpt-5",
+        "SECRETS": "nowhere:secrets",
+        "PLUGINS": '["nowhere:plugin"]',
+        "TASK_QUEUE": "elsewhere",
+        "BUILD_ID": "1",
+        "OIDC_ISSUER": "https://nowhere.invalid",
+        "PUBLIC_URL": "https://nowhere.invalid",
+        "TENANT_LIMITS": "*: waiting=0",
+        "TOKEN": "sgn_somebody",
+    }
+    for name, value in hostile.items():
+        clean_env.setenv(f"SIGNOFF_{name}", value)
+    clean_env.setenv("TEMPORAL_ADDRESS", "nowhere.invalid:7233")
+    clean_env.setenv("TEMPORAL_NAMESPACE", "nowhere")
+    (tmp_path / "signoff.toml").write_text("port = 1\nraw_answers = 'nonsense'\n")
+    async with an_app().test(ScriptedModel(react), event_days=1) as test:
+        turn = await test.say("refund ana 50")
+        assert (await test.approve(await turn.request())).status == "accepted"
+        assert (await turn.result()).calls[0].code == "ok"
+    with pytest.raises(ConfigError, match="event_dayz"):
+        async with an_app().test(event_dayz=1):
+            pass
+
+
 async def test_app_under_test_opens_no_channel_and_sends_no_event(
     outside: None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -96,7 +96,8 @@ class App(Program):
 
         `model` answers for every model of the actors, such as a `signoff.testing.ScriptedModel`. Left out, the model
         `offline` answers for those of providers: `test.say("refund ana 50")`. `settings` are fields of `Settings`.
-        Channels and subscriptions with an address do not run. Nothing is kept after the block.
+        `SIGNOFF_*` and `signoff.toml` are not read. Channels and subscriptions with an address do not run. Nothing is
+        kept after the block.
         """
         from signoff.testing.app_test import open_app_test  # noqa: PLC0415
 

@@ -236,15 +236,44 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
+class _GivenSettings(Settings):
+    """Settings without any source beside the given values."""
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(toml_file=None)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
 def load_settings(**overrides: Any) -> Settings:
     """Loads the settings in force here; an override of None counts as not given.
 
     Raises `ConfigError`, one sentence naming the variable, key or option that is wrong.
     """
     refuse_misspelt_variables()
-    given = {name: value for name, value in overrides.items() if value is not None}
+    return _make(Settings, overrides)
+
+
+def given_settings(**given: Any) -> Settings:
+    """Make settings of these values and of defaults alone; None counts as not given.
+
+    Neither the environment nor `signoff.toml` is read. Raises `ConfigError` as `load_settings`.
+    """
+    return _make(_GivenSettings, given)
+
+
+def _make(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
+    given = {name: value for name, value in values.items() if value is not None}
     try:
-        return Settings(**given)
+        return kind(**given)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"`{SETTINGS_FILE}` is not TOML: {_sentence(str(error))}", file=SETTINGS_FILE) from None
     except SettingsError as error:

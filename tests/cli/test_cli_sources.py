@@ -86,6 +86,8 @@ async def test_program_is_named_on_the_command_line(folder: Path, cli: Cli, word
 async def test_program_that_is_set_is_read_without_an_argument(
     folder: Path, cli: Cli, clean_env: pytest.MonkeyPatch, way: str
 ) -> None:
+    # A manifest over a program is named by the program alone.
+    clean_env.setenv("SIGNOFF_MANIFEST", "nowhere.yaml")
     if way == "environment":
         clean_env.setenv("SIGNOFF_APP", "till:app")
     else:

@@ -13,7 +13,7 @@ from temporalio.testing import TimeSkipper
 
 from signoff.activities.models.offline_choice import replace_providers
 from signoff.cli.local.gateway import running_gateway
-from signoff.cli.local.installation import find_installation
+from signoff.cli.local.installation import LocalInstallation
 from signoff.cli.local.worker import running_worker
 from signoff.client.client import Client
 from signoff.client.turn_handle import TurnHandle
@@ -22,8 +22,10 @@ from signoff.contracts.completion import Driver
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import CallView, TurnResult
 from signoff.engine.turn_client import TurnClient
+from signoff.registry.installation import load_installation
 from signoff.registry.manifest.channel_sections import Channels
 from signoff.registry.program.program import Program
+from signoff.settings import given_settings
 from signoff.store.store import make_state_dir, working_store
 from signoff.temporal.embedded_server import ServerOptions, free_port, start_server
 
@@ -87,7 +89,8 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
     """Run a program until the block ends; `model` answers for every model of its actors.
 
     Without `model`, scripts answer for themselves and `offline` for every other model: no test reaches a provider.
-    Channels and subscriptions with an address do not run: no test writes to people or other systems.
+    Channels and subscriptions with an address do not run: no test writes to people or other systems. Settings are the
+    given ones and defaults: neither `SIGNOFF_*` nor `signoff.toml` decides what a test does.
     """
     with tempfile.TemporaryDirectory(prefix="signoff-") as folder:
         given: dict[str, Any] = {
@@ -96,7 +99,8 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
             "store_url": f"sqlite:///{folder}/signoff.db",
         }
         given |= {"host": "127.0.0.1", "port": free_port(), "public_url": None, "encryption": False, **settings}
-        place = replace(find_installation(program=program, **given), driver=model)
+        found = load_installation(given_settings(**given), program=program)
+        place = LocalInstallation(**vars(found) | {"driver": model})
         catalog = replace_providers(place.catalog) if model is None and not place.settings.model else place.catalog
         channels = Channels(routing=catalog.channels.routing)
         own = {name: each for name, each in catalog.subscriptions.items() if not each.url}
@@ -113,6 +117,6 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
             async with (
                 running_worker(place, temporal, store, task_queue=queue),
                 running_gateway(place, TurnClient(temporal, task_queue=queue), store),
-                Client(place.settings.public_url) as client,
+                Client(place.settings.public_url, token="") as client,
             ):
                 yield AppTest(client, temporal)
