@@ -1,3 +1,1 @@
-"""Activities: everything that touches the world, such as the model, the gates, the tools and the directory of
-people.
-"""
+"""Activities: the model, the gates, the tools, the directory of people, and all other I/O."""

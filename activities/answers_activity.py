@@ -11,21 +11,21 @@ from signoff.store.questions.questions import Questions
 
 
 class AnswersActivity:
-    """Reads the answers to one question. Raises `StoreUnavailable`, and is tried again."""
+    """Reads the answers to one question. Raises `StoreUnavailable`, and Temporal retries."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._rows = Questions(deps.store)
 
     @activity.defn(name=names.ANSWERS)
     async def read_answers(self, task: AnswersTask) -> StoredAnswers:
-        """Returns the decisions of that revision, in the order in which they were stored; none that was voided.
+        """Return the revision's decisions in stored order, without voided ones.
 
-        Waits while a denial can be undone: the turn would take it for good.
+        Waits while a denial can be undone: the turn would treat it as final.
         """
         while True:
             rows = await self._rows.read(task.approval)
             if rows is None or rows.undo_seconds <= 0:
                 break
             await asyncio.sleep(rows.undo_seconds)
-        taken = [each for each in (() if rows is None else rows.answers) if not each.void]
-        return StoredAnswers(decisions=tuple(each.vote.decision for each in taken if each.revision == task.revision))
+        counting = [each for each in (() if rows is None else rows.answers) if not each.void]
+        return StoredAnswers(decisions=tuple(each.vote.decision for each in counting if each.revision == task.revision))

@@ -1,4 +1,4 @@
-"""Reads what the store has of a call's approval, where the call is run or looked up."""
+"""Reads a call's approval from the store, for running the call or looking it up."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from signoff.store.questions.request_lists import RequestLists, TurnRows
 
 
 class ApprovalReader:
-    """Reads questions and answers by the call that a permit names, never by what the permit says of them."""
+    """Reads questions and answers by the call that a permit names. Ignores the permit's other claims."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -25,20 +25,20 @@ class ApprovalReader:
         self._lists = RequestLists(deps.store)
 
     async def of(self, permit: Permit) -> ApprovalRows | None:
-        """Returns everything of the approval of a call; None where nobody was asked. Raises `StoreUnavailable`."""
+        """Return all rows of a call's approval, or `None` if it has no question. Raises `StoreUnavailable`."""
         return await self._rows.read(approval_id_of(permit))
 
     async def of_turn(self, ctx: CallContext) -> Sequence[ApprovalRequest]:
-        """Returns everything that a turn asked, every revision as it is now, the oldest first.
+        """Return all requests of a turn with their present revisions, oldest first.
 
         Raises `StoreUnavailable`.
         """
         return (await self.rows_of_turn(ctx)).requests
 
     async def rows_of_turn(self, ctx: CallContext) -> TurnRows:
-        """Reads what a turn asked and began, and whether its tenant is frozen. Raises `StoreUnavailable`.
+        """Read a turn's requests and tickets, and its tenant's freeze. Raises `StoreUnavailable`.
 
-        Waits while a denial can be undone: a turn that read it would act on an answer that may be taken back.
+        Waits while a denial can be undone: the turn would act on an answer that may be retracted.
         """
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         while True:
@@ -55,21 +55,22 @@ class ApprovalReader:
         decisions: Sequence[Decision],
         questions: Sequence[Question] = (),
     ) -> VoterSet:
-        """Reads the people who may answer for the call of `permit`, on these terms, here and now.
+        """Return the people who may answer for the call of `permit` now, on these terms.
 
         Raises `StoreUnavailable`.
         """
-        # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
-        named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
-        people = await self._deps.directory_for(permit.ctx.tenant, *named)
+        # Without answers, skip the lookup. Otherwise include the requester, who may be an approver under another
+        # account.
+        user_ids = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
+        people = await self._deps.directory_for(permit.ctx.tenant, *user_ids)
         return voter_set(self._deps.catalog, people, permit.ctx, tool, terms, self._deps.clock(), questions)
 
 
 def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:
-    """Returns the questions that ask what became of tries of a call."""
+    """Return the questions about the unknown outcomes of a call's attempts."""
     return () if rows is None else tuple(each for each in rows.questions if each.kind == "in_doubt")
 
 
 def approval_id_of(permit: Permit) -> str:
-    """Returns the approval id of a call, whether it was ever asked about or not."""
+    """Return the approval id of a call, even if it has no question."""
     return ApprovalKey(TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn), permit.call).id

@@ -1,4 +1,4 @@
-"""Records what activities do, before their effects or together with them."""
+"""Records the actions of activities, before their effects or in the same transaction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,10 +35,9 @@ from signoff.store.store import Also
 
 
 async def hand_over(deps: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
-    """Records a turn's own entries, and those of no other stream. Raises `StoreUnavailable`.
+    """Record a turn's own entries and no entries of other streams. Raises `StoreUnavailable`.
 
-    Whoever may start workflows may start this activity from one of theirs: entries of such a caller are not
-    recorded.
+    Anyone who can start workflows can start this activity from one. Entries of such a caller are not recorded.
     """
     write = make_hand_over(seen)
     if write is not None:
@@ -46,53 +45,53 @@ async def hand_over(deps: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
 
 
 def make_hand_over(seen: Sequence[AuditEntry], beside: Sequence[AuditEntry] = ()) -> Also | None:
-    """Returns a write of a turn's own entries, and of those of this activity `beside` them; None where there are none.
+    """Return a write of a turn's own entries, and of this activity's entries `beside`, or `None` if there are none.
 
-    For a transaction that begins with something else.
+    The write is for a transaction that begins with other work.
     """
     own = _own(seen)
     return _write_endings(own, entry_writer([*own, *beside])) if own or beside else None
 
 
 def _write_endings(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
-    """Returns a write that takes a turn's word for how its own questions ended, and runs `also`; it never lets anything
-    run.
+    """Return a write that records how a turn's own questions ended, by the turn's word, and then runs `also`.
 
-    `rows` are of the approval that was read before, if one was.
+    Such an entry never lets a call run. `rows` holds the approval if it was read before.
     """
-    known = {} if rows is None else {rows.latest.id: rows}
-    # An entry of one's own stream may name anybody's approval: a question would be gone that its turn still asks.
+    known_rows = {} if rows is None else {rows.latest.id: rows}
+    # An entry of the turn's own stream may name any approval. A foreign question would end while its turn still asks
+    # it.
     ended = [entry.data for entry in own if entry.kind == "ending" and _is_own(entry.data.get("approval"))]
 
     def write(connection: Connection) -> None:
-        # In one order, as each stays locked.
+        # Keep one order: each row remains locked.
         for facts in sorted(ended, key=lambda each: str(each["approval"])):
             approval, revision, state = facts["approval"], facts.get("revision", 0), facts.get("state", "")
-            end_by_turn(connection, approval, revision, state, known.get(approval))
-        # Last: it keeps the heads of its streams locked.
+            end_by_turn(connection, approval, revision, state, known_rows.get(approval))
+        # Last, because it locks the heads of its streams.
         also(connection)
 
     return write if ended else also
 
 
 async def write(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
-    """Records entries of this activity about its turn. Raises `StoreUnavailable`."""
+    """Record this activity's entries about its turn. Raises `StoreUnavailable`."""
     await AuditLog(deps.store).append(entries)
 
 
 def _turn() -> TurnKey | None:
-    """Returns the turn that scheduled this activity; None where none has."""
+    """Return the turn that scheduled this activity, or `None` for another caller."""
     info = activity.info()
     return parse_workflow_id(info.workflow_id or "") if info.workflow_type == ACTOR_TURN else None
 
 
 def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """Returns a turn's entries about itself, marked as its word."""
+    """Return a turn's entries about itself, marked as its claim."""
     turn = _turn()
     if turn is None:
         return []
-    # Whoever runs a workflow can say anything here: it must neither pass for what an activity saw, nor keep that out
-    # of the record by taking its key first, nor lie in the record of another tenant.
+    # A workflow can claim anything here. Its claim must not look like an activity's entry, take such an entry's key
+    # first, or enter another tenant's record.
     return mark_claims(
         [
             replace(each, stream=turn.workflow_id, tenant=turn.tenant, data=whole_facts(each.data, turn))
@@ -103,7 +102,7 @@ def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
 
 
 def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """Marks entries as a turn's word, under keys that nothing else has. Their subjects are claims too."""
+    """Mark entries as a turn's claims, under separate keys. Their subjects are claims too."""
     return [
         replace(entry, key=f"{TURNS_KEYS}{entry.key}", data={**entry.data, BY: BY_TURN})
         for entry in map(_claim_subject, seen)
@@ -111,16 +110,16 @@ def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
 
 
 async def attribute(deps: WorkerDeps, ctx: CallContext, seen: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """Return an activity's entries about a turn; their subject is a claim unless the gateway signed the requester."""
-    vouched = ctx.user.key_id and deps.verifier.check_principal(await deps.as_asked(ctx))
-    return list(seen if vouched else map(_claim_subject, seen))
+    """Return an activity's entries about a turn. Their subject is a claim unless the gateway signed the requester."""
+    is_vouched = ctx.user.key_id and deps.verifier.check_principal(await deps.as_asked(ctx))
+    return list(seen if is_vouched else map(_claim_subject, seen))
 
 
 def attribute_question(deps: WorkerDeps, question: Question, entry: AuditEntry) -> AuditEntry:
-    """Return the entry of a question; the requester is a claim unless the gateway signed for them."""
-    # The author of an edit is known by the stored answer.
-    known = entry.data.get("edited_by") or (question.requester.key_id and deps.verifier.check_asker(question))
-    return entry if known else _claim_subject(entry)
+    """Return the entry of a question. The requester is a claim unless the gateway signed for them."""
+    # The stored answer proves the author of an edit. V 115-126 known is_known
+    known_rows = entry.data.get("edited_by") or (question.requester.key_id and deps.verifier.check_asker(question))
+    return entry if known_rows else _claim_subject(entry)
 
 
 def _claim_subject(entry: AuditEntry) -> AuditEntry:
@@ -131,18 +130,17 @@ def _claim_subject(entry: AuditEntry) -> AuditEntry:
 
 
 def _is_own(approval: object) -> bool:
-    """Returns whether an approval is of a call of the turn that scheduled this activity."""
+    """Return whether an approval belongs to a call of the turn that scheduled this activity. V 133-138 named key"""
     named, turn = parse_approval_id(approval) if isinstance(approval, str) else None, _turn()
     return named is not None and named.turn == turn
 
 
 class CallContent(NamedTuple):
-    """Holds what the record may tell of a call that ran."""
+    """The content of a finished call for the audit log."""
 
     args: Mapping[str, Any]
-    """Its arguments."""
     result: str | None
-    """The text of its result; None when it is not known."""
+    """The text of the result, or `None` if it is unknown."""
 
 
 class RecordActivity:
@@ -153,14 +151,14 @@ class RecordActivity:
 
     @activity.defn(name=names.RECORD)
     async def record(self, task: RecordTask) -> None:
-        """Records the entries. Raises `StoreUnavailable`, and is tried again."""
+        """Record the entries. Raises `StoreUnavailable`, and Temporal retries."""
         await hand_over(self._deps, task.audit)
 
 
 class Journal:
-    """Records one call. Where its tool's policy demands no more than best effort, nothing but `receive` raises.
+    """Records one call. If the tool's policy demands only best effort, no method but `receive` raises.
 
-    Else an entry that cannot be recorded raises `StoreUnavailable`, and the activity is tried again.
+    Otherwise an entry that cannot be recorded raises `StoreUnavailable`, and Temporal retries the activity.
     """
 
     def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
@@ -170,31 +168,32 @@ class Journal:
         self._owed: list[AuditEntry] = []
 
     async def receive(self, seen: Sequence[AuditEntry], approval: str) -> None:
-        """Takes the turn's entries from before this call; they are recorded before, or together with, the next entry.
+        """Accept the turn's entries from before this call. The next entry's write or an earlier one records them.
 
-        A transaction of its own would be a quarter of the time from a decision to its effect. Only entries about
-        another question than `approval`, which is this call's, get one: two calls that end each other's questions where
-        they claim their tickets would wait for each other. Raises `StoreUnavailable`.
+        Another transaction would take a quarter of the time from a decision to its effect. Only entries about
+        another question than `approval`, which is this call's, get one. Otherwise two calls that end each other's
+        questions while claiming their tickets would deadlock. Raises `StoreUnavailable`.
         """
         own = _own(seen)
         others = any(entry.kind == "ending" and entry.data.get("approval") != approval for entry in own)
         if self._required and not others:
             self._owed = own
         else:
-            # `_keep` may lose what this tool's policy holds cheap; what the turn saw is not of this tool alone.
+            # `_keep` may lose entries if this tool's policy allows that. The turn's entries concern other tools as
+            # well.
             await hand_over(self._deps, seen)
 
     async def settle(self) -> None:
-        """Records the entries that were received and are not recorded yet."""
+        """Record the accepted entries that are not recorded yet."""
         if self._owed:
             await self._keep([])
 
     def forget_received(self) -> None:
-        """Forgets the received entries, as the write that `together` returned has recorded them."""
+        """Forget the accepted entries, because the write of `together` has recorded them."""
         self._owed = []
 
     async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
-        """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
+        """Record that a turn tried to run the tool without the right to. Unvouched entries are the turn's claims."""
         entry = call_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())
         seen = await attribute(self._deps, permit.ctx, [entry])
         await self._keep(seen if vouched else mark_claims(seen))
@@ -202,19 +201,19 @@ class Journal:
     async def start_entries(
         self, permit: Permit, found: LocalGateDecision, args: Mapping[str, Any], ticket: str
     ) -> list[AuditEntry]:
-        """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked.
+        """Build the entries for the start of the handler, with its rule or grant if the call had no approval.
 
-        Raises `StoreUnavailable` where large arguments cannot be kept.
+        Raises `StoreUnavailable` if large arguments cannot be stored. V 202-222 found gate_decision
         """
         event = dispatch_event(self._tool, permit)
-        # Where the agent runs it, that is done as approved is its promise and nobody's here.
+        # An external agent runs the tool itself: only its promise says that it does so as approved.
         by = {"run_by": permit.ctx.actor} if self._tool.is_external else {}
         attempt = "" if ticket else _attempt()
         begins = call_events.started_entry(
             permit, self._tool.name, ticket, self._deps.clock(), found.note, {**event, **by}, attempt
         )
         if event:
-            # The record is kept for good, and binds them by their digest.
+            # The audit log is permanent, and binds the arguments by their digest. V 216-220 given content
             place = SessionKey(permit.ctx.tenant, permit.ctx.session)
             given = await self._arguments(mask_arguments(self._tool, args), place)
             begins = EventEntry(**dict(begins), event_facts=given)
@@ -228,10 +227,10 @@ class Journal:
     async def end(
         self, permit: Permit, outcome: CallOutcome, ticket: str, ran: CallContent | None = None
     ) -> list[AuditEntry]:
-        """Makes the entries for the end of the call, and where it ran for its dispatch; of a specialist all of it
-        (B39).
+        """Build the entries for the end of the call.
 
-        Raises `StoreUnavailable` where large arguments cannot be kept.
+        A call that ran gets its execution facts, and a specialist's call all of its arguments (B39). Raises
+        `StoreUnavailable` if large arguments cannot be stored.
         """
         facts = (
             {}
@@ -266,19 +265,19 @@ class Journal:
         return {"arguments_kept": {"sha256": kept.blob.sha256, "size": kept.blob.size}}
 
     def together(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also | None:
-        """Returns a write of `seen` for the transaction of the recorded event; None where it is written apart.
+        """Return a write of `seen` for the transaction of the recorded event, or `None` if `apart` writes it.
 
-        `rows` are those read before of the call's approval.
+        `rows` holds the call's approval, read before.
         """
         return self._write_entries(seen, rows) if self._required else None
 
     async def apart(self, seen: Sequence[AuditEntry]) -> None:
-        """Records the entries that no other transaction records."""
+        """Record the entries that no other transaction records."""
         if not self._required:
             await self._keep(seen)
 
     async def alone(self, seen: Sequence[AuditEntry]) -> None:
-        """Records entries in a transaction of their own."""
+        """Record entries in a separate transaction."""
         await self._keep(seen)
 
     async def _keep(self, seen: Sequence[AuditEntry]) -> None:
@@ -297,11 +296,11 @@ class Journal:
 
 
 def _attempt() -> str:
-    """Tells this run of a handler apart from others of the same call: without a ticket it may run again."""
+    """Return a suffix for this run of a handler: without a ticket, the same call may run again."""
     info = activity.info()
     return f"/{sha256_hex([info.workflow_run_id or '', info.activity_id, info.attempt])[:16]}"
 
 
 def is_required(policy: CompiledPolicy | None) -> bool:
-    """Returns whether calls under this policy, or under none, must not run without their record."""
+    """Return whether calls under this policy, or without one, must not run unrecorded."""
     return policy is None or policy.policy is None or policy.policy.audit == "required"

@@ -1,8 +1,8 @@
-"""Checks who scheduled Signoff's own activities: only the turn that they are about may.
+"""Checks the callers of Signoff's own activities: only the turn in the task may schedule them.
 
-Whoever holds a Temporal credential may schedule any activity of a task queue, from a workflow of their own or by
-itself. Tools and `signoff.outcome` refuse such callers with an outcome; all others fail here before they begin, but for
-handlers of events, which no turn schedules.
+Anyone with Temporal credentials can schedule any activity of a task queue, directly or from their own workflow. Tools
+and `signoff.outcome` refuse such callers with an outcome. All others fail here before they begin. Event handlers are
+exempt, because no turn schedules them.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.names import EVENT, OUTCOME
 
 OWN: Final = "signoff."
-"""The prefix of the types of activities that are no tools."""
+"""The type prefix of activities that are not tools."""
 
 
 class CallerInterceptor(Interceptor):
-    """Checks the caller of each of Signoff's own activities of a worker."""
+    """Checks the caller of each of the worker's own Signoff activities."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """See `Interceptor`."""
@@ -34,21 +34,21 @@ class _Checked(ActivityInboundInterceptor):
         problem = own_problem(current_caller(), input.args)
         if problem:
             activity.logger.warning("refused to run an activity: %s", problem)
-            # Not tried again: whatever such a caller says next, it is no turn.
+            # Do not retry: such a caller is never a turn.
             raise ApplicationError(problem, type="Refused", non_retryable=True)
         return await super().execute_activity(input)
 
 
 def current_caller() -> ActivityCaller:
-    """Reads the caller of the activity that runs, as the server names it."""
+    """Return the caller of the running activity, as named by the server."""
     info = activity.info()
     return ActivityCaller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
 
 
 def own_problem(caller: ActivityCaller, args: Sequence[Any]) -> str:
-    """Returns why this caller may not have one of Signoff's own activities run with these arguments; "" when it may."""
-    # Tools and this one check their caller themselves, against the permit, and answer in words that a model can read.
-    # What handles events is of no turn, and goes by the store alone.
+    """Return why this caller may not run one of Signoff's own activities with these arguments, or ""."""
+    # Tools and `OUTCOME` check their caller against the permit, and answer in words for the model. Event handlers
+    # belong to no turn and use the store alone.
     if not caller.activity_type.startswith(OWN) or caller.activity_type in (OUTCOME, EVENT):
         return ""
     turns = _turns(args[0], caller) if len(args) == 1 else [None]
@@ -56,7 +56,7 @@ def own_problem(caller: ActivityCaller, args: Sequence[Any]) -> str:
 
 
 def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:
-    """Returns the turns that a task is about; None in place of what is no turn."""
+    """Return the turns of a task, with `None` for an invalid one."""
     match task:
         case ModelTask() | GateTask():
             return [TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)]
@@ -67,6 +67,6 @@ def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:
             approval = parse_approval_id(task.approval)
             return [None if approval is None else approval.turn]
         case RecordTask():
-            # Its entries name their streams, and those of others are not written: see `journal.hand_over`.
+            # Its entries name their streams. `hand_over` drops other turns' entries.
             return [parse_workflow_id(caller.workflow_id)]
     return [None]

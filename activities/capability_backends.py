@@ -1,4 +1,4 @@
-"""Backends of the capabilities that tools declare: secrets, files of tenants, declared hosts; and all of a worker's."""
+"""Backends of declared capabilities: secrets, files of tenants, hosts. Combines all backends of a worker."""
 
 import asyncio
 import logging
@@ -28,16 +28,16 @@ from signoff.registry.tool import Tool
 
 NETWORK_SECONDS: Final = 30.0
 REPLY_BYTES: Final = 8 * MIB
-"""The largest body that a host may answer with."""
+"""Maximum body size of a host's response."""
 _PART: Final = ".signoff-part"
-"""How the name of a file ends that is not wholly written."""
+"""Suffix of an incompletely written file."""
 logger = logging.getLogger("signoff.activities")
 _THIS_MACHINE: Final = ("localhost", "127.0.0.1")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
 class GrantedSecrets:
-    """Reads the secrets that one call's tool declares; `used` holds each text that its handler got of them."""
+    """Reads the secrets that a call's tool declares. `used` holds each secret text that the handler received."""
 
     def __init__(self, provider: SecretProvider, names: tuple[str, ...], tenant: str) -> None:
         self._provider = provider
@@ -46,7 +46,7 @@ class GrantedSecrets:
         self.used: set[str] = set()
 
     async def get(self, name: str) -> str:
-        """See `signoff.registry.capabilities.Secrets`."""
+        """See `signoff.registry.capabilities.Secrets`. V 48-61 found secret"""
         if name not in self._names:
             raise CapabilityError("SECRET_NOT_DECLARED", name)
         try:
@@ -54,7 +54,7 @@ class GrantedSecrets:
         except SecretMissing:
             raise CapabilityError("SECRET_NOT_SET", name) from None
         except Unavailable as error:
-            # In Python's own word for what may be tried again.
+            # `ConnectionError` is Python's own name for a retryable failure.
             raise ConnectionError(error.message) from None
         self.used.update(parts_of(found))
         return found
@@ -67,7 +67,7 @@ class TenantStorage:
         self._root = root
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Returns the tenant's folder; it is made when something is written."""
+        """Return the tenant's folder. The first write creates it."""
         return _Folder(self._root, tenant)
 
 
@@ -89,14 +89,14 @@ class _Folder:
         await asyncio.to_thread(self._place(path).unlink, missing_ok=True)
 
     def _folder(self) -> Path:
-        # An id holds neither dots nor slashes, so as a folder's name it leads nowhere else.
+        # An id has no dots or slashes, so the folder's name leads nowhere else.
         if not is_id(self._tenant):
             raise CapabilityError("PATH_NOT_REACHABLE", "the turn has no tenant")
         return self._root.resolve() / self._tenant
 
     def _place(self, path: str) -> Path:
         parts = PurePosixPath(path).parts
-        # A backslash separates on Windows, and no system takes a NUL: such a path means different things in places.
+        # Windows treats a backslash as a separator, and no system accepts NUL: such a path has different meanings.
         plain = path and "\0" not in path and "\\" not in path and not path.startswith("/")
         if not plain or not parts or ".." in parts:
             raise CapabilityError("PATH_NOT_REACHABLE", path[:200])
@@ -117,18 +117,18 @@ def _replace(place: Path, content: bytes) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     part = place.with_name(f"{place.name}.{uuid.uuid4().hex}{_PART}")
     part.write_bytes(content)
-    # A rename replaces the file at once: nobody reads half of it, and a worker that is killed leaves the old one.
+    # A rename replaces the file atomically: no reader sees half a file, and a killed worker leaves the old one.
     part.replace(place)
 
 
 class HttpNetwork:
-    """Provides declared hosts over HTTPS, and HTTP to this machine; `transport` replaces the network in tests."""
+    """Provides declared hosts over HTTPS, and HTTP to this machine. `transport` replaces the network in tests."""
 
     def __init__(self, transport: httpx2.AsyncBaseTransport | None = None) -> None:
         self._transport = transport
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Returns the declared hosts."""
+        """Return the declared hosts."""
         return _Hosts(declared.network, self._transport)
 
 
@@ -142,10 +142,10 @@ class _Hosts:
     ) -> NetworkResponse:
         target = self._target(url)
         if "host" in httpx2.Headers(headers):
-            # It could name another host to whatever stands before the declared one.
+            # The header could name another host to a proxy of the declared one.
             raise CapabilityError("HOST_NOT_ALLOWED", "a `host` header is not the handler's to give")
-        # A client of its own keeps no cookies from one call for the next one's, which may be another tenant's.
-        # A redirect may lead where nobody declared, and would take what the handler sends along.
+        # Use one client a call: it keeps no cookies for the next call, which may be another tenant's. Do not follow
+        # redirects: they may lead to an undeclared host with the handler's data.
         client = httpx2.AsyncClient(
             transport=self._transport, verify=load_trust(), timeout=NETWORK_SECONDS, follow_redirects=False
         )
@@ -153,7 +153,7 @@ class _Hosts:
             async with client, client.stream(method, target, headers=headers, content=content) as response:
                 return await _reply(response, target.host)
         except httpx2.RequestError as error:
-            # What may be tried again is told by Python's own name for it; httpx2's words may quote the address.
+            # Raise Python's own retryable error. Do not repeat httpx2's message, which may quote the address.
             raise ConnectionError(f"{target.host}: {type(error).__name__}") from None
 
     def _target(self, url: str) -> httpx2.URL:
@@ -173,7 +173,8 @@ class _Hosts:
 
 async def _reply(response: httpx2.Response, host: str) -> NetworkResponse:
     body = bytearray()
-    # Counted as it comes and unpacked: a small body may unpack to gigabytes, and its stated length proves nothing.
+    # Count the unpacked bytes as they arrive: a small body may unpack to gigabytes, and its stated length proves
+    # nothing.
     async for piece in response.aiter_bytes():
         body += piece
         if len(body) > REPLY_BYTES:
@@ -183,8 +184,9 @@ async def _reply(response: httpx2.Response, host: str) -> NetworkResponse:
 
 
 def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
-    """Returns the backends of a worker without configuration: network, programs, folders, and files of tenants where it
-    has a folder for them.
+    """Return the backends of a worker without configuration.
+
+    These are network, programs and folders, and files of tenants if there is a folder for them.
     """
     backends: dict[str, Backend] = {"network": HttpNetwork(), "process": Programs()}
     if is_supported():
@@ -193,7 +195,7 @@ def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
 
 
 def check_backends(tools: Iterable[Tool], backends: Mapping[str, Backend], task_queue: str) -> None:
-    """Raises `ConfigError` for a tool of this worker that declares a program or folder which this machine lacks.
+    """Raise `ConfigError` if a tool of this worker declares a program or folder that this machine lacks.
 
     Tools of another task queue run elsewhere.
     """
@@ -211,10 +213,10 @@ def check_backends(tools: Iterable[Tool], backends: Mapping[str, Backend], task_
 def grant_capabilities(
     backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str
 ) -> GrantedCapabilities:
-    """Returns the capabilities for the handler of `tool`: those it declares, as far as there are backends (the gate
-    `capabilities` checks first).
+    """Return the declared capabilities of `tool` for its handler, as far as backends exist.
 
-    Never raises: a capability that a backend does not give fails where the handler uses it.
+    The gate `capabilities` checks first. Never raises: a missing capability fails when the handler uses it. V 212-230
+    found granted
     """
     found: dict[str, object] = {}
     for kind in tool.capabilities.kinds:
@@ -229,6 +231,6 @@ def grant_capabilities(
 
 
 def handed_out_secrets(given: GrantedCapabilities, secrets: SecretProvider) -> frozenset[str]:
-    """Returns the secrets that the handler got, and all that its worker read: none of them may stand in an output."""
+    """Return the secrets that the handler received and the worker read. None of them may appear in an output."""
     used = given.by_kind.get("secrets")
     return secrets.known_values.union(used.used if isinstance(used, GrantedSecrets) else ())

@@ -1,7 +1,7 @@
-"""Draws cards for the details that Temporal shows of a turn; a worker gives its turns this, and nothing of it is kept.
+"""Draws cards for the details that Temporal shows of a turn. Workflows call this, and store none of it.
 
-A turn knows neither which arguments are secret nor where the inbox is. What it is told here goes into the answer to a
-query alone: into no command and no history, and so it need not be the same when a history is read anew.
+A turn does not know the secret arguments or the inbox's address. This data enters only the answer to a query, never
+into a command or the history. Therefore it may differ on replay.
 """
 
 import logging
@@ -20,17 +20,18 @@ from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 
 DETAILED_SECRETS: Final = 1_000
-"""Secret values of a turn up to which the arguments of its requests are drawn in its details.
+"""Maximum number of secret values of a turn for which its details show arguments.
 
-Each is looked for in every text of every card, in the thread that Temporal takes from a turn after `DEADLOCK_SECONDS`:
-one card of 400 texts took 0.1 s with so many values of 14 spellings each, and 7.8 s with ten times as many.
+The worker searches every text of every card for each value, in the thread that Temporal aborts after
+`DEADLOCK_SECONDS`. One card of 400 texts took 0.1 s with this many values of 14 spellings each, and 7.8 s with ten
+times as many.
 """
 
 _log = logging.getLogger(__name__)
 
 
 class DetailCards(Interceptor):
-    """Gives the turns of a worker the cards that its catalog makes of their calls, and the cards' addresses."""
+    """Gives a worker's turns the cards of their calls by its catalog, and the cards' addresses."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -38,26 +39,26 @@ class DetailCards(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """See `Interceptor`; no run is intercepted, only given two functions."""
+        """See `Interceptor`. This intercepts no run and only provides two functions."""
         input.unsafe_extern_functions[names.DETAIL_CARD] = self.card
         input.unsafe_extern_functions[names.DETAIL_LINK] = self.link
         return None
 
     def link(self, approval_id: str) -> str:
-        """Returns the address of a request's card in the inbox; "" where none is known here."""
+        """Return the address of a request's card in the inbox, or "" if the inbox's address is unknown here."""
         inbox = self._deps.public_url.rstrip("/")
         return f"{inbox}/approvals/{quote(approval_id, safe='.')}" if inbox else ""
 
     def card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
-        """Draws the card of a request as the tool is declared here; no text of it repeats a secret of `calls`.
+        """Draw the card of a request by this worker's tool declaration, without any secret of `calls`.
 
-        Of a tool that is not declared here it draws only a note of that. None where the arguments lie in the store, or
-        the secrets of `calls` are too many to be looked for. Never raises.
+        If the tool is not declared here, the card holds only a note about that. Returns `None` if the arguments are in
+        the store, or if `calls` has too many secrets to search for. Never raises.
         """
         try:
             return self._card(request, calls)
         except Exception:
-            # A turn must not stop because of what somebody might look at.
+            # A turn must not fail because of its display.
             _log.warning("the details of %s lack its arguments", request.id, exc_info=True)
             return None
 
@@ -71,7 +72,7 @@ class DetailCards(Interceptor):
         values = self._secrets([(request.tool, args), *((each.tool, each.args.inline) for each in calls)])
         if values is None:
             return None
-        # Which of several is meant is not known here: then what any of them hides is hidden, and no title is used.
+        # With several tools of that name, hide every argument that any of them hides, and use no title.
         only = declared[0] if len(declared) == 1 else None
         policy = None if only is None else self._deps.catalog.policy(only.activity).policy
         card = render_card(
@@ -87,7 +88,7 @@ class DetailCards(Interceptor):
         return replace(card, effect=redact_secrets(request.card.effect, values))
 
     def _secrets(self, calls: Sequence[tuple[str, Any]]) -> frozenset[str] | None:
-        """Returns the secret values of calls; None as soon as there are more than `DETAILED_SECRETS`."""
+        """Return the secret values of calls, or `None` above `DETAILED_SECRETS`."""
         found: frozenset[str] = frozenset()
         for call in calls:
             found |= self._deps.secrets_of([call])

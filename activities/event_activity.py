@@ -1,4 +1,4 @@
-"""Activity `signoff.event`: gives an event that a subscription is owed to the subscription's handler."""
+"""Activity `signoff.event`: delivers an event to the handler of a subscription."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class EventActivity:
-    """Runs the handlers of subscriptions. Which event a handler is given the store says, not who asks for it."""
+    """Runs the handlers of subscriptions. The store, not the caller, determines the event for a handler."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -30,21 +30,24 @@ class EventActivity:
 
     @activity.defn(name=names.EVENT)
     async def event(self, task: EventTask) -> None:
-        """Runs the handler, unless nobody is owed this any more. Fails, finally, with the type of what it raised."""
+        """Run the handler unless the event was delivered.
+
+        A failure is final, with the type of the handler's exception.
+        """
         info = activity.info()
-        own = (names.HANDLER_RUN, event_workflow_id(self._deps.store.id, task.delivery))
-        if (info.workflow_type, info.workflow_id) != own:
+        own_workflow = (names.HANDLER_RUN, event_workflow_id(self._deps.store.id, task.delivery))
+        if (info.workflow_type, info.workflow_id) != own_workflow:
             raise _failure("Refused", "this activity is of a workflow that handles an event")
-        owed = await self._queue.read(task.delivery)
-        if owed is None:
+        delivery = await self._queue.read(task.delivery)
+        if delivery is None:
             return
-        to = self._deps.catalog.subscriptions.get(owed.subscription)
-        if to is None or to.handler is None:
-            raise _failure("NotDeployed", f"this worker has no handler of subscription `{owed.subscription}`")
-        if owed.event.tenant != to.tenant or not is_for(to, owed.event):
-            raise _failure("NotWanted", f"subscription `{to.name}` is not for this event")
+        subscription = self._deps.catalog.subscriptions.get(delivery.subscription)
+        if subscription is None or subscription.handler is None:
+            raise _failure("NotDeployed", f"this worker has no handler of subscription `{delivery.subscription}`")
+        if delivery.event.tenant != subscription.tenant or not is_for(subscription, delivery.event):
+            raise _failure("NotWanted", f"subscription `{subscription.name}` is not for this event")
         async with send_heartbeats():
-            await _run(to.name, to.handler, owed.event, to.timeout)
+            await _run(subscription.name, subscription.handler, delivery.event, subscription.timeout)
 
 
 async def _run(name: str, handler: EventHandler, event: CloudEvent, seconds: float) -> None:
@@ -54,16 +57,16 @@ async def _run(name: str, handler: EventHandler, event: CloudEvent, seconds: flo
     except asyncio.CancelledError:
         if activity.is_cancelled() or activity.is_worker_shutdown():
             raise
-        # It cancelled itself: let through, this would pass for the activity's own cancel.
+        # The handler cancelled itself. Unconverted, this would look like the activity's own cancellation.
         raise _failure("CancelledError", f"the handler of `{name}` cancelled itself") from None
     except (SystemExit, KeyboardInterrupt) as error:
-        # Let through, it would stop the worker with everything it runs, and then the next one that tries.
+        # Unconverted, this would stop the worker with all its work, and then the next worker that retries.
         kind = type(error).__name__
         raise _failure(kind, f"the handler of `{name}` tried to end the process ({kind})") from None
     except Exception as error:
         if limit.expired():
             raise _failure(TIMEOUT, f"the handler of `{name}` took longer than {seconds:g} s") from None
-        # Its words may show what it was given.
+        # Omit the message: it may quote the handler's input.
         _log.warning("the handler of subscription `%s` failed: %s", name, trace_without_words(error))
         raise _failure(type(error).__name__, f"the handler of `{name}` failed") from None
 

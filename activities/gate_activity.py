@@ -1,4 +1,4 @@
-"""Local activity `signoff.gate`: a whole batch through the gates, once; its result is what history keeps."""
+"""Local activity `signoff.gate`: judges a whole batch with every gate. The history stores its result."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -59,9 +59,9 @@ from signoff.store.questions.request_lists import TurnRows
 from signoff.store.tickets import Ticket, ticket_key
 
 _START_SLACK = 15.0
-"""Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
+"""Additional seconds for the server beyond a tool's timeout. The worker enforces that timeout itself."""
 _SHOWN_CHARS = 2_000
-"""Of a settled call's words and of its note, each: the gate decisions of a whole batch are one result."""
+"""Maximum length of a settled call's message, and of its note: one result holds the decisions of a whole batch."""
 
 
 class _Judged(NamedTuple):
@@ -83,7 +83,10 @@ class GateActivity:
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
-        """Judges each call of the batch; returns one decision a call, in order. Never fails for what a model wrote."""
+        """Judge each call of the batch.
+
+        Returns one decision a call, in order, and never fails because of the model's input.
+        """
         gate_decisions: list[GateDecision] = []
         doubt = await self._deps.doubt(task.ctx)
         forged = await self._deps.requester_problem(task.ctx)
@@ -93,11 +96,11 @@ class GateActivity:
         if forged:
             gate_decisions = [_refuse(each.call, forged) for each in batch]
             batch = []
-        # At once: a local activity has no time for the functions of a whole batch one after the other.
+        # Run the hooks in parallel: a local activity lacks the time for a whole batch in sequence.
         judged = await asyncio.gather(*(self._ask_hooks(task, each, known) for each in batch))
         secrets = self._deps.secrets_of((each.call.tool, each.args) for each in batch)
         task = replace(task, agent_says=redact_secrets(task.agent_says, secrets))
-        # Once for the batch: a freeze that comes later is found again where the call is run.
+        # Read once for the batch: running a call detects a later freeze.
         rows = TurnRows([], [], None) if forged else await self._approvals.rows_of_turn(task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
             found = _quiet(ask_if_doubted(found, doubt), secrets)
@@ -109,13 +112,14 @@ class GateActivity:
             gate_decision = await self._decide(task, call, args, found, budget, rows)
             gate_decisions.append(replace(_with_summary(gate_decision, found.tool, args, secrets), action=action))
         traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
-        # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
+        # A local activity runs again if its workflow task is lost. Entries with the same keys then add nothing. V
+        # 110-116 seen entries
         seen = [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())]
         await write(self._deps, await attribute(self._deps, task.ctx, seen))
         return GateReply(gate_decisions=tuple(gate_decisions), tally=tally)
 
     def _trace(self, task: GateTask) -> list[AuditEntry]:
-        """Logs which tool each call's name means and which levels won and lost, and returns the record's entries."""
+        """Log the meaning of each call's tool name, with the levels that won and lost. Returns the audit entries."""
         view, entries = self._deps.catalog.tool_view(task.ctx), []
         for call in task.calls:
             facts = resolution_facts(view, call.tool)
@@ -125,8 +129,9 @@ class GateActivity:
         return entries
 
     async def _collect_facts(self, task: GateTask, forged: str) -> GateFacts:
-        """Collects the facts for the gates beside the calls; nobody's functions are asked about a requester that is
-        made up.
+        """Collect the facts for the gates.
+
+        Runs no hooks if the requester is forged. V 126-138 away unavailable V 126-138 used exhausted
         """
         if task.doubt:
             return past_call_facts(self._deps.catalog, task.ctx, task.calls, self._deps.clock())
@@ -137,7 +142,7 @@ class GateActivity:
         return GateFacts(unavailable=away.union(task.withheld), backends=deps.kinds, spent=used, at=deps.clock())
 
     async def _ask_hooks(self, task: GateTask, each: _Judged, known: GateFacts) -> LocalGateDecision:
-        """Completes the decision of the gates by asking everything but people."""
+        """Complete the gates' decision with every hook, without asking approvers."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._deps.catalog, task.dry_run
         permissions = self._deps.permissions
@@ -145,11 +150,11 @@ class GateActivity:
             catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run, permissions=permissions
         )
         if task.edit is not None and found.corrected is not None:
-            # What a person wrote and signed is never run as something else.
+            # A person's signed arguments never run in a corrected form.
             changed = Remark.of("not_as_they_are", what=found.notes)
             return settled_decision(call, "schema", "input_invalid", changed, found.tool)
         if task.edit is not None and found.objection:
-            # The edit is its author's yes as well, and nobody has shown them that there is something to override.
+            # The edit also counts as its author's approval, and they never saw an objection to override.
             objected = Remark.of("not_permitted", why=found.objection)
             return settled_decision(call, "permission", "input_invalid", objected, found.tool)
         if task.edit is not None:
@@ -157,7 +162,7 @@ class GateActivity:
         return found
 
     async def _judge_calls(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
-        """Judges each call by the rules; returns their decisions, and the tally after them."""
+        """Judge each call by the rules. Returns the decisions and the resulting tally."""
         catalog, batch, tally = self._deps.catalog, [], task.tally
         for call in task.calls:
             args = await load_in(self._deps.store, call.args, SessionKey(task.ctx.tenant, task.ctx.session))
@@ -178,16 +183,16 @@ class GateActivity:
         rows: TurnRows,
         action: str,
     ) -> LocalGateDecision:
-        """Returns `found` under the tenant's freeze, what people denied before and the answers they had remembered.
+        """Apply the tenant's freeze, earlier denials, waiting calls and remembered answers to `found`.
 
-        An edit is somebody's own proposal to the others, so no remembered answer answers it, then or later.
+        An edit is a person's proposal to the other approvers, so no remembered answer applies to it, now or later.
         """
-        # Before remembered answers: no approval in advance holds in a frozen tenant, and no use of one is spent there.
+        # Check before remembered answers: in a frozen tenant no grant applies, and none is used up.
         if rows.freeze is not None:
             return frozen_decision(found, rows.freeze.reason, call)
         if found.kind in ("run", "ask"):
             request = denial_of(rows.requests, task.ctx, call.tool, args)
-            # Of its session, and of what nobody signed, only the turn knows; its word can but deny.
+            # Only the turn knows its session's denials and unsigned ones. Its claim can only deny.
             denial_of_turn = next((each for each in task.denied if each.action == action), None)
             denial = denial_of_turn if request is None else denial_from_request(request, action)
             if denial is not None:
@@ -196,15 +201,15 @@ class GateActivity:
             if waiting is not None:
                 outcome = waiting_outcome(call.call, call.tool, waiting)
                 return replace(found, kind="settled", outcome=outcome)
-        # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
+        # Check after the denials: `asked_since` is the caller's claim, and must not bypass an earlier denial.
         if any(each.call == call.call and is_new_to_turn(each, task.asked_since, task.spent) for each in rows.requests):
-            # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
+            # An earlier attempt asked this, and its turn waits for that decision.
             return replace(found, kind="ask") if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
             return found
         barred = is_barred(rows.requests, call.call)
         if barred and found.kind == "run":
-            # Of a turn that was reset: what people are asked, or have not let run, is not for a rule to say by now.
+            # After a reset, no rule may run a call that is pending or was not approved.
             return replace(found, kind="ask")
         return found if barred else await self._remembered.apply_grant(task.ctx, call, args, found)
 
@@ -220,15 +225,15 @@ class GateActivity:
         tool, verdict = found.tool, found.verdict
         if found.kind == "settled" or tool is None or verdict is None:
             ended = replace(found, outcome=settled_outcome(found))
-            # Words that were redacted or cut stay English.
+            # Redacted or truncated text stays in English.
             told = task.edit is not None and english(found.words) == ended.message
             settled = replace(ended, refusal=found.words if told else ()).to_send()
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
-            # What is not there now may be stood in for like what failed.
+            # A fallback may run for an unavailable tool, as for a failed one.
             return replace(settled, options=self._options(task.ctx, tool, budget, ask=False))
         digest = digest_of(task.ctx, call.call, tool, args)
-        # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
+        # An edited call never runs by rule alone, and is never corrected without the approvers when it is judged again.
         ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
         gate_decision = replace(
             found,
@@ -257,9 +262,7 @@ class GateActivity:
         return replace(gate_decision, request=request, question=reference_from_request(request, call))
 
     def _is_over(self, ctx: CallContext, rows: TurnRows) -> bool:
-        """Returns whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's
-        name.
-        """
+        """Return whether the turn's start and last sign of life are too old to ask in its requester's name."""
         now = self._deps.clock()
         if ctx.user.expires_at is None or not is_expired(ctx.user, now):
             return False
@@ -276,16 +279,16 @@ class GateActivity:
         found: LocalGateDecision,
         rows: TurnRows,
     ) -> GateDecision:
-        """Asks people what became of a call; returns the decision: that it waits for them, or why nobody is asked.
+        """Ask approvers about a call's unknown outcome. Returns the decision: the call waits, or why no one is asked.
 
-        Asked whatever the policy says now: it is about the past. And only of what the store says was begun, ended
-        without a word and was not told by people already.
+        The present policy does not matter, because the question is about the past. The store must show a begun attempt
+        without an outcome, and no decision of approvers about it.
         """
         tool, verdict = self._deps.catalog.tool_view(task.ctx).tool(call.tool), found.verdict
         nobody = GateDecision(call=call.call, kind="settled", outcome=in_doubt(call))
         if tool is None or not self._deps.catalog.approvers(tool.activity, verdict):
             return nobody
-        # What may have happened was done with the arguments as the tool's own check corrects them.
+        # An attempt ran with the arguments as corrected by the tool's own check.
         args = final_arguments(tool, proposed)
         ticket = await self._find_begun(task, call, tool, args, rows.requests)
         if ticket is None:
@@ -298,9 +301,9 @@ class GateActivity:
             return replace(nobody, outcome=happened_outcome(call.call, call.tool, ending.votes[-1].decision))
         if ending is not None or rows.freeze is not None:
             return nobody
-        # People who look at what goes on cannot know how it ends.
+        # Approvers cannot know the outcome while the attempt still runs.
         await check_ended(self._deps.store, ticket.key)
-        # To run it again takes whom it took to run it, whatever day it is by now.
+        # A repeated run takes the approvers of the first run, on any day.
         ran_on = [each.applied for each in rows.requests if each.call == call.call and each.kind == "approval"][-1:]
         stricter = ran_on[0] if ran_on else ()
         about = Subject(call, args, tool, verdict, digest, (Remark.of("doubt"),), judged_at=found.at, stricter=stricter)
@@ -313,10 +316,8 @@ class GateActivity:
     async def _find_begun(
         self, task: GateTask, call: CallPart, tool: Tool, args: Any, asked: Sequence[ApprovalRequest]
     ) -> Ticket | None:
-        """Returns the ticket under which this very call was begun; None where none was, or with other arguments than
-        `args`.
-        """
-        # By the definition of now, or by that of the question by which it ran.
+        """Return the ticket of exactly this call's attempt, or `None` if it has none or ran with other `args`."""
+        # Compare with the present definition, or that of the question under which it ran.
         same = is_bound_to(asked, task.ctx, task.doubt_of, args)
         if task.doubt < 1 or not (same or digest_of(task.ctx, call.call, tool, args) == task.doubt_of):
             return None
@@ -328,9 +329,7 @@ class GateActivity:
         return ticket if (ticket.workflow, ticket.call, ticket.tool) == own else None
 
     async def _ask_people(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
-        """Returns the request of a call about which people are asked, or how it ends: as it may not be asked as it was
-        changed, or as too much waits.
-        """
+        """Return the new request, or the outcome if an edit may not be asked or too many requests wait."""
         try:
             return await self._ask(task, about)
         except QuestionRefused as error:
@@ -348,7 +347,7 @@ class GateActivity:
         return _end_unasked(about.call, changed) if isinstance(changed, str) else changed
 
     def _stands_in(self, call: CallPart) -> Remark | None:
-        """Writes the note on a call that is tried in place of another: of which tools it may be, by the catalog."""
+        """Return a note about a fallback call, with the tools that it may replace by the catalog."""
         if not is_stand_in(call.call):
             return None
         return fallback_note([each.name for each in self._deps.catalog.every_tool if call.tool in each.fallbacks])
@@ -357,8 +356,8 @@ class GateActivity:
         actor = self._deps.catalog.actors.get(ctx.actor)
         aborts = actor is not None and actor.on_failure == "abort_siblings"
         sequential = actor is not None and actor.mode == "sequential"
-        # What is stopped, or followed by other tools, ends where the history says, and local activities do not.
-        # A use is given back only by an activity that can ask what became of the call.
+        # Stopped or falling-back calls need their real end in the history, which local activities lack. Returning a use
+        # takes an activity that can look up the call's outcome.
         inline = not (ask or aborts or tool.fallbacks or tool.usage_limit is not None)
         policy = self._deps.catalog.policy(tool.activity).rules
         needs_nobody = self._deps.catalog.needs_nobody(tool.activity)
@@ -367,13 +366,13 @@ class GateActivity:
             grant_ttl=policy.grant_ttl,
             idempotent=tool.idempotent,
             read_only=tool.read_only,
-            # Local activities run twice when a worker is killed, and have no heartbeat by which a lost one is noticed.
+            # Local activities run twice after a worker's crash, and have no heartbeat to detect a lost worker.
             local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline and not tool.is_external,
             task_queue=tool.task_queue,
             activity=tool.activity if tool.place else "",
             budget_chars=min(budget, tool.max_result_chars or budget),
             return_direct=tool.return_direct,
-            # Its agent made one call, and has nothing to go on with.
+            # An external agent makes one call, and has no other work to continue with.
             while_waiting=policy.while_waiting if actor is None or actor.external is None else "wait",
             at_once=1 if sequential else MAX_TOOLS_AT_ONCE,
             exclusive=tool.concurrency == "exclusive",
@@ -396,9 +395,9 @@ def _with_summary(decision: GateDecision, tool: Tool | None, args: Any, secrets:
 
 
 def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
-    """Makes the record's entries of a batch: those of its settled calls.
+    """Build the audit entries of a batch's settled calls.
 
-    What is asked was written with its row; what runs tells it.
+    A request was recorded with its row, and a running call records itself.
     """
     entries = []
     for call, gate_decision in zip(task.calls, gate_decisions, strict=True):
@@ -410,20 +409,19 @@ def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at:
 def _to_a_person(words: Words) -> Words:
     if not isinstance(words, Remark) or words.code != "invalid.call":
         return words
-    # Only a model is told to call again.
+    # Only a model is asked to call again.
     return Remark(code="invalid", values=words.values)
 
 
 def _find_earlier_run(tickets: Sequence[Ticket], digest: str) -> tuple[CallOutcome | None, tuple[Remark, ...]]:
-    """Returns the outcome of this very action, where it was done already; else remarks on what its call began.
+    """Return the outcome of exactly this action if it ran already, or remarks on the call's earlier attempts.
 
-    `tickets` are those of the call.
-
-    A turn that is reset to before an answer asks again, and nobody must deny what has happened.
+    `tickets` belong to the call. A turn that is reset to before a decision asks again, and an approver must not deny
+    a call that has already happened.
     """
     done = [each for each in tickets if each.state == "done" and each.outcome is not None]
     for ticket in done:
-        # One of which nobody knows is for people to say.
+        # Approvers decide about an unknown outcome.
         if ticket.key.partition("/")[0] == digest and ticket.outcome and ticket.outcome.code != "in_doubt":
             return ticket.outcome, ()
     live = [each for each in tickets if each.state != "void"]
@@ -434,23 +432,21 @@ def _find_earlier_run(tickets: Sequence[Ticket], digest: str) -> tuple[CallOutco
 
 
 def in_doubt(call: CallPart) -> CallOutcome:
-    """Returns the outcome of a call about which nobody can be asked."""
+    """Return the outcome of an unknown call without possible approvers."""
     return CallOutcome(
         call=call.call, tool=call.tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)
     )
 
 
 def digest_of(ctx: CallContext, call: str, tool: Tool, args: Any) -> str:
-    """Returns the call digest as this worker's catalog makes it."""
+    """Return the call digest by this worker's catalog."""
     return digest_in_context(ctx, call=call, tool=tool.name, definition=definition_hash(tool), args=args)
 
 
 def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
-    """Returns whether `permit` is for `tool` as it is defined now, run with these arguments or what they are corrected
-    to.
-    """
+    """Return whether `permit` is for `tool` as defined now, with these or the corrected arguments."""
     try:
-        # What cannot be written in RFC 8785 has no digest, so no permit is for it.
+        # Without an RFC 8785 encoding there is no digest, so no permit matches.
         return digest_of(permit.ctx, permit.call, tool, final_arguments(tool, proposed)) == permit.digest
     except NotCanonical:
         return False
@@ -463,7 +459,7 @@ def _refuse(call: CallPart, why: str) -> GateDecision:
 
 
 def settled_outcome(found: LocalGateDecision) -> CallOutcome:
-    """Returns the outcome of a call that no gate let through (or that a dry run stopped), as a history keeps it."""
+    """Return the outcome, as kept in a history, of a call that the gates settled or a dry run stopped."""
     outcome = found.outcome
     if outcome is None:
         raise RuntimeError(f"the gates have not ended the call {found.call}")
@@ -488,7 +484,10 @@ def _end_limited(call: CallPart, why: str) -> CallOutcome:
 
 
 def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecision:
-    """Returns `found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
+    """Remove the batch's secrets from the texts of `found`: a schema error quotes the invalid value.
+
+    V 98-110 found decision
+    """
     if not secrets:
         return found
     words, notes = (redact_remarks(each, secrets) for each in (found.words or (found.message,), found.notes))

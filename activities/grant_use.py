@@ -1,7 +1,7 @@
-"""Applies remembered answers to calls, by the pure rules over the store's rows.
+"""Applies remembered answers to calls, by pure rules over the store's rows.
 
-The gateway writes them, with the answer that completes them. Here a grant is only a claim: it holds where the question
-and the signed answers that it names bear it out, so that nobody who can write to the store as a worker can make one.
+The gateway writes a grant together with the deciding answer. Here a grant is only a claim. Its question and signed
+answers must confirm it, so that write access to the store as a worker is not enough to create one.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from signoff.store.questions.questions import Questions
 
 
 class GrantUse:
-    """Applies the remembered answers that one worker's store has."""
+    """Applies the remembered answers in one worker's store."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -42,8 +42,7 @@ class GrantUse:
     async def apply_grant(
         self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
     ) -> LocalGateDecision:
-        """Returns `found`, or what a remembered answer makes of a call about which people would be asked: run, or
-        denied.
+        """Return `found`, or the decision of a remembered answer for a call that needs approval: run or denied.
 
         Raises `StoreUnavailable`.
         """
@@ -62,15 +61,14 @@ class GrantUse:
     async def holds(
         self, name: str, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
     ) -> LocalGateDecision:
-        """Returns `found`, or the call as the grant `name` lets it run, or as a denial ends it that is remembered
-        beside it.
+        """Return `found`, or the call as permitted by the grant `name` or denied by a remembered denial.
 
-        That a grant has a use left is seen where it is spent. Raises `StoreUnavailable`.
+        Does not check the remaining uses: the claim does. Raises `StoreUnavailable`.
         """
         grant = await self._rows.read(name) if name and found.kind == "ask" else None
         if grant is None or grant.verdict != "approved" or not await self._applies(grant, ctx, found, args):
             return found
-        # Whoever names a grant may have passed by the gates, which look for denials first.
+        # A caller that names a grant may have skipped the gates, which check denials first.
         async for other in self._find_applying(ctx, found, args):
             if other is None:
                 return found
@@ -83,17 +81,15 @@ class GrantUse:
     async def _find_applying(
         self, ctx: CallContext, found: LocalGateDecision, args: Any
     ) -> AsyncIterator[Grant | None]:
-        """Returns the remembered answers that apply to a call, denials first; None where the rest may not be asked
-        about.
-        """
+        """Yield the remembered answers that apply, denials first, then `None` if the rest cannot be evaluated."""
         left = PREDICATES_STEPS
         for grant in await self._rows.list_usable(ctx.tenant, ctx.session, found.tool.name if found.tool else ""):
             if grant is None:
-                # It may be a denial, so no approval behind it applies.
+                # The unreadable grant may be a denial, so no approval after it applies.
                 yield None
                 return
-            # Any approver may leave predicates behind, and all of them are asked about each call: all of them together
-            # may cost so much, and the others do not apply.
+            # Any approver may leave predicates behind, and each call evaluates all of them. Limit their total cost: the
+            # others do not apply.
             left -= self._rules.steps(grant, found, args)
             if left < 0:
                 yield None
@@ -102,11 +98,12 @@ class GrantUse:
                 yield grant
 
     async def _repeats(self, denial: Grant, ctx: CallContext, call: CallPart) -> bool:
-        # It ends a call without a ticket, so its use is spent here, once a call; an approval's goes with the claim.
+        # A denial ends a call without a ticket, so count its use here, once a call. An approval's use is part of the
+        # claim.
         return await self._rows.use(denial.id, sha256_hex([ctx.tenant, ctx.session, ctx.turn, call.call]))
 
     async def _applies(self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Any) -> bool:
-        # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
+        # With a doubtful requester, no approval in advance applies, just as no rule does.
         sure = grant.verdict == "denied" or not await self._deps.doubt(ctx)
         people = await self._deps.directory_for(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
         may_block = grant.like.where != ""
@@ -118,13 +115,13 @@ class GrantUse:
         return grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people)
 
     async def _find_proof(self, grant: Grant, judged: LocalGateDecision) -> tuple[Question, Sequence[Decision]] | None:
-        """Returns the question and the answers that bear `grant` out; None where it is somebody's invention."""
+        """Return the question and answers that confirm `grant`, or `None` if nothing does."""
         rows = await self._questions.read(grant.approval_id)
         question = None if rows is None else question_of(grant, rows.questions)
         if rows is None or question is None or not self._is_vouched(question):
             return None
         args = await load(self._deps.store, question.args)
-        # By the tool of this call, whose definition is the grant's: another definition may compare other arguments.
+        # Use this call's tool, which has the grant's definition: another one may compare other arguments.
         args = args if judged.tool is None else judged.tool.without_remarks(args)
         found = check_grant(grant, question, rows.answers, rows.now, args)
         if found is None:
@@ -137,7 +134,7 @@ class GrantUse:
         return (question, decisions) if signed else None
 
     def _is_vouched(self, question: Question) -> bool:
-        """Returns whether the gateway signed who asked: an answer for a session serves that person."""
+        """Return whether the gateway signed the requester: a grant for a session belongs to that person."""
         if question.judging_delay > JUDGED_SECONDS:
             return False
         asker = question.requester
@@ -153,31 +150,29 @@ class GrantUse:
         found: LocalGateDecision,
         people: Directory,
     ) -> bool:
-        """Returns whether enough of those who approved may decide such a call today, and might decide the one they
-        did.
-        """
+        """Return whether enough of the approvers may decide such a call today, and still may decide the first."""
         if found.tool is None:
             return False
         at, terms = self._deps.clock(), self._deps.catalog.terms(found.tool.activity, found.verdict)
-        # A quorum of two was given by two: what asks for more at this moment was not approved in advance.
+        # Two people gave a quorum of two. Stricter terms at this moment were not approved in advance.
         if terms.are_stricter_than(question):
             return False
         voters = voter_set(self._deps.catalog, people, ctx, found.tool.activity, terms, at, (question,))
-        # Whom that one question was passed on to, as nobody answered, is not asked about new calls: those are whom the
-        # policy names, and nobody of them has been silent yet.
+        # Ignore the question's escalation: the policy's own approvers decide new calls, and have not missed a deadline.
         voters = dataclasses.replace(voters, escalations=())
         return voters.suffices(decisions)
 
 
 def _is_of_asker(question: Question, ctx: CallContext, people: Directory) -> bool:
-    """Returns whether the human who asks in `ctx` is the one who asked `question`, as it was known then: their account
-    may be somebody else's by now.
+    """Return whether the requester in `ctx` is the person who asked `question`, as known at that time.
+
+    Their account may belong to another person now.
     """
     return people.person_id(question.requester.human, ctx.tenant) == people.person_id(ctx.user.user, ctx.tenant)
 
 
 def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
-    """Returns the call as a remembered approval lets it run."""
+    """Return the call as permitted by a remembered approval."""
     if found.verdict is None:
         return found
     until = f"{grant.expires_at:%Y-%m-%d %H:%M} UTC"
@@ -188,7 +183,7 @@ def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
 
 
 def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> LocalGateDecision:
-    """Returns `found` in a tenant that is frozen: what would run or be asked is denied."""
+    """Return `found` for a frozen tenant: denied if it would run or need approval."""
     if found.kind == "settled":
         return found
     denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=f"frozen: {reason}")
@@ -196,7 +191,10 @@ def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> Lo
 
 
 def _deny(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDecision:
-    """Returns the call as a remembered denial ends it, naming the decision it repeats."""
+    """Return the call as denied by a remembered denial, with the decision that it repeats.
+
+    V 110-120 given proof V 119-140 found votes_for_grant
+    """
     denied = ToolDenied(
         source="repeat",
         approval_id=grant.approval_id,

@@ -1,4 +1,4 @@
-"""Runs a tool's handler to its end, within its time and what a cancelled turn may stop."""
+"""Runs a tool's handler within its time limit, and handles the cancellation of its turn."""
 
 import asyncio
 import time
@@ -26,18 +26,18 @@ from signoff.registry.tool_context import ToolContext
 
 T = TypeVar("T")
 
-# Python's own names for it: tools need not import ours, and the network capability raises them as well.
+# Python's own names: tools need not import Signoff's, and the network capability raises them as well.
 TRANSIENT = (ConnectionError, TimeoutError, InDoubt)
 
 _NO_SETTINGS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 async def run_handler(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
-    """Runs the handler and returns its result; an attempt to end the process is raised as `HandlerEnded`."""
+    """Run the handler and return its result. Raises `HandlerEnded` if it tries to end the process."""
     try:
         return await tool.handler(args, context)
     except (SystemExit, KeyboardInterrupt) as error:
-        # Let through, it would stop the worker with everything it runs, and then the next one that tries.
+        # Unconverted, this would stop the worker with all its work, and then the next worker that retries.
         raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None
 
 
@@ -51,10 +51,10 @@ def tool_context_of(
     settings: Mapping[str, Any] = _NO_SETTINGS,
     capabilities: GrantedCapabilities = NOTHING_GRANTED,
 ) -> ToolContext:
-    """Makes the context of the handler, or the probe, of a call; `key` is that of its ticket, `fields` are the context
-    fields of the catalog.
+    """Build the context of a call's handler or probe.
 
-    `permit` is one that was proved: whom it names is told to the tool as who decided.
+    `key` is the ticket's key. `fields` are the catalog's context fields. `permit` must be proved: its approvers are
+    reported to the tool.
     """
     ctx = permit.ctx
     known = people.person_id(ctx.user.user, ctx.tenant)
@@ -66,7 +66,7 @@ def tool_context_of(
         call_id=permit.call,
         tenant_id=ctx.tenant,
         user_id=ctx.user.user,
-        # An account that has left the directory since is still that human's.
+        # An account that has left the directory still belongs to that person. V 60-70 known person_id
         person_id=ctx.user.human if known == ctx.user.user else known,
         user=ctx.user,
         idempotency_key=key,
@@ -85,7 +85,7 @@ def tool_context_of(
 
 
 class HandlerExecution:
-    """Runs the handler of one tool, and makes an outcome of whatever it returns or raises."""
+    """Runs the handler of one tool, and converts its result or exception to an outcome."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool, results: ResultProcessor) -> None:
         self._deps = deps
@@ -93,13 +93,13 @@ class HandlerExecution:
         self._results = results
 
     async def run(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
-        """Runs the handler and measures how long it took; `key` is that of the ticket, if the call has one."""
+        """Run the handler and measure its duration. `key` is the ticket's key, if the call has one."""
         began = time.monotonic()
         made = await self._guard(task, args, key)
         return made._replace(outcome=replace(made.outcome, duration_ms=int((time.monotonic() - began) * 1000)))
 
     def context(self, task: ToolTask, key: str) -> ToolContext:
-        """Makes the context of the handler, or the probe, with the capabilities of the tool."""
+        """Build the context of the handler or the probe, with the tool's capabilities."""
         given = grant_capabilities(self._deps.backends, self._deps.secrets, self._tool, task.permit.ctx.tenant)
         return tool_context_of(
             task.permit,
@@ -119,13 +119,13 @@ class HandlerExecution:
             async with limit:
                 value = await self._shield(run_handler(tool, given, context), limit)
         except Exception as error:
-            # Whatever escaped would fail the activity, and the server would run the tool again, without end.
+            # An escaped exception would fail the activity, and the server would run the tool again without end.
             repeatable = tool.read_only or tool.idempotent
             if (limit.expired() or isinstance(error, InDoubt)) and not repeatable:
-                # The handler was stopped in the middle of its work, or says so itself: its effect may have happened.
+                # The handler was stopped in the middle, or reported that itself: its effect may have happened.
                 return ProcessedResult(plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT))
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
-                # By its class alone, without its cause: Temporal keeps the words of failures in plain text.
+                # Use the class alone, without the cause: Temporal stores failure messages in plain text.
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
             secrets = handed_out_secrets(context.capabilities, self._deps.secrets)
@@ -134,16 +134,16 @@ class HandlerExecution:
         return await self._shield(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
 
     async def _shield(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
-        """Awaits a handler, or what is made of its result, to its end: a cancelled turn must not lose an effect."""
+        """Await a handler, or the processing of its result, to the end: a cancelled turn must not lose an effect."""
         running = asyncio.ensure_future(work)
         while True:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
                 if running.cancelled() and not _is_cancelled():
-                    # Reported as a cancelled activity, it would be tried again without end.
+                    # Reported as a cancelled activity, it would be retried without end.
                     raise HandlerEnded("the tool cancelled itself") from None
-                # What only reads is stopped at once: there is no effect to lose sight of.
+                # Stop a read at once: there is no effect to lose. V 138-152 asked waits_for_end
                 asked = is_unwanted() and not self._tool.read_only
                 if not asked or running.cancelled() or (limit is not None and limit.expired()):
                     running.cancel()
@@ -151,15 +151,16 @@ class HandlerExecution:
                 _put_off_cancel()
 
     def _reads_args_after(self) -> bool:
-        """Returns whether anything reads the arguments after the handler, which may do to them what it likes."""
-        # They are looked up, shortened by, hidden and recorded as what they were; a plain read is spared the copy.
+        """Return whether the arguments are read after the handler, which may change them."""
+        # Probe, reducer, redaction and audit log need the original arguments. A plain read avoids the copy. V 153-160
+        # seen reads
         tool = self._tool
         seen = tool.probe is not None or tool.name in self._deps.catalog.reducers
         return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits what lies between a claim and the handler to its end: else nobody would know what was claimed."""
+    """Await the work between a claim and the handler to its end: otherwise the claim would be unknown."""
     running = asyncio.ensure_future(work)
     while True:
         try:
@@ -172,12 +173,13 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 def is_unwanted() -> bool:
-    """Returns whether the turn has asked to stop this call, or is gone; a worker that stops leaves it to another
-    one.
+    """Return whether the turn has cancelled this call or has ended.
+
+    A stopping worker leaves the call to another one.
     """
     details = activity.cancellation_details()
-    # Whoever ends or resets the turn, or had the call scheduled for a second, must not tear it from what it has begun:
-    # nobody would know what became of it.
+    # Ending or resetting the turn, or scheduling the call twice, must not interrupt a begun call: its outcome would be
+    # unknown.
     return details is not None and not details.worker_shutdown
 
 
@@ -187,7 +189,7 @@ def _is_cancelled() -> bool:
 
 
 def _put_off_cancel() -> None:
-    # A cancel that still counts would keep the tool's own timeout from being told apart from it.
+    # A counted cancellation would hide the tool's own timeout.
     current = asyncio.current_task()
     if current is not None:
         current.uncancel()

@@ -1,4 +1,4 @@
-"""Reports running work: heartbeats to Temporal for a turn's activity, and to the store for a tool that runs."""
+"""Reports running work: heartbeats to Temporal for a turn's activity, and to the store for a running tool."""
 
 import asyncio
 import contextlib
@@ -11,13 +11,13 @@ from temporalio.exceptions import ApplicationError
 from signoff.contracts.errors import StoreUnavailable
 from signoff.store.store import Store
 
-# Turns set a heartbeat timeout of 20 s: a beat may come late before a worker is taken for lost.
+# Turns set a heartbeat timeout of 20 s: a beat may be late before the worker counts as lost.
 SECONDS = 5.0
 
 
 @contextlib.asynccontextmanager
 async def send_heartbeats(seconds: float = SECONDS) -> AsyncIterator[None]:
-    """Sends a heartbeat every `seconds` while the block runs, first after as many; does nothing in a local activity."""
+    """Send a heartbeat every `seconds` during the block, first after `seconds`. Does nothing in a local activity."""
     if activity.info().is_local:
         yield
         return
@@ -31,7 +31,7 @@ async def send_heartbeats(seconds: float = SECONDS) -> AsyncIterator[None]:
 
 
 async def _beat(seconds: float) -> None:
-    # Each heartbeat is a call and a commit of the server's: a short activity needs none.
+    # Each heartbeat costs the server a call and a commit. A short activity needs none.
     while True:
         await asyncio.sleep(seconds)
         activity.heartbeat()
@@ -39,10 +39,10 @@ async def _beat(seconds: float) -> None:
 
 @contextlib.asynccontextmanager
 async def report_running(store: Store, key: str, seconds: float = SECONDS) -> AsyncIterator[None]:
-    """Records every `seconds` that the ticket `key` runs, while the block does; first after as many.
+    """Record every `seconds` that the ticket `key` runs, during the block. The first record is after `seconds`.
 
-    Temporal's heartbeats do not show this: a holder of its credential may have any activity scheduled while the tool
-    runs under another one.
+    Temporal's heartbeats do not prove this: anyone with its credentials can schedule any activity while the tool runs
+    under another one.
     """
     task = asyncio.create_task(_tell(store, key, seconds))
     try:
@@ -63,7 +63,10 @@ async def _tell(store: Store, key: str, seconds: float) -> None:
 
 
 async def check_ended(store: Store, key: str) -> None:
-    """Returns where nobody runs the ticket `key`; else raises an error that makes Temporal retry once nobody may."""
+    """Return if no process runs the ticket `key`.
+
+    Otherwise raise an error that Temporal retries after the claim ends.
+    """
     left = await store.claim_remaining(key)
     if left > 0:
         again = timedelta(seconds=left + 0.1)

@@ -1,4 +1,4 @@
-"""Local activity `signoff.identify`: finds out who answered, and whether they may now."""
+"""Local activity `signoff.identify`: identifies the author of an answer, and their present right to decide."""
 
 import logging
 from datetime import datetime
@@ -39,22 +39,22 @@ class IdentifyActivity:
 
     @activity.defn(name=names.IDENTIFY)
     async def identify(self, task: IdentifyTask) -> Authority:
-        """Returns the author of a decision and their right to decide its request."""
+        """Return the author of a decision and their right to decide its request."""
         try:
             decision = task.decision
             evidence = evidence_of(decision, self._deps.verifier, self._deps.clock())
             if evidence.kind == "forged":
-                # A forged answer must cause no look-up.
+                # A forged answer must cause no lookup.
                 return Authority(allowed=False, code="assurance")
             found = await self._find_stored(decision)
             if found is not None:
                 return found
             if evidence.kind == "signed":
-                # The gateway stores each answer before it hands it over.
+                # The gateway stores each answer before handing it over.
                 return Authority(allowed=False, code="assurance", subject=decision.subject)
             if decision.verdict == "withdrawn":
-                # Its sender can stop the turn as well, so it needs no proof. Its name counts in development alone:
-                # elsewhere a turn could ask by its own terms about anybody.
+                # The sender can also stop the turn, so a withdrawal needs no proof. Its name counts only in
+                # development: elsewhere, a turn could probe for any person on its own terms.
                 if not self._deps.believes_unsigned:
                     return Authority(allowed=False, code="assurance", unsigned=True)
                 people = await self._deps.directory_for(task.tenant, decision.subject, task.requester)
@@ -63,22 +63,22 @@ class IdentifyActivity:
         except NotCanonical:
             return _refused(refuse("malformed", task.decision.approval_id, UNSAFE_ANSWER))
         except Exception as error:
-            # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
+            # A directory may be custom code, and an escaped exception would leave the answer without a receipt.
             _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)
             return Authority(allowed=False, code="unavailable")
 
     async def _find_stored(self, decision: Decision) -> Authority | None:
-        """Returns the author of a stored answer; None for one that is not stored."""
+        """Return the author of a stored answer, or `None` if it is not stored."""
         # Each stored answer has a time of arrival. Answers from Temporal's own UI have none.
-        stamped = decision.received_at is not None
-        votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if stamped else []
+        has_arrival = decision.received_at is not None
+        votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if has_arrival else []
         for vote in votes:
             if _is_one(vote.decision, decision):
                 return authority_of(vote)
         return None
 
     async def _take_raw(self, decision: Decision, tenant: str) -> Authority:
-        """Stores a raw answer where it may count, and takes it in where this worker may write answers."""
+        """Store a raw answer if it may count, and accept it if this worker may write answers."""
         rows = await self._rows.read(decision.approval_id)
         asked = None if rows is None else rows.latest
         if asked is None or not self._taker.counts(asked.tool, asked.definition):
@@ -93,23 +93,23 @@ class IdentifyActivity:
             people = await self._deps.directory_for(tenant, decision.subject, asked.requester.user)
             taken = await self._taker.keep_and_take(key, decision, people)
         except Exception:
-            # The answer must not be lost: it is taken in once its author can be looked up.
+            # Keep the answer: it is accepted once its author can be looked up.
             await self._raw.add(key, decision)
             raise
         if taken is None:
             return _refused(refuse("not_allowed", decision.approval_id, why="enough"))
         if taken.vote is not None:
             return replace(authority_of(taken.vote), taken=taken.vote.decision)
-        # A refused answer tells its turn no name outside of development.
+        # The receipt of a refused answer names its author only in development.
         author = taken.author if self._deps.believes_unsigned else None
         return _refused(taken.receipt, author)
 
 
 def _key(decision: Decision, revision: int, *, once: bool) -> str:
-    """Returns the name of a raw answer: its run, the revision that is asked, and what it says.
+    """Return the key of a raw answer: its run, the pending revision, and its content.
 
-    A workflow task that is given out again may bring its messages in another order, so the number of the activity names
-    no message. With `once` the same answer to the same revision has one name, and else one for each activity.
+    A repeated workflow task may reorder its messages, so the activity's number does not identify a message. With
+    `once`, equal answers to one revision share a key. Otherwise each activity has its own key.
     """
     info = activity.info()
     name = f"{info.workflow_run_id}/{revision}/{sha256_hex(decision.model_dump(mode='json'))}"
@@ -122,12 +122,12 @@ def _refused(receipt: Receipt, author: Authority | None = None) -> Authority:
 
 
 def _is_one(stored: Decision, given: Decision) -> bool:
-    """Returns whether two decisions are one answer; a turn names its author as the gateway did."""
+    """Return whether two decisions are the same answer. A turn names the author as the gateway did."""
     return replace(stored, subject=given.subject) == given
 
 
 def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> SignatureEvidence:
-    """Checks the signature of a decision. A key id or a signature alone claims one, too."""
+    """Check the signature of a decision. A key id or a signature alone counts as signed. V 42-60 found authority"""
     if not decision.signature and not decision.key_id:
         return SignatureEvidence("unsigned", now)
     if not verifier.check_decision(decision):

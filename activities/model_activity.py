@@ -1,4 +1,4 @@
-"""Activity `signoff.model`: one completion, brought into our own message type, kept, and its calls judged."""
+"""Activity `signoff.model`: requests one completion, converts and stores it, and judges its calls."""
 
 import asyncio
 import dataclasses
@@ -46,21 +46,21 @@ from signoff.store.content_store import fetch_in, load_message, seal_ref, to_con
 from signoff.telemetry.stack_trace import trace_without_words
 
 GATES_SECONDS: Final = 30.0
-"""How long the gates may take here: as long as in the local activity that the turn asks otherwise."""
+"""Time limit for the gates here, equal to that of the turn's local activity."""
 SPARE_SECONDS: Final = 20.0
-"""With less of the attempt left than this and what the gates may take, they are not begun."""
+"""Minimum remaining time of the attempt, beyond the gates' limit, to start the gates."""
 REPLY_BYTES: Final = MIB
-"""A reply that is larger with the decisions on its calls goes without them: the server takes 2 MiB."""
+"""A larger reply omits the decisions on its calls: the server accepts 2 MiB."""
 _CATALOG_CHARS = 16
 _FAILURES: Final = {ConfigError: "config", ModelRefused: "refused", ModelUnavailable: "unavailable"}
 _log = logging.getLogger(__name__)
 
 
 class ModelActivity:
-    """Builds the tool list, asks the model, stores what is bulky, numbers the calls, and has the gates judge them.
+    """Builds the tool list, asks the model, stores large content, numbers the calls, and runs the gates on them.
 
-    A reply with calls is kept before they are judged. An attempt that comes after one that was lost finds it: nobody
-    pays for a second, and no question is asked about calls that another reply would not have.
+    A reply with calls is stored before the gates run. An attempt after a lost one finds it. Therefore no second
+    completion is paid for, and no question is asked about calls that another reply would not contain.
     """
 
     def __init__(self, deps: WorkerDeps) -> None:
@@ -71,7 +71,7 @@ class ModelActivity:
 
     @activity.defn(name=names.MODEL)
     async def model(self, task: ModelTask) -> ModelReply:
-        """Asks the model for one completion.
+        """Request one completion from the model.
 
         Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried).
         """
@@ -98,20 +98,20 @@ class ModelActivity:
             await hand_over(self._deps, _read_entries(task))
             return _keep_reply(before)
         place = await self._steps.advance(task.ctx, task.completion)
-        # Together, as the model takes its time; nothing comes of its answer before this is written.
+        # In parallel, because the model takes its time. Its answer is not used before the entries are recorded.
         asking = asyncio.ensure_future(self._ask_model(replace(task, ctx=ctx_at(task.ctx, place))))
         try:
             await hand_over(self._deps, _read_entries(task))
             await self._steps.record(task.ctx, place, task.completion)
         except BaseException:
-            # Each attempt while the store is away would be paid for.
+            # Otherwise each attempt during a store outage would be paid for.
             asking.cancel()
             await asyncio.wait({asking})
             raise
         reply, provider = await asking
         reply = replace(reply, place=place)
         if not (run and _has_calls(reply)):
-            # Nothing is done between such a reply and the end of this activity: it would be kept for nobody.
+            # No work follows between such a reply and the end of this activity: storing it would help no later attempt.
             if provider is not None:
                 await self._deps.store.put_blob(provider.body, _place(task))
             return reply
@@ -123,14 +123,14 @@ class ModelActivity:
             )
         )
         kept = await self._completions.keep(run, task.completion, body, _place(task), provider, proposed)
-        # An attempt that was taken for lost may have answered first: one of them is what the turn hears.
+        # An attempt that counted as lost may have stored its reply first. The turn gets that one.
         return _keep_reply(kept)
 
     async def _propose(self, task: ModelTask, given: ProposedExternalCall, run: str) -> ModelReply:
-        """Returns the one call of an agent that thinks elsewhere as its completion, kept like any other."""
+        """Return the one call of an external agent as its completion, stored like any other."""
         actor = self._deps.catalog.actor(task.ctx.actor)
         if actor.external is None:
-            # Whoever may start workflows can give any actor a call: it would be one that its model never made.
+            # Anyone who can start workflows can give any actor a call that its model never made.
             raise ConfigError(f"`{actor.name}` is no external agent; its calls are its model's")
         secrets = self._deps.secrets_of([(given.tool, given.args.inline)])
         says = Content(inline=redact_secrets(given.says, secrets))
@@ -144,15 +144,16 @@ class ModelActivity:
         if not run:
             await hand_over(self._deps, _read_entries(task))
             return reply
-        # In the transaction that keeps the call: of an attempt that comes after the first all of it is written.
+        # Use the transaction that stores the call: all entries of the first attempt are then recorded.
         entry = proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())
         proposed = make_hand_over(_read_entries(task), await attribute(self._deps, task.ctx, [entry]))
         body = reply.model_dump_json().encode()
         return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 
     async def _judge_calls(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
-        """Returns `reply` with what the gates say of its calls; without where they cannot say it now, and the turn
-        asks.
+        """Return `reply` with the gates' decisions on its calls, or without them if the gates cannot answer now.
+
+        The turn then asks the gates itself.
         """
         span = activity.info().start_to_close_timeout
         ends = None if span is None else begun + span.total_seconds() - SPARE_SECONDS
@@ -174,14 +175,15 @@ class ModelActivity:
             async with asyncio.timeout(GATES_SECONDS):
                 gate_reply: GateReply = await self._gates.gate(gates)
         except Exception as error:
-            # The model's answer stands whatever becomes of this; what was asked already is the same question again.
+            # Keep the model's answer in any case. If the gates already asked a question, the turn's repeat is the same
+            # question.
             _log.warning("calls of completion %d are left to their turn: %s", task.completion, type(error).__name__)
             return reply
         whole = replace(reply, gates=gate_reply)
         return whole if len(whole.on_wire()) <= REPLY_BYTES else reply
 
     async def _ask_model(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:
-        """Returns the model's answer, and the provider's own form of it, which is not in the store yet."""
+        """Return the model's answer, and the provider's own form of it, which is not yet stored."""
         deps = self._deps
         actor = deps.catalog.actor(task.ctx.actor)
         messages = tuple([await load_message(deps.store, message, _place(task)) for message in task.messages])
@@ -216,7 +218,7 @@ class ModelActivity:
         try:
             return await model_settings(actor, self._deps.secrets)
         except Unavailable as error:
-            # Without its key the model is as good as away, and is asked again as such.
+            # Without its key, the model counts as unavailable and is retried.
             raise ModelUnavailable(error.message) from None
 
     async def _reply(self, task: ModelTask, completion: Completion) -> tuple[ModelReply, Blob | None]:
@@ -228,7 +230,7 @@ class ModelActivity:
         for part in call_parts(kept, task.completion):
             parts.append(replace(part, args=await to_content(deps.store, part.args.inline, place)))
         dropped = len(completion.calls) - len(kept)
-        # The provider's own message cannot be cut, so one with dropped calls is rebuilt from the parts.
+        # The provider's own message cannot be truncated. With dropped calls, later requests rebuild it from the parts.
         own = Blob.of(completion.provider) if completion.provider and not dropped else None
         provider = None if own is None else await seal_ref(deps.store, own.ref, place)
         response, respond_call, error = await self._response(task, completion, kept)
@@ -247,10 +249,9 @@ class ModelActivity:
         return reply, own
 
     def _quiet(self, messages: Sequence[Message], completion: Completion) -> Completion:
-        """Returns `completion` without this worker's secrets, its secret arguments and earlier ones in what the agent
-        says.
+        """Remove the worker's secrets and secret arguments, present and earlier, from the agent's texts.
 
-        Calls but `respond` stay as they are: what people are asked about, and what runs, is what was proposed.
+        Calls except `respond` are unchanged: approvers are asked about the proposed arguments, and these run.
         """
         earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
         proposed = ((each.tool, parse_arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
@@ -266,7 +267,7 @@ class ModelActivity:
     async def _response(
         self, task: ModelTask, completion: Completion, kept: tuple[ProposedCall, ...]
     ) -> tuple[Response | None, str, str]:
-        """Returns the response, the id of its call, and what was wrong with it (then the response is its raw text)."""
+        """Return the response, the id of its call, and its error (then the response is the raw text)."""
         for index, proposed in enumerate(kept, 1):
             if proposed.tool == names.RESPOND:
                 call = call_id(task.completion, index)
@@ -290,7 +291,7 @@ class ModelActivity:
         return Response(state=payload.state, text=text, pass_to=payload.pass_to, parts=tuple(parts))
 
     async def _text(self, text: str, place: SessionKey) -> Content:
-        # A model may write half of a character, which no record can hold.
+        # A model may write half of a character, which JSON cannot encode.
         return await to_content(self._deps.store, render_value(text), place)
 
     async def _provider(self, message: Message, place: SessionKey) -> bytes | None:
@@ -302,13 +303,13 @@ def _hash_instructions(actor: Actor, task: ModelTask) -> str:
 
 
 async def _complete_or_retry(driver: Driver, request: CompletionRequest) -> Completion:
-    """Asks the model, and once more where it answers with nothing. Raises `ModelRefused` where it does so twice."""
+    """Request a completion, and once again if it is empty. Raises `ModelRefused` if both are."""
     first = await _ask_once(driver, request)
     if not _is_empty(first):
         return first
     second = await _ask_once(driver, request)
     if _is_empty(second):
-        # Taken for an answer, it would end the turn as `complete`, with nothing said and nothing done.
+        # Accepted as an answer, it would end the turn as `complete` without any text or action.
         if second.cut:
             raise ModelRefused(
                 "the model's answer was cut twice at its length before any words or call; ask for less, or raise "
@@ -326,7 +327,7 @@ async def _ask_once(driver: Driver, request: CompletionRequest) -> Completion:
     except (OSError, TimeoutError) as error:
         raise ModelUnavailable(f"the model `{request.model}` did not answer ({type(error).__name__})") from None
     except Exception as error:
-        # A mistake in the driver or the script: the same every time, and its words may hold the conversation.
+        # This is a bug in the driver or script. It repeats, and its message may quote the conversation.
         _log.error("the driver of the model %r failed: %s", request.model, trace_without_words(error))
         why = f"the model `{request.model}` failed with {type(error).__name__}; the worker's log has where"
         raise ModelRefused(why) from None
@@ -341,20 +342,18 @@ def _keep_reply(kept: KeptReply) -> ModelReply:
 
 
 def _has_calls(reply: ModelReply) -> bool:
-    """Returns whether there is something to judge: a completion with a response runs none of the calls beside it."""
+    """Return whether the reply has calls to judge: a completion with a response runs none of its calls."""
     return reply.response is None and not reply.respond_error and bool(reply.calls)
 
 
 def _drop_repeat(reply: ModelReply) -> ModelReply:
-    """Returns `reply` without an answer that its `respond` call holds word for word: a history need not hold it
-    twice.
-    """
+    """Return `reply` without an answer that its `respond` call repeats verbatim, to shorten the history."""
     calls = (part for part in reply.message.parts if isinstance(part, CallPart) and part.call == reply.respond_call)
     payloads = [part.args.inline for part in calls]
     if reply.respond_error or not payloads or not isinstance(payloads[0], dict) or payloads[0].keys() != {"text"}:
         return reply
     short = replace(reply, response=None)
-    # What the model wrote is not always what is told: a text may be kept apart, or be made printable.
+    # The text may differ from the model's arguments: it may be stored separately, or be made printable.
     return short if short.answer == reply.response else reply
 
 
@@ -367,9 +366,9 @@ def _place(task: ModelTask) -> SessionKey:
 
 
 def _delay(error: ModelUnavailable) -> timedelta | None:
-    """Returns how long the provider asked us to wait, if it did; at most two minutes."""
+    """Return the provider's requested delay, if any, up to two minutes."""
     seconds = error.context.get("retry_after")
-    # Longer would use up the ten minutes that a completion has in all; shorter would only be refused again.
+    # A longer delay would use up the ten minutes of a completion. A shorter one would only be refused again.
     return timedelta(seconds=min(max(seconds, 1.0), 120.0)) if isinstance(seconds, int | float) else None
 
 

@@ -1,5 +1,6 @@
-"""Activity `signoff.outcome`: finds out what became of a call whose activity timed out or was lost, and reads in the
-store what an external agent has reported of one.
+"""Activity `signoff.outcome`: finds the outcome of a call whose activity timed out or was lost.
+
+It also reads an external agent's report from the store.
 """
 
 from temporalio import activity
@@ -38,10 +39,10 @@ from signoff.store.tickets import ticket_key
 
 
 class OutcomeActivity:
-    """Reads the ticket; one that nobody claimed is voided, so that a late worker cannot run it any more.
+    """Reads the ticket. Voids an unclaimed one, so that a late worker cannot run it.
 
-    Of one that was begun and never told the tool's probe, if it has one, is asked. A person's word that it happened is
-    written to it, so that nobody is asked again whatever becomes of the workflow.
+    For a begun call without an outcome, asks the tool's probe if there is one. A decision that the call happened is
+    recorded on the ticket, so that it is final even if the workflow is lost.
     """
 
     def __init__(self, deps: WorkerDeps) -> None:
@@ -49,13 +50,13 @@ class OutcomeActivity:
 
     @activity.defn(name=names.OUTCOME)
     async def outcome(self, task: OutcomeTask) -> ToolReply:
-        """Returns the recorded outcome, or `in_doubt`; `again=lapsed` when nothing ran, `undone` when it had no effect.
+        """Return the recorded outcome, or `in_doubt`; `again=lapsed` if nothing ran, `undone` if it had no effect.
 
-        A reply with neither says that a person's word is not to be written, or that nothing was reported.
+        A reply with neither means that a decision was not recorded, or that there is no report.
         """
         info = activity.info()
         permit = task.permit
-        # This activity's own type and id say nothing of the call: it is the turn that is checked here.
+        # This activity's own type and id do not name the call: check the turn.
         caller = ActivityCaller(info.workflow_type or "", info.workflow_id or "", task.tool, permit.call)
         problem = caller_problem(caller, permit, task.tool)
         if problem:
@@ -77,28 +78,28 @@ class OutcomeActivity:
         return reply
 
     async def _make_entry(self, task: OutcomeTask, tool: Tool | None, outcome: CallOutcome) -> AuditEntry:
-        # Not its arguments: nothing here has bound them to the permit.
+        # Omit the arguments: nothing here has bound them to the permit.
         facts = {} if tool is None else execution_facts(tool, task.permit)
         key = ticket_key(task.permit.digest, task.ticket)
         entry = finished_entry(task.permit, outcome, key, self._deps.clock(), facts)
         return (await attribute(self._deps, task.permit.ctx, [entry]))[0]
 
     async def _is_known(self, task: OutcomeTask, workflow: str) -> bool:
-        """Returns whether the store bears out that the call was begun, and the gateway in whose name."""
+        """Return whether the store confirms the begun call, and the gateway its requester."""
         permit = task.permit
         if await self._deps.requester_problem(permit.ctx):
             return False
         found = await self._deps.store.read_ticket(ticket_key(permit.digest, task.ticket))
-        # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
+        # A read has no ticket: only the turn claims that it began.
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 
     async def _find_report(self, task: OutcomeTask, workflow: str) -> ToolReply:
-        """Returns the outcome that the agent which ran the call has reported; once that is given up, `in_doubt`.
+        """Return the external agent's reported outcome, or `in_doubt` once the turn gives up the report.
 
-        By the store, where the gateway wrote down what the agent's token vouches for: a turn's word proves nothing.
+        Reads the store, where the gateway recorded the report under the agent's token: a turn's claim proves nothing.
         """
         permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
-        # By the ticket alone: a turn may name the digest of a call that another one began.
+        # Check the ticket: a turn may name the digest of another turn's call.
         if tool is None or not tool.is_external or not await self._is_known(task, workflow):
             return ToolReply()
         key = ticket_key(permit.digest, task.ticket)
@@ -106,7 +107,7 @@ class OutcomeActivity:
             found = await self._deps.store.read_ticket(key)
             return ToolReply() if found is None else ToolReply(outcome=found.outcome)
         unknown = _settle(task, "in_doubt", IN_DOUBT_TEXT)
-        # With the outcome or not at all; where an earlier attempt has written that, this was written with it.
+        # Write it together with the outcome. An earlier attempt that recorded the outcome has also recorded this entry.
         seen = entry_writer([await self._make_entry(task, tool, unknown)])
         try:
             return ToolReply(outcome=await self._deps.store.record(key, unknown, also=seen))
@@ -115,7 +116,7 @@ class OutcomeActivity:
             return ToolReply()
 
     async def _record_word(self, task: OutcomeTask, word: Decision) -> ToolReply:
-        """Writes `word` into the ticket, if whoever gives it may, and returns the outcome there."""
+        """Record `word` on the ticket if its author may decide, and return the ticket's outcome."""
         permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
         if tool is None or task.args is None or await self._deps.requester_problem(permit.ctx):
             return ToolReply()
@@ -129,7 +130,7 @@ class OutcomeActivity:
         doubts = doubts_of(rows)
         at = doubts[-1].judged_at if doubts else found.at
         terms = await terms_at(self._deps.catalog, permit.ctx, args, found, tool, at)
-        # By the instant at which people were asked: who could answer then can, whatever day it is by now.
+        # Use the time of the question: its approvers may still answer on any later day.
         asked = terms or self._deps.catalog.terms(tool.activity, found.verdict)
         voters = await approvals.voters(permit, tool.activity, asked, words, doubts)
         if not has_happened(word, words, policy, self._deps.signature_policy, voters):
@@ -147,7 +148,7 @@ class OutcomeActivity:
         tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
         key = ticket_key(permit.digest, task.ticket)
         if tool is not None and tool.read_only and await self._asked_of(task, tool):
-            # A lost read has changed nothing, so there is nothing that people could be asked about.
+            # A lost read has changed nothing, so approvers need not be asked.
             failed = _settle(task, "execution_failed", "The tool did not answer in time.")
             return ToolReply(outcome=await self._gave_up(failed, tool, key))
         found = await self._deps.store.void_unclaimed(
@@ -155,31 +156,29 @@ class OutcomeActivity:
         )
         reply = recorded_reply(found)
         if reply is None and found.kind == "open":
-            # Looked up while it still runs, it would be said not to have happened, and run again.
+            # Looked up while it still runs, the call would seem not to have happened, and would run again.
             await check_ended(self._deps.store, key)
         reply = reply or (None if tool is None else await self._looked_up(task, tool, key))
         return reply or ToolReply(outcome=_settle(task, "in_doubt", IN_DOUBT_TEXT))
 
     async def _asked_of(self, task: OutcomeTask, tool: Tool) -> bool:
-        """Returns whether the tool was asked as it is defined now: by another definition what only reads may have
-        acted.
-        """
+        """Return whether the permit is for the tool's present definition: under another one, a read may have acted."""
         return task.args is not None and is_of(
             task.permit, tool, await load_in(self._deps.store, task.args, _place(task))
         )
 
     async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
-        """Gives back the use that a call took which only reads, and returns the outcome for it."""
+        """Return the use that a read consumed, and the outcome."""
         if tool.usage_limit is None:
             return failed
         try:
-            # Refused where it never claimed its ticket: then it took no use, either.
+            # The store refuses if the read never claimed its ticket. Then it consumed no use.
             return await self._deps.store.record(key, failed)
         except Refused:
             return failed
 
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
-        """Asks the tool's probe about the very call of the permit, and returns its finding."""
+        """Ask the tool's probe about exactly the permit's call, and return its finding."""
         permit = task.permit
         if tool.probe is None or task.args is None or await self._deps.requester_problem(permit.ctx):
             return None
@@ -203,7 +202,10 @@ class OutcomeActivity:
         return await probing.reply(known_of, args, context)
 
     async def _prove(self, permit: Permit, tool: Tool) -> Permit:
-        """Returns `permit` with who approved the call by the store, whatever it claims of that."""
+        """Return `permit` with the approvers from the store, ignoring its own claims.
+
+        V 150-162 found claim V 86-94 found ticket V 104-108 found ticket V 180-204 known_of proved
+        """
         approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit) if permit.kind == "approved" else None
         approval = approval_of(permit, rows)

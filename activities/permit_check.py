@@ -1,6 +1,6 @@
-"""Checks the right to run where the effect happens, by pure rules over a permit that nobody trusts.
+"""Checks the right to run at the place of the effect, by pure rules over an untrusted permit.
 
-`approval_of` reads what the store has of the approval, and `check_permit` says whether the call may run by it.
+`approval_of` derives the approval from the store, and `check_permit` decides whether the call may run by it.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from signoff.store.questions.approval_rows import ApprovalRows
 
 @dataclass(frozen=True)
 class ActivityCaller:
-    """Who scheduled the activity, as the server says."""
+    """The activity's scheduler, as reported by the server."""
 
     workflow_type: str
     workflow_id: str
@@ -46,7 +46,7 @@ class ActivityCaller:
 
 @dataclass(frozen=True)
 class PermitCheck:
-    """Says what to do with a call by its permit: run it; judge it anew (`again`); or refuse it, with why."""
+    """The decision on a permit: run the call, judge it `again`, or refuse it, with the reason."""
 
     kind: Literal["run", "again", "refuse"]
     why: str = ""
@@ -57,8 +57,11 @@ RUN = PermitCheck("run")
 
 
 def turn_problem(caller: ActivityCaller, turn: TurnKey | None, what: str, by: str) -> str:
-    """Returns why `what` was not scheduled by `turn` (None: by no turn); "" when it was. `by` says what names it."""
-    # Temporal lets any holder of a credential start any activity, by itself or from a workflow of their own.
+    """Return why `what` was not scheduled by `turn` (`None`: no turn), or "".
+
+    `by` names the source of the turn's name.
+    """
+    # Anyone with Temporal credentials can start any activity, directly or from their own workflow.
     if caller.workflow_type != ACTOR_TURN:
         return f"{what} runs only inside a turn"
     if turn is None or caller.workflow_id != turn.workflow_id:
@@ -67,7 +70,7 @@ def turn_problem(caller: ActivityCaller, turn: TurnKey | None, what: str, by: st
 
 
 def caller_problem(caller: ActivityCaller, permit: Permit, tool: str) -> str:
-    """Returns why this activity was not scheduled by the turn its permit names; "" when it was."""
+    """Return why the permit's turn did not schedule this activity, or ""."""
     problem = turn_problem(caller, _turn(permit), "this tool", "the permit")
     if problem:
         return problem
@@ -78,15 +81,15 @@ def caller_problem(caller: ActivityCaller, permit: Permit, tool: str) -> str:
 
 @dataclass(frozen=True)
 class SignaturePolicy:
-    """Checks signatures by the gateway's keys. Only the development profile takes what nobody signed."""
+    """Checks signatures with the gateway's keys. Only the development profile accepts unsigned input."""
 
     verifier: Verifier
     development: bool
 
     def requester_problem(self, ctx: CallContext) -> str:
-        """Returns why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does."""
+        """Return why the gateway does not vouch for the requester in `ctx`, or ""."""
         user = ctx.user
-        # A key id alone claims a signature: else leaving that out would make of what is forged what is merely unsigned.
+        # A key id alone counts as signed. Otherwise, removing the signature would turn a forgery into unsigned input.
         if not (user.signature or user.key_id):
             return "" if self.development else "nobody vouches for who asked"
         if self.verifier.check_principal(ctx):
@@ -94,13 +97,13 @@ class SignaturePolicy:
         return "who asked, or for what, is not what the gateway signed for"
 
     def decision_problem(self, decision: Decision, *, accept_unsigned: bool) -> str:
-        """Returns why the gateway does not vouch for a decision; "" when it does, or need not."""
+        """Return why the gateway does not vouch for a decision, or "" if it does or need not."""
         if not (decision.signature or decision.key_id):
             return "" if self.development or accept_unsigned else "an answer is not signed"
         if not self.verifier.check_decision(decision):
             return "an answer is not what the gateway signed"
         if decision.revision is None or not decision.question_hash:
-            # The gateway signs what a person saw; what names no question would fit any.
+            # The gateway signs the question on the card. A decision without a question would fit any.
             return "a signed decision in the permit does not say what it is about"
         return ""
 
@@ -114,9 +117,7 @@ def voter_set(
     now: datetime,
     questions: Sequence[Question] = (),
 ) -> VoterSet:
-    """Makes the set of people who may answer for a call of `tool`: those the policy asks by now, on these terms, and
-    those of `questions`.
-    """
+    """Return the people who may answer for a call of `tool`, by the present policy's `terms` and by `questions`."""
     policy = catalog.policy(tool).rules
     present = ApproverSpec(
         ctx.tenant,
@@ -133,16 +134,17 @@ def voter_set(
 
 
 def _escalation(question: Question, terms: Terms) -> Escalation | None:
-    """Returns when a question escalates to those who are still named: by its row and the present terms, the later.
+    """Return the escalation of a question, to people named by both its row and the present terms, at the later time.
 
-    Both count from when it was opened, by the store's clock.
+    Both times count from its opening, by the store's clock.
     """
     to = tuple(each for each in question.escalate_to if each in terms.escalate_to)
     if to and question.edit_of and set(to) <= set(question.approvers):
-        # It had escalated before its arguments were changed, and its editor may be one of those.
+        # The question had escalated before an edit, and its editor may be among the new approvers.
         return Escalation(datetime.min.replace(tzinfo=UTC), to)
     asked = _escalates_after(question)
-    # What became of a call is asked on the terms of the call's own question too, of which these need know nothing.
+    # A question about an unknown outcome also uses the terms of the call's own question, which these terms need not
+    # include.
     now = asked if question.kind == "in_doubt" else _escalates_after(terms)
     if not to or asked is None or now is None or question.opened_at is None:
         return None
@@ -150,26 +152,26 @@ def _escalation(question: Question, terms: Terms) -> Escalation | None:
 
 
 def _escalates_after(asked: Question | Terms) -> float | None:
-    """Returns after how many seconds a question escalates on these terms; None where it never does."""
+    """Return the seconds until a question escalates on these terms, or `None` if it never does."""
     at_deadline = asked.timeout if asked.on_timeout == "escalate" else None
     return min((span for span in (asked.escalate_after, at_deadline) if span is not None), default=None)
 
 
 def is_believed(ctx: CallContext, person: Person | None, *, development: bool) -> bool:
-    """Returns whether the directory bears out what a turn says of who asked: tier, roles and attributes.
+    """Return whether the directory confirms the turn's requester: tier, roles and attributes.
 
-    Whom it does not know, only development believes.
+    Only development believes an unknown requester.
     """
     if person is None:
         return development
     user = ctx.user
     known = person.active and person.tier == user.tier and set(person.roles) == set(user.roles)
-    # What the turn says has been through JSON, so what the directory says goes through it before they are compared.
+    # The turn's data has passed through JSON, so convert the directory's data before comparing.
     return known and _user_attributes(ctx.extra) == to_jsonable_python(person.attributes)
 
 
 def is_subscription(ctx: CallContext, declared: Iterable[Subscription]) -> bool:
-    """Return whether a declared subscription asked for the turn of `ctx`, without the rights of a person."""
+    """Return whether a declared subscription requested the turn of `ctx`, without the rights of a person."""
     user = ctx.user
     if user.tier or user.roles or user.person_id or _user_attributes(ctx.extra):
         return False
@@ -182,18 +184,16 @@ def _user_attributes(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_expired(user: Principal, now: datetime) -> bool:
-    """Returns whether a turn was asked for so long ago that no rule runs its calls any more."""
+    """Return whether a turn was requested too long ago for rules to run its calls."""
     ends = user.expires_at
     if ends is None:
-        # The gateway always says when. Only the development profile takes what it did not make.
+        # The gateway always sets a time. Only the development profile accepts requests of another origin.
         return bool(user.signature or user.key_id)
     return ends.tzinfo is None or ends <= now
 
 
 def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
-    """Returns `found` for a requester in whose name no rule runs a call, for this reason: what would run by rule is
-    asked.
-    """
+    """Return `found`, changed to need approval for the reason `why` if a rule would run it."""
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", reasons=(why,))
@@ -202,10 +202,10 @@ def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
 
 @dataclass(frozen=True)
 class StoredApproval:
-    """What the store has of the approval of one call: its question, and who said yes to that and when (UTC).
+    """The stored approval of one call: its question, and the approving decisions with their times (UTC).
 
-    `problem` is why no yes counts; `stale` that it must be asked again. `edited` is the hash of the question whose
-    arguments were changed into these, if they were.
+    `problem` is the reason why no approval counts. `stale` is the reason to ask again. `edited` is the hash of the
+    question whose edit produced these arguments, if any.
     """
 
     question: Question
@@ -218,9 +218,9 @@ class StoredApproval:
 
 
 def approval_of(permit: Permit, rows: ApprovalRows | None) -> StoredApproval | None:
-    """Returns the approval that a permit claims, from the rows alone; None where nobody was ever asked.
+    """Return the approval that a permit claims, from the rows alone, or `None` without a question.
 
-    The permit's own decisions count for nothing.
+    The permit's own decisions do not count.
     """
     asked = [] if rows is None else [each for each in rows.questions if each.kind == "approval"]
     if rows is None or not asked:
@@ -247,9 +247,7 @@ def approval_of(permit: Permit, rows: ApprovalRows | None) -> StoredApproval | N
 
 
 def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:
-    """Returns the questions about this very action that people denied: no yes, no rule and no grant runs it after
-    that.
-    """
+    """Return the denied questions about exactly this action: no approval, rule or grant runs it after that."""
     asked = () if rows is None else rows.questions
     same = [each for each in asked if each.kind == "approval" and each.digest == digest]
     return [each for each in same if rows is not None and rows.request(each).state == "denied"]
@@ -274,12 +272,12 @@ def check_permit(
     approval: StoredApproval | None,
     now: datetime,
 ) -> PermitCheck:
-    """Returns whether the call may run under the present catalog; `digest` and `found` were computed here and now.
+    """Return whether the call may run under the present catalog. `digest` and `found` were computed here and now.
 
-    `terms` are those on which the present policy asks about it, `approval` is what the store has of it, `now` the
-    store's clock. Of row and present policy the stricter holds in each term.
+    `terms` belong to the present policy, `approval` is the stored approval, `now` is the store's clock. For each
+    term, the stricter of row and present policy applies.
     """
-    # Not refused: a deploy can change a tool under an honest turn, which then asks anew.
+    # Do not refuse: a deploy can change a tool under an honest turn, which then asks again.
     if permit.digest != digest:
         return PermitCheck("again", _TOOL_CHANGED, "stale")
     if permit.kind == "auto":
@@ -298,45 +296,44 @@ def check_permit(
         return PermitCheck("again", "what the card shows of this has changed", "stale")
     mode = rules.edit_mode(read_only=tool.read_only)
     if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
-        # Its author's change counts as a yes here, which the policy allows nobody by now.
+        # The edit counts as its author's approval, which the present policy does not allow.
         return PermitCheck("again", "the policy on changed arguments is stricter now", "policy")
     for decision in approval.decisions:
         problem = "" if _answers(decision, approval) else "a decision is about something else"
         problem = problem or signature_policy.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
         if problem:
             return PermitCheck("refuse", problem)
-    # By the question's own count first: whatever the policy is by now, fewer than that have never approved it.
+    # Check the question's own quorum first: under any policy, fewer people have never approved it.
     if len(_people(approval)) < question.quorum:
         return PermitCheck("refuse", _FEW.refused)
     lacking = _find_lack(approval, permit.ctx, rules, terms)
     if lacking is None:
-        # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
-        # By the question and by the present policy, each with its own quorum and groups: what was loosened meanwhile
-        # releases nothing.
+        # People leave, and roles and delegations end after an answer counted. Check who may answer now, by the question
+        # and by the present policy, each with its own quorum and groups. A loosened policy releases nothing.
         if not voters.suffices(approval.decisions):
             return PermitCheck("again", "not everybody who approved this may decide it now", "policy")
         if _is_late(approval, terms):
             return PermitCheck("again", "it has to be approved sooner now", "policy")
         return _in_time(approval, rules, now)
-    # Under this very policy nobody would have been let answer so, unless its function wants more by now.
+    # This policy would not have accepted such answers, unless its function is stricter now.
     if question.policy_hash == policy.hash and not terms.applied:
         return PermitCheck("refuse", lacking.refused)
     return PermitCheck("again", lacking.now, "policy")
 
 
 def _answers(decision: Decision, approval: StoredApproval) -> bool:
-    """Returns whether a decision is somebody's yes to this very question."""
+    """Return whether a decision approves exactly this question."""
     question = approval.question
     if decision.approval_id != question.id or decision.verdict != "approved" or not decision.subject:
         return False
     if decision.signature and decision.edited_args is not None and decision.question_hash != approval.edited:
-        # These arguments, but written into another question than the one that this follows.
+        # The arguments match, but the edit answered another question than the predecessor of this one.
         return False
     return is_answer_to(decision, question, approval.question_hash)
 
 
 def _is_late(approval: StoredApproval, terms: Terms) -> bool:
-    """Returns whether a signed answer came later than these terms leave time for."""
+    """Return whether a signed answer missed the deadline of these terms."""
     opened = approval.question.opened_at
     if opened is None or terms.timeout >= approval.question.timeout:
         return False
@@ -345,7 +342,7 @@ def _is_late(approval: StoredApproval, terms: Terms) -> bool:
 
 
 def _in_time(approval: StoredApproval, rules: ApprovalPolicy, now: datetime) -> PermitCheck:
-    """Returns whether the approval may still be used: by the store's clock, from the answer that completed it."""
+    """Return whether the approval is still valid, by the store's clock, from the answer that completed it."""
     span = min(approval.question.grant_ttl, rules.grant_ttl)
     done = approval.completed_at
     if done is None or now - done <= timedelta(seconds=span):
@@ -354,7 +351,7 @@ def _in_time(approval: StoredApproval, rules: ApprovalPolicy, now: datetime) -> 
 
 
 def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """Returns the stored answers about the try with ticket `number`."""
+    """Return the stored answers about attempt `number`."""
     words: list[Decision] = []
     for question in _doubts(permit, rows, number):
         words += [each for each in _words(rows, question) if each not in words]
@@ -362,10 +359,10 @@ def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[De
 
 
 def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """Returns the answers to the last question about the try with ticket `number`; none where that ended otherwise.
+    """Return the answers to the last question about attempt `number`.
 
-    Answers to several questions do not add up: who was asked anew was not shown what others had said. Where anybody
-    said in any of them that it happened, or gave it up, nobody's word that it did not counts any more.
+    Answers to different questions do not add up, because later approvers did not see earlier answers. Empty if anyone
+    ever said that the attempt took effect or gave it up.
     """
     asked = _doubts(permit, rows, number)
     if rows is None or not asked:
@@ -377,7 +374,7 @@ def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[D
 
 
 def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Question]:
-    """Returns the questions that ask what became of the try with ticket `number`, the oldest first."""
+    """Return the questions about the outcome of attempt `number`, oldest first."""
     asked = () if rows is None else rows.questions
     digest = doubt_digest(permit.digest, number)
     return [each for each in asked if each.kind == "in_doubt" and each.doubt_of == number and each.digest == digest]
@@ -385,7 +382,7 @@ def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Ques
 
 def _words(rows: ApprovalRows | None, question: Question) -> list[Decision]:
     asked = question_hash(question)
-    # By their hash, and not by the row they lie in: a yes to the call says nothing of a try of it.
+    # Compare hashes, not rows: an approval of the call is no answer about its attempt.
     stored = () if rows is None else (vote.decision for vote in rows.request(question).votes)
     return [each for each in stored if is_answer_to(each, question, asked) and each.approval_id == question.id]
 
@@ -393,12 +390,12 @@ def _words(rows: ApprovalRows | None, question: Question) -> list[Decision]:
 def is_given_up(
     words: Sequence[Decision], quorum: int, policy: CompiledPolicy, signature_policy: SignaturePolicy, voters: VoterSet
 ) -> bool:
-    """Returns whether people said of a try, which nobody knows the end of, that it did not happen.
+    """Return whether enough people said that an attempt with an unknown outcome did not happen.
 
-    To run a call again takes as many of them as to run it.
+    Running a call again takes as many people as running it.
     """
     denials = [word for word in words if _says(word, "approved", policy, signature_policy)]
-    # Whatever people were asked again: one who said that it happened, or gave it up, ends it.
+    # In any of the questions, one person who said that it happened, or gave it up, ends it.
     if any(_says(word, verdict, policy, signature_policy) for word in words for verdict in ("happened", "denied")):
         return False
     return voters.suffices(denials, quorum)
@@ -411,8 +408,9 @@ def has_happened(
     signature_policy: SignaturePolicy,
     voters: VoterSet,
 ) -> bool:
-    """Returns whether somebody who may answer says in `word`, one of `words` on that try, that it happened; one is
-    enough.
+    """Return whether `word`, one of `words` about that attempt, says that it happened.
+
+    One entitled person is enough.
     """
     return word in words and _says(word, "happened", policy, signature_policy) and voters.count((word,)) == 1
 
@@ -426,7 +424,7 @@ def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, signature_po
 class _Lack(NamedTuple):
     refused: str
     now: str
-    """The same for those who are asked again, because the policy has changed."""
+    """The message if approvers are asked again because the policy has changed."""
 
 
 _TOOL_CHANGED = "the tool changed while you were asked"
@@ -436,14 +434,14 @@ _WEAK = _Lack("who approved this was not identified strongly enough", "this need
 
 
 def _find_lack(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
-    """Returns the demand of the present policy, or of the question, that the decisions do not meet."""
+    """Return the demand of the present policy, or of the question, that the decisions do not meet."""
     question, people = approval.question, _people(approval)
     if len(people) < terms.quorum:
         return _FEW
     own = rules.allow_self_approval and question.allow_self
     if not own and ctx.user.user in people:
         return _OWN
-    # Anyone can write an assurance into what is unsigned; whether that counts at all was `decision_problem`'s question.
+    # Anyone can write an assurance into an unsigned decision. `decision_problem` decides whether it counts at all.
     signed = [decision for decision in approval.decisions if decision.signature]
     if not all(
         at_least(decision.assurance, least)

@@ -1,4 +1,4 @@
-"""Runs a tool's `probe` on in-doubt calls before asking people; stores the answer on the ticket."""
+"""Runs a tool's `probe` on calls with unknown outcomes before asking approvers. Stores the answer on the ticket."""
 
 from typing import Any, Final
 
@@ -36,9 +36,9 @@ class ProbeRunner:
         self._seconds = seconds
 
     async def reply(self, permit: Permit, args: dict[str, Any], context: ToolContext) -> ToolReply | None:
-        """Probes the call whose claimed ticket is `context.idempotency_key`; returns None when people have to be asked.
+        """Probe the call with the claimed ticket `context.idempotency_key`. Returns `None` if approvers must be asked.
 
-        The finding is written to the ticket: the call is never probed again, whatever becomes of the workflow.
+        The finding is recorded on the ticket: the call is never probed again, even if the workflow is lost.
         """
         if self._tool.probe is None:
             return None
@@ -53,13 +53,13 @@ class ProbeRunner:
             note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
             outcome = replace(made.outcome, note=note)
             seen = [entry, *await self._journal.end(permit, outcome, key, CallContent(args, made.kept))]
-            stands = await self._store.record(key, outcome, also=self._journal.together(seen))
+            recorded = await self._store.record(key, outcome, also=self._journal.together(seen))
             await self._journal.apart(seen)
-            return ToolReply(outcome=stands)
+            return ToolReply(outcome=recorded)
         if isinstance(answer, DidNotHappen):
             found = await self._store.void_claimed(key, also=self._journal.together([entry]))
             await self._journal.apart([entry])
-            # Not `undone` for sure: a worker that was only slow may have told its outcome meanwhile, and that stands.
+            # Not necessarily `undone`: a slow worker may have recorded its outcome in between, and that one counts.
             return recorded_reply(found)
         await self._journal.alone([entry])
         return None
@@ -70,15 +70,13 @@ class ProbeRunner:
         try:
             return await ask(PROBE, self._tool.probe, args, context, seconds=self._seconds)
         except NoAnswer as none:
-            # A probe that fails knows nothing: taken for `DidNotHappen`, it would have the tool act twice.
+            # A failed probe knows nothing: treated as `DidNotHappen`, it would let the tool act twice.
             activity.logger.warning("the probe of %s %s", self._tool.name, none)
             return CannotTell()
 
 
 def recorded_reply(found: Claim) -> ToolReply | None:
-    """Returns a ticket's finding on its call: its outcome, or that the next ticket may be claimed; None when
-    neither.
-    """
+    """Return a ticket's outcome, or that the next ticket may be claimed, or `None`."""
     if found.kind == "done" and found.outcome is not None:
         return ToolReply(outcome=found.outcome)
     if found.kind == "void":

@@ -1,4 +1,4 @@
-"""Writes what people are asked about a call: its row is in the store before anybody is told of it."""
+"""Writes questions: a question's row is in the store before any card is sent."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -40,11 +40,11 @@ _NOT_THIS = "this was asked again; open it once more"
 _NOT_ANY_MORE = "somebody answered this meanwhile, or it is over; open it once more"
 
 _SHORTEST: Final = 0.001
-"""Seconds for which people are asked whose time is over before they are."""
+"""Time to answer, in seconds, if the caller's time has expired already."""
 
 
 class Edit(NamedTuple):
-    """A change of arguments that was found good: who made it, to which question, and what its card showed."""
+    """A valid edit: its author, its question, and the rows of the author's card."""
 
     old: ApprovalRequest
     delivery: str
@@ -55,7 +55,7 @@ class Edit(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What a question is about: the call as it will run, and what the gates said of it."""
+    """The subject of a question: the call as it would run, and the gates' findings."""
 
     call: CallPart
     args: Mapping[str, Any]
@@ -66,20 +66,20 @@ class Subject(NamedTuple):
     override: str = ""
     judged_at: datetime | None = None
     stricter: tuple[AppliedTerm, ...] = ()
-    """Terms that apply beside those of the verdict."""
+    """Terms that apply in addition to the verdict's own."""
 
 
 class QuestionWriter:
-    """Writes the questions of one worker; every row goes in with its entry in the record."""
+    """Writes the questions of one worker. Each row is written together with its audit entry."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
         self._rows = Questions(deps.store)
 
     async def ask(self, task: GateTask, about: Subject) -> ApprovalRequest:
-        """Asks about a call; the request has revision, code and times from the store.
+        """Ask about a call. The request has revision, code and times from the store.
 
-        Raises `QuestionRefused`, but for a call in doubt, and `StoreUnavailable`.
+        Raises `StoreUnavailable`, and `QuestionRefused` except for an unknown outcome.
         """
         asked = await self._ask(task, about, None)
         if asked is None:
@@ -87,7 +87,7 @@ class QuestionWriter:
         return asked
 
     async def ask_changed(self, task: GateTask, about: Subject, edit: Edit) -> ApprovalRequest | str:
-        """Asks about a call in the place of the question that `edit` changed, or says why not. Raises as `ask`."""
+        """Ask about a call instead of the question that `edit` changed, or return why not. Raises as `ask`."""
         return await self._ask(task, about, edit) or _NOT_ANY_MORE
 
     async def _ask(self, task: GateTask, about: Subject, edit: Edit | None) -> ApprovalRequest | None:
@@ -109,20 +109,20 @@ class QuestionWriter:
             return entry_writer([attribute_question(self._deps, asked, entry)])
 
         body = canonical_json(declaration)
-        # What may have happened is always asked: that something was begun is for the store to say, and not for a turn.
+        # An unknown outcome is always asked: the store, not the turn, proves that a call began.
         waiting = None if task.doubt else self._deps.tenant_limits.of(question.tenant).waiting
         asked = await self._rows.ask(question, body, also, spent=task.spent, since=task.asked_since, waiting=waiting)
-        # Its hash takes a while: once a question is enough.
+        # Hashing takes a while: do it once a question.
         return new[0] if new else None if asked is None else make_request(asked)
 
     async def rows(self, ctx: CallContext, call: str) -> ApprovalRows | None:
-        """Returns everything that people were asked about a call, and what they answered."""
+        """Return the questions about a call, with their answers."""
         return await self._rows.read(ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id)
 
     async def edit(self, task: GateTask, decision: Decision, tool: Tool | None) -> Edit | str:
-        """Returns the change that `decision` makes of the question it answers, or why there is none.
+        """Return the edit that `decision` makes to its question, or why there is none.
 
-        The turn's word for who changed what counts for nothing here: the decision itself is checked.
+        Checks the decision itself: the turn's claim about an edit does not count.
         """
         approval = ApprovalKey(TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn), task.calls[0].call).id
         rows = await self._rows.read(approval)
@@ -144,7 +144,7 @@ class QuestionWriter:
             delivery,
         ):
             return _NOT_THIS
-        # Every answer lies in the store. A missing or void one changes nothing.
+        # Every answer is in the store. A missing or void one changes nothing.
         taken = [each for each in rows.answers if each.revision == old.revision and not each.void]
         if not any(each.vote.decision.delivery_id == delivery for each in taken):
             return _NOT_ANY_MORE
@@ -159,13 +159,13 @@ class QuestionWriter:
         return draw_card(old, tool.declaration, await load(self._deps.store, old.args), "").rows
 
     def _time_to_answer(self, task: GateTask, terms: Terms) -> float:
-        """Returns for how many seconds people are asked: no longer than the terms have it, nor than the caller has."""
+        """Return the seconds to answer: the shorter of the terms' limit and the caller's remaining time."""
         if not task.ask_within:
             return terms.timeout
         now = self._deps.clock()
-        # From the proposal on, and not from the question: a call that is asked anew, or late, waits no longer.
+        # Count from the proposal, not the question: a call that is asked again, or late, waits no longer.
         left = task.ask_within - (now - (task.ctx.user.issued_at or now)).total_seconds()
-        # A deadline that is put off once comes twice.
+        # A deadline that is extended once occurs twice.
         return min(terms.timeout, max(left, _SHORTEST) / (2 if terms.on_timeout == "escalate" else 1))
 
     async def _question(self, task: GateTask, about: Subject) -> Question:
@@ -202,10 +202,10 @@ class QuestionWriter:
             groups=terms.groups,
             applied=terms.applied,
             veto=policy.veto,
-            # To give up a call in doubt denies nobody's wish.
+            # Giving up an unknown outcome denies no request.
             require_reason=not doubt and policy.require_reason,
             allow_self=policy.allow_self_approval,
-            # Neither other arguments nor a word about the next time say what has happened.
+            # Edited arguments and remembered answers do not fit a question about the past.
             edit="off" if doubt else policy.edit_mode(read_only=tool.read_only),
             allow_remember=not doubt and policy.allow_remember and _is_rememberable(verdict),
             confirm="" if doubt else policy.confirm,
@@ -226,27 +226,27 @@ class QuestionWriter:
 
 
 def _request_at(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalRequest:
-    # What time has brought to the old question by now goes on with the new one.
+    # Events of the old question until now continue with the new one.
     return rows.request(old, max(now, rows.now))
 
 
 def _after_edit(question: Question, edit: Edit) -> Question:
-    """Returns `question` as it follows the one that was changed: who could decide that by escalation still can."""
+    """Return `question` as the successor of the edited one: its approvers by escalation can still decide."""
     old = edit.old
     kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
     kept["notes"] = (editor_note(edit.name or edit.subject), *question.notes)
     if old.edit == "propose":
-        # The human too: whoever loses the account later has not become somebody else by that.
+        # Include the person: an account that they lose later does not make them another person.
         kept["proposers"] = tuple(dict.fromkeys((edit.subject, edit.human)))
     if not old.escalated:
         return replace(question, **kept)
-    everybody = tuple(dict.fromkeys((*question.approvers, *old.escalate_to)))
+    approvers = tuple(dict.fromkeys((*question.approvers, *old.escalate_to)))
     groups = escalated_groups(question.groups, old.escalate_to)
-    return replace(question, **kept, approvers=everybody, groups=groups, escalate_after=None)
+    return replace(question, **kept, approvers=approvers, groups=groups, escalate_after=None)
 
 
 def edit_problem(edit: Edit, question_approvers: tuple[str, ...], decision: Decision, digest: str) -> str:
-    """Returns why the changed call cannot take the place of the one that was asked; "" where it can."""
+    """Return why the edited call cannot replace the original one, or "". V 88-117 asked row"""
     if not set(edit.old.approvers).difference(edit.old.escalate_to) <= set(question_approvers):
         return _OTHERS
     args = decision.edited_args

@@ -1,4 +1,4 @@
-"""Answers for calls that do not run: refused, ended by their gates, or told of an earlier attempt."""
+"""Replies for calls that do not run: refused, ended by gates, or answered by an earlier attempt."""
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -18,7 +18,7 @@ from signoff.store.tickets import Ticket, ticket_key
 
 
 class RefusedCalls:
-    """Ends the calls of one tool that do not run, and records that."""
+    """Ends and records the calls of one tool that do not run."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool, journal: Journal) -> None:
         self._deps = deps
@@ -26,24 +26,24 @@ class RefusedCalls:
         self._journal = journal
 
     async def refuse(self, task: ToolTask, why: str, message: str = "", *, vouched: bool = True) -> ToolReply:
-        """Refuses to run the call; where it may have run before, `message` says so instead of that nothing did.
+        """Refuse to run the call. If it may have run before, `message` replaces "Not executed".
 
-        `vouched`: who asked is whom the gateway signed for.
+        `vouched`: the gateway signed the requester.
         """
         await self._journal.record_refusal(task.permit, why, vouched=vouched)
         return refusal(task, self._tool, why, message)
 
     async def end(self, task: ToolTask, found: LocalGateDecision) -> ToolReply:
-        """Ends and records a call that the gates let through before and do not now; nothing else would tell of it."""
+        """End and record a call that the gates permitted before and not now. No other entry reports it."""
         outcome = settled_outcome(found)
         await self._journal.alone(await self._journal.end(task.permit, outcome, ""))
         return ToolReply(outcome=outcome)
 
     async def earlier_reply(self, task: ToolTask) -> ToolReply | None:
-        """Returns the reply that an earlier attempt of this very call left, where it was begun; None where it was not.
+        """Return the reply of an earlier attempt of exactly this call, or `None` if none began.
 
-        What is in the way now was not there then, so it must not be told, or asked, as if nothing had happened. Of a
-        tool that only reads nothing is left, unless it was begun under another definition: then it may have acted.
+        The present obstacle did not exist then, so the call must not end, or be asked, as if nothing had happened. A
+        read leaves no trace, except one begun under another definition, which may have acted.
         """
         if self._tool.read_only and is_of(
             task.permit, self._tool, await load_in(self._deps.store, task.args, place_of(task))
@@ -53,16 +53,16 @@ class RefusedCalls:
 
 
 def refusal(task: ToolTask, tool: Tool, why: str, message: str = "") -> ToolReply:
-    """Builds the reply of a call that is refused, and logs why."""
+    """Return the reply of a refused call, and log the reason."""
     activity.logger.warning("refused to run %s: %s", tool.name, why)
     words = message or f"Not executed: {why}."
     return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", words))
 
 
 async def left_reply(deps: WorkerDeps, task: ToolTask) -> ToolReply | None:
-    """Returns the reply that earlier attempts of the call left in its tickets; None for none. Raises `InDoubt`.
+    """Return the reply that the call's tickets hold from earlier attempts, or `None`. Raises `InDoubt`.
 
-    An earlier ticket of which nobody knows says nothing here: people said that it did not happen.
+    An earlier ticket without an outcome does not count here: approvers said that it did not happen.
     """
     if task.ticket < 1:
         return None
@@ -77,19 +77,19 @@ async def left_reply(deps: WorkerDeps, task: ToolTask) -> ToolReply | None:
         if earlier is None:
             break
         if earlier.outcome is not None and earlier.outcome.code != "in_doubt":
-            # Its worker was not lost, only slow.
+            # Its worker was slow, not lost.
             return ToolReply(outcome=earlier.outcome)
     return None
 
 
 async def own_ticket(deps: WorkerDeps, task: ToolTask, number: int) -> Ticket | None:
-    """Returns the ticket of this number, if it is this call's."""
+    """Return the ticket of this number if it belongs to this call."""
     found = await deps.store.read_ticket(ticket_key(task.permit.digest, number))
-    # The digest is the permit's word. A ticket of another call must not be told as the outcome of this one.
+    # The digest is the permit's claim. Another call's ticket must not become the outcome of this one.
     here = (activity.info().workflow_id, task.permit.call, task.tool)
     return None if found is None or (found.workflow, found.call, found.tool) != here else found
 
 
 def place_of(task: ToolTask) -> SessionKey:
-    """Returns the session in whose name the content of a call is kept."""
+    """Return the session under which the call's content is stored."""
     return SessionKey(task.permit.ctx.tenant, task.permit.ctx.session)

@@ -1,4 +1,4 @@
-"""Drops kept replies of models on time, also where no later reply comes: they hold arguments unmasked."""
+"""Deletes stored model replies in time, even if no later reply arrives: they hold unmasked arguments."""
 
 import asyncio
 import logging
@@ -13,13 +13,13 @@ _log = logging.getLogger(__name__)
 
 
 class ReplySweep:
-    """Looks every `SWEEP_SECONDS` for kept replies that are too old. Several workers over one store share the work."""
+    """Looks every `SWEEP_SECONDS` for expired replies. Several workers with one store share the work."""
 
     def __init__(self, store: Store) -> None:
         self._completions = Completions(store)
 
     async def run(self) -> None:
-        """Sweeps at once and then again and again, until cancelled; a store that is away is tried the next time."""
+        """Sweep at once and then repeatedly, until cancelled. If the store is unavailable, try again the next time."""
         while True:
             try:
                 await self._completions.drop_old()

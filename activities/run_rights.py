@@ -1,6 +1,6 @@
-"""Derives the right to run a call from the present catalog, policy and people, and from the stored answers.
+"""Derives the right to run a call from the present catalog, policy and people, and the stored answers.
 
-Whatever the permit of a turn claims is checked here again.
+Every claim of a turn's permit is checked here again.
 """
 
 import asyncio
@@ -39,8 +39,7 @@ _EARLIER_IN_DOUBT = (
 
 
 class RunRight(NamedTuple):
-    """The right to run that was derived for a call: how it was judged, its permit without the claims of the turn, and
-    the rows of its approval that it was derived from."""
+    """The derived right to run a call: its judgement, its permit without claims, and the rows of its approval."""
 
     decision: LocalGateDecision
     permit: Permit
@@ -58,22 +57,23 @@ class RunRights:
         self._approvals = ApprovalReader(deps)
 
     async def derive(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
-        """Returns the right to run the call, or the reply where it does not run."""
+        """Return the right to run the call, or the reply if it does not run."""
         found = await self._judge(task, args)
         if isinstance(found, ToolReply):
             return await self._refused.earlier_reply(task) or found
         return found._replace(permit=replace(found.permit, doubts=await self._undone(task)))
 
     async def earlier_reply(self, task: ToolTask, args: Any, found: LocalGateDecision) -> ToolReply | None:
-        """Returns the reply that earlier tickets of the call demand; None when each is void, or people denied that it
-        happened.
+        """Return the reply that earlier tickets of the call require, or `None`.
+
+        `None` means that each ticket is void, or that approvers said that the attempt did not happen.
         """
         permit, policy, signature_policy = (
             task.permit,
             self._deps.catalog.policy(self._tool.activity),
             self._deps.signature_policy,
         )
-        # `ticket_key` raises for numbers below 1, and what escapes from here is tried again without end.
+        # `ticket_key` raises for numbers below 1, and Temporal would retry an escaped error without end.
         not_given_up = "an earlier ticket of this call was not given up"
         if task.ticket < 1:
             return await self._refused.refuse(task, not_given_up)
@@ -88,14 +88,14 @@ class RunRights:
                 continue
             outcome = None if earlier is None else earlier.outcome
             if outcome is not None and outcome.code != "in_doubt":
-                # Its worker was not lost, only slow: whatever people thought, this is what happened.
+                # Its worker was slow, not lost: despite the approvers' answers, this is the outcome.
                 return ToolReply(outcome=outcome)
             if earlier is None:
                 return await self._refused.earlier_reply(task) or await self._refused.refuse(task, not_given_up)
             words = undone_by(permit, rows, number)
             doubts = doubts_of(rows)
             terms = await self._terms(permit, args, found, doubts[-1] if doubts else None)
-            # People are asked what became of a call also when the policy denies it.
+            # Approvers decide about an unknown outcome even if the policy denies the call.
             terms = terms or self._deps.catalog.terms(self._tool.activity, found.verdict)
             voters = await self._approvals.voters(permit, self._tool.activity, terms, words, doubts)
             if not is_given_up(words, quorum, policy, signature_policy, voters):
@@ -105,31 +105,31 @@ class RunRights:
         return None
 
     def holds(self, right: RunRight, connection: Connection) -> bool:
-        """Returns whether what `right` was derived from still holds; asked where the call's ticket is claimed."""
+        """Return whether the basis of `right` still holds. Called while claiming the call's ticket."""
         check = self._still_holds if right.permit.kind == "approved" else self._is_unbarred
         return check(right, connection)
 
     @property
     def needs_nobody(self) -> bool:
-        """Whether no policy asks anybody about the tool."""
+        """True if no policy asks about the tool."""
         return self._deps.catalog.needs_nobody(self._tool.activity)
 
     async def _judge(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
-        """Judges the call again by the present catalog and policy, its digest and the stored answers.
+        """Judge the call again by the present catalog and policy, its digest and the stored answers.
 
-        Returns the right to run it, or the reply where it does not run.
+        Returns the right to run it, or the reply if it does not run.
         """
         permit, signature_policy = task.permit, self._deps.signature_policy
-        # First of all: everything below judges by who asks, and a permit can name anybody.
+        # Check this first: all later checks depend on the requester, and a permit can name any person.
         problem = await self._deps.requester_problem(permit.ctx)
         if problem:
             return await self._refused.refuse(task, problem, vouched=False)
-        meant = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
-        if meant is not None and meant.activity != self._tool.activity:
-            # Where this turn stands its name means another tool, of which nobody has approved anything.
+        present_tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
+        if present_tool is not None and present_tool.activity != self._tool.activity:
+            # At this turn's place, the name means another tool, which no approver has approved.
             return ToolReply(again="stale", note=CHANGED)
         call = call_of(task)
-        # Together, as each takes a while; what changes in the rows meanwhile is seen where the ticket is claimed.
+        # In parallel, because each takes a while. The claim of the ticket detects later changes of the rows.
         found, rows = await asyncio.gather(
             judge_call(
                 self._deps.catalog,
@@ -138,7 +138,7 @@ class RunRights:
                 args,
                 self._deps.kinds,
                 at=self._deps.clock(),
-                # What people agreed to is asked about anew, however short their answer took.
+                # For an approved call, run the permission check again, even if the approval was quick.
                 permissions=None if permit.kind == "approved" else self._deps.permissions,
             ),
             self._rows(permit),
@@ -166,7 +166,7 @@ class RunRights:
         terms = await self._terms(permit, args, found, None if approval is None else approval.question)
         if terms is None:
             return ToolReply(again="policy", note="by the policy of now this would have been denied when it was asked")
-        worth = check_permit(
+        check = check_permit(
             permit,
             digest,
             found,
@@ -177,16 +177,16 @@ class RunRights:
             approval=approval,
             now=self._deps.clock() if rows is None else rows.now,
         )
-        if worth.kind == "run" and approval is not None and not _overrides(approval.question, found):
-            # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
+        if check.kind == "run" and approval is not None and not _overrides(approval.question, found):
+            # The approvers agreed to the call, but were not asked to override the permission check's present denial.
             return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
-        if worth.kind == "run":
+        if check.kind == "run":
             return RunRight(found, prove_permit(permit, found, approval), rows)
-        refused = await self._refused.refuse(task, worth.why)
-        return replace(refused, again=worth.again, note=worth.why)
+        refused = await self._refused.refuse(task, check.why)
+        return replace(refused, again=check.again, note=check.why)
 
     async def _undone(self, task: ToolTask) -> tuple[Decision, ...]:
-        """Returns the answers that earlier tries of the call did not happen."""
+        """Return the answers that earlier attempts of the call did not happen."""
         if task.ticket <= 1:
             return ()
         policy = self._deps.catalog.policy(self._tool.activity)
@@ -198,9 +198,9 @@ class RunRights:
         return await self._approvals.of(permit) if permit.kind == "approved" else None
 
     def _still_holds(self, right: RunRight, connection: Connection) -> bool:
-        """Returns whether question and answers of an approved call stand as they did.
+        """Return whether the question and answers of an approved call are unchanged.
 
-        Asked where its ticket is claimed.
+        Called while claiming its ticket.
         """
         permit, approval_id = right.permit, approval_id_of(right.permit)
         lock_approval(connection, approval_id)
@@ -210,20 +210,18 @@ class RunRights:
         approval = approval_of(permit, rows)
         if approval is None or approval.problem or approval.stale:
             return False
-        # An answer that was voided since is missing, and its author was told that it was not taken.
+        # A voided answer is missing, and its author has read that it did not count.
         return all(each in approval.decisions for each in permit.decisions)
 
     def _is_unbarred(self, right: RunRight, connection: Connection) -> bool:
-        """Returns whether no question of a call that a rule or a remembered answer lets run stands or has ended against
-        it.
-        """
+        """Return whether no question bars a call that a rule or a remembered answer permits."""
         permit, approval_id = right.permit, approval_id_of(right.permit)
         lock_approval(connection, approval_id)
         rows = read_rows(connection, approval_id)
         return rows is None or not is_barred([rows.request(each) for each in rows.questions], permit.call)
 
     async def _was_denied(self, permit: Permit, args: dict[str, Any]) -> bool:
-        """Returns whether somebody denied, in this turn, what now would run without asking anybody."""
+        """Return whether this turn has a denial of a call that would now run without approval."""
         if permit.kind == "approved" or (self._tool.read_only and self.needs_nobody):
             return False
         return denial_of(await self._approvals.of_turn(permit.ctx), permit.ctx, self._tool.name, args) is not None
@@ -231,20 +229,20 @@ class RunRights:
     async def _terms(
         self, permit: Permit, args: Any, found: LocalGateDecision, question: Question | None
     ) -> Terms | None:
-        """Returns the terms on which the present policy asks about the call, at the instant when people were asked.
+        """Return the terms on which the present policy asks about the call, at the time of the question.
 
-        A deploy asks for more, the clock does not. None where it would have been denied then.
+        A deploy may ask for more, but the clock does not. Returns `None` if the policy would have denied the call then.
         """
         at = found.at if question is None else question.judged_at
         return await terms_at(self._deps.catalog, permit.ctx, args, found, self._tool, at)
 
 
 def call_of(task: ToolTask) -> CallPart:
-    """Returns the call of a task, as its model proposed it."""
+    """Return the call that a task's model proposed."""
     return CallPart(call=task.permit.call, tool=task.tool, args=task.args)
 
 
 def _overrides(question: Question, found: LocalGateDecision) -> bool:
-    """Returns whether people were shown what the permission check objects to now, if it does."""
+    """Return whether the card showed the permission check's present objection, if there is one."""
     shown = question.override == override_hash(found.objection)
     return not found.objection or (question.rule == PERMISSION_RULE and shown)

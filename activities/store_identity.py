@@ -1,8 +1,7 @@
-"""Keeps workers from turns that were begun with another store: their tickets, and so their effects, are not in this
-one.
+"""Keeps workers from turns of another store, whose tickets, and so whose effects, are not in this one.
 
-A store that was moved away, or restored without the last part of its log, is begun anew without a word; a worker that
-then went on would do again what was done. It tries again until the turn's own store is back.
+A store that was moved away, or restored without the end of its log, starts again silently. A worker that continued
+would repeat completed calls. It retries until the turn's own store is back.
 """
 
 import logging
@@ -27,7 +26,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class StoreInterceptor(Interceptor):
-    """Checks for each turn, and each activity of one, that it was begun with the store `store_id`."""
+    """Checks that each turn, and each of its activities, began with the store `store_id`."""
 
     def __init__(self, store_id: str) -> None:
         self._store_id = store_id
@@ -40,18 +39,18 @@ class StoreInterceptor(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """See `Interceptor`; the SDK makes one instance for each run, with nothing but the next one in the row."""
+        """See `Interceptor`. The SDK creates one instance a run, and passes it only the next interceptor."""
         problem = self._problem
 
         class OfTurn(WorkflowInboundInterceptor):
-            """Fails the task of a turn, not the turn: another worker, or the right store, takes it up."""
+            """Fails the task of a turn, not the turn: another worker, or the right store, continues it."""
 
             async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
                 """See `WorkflowInboundInterceptor`."""
-                asker = getattr(input.args[0], "principal", None) if input.args else None
-                why = problem(getattr(asker, "store_id", ""))
+                requester = getattr(input.args[0], "principal", None) if input.args else None
+                why = problem(getattr(requester, "store_id", ""))
                 if why:
-                    # An ordinary exception: it is no end of the turn.
+                    # Raise an ordinary exception, which does not end the turn.
                     raise RuntimeError(why)
                 return await super().execute_workflow(input)
 
@@ -61,7 +60,7 @@ class StoreInterceptor(Interceptor):
         if store_id in ("", self._store_id):
             return ""
         why = BEGUN_ELSEWHERE.format(store_id, self._store_id)
-        # Once for each store: a server tries again every few seconds, with as many turns as there are.
+        # Log once a store: the server retries every few seconds, with every such turn.
         if store_id not in self._reported:
             self._reported.add(store_id)
             _log.warning("%s", why)

@@ -1,4 +1,4 @@
-"""Makes the permit by which a call is run and recorded: only what the gates and the store bear out."""
+"""Builds the permit for running and recording a call: only facts that the gates and the store confirm."""
 
 from signoff.activities.permit_check import SignaturePolicy, StoredApproval, words_on
 from signoff.contracts.call import Permit
@@ -10,9 +10,9 @@ from signoff.store.questions.approval_rows import ApprovalRows
 
 
 def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredApproval | None) -> Permit:
-    """Returns `permit` with the rule and the answers by which its call may run here and now.
+    """Return `permit` with the present rule and answers that let its call run.
 
-    What it claims itself of who decided, and by which rule, is whatever the caller wrote there.
+    Its own claims about approvers and rule are arbitrary input of the caller.
     """
     if permit.kind == "approved":
         return _add_answers(permit, approval)
@@ -24,9 +24,7 @@ def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredAppro
 def prove_for_probe(
     permit: Permit, approval: StoredApproval | None, policy: CompiledPolicy, signature_policy: SignaturePolicy
 ) -> Permit:
-    """Returns `permit` with the answers to its call that are vouched for, where nobody derives its right to run any
-    more.
-    """
+    """Return `permit` with the vouched answers to its call, without deriving its right to run."""
     if approval is None:
         return replace(_bare(permit), kind="auto")
     vouched = tuple(each for each in approval.decisions if _is_vouched(each, policy, signature_policy))
@@ -36,7 +34,7 @@ def prove_for_probe(
 def undone(
     permit: Permit, rows: ApprovalRows | None, ticket: int, policy: CompiledPolicy, signature_policy: SignaturePolicy
 ) -> tuple[Decision, ...]:
-    """Returns the answers, vouched for, that tries of a call before the one with number `ticket` did not happen."""
+    """Return the vouched answers that attempts before the one with number `ticket` did not happen."""
     asked = () if rows is None else rows.questions
     numbers = sorted({each.doubt_of for each in asked if each.kind == "in_doubt" and each.doubt_of < ticket})
     words = (word for number in numbers for word in words_on(permit, rows, number))
@@ -61,7 +59,7 @@ def _add_answers(permit: Permit, approval: StoredApproval | None) -> Permit:
 
 
 def _bare(permit: Permit) -> Permit:
-    """Returns `permit` without what it claims; that answers are not signed is seen where they are taken."""
+    """Return `permit` without its claims. `_is_vouched` and the permit check test signatures."""
     return Permit(kind=permit.kind, call=permit.call, digest=permit.digest, ctx=permit.ctx)
 
 

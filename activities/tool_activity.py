@@ -1,8 +1,7 @@
 """Runs tools as activities: derives the right to run, claims a ticket, calls the handler once, records the outcome.
 
-What only reads claims no ticket; what is idempotent is called again, with its key, where nobody knows what came of it.
-
-It trusts no caller: whatever a permit claims is checked here again by the present catalog, people and store.
+Reads claim no ticket. If an idempotent call's outcome is unknown, it runs again under its key. The activity trusts no
+caller: it checks every claim of a permit again by the present catalog, people and store.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ from signoff.store.freezes import Freezes
 from signoff.store.tickets import ticket_key
 
 WORKERS_TRIED = 60
-"""Tries, a second apart, before a tool is taken for removed: a rolling deploy must get past its old workers."""
+"""Attempts, a second apart, before a tool counts as removed: a rolling deploy must outlast its old workers."""
 _ELSEWHERE = timedelta(seconds=1)
 _STOPPED = "Not executed: it was stopped before it began."
 _OTHER_ACTION = "another action was begun under this call already; if this one is still wanted, call the tool once more"
@@ -55,9 +54,9 @@ _SUPERSEDED = "this was asked again, or is not asked any more"
 
 
 class ToolActivity:
-    """One tool as an activity; `run` is registered under its `activity`.
+    """One tool as an activity. `run` is registered under its `activity`.
 
-    `pause` is how many seconds it waits before it asks a store again that did not answer.
+    `pause` is the number of seconds before it retries a store that did not answer.
     """
 
     def __init__(self, deps: WorkerDeps, tool: Tool, *, pause: float = STORE_PAUSE) -> None:
@@ -72,12 +71,12 @@ class ToolActivity:
         self._probing = ProbeRunner(deps, tool, self._results)
 
     async def run(self, task: ToolTask) -> ToolReply:
-        """Derives the right to run, then runs the tool at most once. Refusals are outcomes, not errors."""
+        """Derive the right to run, then run the tool at most once. Refusals are outcomes, not errors."""
         async with send_heartbeats():
             another = "" if task.tool == self._tool.name else "the permit names another tool"
             problem = another or caller_problem(current_caller(), task.permit, self._tool.activity)
             if problem:
-                # Not written down: whose stream it would be is the word of somebody who is not that turn.
+                # Do not record this: its stream would be the claim of a caller that is not that turn.
                 self._deps.store.count_refusal("unproved")
                 return refusal(task, self._tool, problem)
             await self._journal.receive(_read_entries(task), approval_id_of(task.permit))
@@ -95,12 +94,12 @@ class ToolActivity:
     async def _once(self, task: ToolTask, args: dict[str, Any], right: RunRight) -> ToolReply:
         tool, store, found = self._tool, self._deps.store, right.decision
         holds = partial(self._rights.holds, right)
-        # What people, a grant or a limit let run takes a ticket even if it only reads: they are spent with a ticket.
+        # Even a read takes a ticket if approvers, a grant or a limit let it run: the ticket uses them up.
         reads = tool.read_only and not tool.is_external
         if reads and found.kind == "run" and not found.grant and tool.usage_limit is None:
             if not (self._rights.needs_nobody or await store.run(holds)):
                 return ToolReply(again="stale", note=_SUPERSEDED)
-            # A claim looks for a freeze in its own transaction; what takes no ticket has to look by itself.
+            # A claim checks for a freeze in its own transaction. Reads without a ticket must check separately.
             freeze = await self._freezes.read(task.permit.ctx.tenant)
             if freeze is not None:
                 return await self._refused.end(task, frozen_decision(found, freeze.reason, call_of(task)))
@@ -122,12 +121,12 @@ class ToolActivity:
             use=use_of(self._deps.catalog, tool, task.permit.ctx, task.permit.call),
             holds=holds,
             also=self._journal.together(begins, right.rows),
-            # Of what its agent runs no worker can say that it goes on.
+            # No worker can report that a call of an external agent still runs.
             runs=not tool.is_external,
             begun=task.permit.ctx.user.issued_at,
         )
         claim = await finish(claiming)
-        # `also` is written with a fresh ticket alone: beside any other claim, what was received is still owed.
+        # The store writes `also` only with a fresh ticket. With any other claim, record the accepted entries now.
         if claim.kind == "fresh":
             self._journal.forget_received()
         else:
@@ -146,23 +145,24 @@ class ToolActivity:
         if claim.again is not None and tool.usage_limit is not None:
             why = exhausted_message(tool.name, tool.usage_limit, claim.again)
             return await self._refused.end(task, settled_decision(call_of(task), "usage", "not_available", why, tool))
-        # The try that used the permit asks again where the reply was lost. Never read the ticket here: this claim may
-        # have written its owner.
+        # The same use request repeats if its reply was lost. Never read the ticket here: this claim may have written
+        # its owner.
         is_same_use = bool(task.use) and not claim.frozen and claim.owner == task.use
         if tool.is_external and claim.kind == "open" and not is_same_use:
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
-        # An idempotent tool is begun again under its key, but in a frozen tenant nothing is begun.
+        # An idempotent tool begins again under its key, except in a frozen tenant.
         repeatable = tool.idempotent or tool.read_only or tool.is_external
         if claim.kind == "open" and (claim.frozen or not repeatable):
             await check_ended(store, key)
             looked_up = await self._probing.reply(task.permit, args, self._handler.context(task, key))
             if looked_up is not None:
                 return looked_up
-            # Not tried again: each try would find the same ticket, and only people can say what became of it.
+            # Do not retry: each attempt would find the same ticket, and only approvers can decide its outcome.
             raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
         await finish(self._journal.apart(begins))
         if is_unwanted():
-            # An `open` ticket is of an earlier try, which may have acted; only what was claimed here is surely unused.
+            # An `open` ticket belongs to an earlier attempt, which may have acted. Only a fresh claim is certainly
+            # unused.
             if claim.kind == "fresh":
                 await self._never_began(task, key)
             raise asyncio.CancelledError
@@ -176,21 +176,21 @@ class ToolActivity:
                 looked_up = await self._probing.reply(task.permit, args, self._handler.context(task, key))
                 if looked_up is not None:
                     return looked_up
-            # Before the transaction that records the outcome: a specialist's large arguments go to the store for it.
+            # Before the transaction of the outcome: a specialist's large arguments go to the store.
             ends = await self._ends(task, outcome, key, CallContent(args, made.kept))
             await self._results.retry_store(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
 
     async def _never_began(self, task: ToolTask, key: str) -> None:
-        """Gives back the ticket, and the use that it took, of a call that was stopped before its handler was called."""
+        """Return the ticket, and its use, of a call that was stopped before its handler ran."""
         outcome = plain_outcome(task.permit.call, task.tool, "skipped", _STOPPED)
         ends = await self._ends(task, outcome, key, None)
         await self._results.retry_store(lambda: self._deps.store.void_claimed(key, also=self._journal.together(ends)))
         await self._journal.apart(ends)
 
     async def _read(self, task: ToolTask, args: dict[str, Any], found: LocalGateDecision) -> CallOutcome:
-        """Runs what needs no ticket."""
+        """Run a call that needs no ticket."""
         await self._journal.alone(await self._journal.start_entries(task.permit, found, args, ""))
         made = await self._handler.run(task, args, "")
         outcome = _add_note(made.outcome, found)
@@ -203,7 +203,7 @@ class ToolActivity:
 
 
 def tool_activities(deps: WorkerDeps) -> list[Any]:
-    """Returns one activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
+    """Return one activity a tool of the catalog, registered under its `activity`, and one for missing tools."""
     bound = (bind_to_servers(bind_to_store(tool, deps.store), deps.servers) for tool in deps.catalog.every_tool)
     return [*(_define(deps, tool) for tool in bound), _absent(deps)]
 
@@ -211,16 +211,16 @@ def tool_activities(deps: WorkerDeps) -> list[Any]:
 def _absent(deps: WorkerDeps) -> Any:
     @activity.defn(dynamic=True)
     async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
-        """Answers for a tool that this worker lacks: it is tried on another worker first, then judged anew.
+        """Answer for a tool that this worker lacks: other workers are tried first, then the call is judged again.
 
-        Where a worker that had it began the call, that is told instead, as nobody can run it again.
+        If a worker with the tool began the call, the reply reports that instead, because no worker can run it again.
         """
         info = activity.info()
         if info.attempt < WORKERS_TRIED:
             text = f"this worker has no tool `{info.activity_type}`"
             if info.attempt == 1:
                 activity.logger.warning("%s; other workers are tried for %d s", text, WORKERS_TRIED)
-            # Benign, so that the SDK does not log each of the tries.
+            # Use a benign category, so that the SDK does not log each attempt.
             raise ApplicationError(
                 text,
                 type="NotDeployed",
@@ -229,7 +229,7 @@ def _absent(deps: WorkerDeps) -> Any:
             )
         changed = ToolReply(again="stale", note=CHANGED)
         task: ToolTask = activity.payload_converter().from_payload(args[0].payload, ToolTask)
-        # Checked here as well: whoever names a digest would else be told the outcome of somebody's call.
+        # Check the caller here as well: naming a digest must not reveal the outcome of another caller's call.
         if caller_problem(current_caller(), task.permit, info.activity_type):
             return changed
         await hand_over(deps, _read_entries(task))
@@ -244,7 +244,7 @@ def _read_entries(task: ToolTask) -> tuple[AuditEntry, ...]:
 
 def _define(deps: WorkerDeps, tool: Tool) -> Any:
     async def run(task: ToolTask) -> ToolReply:
-        # One activity runs all that nobody declared: whether this name is such a one is judged there like all else.
+        # One activity runs all undeclared tools, and judges there whether this name is one.
         named = tool.undeclared and is_tool_name(task.tool)
         return await ToolActivity(deps, dataclasses.replace(tool, name=task.tool) if named else tool).run(task)
 
@@ -252,6 +252,6 @@ def _define(deps: WorkerDeps, tool: Tool) -> Any:
 
 
 def _add_note(outcome: CallOutcome, found: LocalGateDecision) -> CallOutcome:
-    """Returns `outcome` with what is told of the arguments it came of."""
+    """Return `outcome` with the notes about the arguments of its call."""
     note = " ".join(filter(None, (found.note, outcome.note)))
     return replace(outcome, note=note) if found.note else outcome

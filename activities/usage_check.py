@@ -1,4 +1,4 @@
-"""Checks the uses that calls of limited tools would take (F18); a use is taken with the call's ticket."""
+"""Checks the uses that calls of limited tools would take (F18). The call's ticket takes the use."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from signoff.store.store import Store
 
 
 def use_of(catalog: Catalog, tool: Tool, ctx: CallContext, call: str) -> LimitedUse | None:
-    """Returns the use that a call takes; None for a tool without a limit."""
+    """Return the use that a call takes; `None` for a tool without a limit."""
     if tool.usage_limit is None:
         return None
     return LimitedUse(
@@ -25,7 +25,7 @@ def use_of(catalog: Catalog, tool: Tool, ctx: CallContext, call: str) -> Limited
 async def exhausted_calls(
     store: Store, catalog: Catalog, ctx: CallContext, calls: Sequence[CallPart]
 ) -> dict[str, str]:
-    """Returns why calls cannot be made now, by their ids, as their tools were used too often.
+    """Return why calls cannot run now, by call id: their tools have reached their usage limits.
 
     Raises `StoreUnavailable`.
     """
@@ -45,11 +45,10 @@ async def exhausted_calls(
 
 
 def _counter_name(catalog: Catalog, tool: Tool) -> str:
-    """Returns the name under which a tool's uses are counted: its activity, or its name where it is the registry's
-    tool.
+    """Return the counter name of a tool's uses: its activity, or its name for the registry's own tool.
 
-    Else a tool could be used as often again in each step and route that refers to it. For the same reason a shadow
-    counts with what it stands over, and one tool that an actor has at several places with the first of them.
+    Otherwise each step and route that refers to a tool would have a separate limit. For the same reason, a shadow
+    counts with the tool that it covers, and an actor's tool at several places with the first of them.
     """
     limited = [each for each in _find_obeyed(catalog, tool) if each.usage_limit is not None]
     if limited:
@@ -68,5 +67,5 @@ def _find_obeyed(catalog: Catalog, tool: Tool) -> tuple[Tool, ...]:
 
 
 def _same(one: Tool, another: Tool) -> bool:
-    """Returns whether two are one tool at two places; a masking tool may mask more of its arguments."""
+    """Return whether two are one tool at two places. A masking tool may mask more of its arguments."""
     return one.site == another.site and one == dataclasses.replace(another, place=one.place, secrets=one.secrets)

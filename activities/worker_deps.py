@@ -1,4 +1,4 @@
-"""Holds what every activity of one worker shares."""
+"""The shared dependencies of one worker's activities."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,19 +34,22 @@ Profile = Literal["development", "production"]
 
 @dataclass(frozen=True)
 class WorkerDeps:
-    """Holds one worker's catalog, store and directory; `mark_key` makes the short digest that cards show.
+    """One worker's catalog, store, directory and settings.
 
-    Without `raw_answers` the development profile takes no answer and no start that nobody signed.
-
-    `people` are those declared; `directory_for` finds those as well for whom a login vouched. A worker without a
-    `verifier` believes no signature. `backends` are by kind of capability; a tool that declares another does not run
-    here. `secrets` reads what tools and models need, and hides it in all that is told here.
-    `clock` tells whether it is within the hours of a tool. `public_url` is where people reach the inbox, "" where
-    nobody named an address: it only leads there from what Temporal shows. `result_chars` are the characters of results
-    that a model reads of one completion's calls together, where its actor does not say how many. `tenant_limits` say
-    how many requests of a tenant may wait. `permission_cache` holds what permission checks said, for a while. With
-    `trace` each call is traced, see `traces`.
-    `spans` sends the spans of activities, where they are wanted. `servers` run the tools that were imported of them.
+    - `people` are the declared people. `directory_for` also finds people with a vouched login.
+    - `mark_key` makes the short digest on cards.
+    - `raw_answers`: if false, the development profile accepts no unsigned answer and no unsigned start.
+    - `verifier`: a worker without one accepts no signature.
+    - `backends` are by kind of capability. A tool that declares another kind does not run here.
+    - `secrets` reads the secrets of tools and models, and redacts them from all messages here.
+    - `clock` decides whether a tool is within its hours.
+    - `public_url` is the inbox's address for links in Temporal's UI, "" if unknown.
+    - `result_chars` is the default limit of result characters that a model reads of one completion's calls together.
+    - `tenant_limits` limit the pending requests of a tenant.
+    - `permission_cache` holds recent answers of permission checks.
+    - `trace`: if true, each call is traced, see `traces`.
+    - `spans` sends the spans of activities, if wanted.
+    - `servers` run the tools imported from them.
     """
 
     catalog: Catalog
@@ -74,47 +77,47 @@ class WorkerDeps:
         return PermissionReader(self.catalog, self.store, self.directory_for, self.clock, self.permission_cache)
 
     def driver(self, model: str) -> Driver:
-        """Returns the driver of an actor's model string. Raises `ConfigError` when there is none."""
+        """Return the driver of an actor's model string. Raises `ConfigError` when there is none."""
         driver = self.drivers.get(model)
         if driver is None:
             raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
         return driver
 
     def result_budget(self, actor: str, calls: int) -> int:
-        """Returns how many characters of its result each of `calls` calls of one completion may hand to the model."""
+        """Return the maximum result characters for the model of each of `calls` calls of one completion."""
         known = self.catalog.actors.get(actor)
         total = self.result_chars if known is None or known.result_chars is None else known.result_chars
         return total // max(calls, 1)
 
     def traces(self, ctx: CallContext) -> bool:
-        """Returns whether log and record tell which tool each name means: in all turns, an actor's, or this one."""
+        """Return whether log and record show the meaning of each tool name: in all turns, an actor's, or this one."""
         actor = self.catalog.actors.get(ctx.actor)
         return self.trace or ctx.trace or (actor is not None and actor.trace)
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Returns the kinds of capability that this worker has."""
+        """The kinds of capability that this worker has."""
         return frozenset({*self.backends, "secrets"})
 
     @property
     def signature_policy(self) -> SignaturePolicy:
-        """The policy by which signatures are checked here."""
+        """The policy for checking signatures here."""
         return SignaturePolicy(self.verifier, development=self.believes_unsigned)
 
     @property
     def believes_unsigned(self) -> bool:
-        """Whether starts and answers without a signature count for every tool: in development, unless switched off."""
+        """Whether unsigned starts and answers count for every tool: in development, unless switched off."""
         return self.profile == "development" and self.raw_answers
 
     async def requester_problem(self, ctx: CallContext) -> str:
-        """Returns why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does.
+        """Return why the gateway does not vouch for the requester in `ctx`, or "".
 
         Raises `StoreUnavailable`.
         """
         return self.signature_policy.requester_problem(await self.as_asked(ctx))
 
     async def as_asked(self, ctx: CallContext) -> CallContext:
-        """Returns `ctx` at the route and step that its user asked for, where a seal proves the way to those it names.
+        """Return `ctx` with its requester's own route and step, if a seal proves the present place.
 
         Raises `StoreUnavailable`.
         """
@@ -124,10 +127,10 @@ class WorkerDeps:
         return ctx
 
     async def directory_for(self, tenant: str, *ids: str) -> Directory:
-        """Returns the directory as it is now for a question about the people `ids`.
+        """Return the present directory for a question about the people `ids`.
 
-        Whoever of them is not declared is looked up among those whom logins vouched for, whose signatures are checked.
-        Raises `StoreUnavailable`: that somebody cannot be looked up does not make them a stranger.
+        Looks up undeclared people among vouched logins, whose signatures are checked. Raises `StoreUnavailable`: a
+        failed lookup does not make a person a stranger.
         """
         unknown = tuple({each for each in ids if each and self.people.find(each, tenant) is None})
         if not unknown:
@@ -137,30 +140,30 @@ class WorkerDeps:
         return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
 
     def secrets_of(self, calls: Iterable[tuple[str, Any]]) -> frozenset[str]:
-        """Returns the secret values that may not stand in a text of a turn: what this worker read of secrets, and the
-        texts within the secret arguments of `calls`.
+        """Return the secret values that must not appear in a turn's texts.
 
-        `calls` are tools' names and their arguments; of tools that nobody knows there are no secret arguments.
+        These are the secrets read by this worker, and the texts in secret arguments of `calls`, given as tool names
+        with arguments. Unknown tools have no secret arguments.
         """
         found = set(self.secrets.known_values)
         for name, args in calls:
-            # What any tool of this name hides, also one that the turn does not see: its secret was told all the same.
+            # Include any tool of this name, even one outside the turn: it received its secret.
             for tool in self.catalog.tools_named(name):
                 found |= secret_values(args, tool.masked_arguments)
         return frozenset(found)
 
     async def doubt(self, ctx: CallContext) -> str:
-        """Returns why no rule lets a call of `ctx` pass without a person; "" when rules may.
+        """Return why no rule permits a call of `ctx` without approval, or "".
 
-        Its requester is not who the directory says, or asked too long ago. Raises `StoreUnavailable`.
+        The requester differs from the directory, or asked too long ago. Raises `StoreUnavailable`.
         """
         people = await self.directory_for(ctx.tenant, ctx.user.user)
         person = people.find(ctx.user.user, ctx.tenant)
         if person is None and is_subscription(ctx, self.catalog.subscriptions.values()):
-            believed = True
+            is_confirmed = True
         else:
-            believed = is_believed(ctx, person, development=self.profile == "development")
-        # Rules may branch on the human too: one who is somebody else's account by now is not who the turn says.
-        if not believed or people.person_id(ctx.user.user, ctx.tenant) != ctx.user.human:
+            is_confirmed = is_believed(ctx, person, development=self.profile == "development")
+        # Rules may depend on the person: an account that belongs to another person now differs from the turn's claim.
+        if not is_confirmed or people.person_id(ctx.user.user, ctx.tenant) != ctx.user.human:
             return "who asked for this is not, or no longer, who the directory says"
         return "it is too long ago that this was asked for" if is_expired(ctx.user, self.clock()) else ""

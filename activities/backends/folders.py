@@ -1,7 +1,7 @@
-"""The backend of `fs_reach`: files of declared folders alone, whatever links lie in them (E47).
+"""The backend of `fs_reach`: files of declared folders only, despite any links in them (E47).
 
-A path is resolved with all its links first, and has to lie in a declared folder then. It is opened from the root of the
-file system on, folder by folder, and no link is followed any more: what somebody puts in the way meanwhile is refused.
+The backend resolves a path with all its links, and the result must be in a declared folder. Then it opens the path from
+the file system's root, folder by folder, without following links. A link inserted in between is refused.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from signoff.contracts.limits import MIB
 from signoff.registry.capabilities import WRITABLE, Capabilities, CapabilityError
 
 FILE_BYTES: Final = 8 * MIB
-"""The largest file that is read."""
+"""Maximum size of a file to read."""
 _PATH_CHARS: Final = 200
-# Where there is no `O_PATH`, a folder on the way must be readable, too.
+# Without `O_PATH`, every parent folder must be readable as well.
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _CLOSED: Final = getattr(os, "O_CLOEXEC", 0)
@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 
 class Folders:
-    """Provides declared folders. Where a folder lies is found once, at start: a link in its place later is refused."""
+    """Provides declared folders. Resolves a folder's place once, at start: a later link in its place is refused."""
 
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
 
     def problem(self, declared: Capabilities) -> str:
-        """Returns which declared folder this machine lacks; empty if it has all of them."""
+        """Return a sentence about a declared folder that this machine lacks, or ""."""
         lacking = next((each for each in declared.fs_reach if not os.path.isdir(self._place(each))), "")
         return f"the folder `{lacking}`, which is not on this machine: make it, or name another" if lacking else ""
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Returns the declared folders."""
+        """Return the declared folders."""
         return _Reach({self._place(each): each.endswith(WRITABLE) for each in declared.fs_reach})
 
     def _place(self, entry: str) -> str:
@@ -49,7 +49,7 @@ class Folders:
 
 
 class _Reach:
-    """The folders of one call, and whether files in them may be written."""
+    """The folders of one call, with their write permission."""
 
     def __init__(self, folders: dict[str, bool]) -> None:
         self._folders = folders
@@ -64,15 +64,15 @@ class _Reach:
         return await asyncio.to_thread(self._reach, path, _list, False)
 
     def _reach(self, path: str, act: Callable[[int, str], T], write: bool) -> T:
-        """Acts in the folder of `path`, on its last name there."""
+        """Run `act` in the parent folder of `path`, on its last name."""
         if not isinstance(path, str) or "\0" in path or not os.path.isabs(path):
             raise _unreachable(path)
         try:
             place = os.path.realpath(path)
         except OSError:
-            # A part of it became another kind of thing between the two calls that look at it and follow it.
+            # A part of the path changed its type between two system calls.
             raise _unreachable(path) from None
-        # What is written is within a folder, and never stands in the place of the folder itself.
+        # A written file is inside a folder, and never replaces the folder itself.
         allowed = (each for each, writable in self._folders.items() if writable or not write)
         if not any(place.startswith(f"{each}/") or (place == each and not write) for each in allowed):
             raise _unreachable(path)
@@ -83,7 +83,7 @@ class _Reach:
         except FileNotFoundError:
             raise FileNotFoundError(path[:_PATH_CHARS]) from None
         except OSError:
-            # A link, a device or another kind of thing than was asked for, or no right to open it.
+            # The path is a link, a device or another unexpected type, or permission is missing.
             raise _unreachable(path) from None
 
 
@@ -93,7 +93,7 @@ def _unreachable(path: object) -> CapabilityError:
 
 @contextmanager
 def _open_folder(path: str) -> Iterator[int]:
-    """Opens a folder from the root on, and follows no link on the way."""
+    """Open a folder from the root, without following links."""
     with contextlib.ExitStack() as opened:
 
         def keep(descriptor: int) -> int:
@@ -108,7 +108,7 @@ def _open_folder(path: str) -> Iterator[int]:
 
 
 def _read(folder: int, name: str) -> bytes:
-    # Not blocking: a pipe in the place of a file would keep whoever opens it for ever.
+    # Open without blocking: a pipe instead of a file would block the reader without end.
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK | _CLOSED, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -128,7 +128,7 @@ def _list(folder: int, name: str) -> tuple[str, ...]:
 
 
 def _replace(folder: int, name: str, content: bytes) -> None:
-    # Replaced as a whole, and as a name: a link of that name is not followed, and nobody reads half of a file.
+    # Replace the whole file under its name: a link of that name is not followed, and no reader sees half a file.
     part = f".{uuid.uuid4().hex}.signoff-part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _CLOSED
     descriptor = os.open(part, flags, 0o666, dir_fd=folder)
@@ -143,5 +143,5 @@ def _replace(folder: int, name: str, content: bytes) -> None:
 
 
 def is_supported() -> bool:
-    """Returns whether this system opens files from a folder on, without which no link could be kept out."""
+    """Return whether this system opens files relative to a folder. Otherwise links could not be kept out."""
     return {os.open, os.unlink} <= os.supports_dir_fd and os.listdir in os.supports_fd and bool(_NO_LINK)

@@ -1,4 +1,4 @@
-"""The backend of `process`: runs the programs that a tool declares, without a shell and within limits (E47)."""
+"""The backend of `process`: runs declared programs without a shell and within limits (E47)."""
 
 import asyncio
 import contextlib
@@ -13,25 +13,25 @@ from signoff.contracts.limits import MIB
 from signoff.registry.capabilities import Capabilities, CapabilityError, ProgramResult
 
 PROGRAM_SECONDS: Final = 30.0
-"""How long a program has where the handler says no other time."""
+"""Default time limit of a program."""
 OUTPUT_BYTES: Final = 1 * MIB
-"""The most that a program may write to each of its outputs."""
+"""Maximum size of each output of a program."""
 _NAME_CHARS: Final = 200
 
 
 class Programs:
-    """Provides declared programs. A program is found once, at start: a later change of `PATH` brings up no other."""
+    """Provides declared programs. Finds a program once, at start: a later change of `PATH` selects no other."""
 
     def __init__(self) -> None:
         self._paths: dict[str, str] = {}
 
     def problem(self, declared: Capabilities) -> str:
-        """Returns which declared program this machine lacks; empty if it has all of them."""
+        """Return a sentence about a declared program that this machine lacks, or ""."""
         lacking = next((name for name in declared.process if not self._path(name)), "")
         return f"the program `{lacking}`, which is not on this machine: install it, or name its path" if lacking else ""
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Returns the declared programs."""
+        """Return the declared programs. V 37-42 found path"""
         paths = {name: self._path(name) for name in declared.process}
         return _Runner(paths, declared.environment)
 
@@ -53,7 +53,7 @@ class _Runner:
         path = self._paths.get(program)
         if not path:
             raise CapabilityError("BINARY_NOT_ALLOWED", str(program)[:_NAME_CHARS])
-        # Read anew: a new value needs no new worker. Nothing else of the worker's environment reaches a program.
+        # Read the variables for each run: a new value needs no new worker. No other variable reaches a program.
         env = {name: os.environ[name] for name in self._environment if name in os.environ}
         with tempfile.TemporaryDirectory(prefix="signoff-", ignore_cleanup_errors=True) as folder:
             try:
@@ -64,7 +64,8 @@ class _Runner:
                     executable=path,
                     cwd=folder,
                     env=env,
-                    # A group of its own, so that whatever it starts ends with it, unless that leaves the group.
+                    # The program gets its own process group, so that its children end with it, unless they leave the
+                    # group.
                     start_new_session=True,
                 )
             except OSError as error:
@@ -79,15 +80,16 @@ class _Runner:
             finally:
                 found.kill()
                 transport.close()
-                # No call leaves a process behind that nobody has waited for.
+                # Wait for the process, so that no call leaves one unreaped. V 57-90 found conversation
                 await asyncio.shield(found.closed)
         return ProgramResult(transport.get_returncode() or 0, bytes(found.written[1]), bytes(found.written[2]))
 
 
 class _Conversation(asyncio.SubprocessProtocol):
-    """Reads what a program writes, up to the limit, and sees it end.
+    """Reads a program's output up to the limit, and observes its end.
 
-    `over` is done once it has ended, or wrote too much; `closed` once nothing of it is left.
+    `over` is done once the program has ended or written too much, `closed` once all of its pipes and the process are
+    gone.
     """
 
     def __init__(self, program: str) -> None:
@@ -95,7 +97,7 @@ class _Conversation(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self.written = {1: bytearray(), 2: bytearray()}
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Of a call that was stopped nobody asks what came of its program.
+        # A stopped call never reads its program's result.
         self.over.add_done_callback(lambda over: over.cancelled() or over.exception())
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -104,7 +106,7 @@ class _Conversation(asyncio.SubprocessProtocol):
             self._transport = transport
 
     def say(self, content: bytes) -> None:
-        """Gives the program its input, which it need not read."""
+        """Send the program its input, which it may ignore."""
         stdin = None if self._transport is None else self._transport.get_pipe_transport(0)
         if isinstance(stdin, asyncio.WriteTransport):
             stdin.write(content)
@@ -120,7 +122,7 @@ class _Conversation(asyncio.SubprocessProtocol):
         body += data
 
     def process_exited(self) -> None:
-        # What it left behind would keep its outputs open for as long as it likes.
+        # Children left behind would keep the outputs open.
         self.kill()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -130,7 +132,7 @@ class _Conversation(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
     def kill(self) -> None:
-        """Kills the program with all that it started, which is gone once all of it has ended."""
+        """Kill the program and its children. The process ends once all of them have."""
         pid = None if self._transport is None else self._transport.get_pid()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if pid is not None:
@@ -140,6 +142,6 @@ class _Conversation(asyncio.SubprocessProtocol):
 def _find_program(name: str) -> str:
     if os.path.isabs(name):
         return name if os.path.isfile(name) and os.access(name, os.X_OK) else ""
-    # Absolute places alone: `.` in `PATH` would run what lies in the folder where the worker happened to start.
+    # Use absolute directories only: `.` in `PATH` would run a file of the worker's start directory.
     places = (each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each))
     return shutil.which(name, path=os.pathsep.join(places)) or ""

@@ -1,4 +1,4 @@
-"""Calls a developer's function with a time limit; it can end nothing but itself."""
+"""Calls a developer's function with a time limit. The function can end nothing except itself."""
 
 import asyncio
 import contextlib
@@ -13,28 +13,28 @@ T = TypeVar("T")
 
 
 class HandlerEnded(Exception):
-    """A developer's function tried to end more than its own call: it left the process, or cancelled itself."""
+    """A developer's function left the process or cancelled itself, instead of only ending its call."""
 
 
 class NoAnswer(Exception):
-    """A hook gave no answer. Its text says why, as words that follow the hook's name."""
+    """A hook gave no answer. The message is the reason, as text that follows the hook's name."""
 
 
 async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds: float | None = None) -> T:
-    """Runs `function`, a hook of this kind, with copies of the mappings among `given`; returns its answer.
+    """Run a hook `function` with copies of the mappings in `given`, and return its answer.
 
-    Raises `NoAnswer` where it fails, returns something else, or takes longer than `seconds` (by default the hook's).
+    Raises `NoAnswer` if it fails, returns an invalid value, or exceeds `seconds` (by default the hook's own limit).
     """
     limit = hook.seconds if seconds is None else seconds
     try:
-        # Copies: what a hook is shown is not what runs.
+        # Pass copies: a hook must not change the arguments that run.
         copies = [copy.deepcopy(dict(each)) if isinstance(each, Mapping) else each for each in given]
         returned: object = await await_within(call_function(function, *copies), limit)
         answer = hook.parse(returned)
     except TimeoutError:
         raise NoAnswer(f"gave no answer within {limit:g} s") from None
     except Exception as error:
-        # By its class alone: its words may quote a secret argument.
+        # Name the class alone: the message may quote a secret argument.
         raise NoAnswer(f"failed ({type(error).__name__})") from None
     if answer is None:
         raise NoAnswer(f"returned a {type(returned).__name__} that is no answer")
@@ -42,13 +42,13 @@ async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds:
 
 
 async def await_within(asked: Awaitable[T], seconds: float) -> T:
-    """Awaits `asked`; raises `TimeoutError` when it takes longer, `HandlerEnded` when it ends more than itself.
+    """Await `asked`. Raises `TimeoutError` if it takes longer, `HandlerEnded` if it ends more than itself.
 
-    It is not waited for any longer than that, also where it ignores its cancellation.
+    Does not wait longer, even if the awaitable ignores its cancellation.
     """
     task = asyncio.ensure_future(_contain(asked))
     try:
-        # Not `wait_for`: that waits for what it cancelled to end, which may be never.
+        # Not `wait_for`: it waits for the cancelled task to end, which may never happen.
         await asyncio.wait({task}, timeout=seconds)
     finally:
         ended = task.done()
@@ -61,7 +61,7 @@ async def await_within(asked: Awaitable[T], seconds: float) -> T:
 
 
 async def call_function(function: Callable[..., Any], *given: Any) -> Any:
-    """Calls `function`: awaits it if it is async, else runs it in a thread."""
+    """Call `function`: await it if it is async, otherwise run it in a thread."""
     if is_async(function):
         return await function(*given)
     return await _aside(function, *given)
@@ -75,7 +75,7 @@ async def _contain(asked: Awaitable[T]) -> T:
 
 
 async def _aside(function: Callable[..., Any], *given: Any) -> Any:
-    """Runs `function` in a thread of its own: one that hangs keeps no pool from working and no process from ending."""
+    """Run `function` in its own thread: a hanging one blocks no pool and no process exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -93,12 +93,13 @@ async def _aside(function: Callable[..., Any], *given: Any) -> Any:
         try:
             value = function(*given)
         except StopIteration:
-            # Futures refuse StopIteration: `set_exception` would raise in the loop, and nobody be answered.
+            # Futures reject StopIteration: `set_exception` would raise in the loop, and the caller would wait without
+            # end.
             failure = HandlerEnded("it raised StopIteration")
         except BaseException as error:
-            # A thread ends silently on SystemExit: whoever waits for it would never hear.
+            # A thread ends silently on SystemExit: its caller would never get an answer.
             failure = error
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+        with contextlib.suppress(RuntimeError):  # The loop is closed, so no caller waits.
             loop.call_soon_threadsafe(tell, value, failure)
 
     threading.Thread(target=run, name="signoff policy handler", daemon=True).start()

@@ -1,6 +1,6 @@
-"""Asks a policy decision point about calls, by the Authorization API 1.0 of AuthZEN, as the handler of a policy.
+"""Asks a policy decision point about calls by AuthZEN's Authorization API 1.0, as a policy handler.
 
-It can only tighten: a permit is no opinion, a denial denies or asks, and no answer asks or denies.
+It can only tighten: a permit abstains, a denial denies or asks, and a missing answer asks or denies.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from signoff.registry.installation import provider_of_secrets
 from signoff.settings import Settings
 
 Mapped: TypeAlias = Callable[[HandlerCall, Mapping[str, Any]], Mapping[str, Any]]
-"""`(call, context)`: returns the request, `subject`, `action`, `resource` and, where there is one, `context`."""
+"""`(call, context)`: returns the request with `subject`, `action`, `resource` and optionally `context`."""
 DEFAULT_PATH: Final = "/access/v1/evaluation"
 ACTION: Final = "tools/call"
-"""The action of a call, as the mapping of tools in AuthZEN names it."""
+"""The action of a call, by AuthZEN's mapping of tools."""
 MAX_SECONDS: Final = POLICY_HANDLER.seconds
-"""What a policy's handler has in all, of which asking takes a part."""
+"""The total time of a policy handler, including the PDP's answer."""
 _ANSWER_BYTES: Final = 64 * KIB
 _REASONS: Final = ("reason_user", "reason", "reason_admin")
 _REASON_CHARS: Final = 300
@@ -39,7 +39,7 @@ logger = logging.getLogger("signoff.activities")
 
 
 class PolicyDecisionPoint:
-    """A policy's handler that asks one PDP; name it as `handler: module:its_name`."""
+    """A policy handler that asks one PDP. Name it as `handler: module:its_name`."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class PolicyDecisionPoint:
         secrets: SecretProvider | None = None,
         resolve: Resolve = resolve_host,
     ) -> None:
-        """Declares the PDP at `url`. Raises `ConfigError`.
+        """Declare the PDP at `url`. Raises `ConfigError`.
 
-        `token` says where its bearer token is (`env:NAME`, `file:PATH`, `secret:NAME`). `on_deny` is what a denial
-        does, `on_failure` what no answer within `timeout` seconds, or none that can be read, does. `allow_networks` are
-        networks beside the public internet that it may lie in, the only ones without TLS. `endpoint` is its
-        `access_evaluation_endpoint`, where that is no default one; `request` makes the request, in place of ours.
+        `token` is a reference to its bearer token (`env:NAME`, `file:PATH`, `secret:NAME`). `on_deny` is the effect of
+        a denial. `on_failure` is the effect of an invalid answer, or none within `timeout` seconds. `allow_networks`
+        are permitted networks outside the public internet, and the only ones without TLS. `endpoint` is the
+        `access_evaluation_endpoint` if it differs from the default. `request` replaces the standard request.
         """
         _check_choice("on_deny", on_deny, ("deny", "ask"))
         _check_choice("on_failure", on_failure, ("ask", "deny"))
@@ -82,20 +82,20 @@ class PolicyDecisionPoint:
         self._request = request or evaluation_request
         self._secrets = secrets
         self._resolve = resolve
-        # By event loop, as connections belong to one: a command makes a loop for each of its steps.
+        # One client an event loop, because connections belong to a loop and a command uses several loops.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, GuardedHttp] = WeakKeyDictionary()
 
     async def __call__(self, call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
-        """Asks the PDP about a call. Raises `Unavailable` where that asks a person."""
+        """Ask the PDP about a call. Raises `Unavailable` if a failure asks approvers."""
         try:
             permitted, reason = await self._evaluate(call, context)
-        # Also where the request could not be made: whatever goes wrong here must not let a call pass.
+        # This includes an error while building the request: no failure may let a call pass.
         except Exception as error:
             why = self._describe_failure(error)
             logger.warning("the policy decision point %s gave no answer: %s", self._host, why)
             if self._on_failure == "deny":
                 return HandlerVerdict("deny", reason=f"the policy decision point gave no answer: {why}")
-            # Raised, not answered: the question is then another one, under a rule of its own.
+            # Raise instead of answering: the question then has another rule.
             raise Unavailable(f"the policy decision point gave no answer: {why}") from None
         if permitted:
             return HandlerVerdict("abstain")
@@ -118,7 +118,7 @@ class PolicyDecisionPoint:
         return self._clients[loop]
 
     def _provider(self) -> SecretProvider:
-        # When it is first needed: where the manifest is only checked nobody has named a source yet.
+        # Resolve it when first needed: checking a manifest needs no source of secrets.
         if self._secrets is None:
             self._secrets = provider_of_secrets(Settings())
         return self._secrets
@@ -126,12 +126,12 @@ class PolicyDecisionPoint:
     def _describe_failure(self, error: Exception) -> str:
         if isinstance(error, NotDelivered | SecretMissing | Unavailable):
             return error.message if self._secrets is None else self._secrets.redact(error.message)
-        # By its class alone: its words may quote a secret argument.
+        # Name the class alone: the message may quote a secret argument.
         return type(error).__name__
 
 
 def evaluation_request(call: HandlerCall, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the request about a call: who asks, the tool as the resource, its arguments with the action."""
+    """Return the request about a call: requester, tool as the resource, arguments with the action."""
     user = context.get("user")
     person = dict(user) if isinstance(user, Mapping) else {}
     agent = context.get("actor", "")
@@ -152,9 +152,9 @@ def evaluation_request(call: HandlerCall, context: Mapping[str, Any]) -> dict[st
 
 
 def read_decision(body: bytes) -> tuple[bool, str]:
-    """Returns whether a PDP permits a call, and its reason. Raises `NotDelivered` for what is no decision.
+    """Return whether a PDP permits a call, and its reason. Raises `NotDelivered` for an invalid decision.
 
-    A permit with obligations is none: nobody here can meet them, and they are part of it.
+    A permit with obligations is invalid: Signoff cannot fulfil them, and they are part of the permit.
     """
     try:
         answer = read_json(body)
@@ -162,7 +162,7 @@ def read_decision(body: bytes) -> tuple[bool, str]:
         raise NotDelivered("its answer is no JSON", code="unreadable", again=False) from None
     decision = answer.get("decision") if isinstance(answer, dict) else None
     context = answer.get("context", {}) if isinstance(answer, dict) else None
-    # Not by its truth: the text "false" would permit.
+    # Do not test truthiness: the text "false" would permit.
     if not isinstance(decision, bool) or not isinstance(context, dict):
         raise NotDelivered("its answer is no decision", code="unreadable", again=False)
     if decision and context.get("obligations"):
@@ -172,9 +172,9 @@ def read_decision(body: bytes) -> tuple[bool, str]:
 
 def _reason_of(context: Mapping[str, Any]) -> str:
     for name in _REASONS:
-        found = context.get(name)
-        # By a code of HTTP or a language, as the specification's examples have it.
-        text = next(iter(found.values()), "") if isinstance(found, dict) else found
+        reason = context.get(name)
+        # The specification's examples use keys such as an HTTP code or a language.
+        text = next(iter(reason.values()), "") if isinstance(reason, dict) else reason
         if isinstance(text, str) and text:
             return text[:_REASON_CHARS]
     return ""
@@ -187,7 +187,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 def _read_host(endpoint: str) -> str:
     try:
         parts = urlsplit(endpoint)
-        # Read for its check: a port that is none would be noticed with the first call.
+        # Read the port to validate it: an invalid one would otherwise fail at the first call.
         _ = parts.port
     except ValueError:
         parts = None

@@ -1,4 +1,4 @@
-"""Calls the handlers of policies, outside the pure rules. No answer, or a failure, asks a person."""
+"""Calls the handlers of policies, outside the pure rules. A failed or missing answer needs approval."""
 
 import copy
 import dataclasses
@@ -31,7 +31,7 @@ logger = logging.getLogger("signoff.activities")
 async def apply_policy_handler(
     catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
 ) -> LocalGateDecision:
-    """Adds to `found` the answer of its policy's handler, if that is still missing. Never raises."""
+    """Add the policy handler's answer to `found` if it is missing. Never raises."""
     if found.before_handler is None or found.tool is None:
         return found
     view = catalog.tool_view_at(ctx, found.at)
@@ -45,9 +45,10 @@ async def apply_policy_handler(
 async def terms_at(
     catalog: Catalog, ctx: CallContext, args: Any, found: LocalGateDecision, tool: Tool, at: datetime | None
 ) -> Terms | None:
-    """Works out on which terms a call judged as `found` would be asked about `at` an instant, by the policy of now.
+    """Return the terms on which the present policy would ask about the call `found` at an instant.
 
-    None where it would be denied at that instant. Never raises. Of what depends on no instant nothing is asked twice.
+    Returns `None` if the policy would deny it at that instant. Never raises. Reuses `found` if nothing depends on the
+    time.
     """
     policy = catalog.policy(tool.activity)
     if at == found.at or not (policy.reads_now or tool.activity in catalog.handlers):
@@ -66,9 +67,7 @@ async def verdict_of(
     verdict: PolicyVerdict,
     seconds: float | None = None,
 ) -> PolicyVerdict:
-    """Combines the rules' `verdict` on a call in the context `ctx` with the answer of the policy's handler, if there is
-    one.
-    """
+    """Combine the rules' `verdict` on a call in the context `ctx` with the answer of the policy's handler, if any."""
     policy, handler = catalog.policy(tool.activity), catalog.handlers.get(tool.activity)
     rule = handler_rule(policy)
     if handler is None or rule is None or verdict.verdict == "deny":
@@ -79,7 +78,7 @@ async def verdict_of(
     except NoAnswer as none:
         answer = HandlerVerdict("ask", reason=f"`handler` {none}, so a person is asked", failed=True)
         logger.warning("%s of tool %s: %s", rule.label, tool.name, answer.reason)
-    # Hidden before it is cut: half of a secret would not be found.
+    # Redact before truncating: half of a secret would not be recognised.
     reason = redact_secrets(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     redacted = dataclasses.replace(answer, reason=reason, stricter=_quiet(answer.stricter, args, tool))
     return apply_handler_verdict(policy, verdict, redacted)

@@ -1,4 +1,4 @@
-"""Calls a tool's own functions: whether it is available, whether a call of it is permitted. A failure is a no."""
+"""Calls a tool's own functions: availability and permission of a call. A failure means no."""
 
 import asyncio
 import dataclasses
@@ -28,10 +28,10 @@ logger = logging.getLogger("signoff.activities")
 async def unavailable_tools(
     catalog: Catalog, ctx: CallContext, names: Iterable[str], seconds: float | None = None, *, at: datetime
 ) -> frozenset[str]:
-    """Returns the names of those tools that are not there `at` a moment. Never raises.
+    """Return the names of the tools that are unavailable `at` a moment. Never raises.
 
-    Those outside of their hours are not; all others are asked, at once. Only tools that the actor of `ctx` could see
-    are asked: of the others nobody learns anything.
+    Tools outside their hours are unavailable. The hooks of all others run in parallel. Only tools that the actor of
+    `ctx` could see are asked, so that nothing about the others is revealed.
     """
     view = catalog.tool_view(ctx)
     found = (view.tool(name) for name in dict.fromkeys(names))
@@ -47,12 +47,12 @@ async def unavailable_tools(
 
 
 async def withheld_tools(catalog: Catalog, ctx: CallContext, *, at: datetime) -> frozenset[str]:
-    """Returns the names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
+    """Return the names of the tools withheld from the model: unavailable or not selected. Never raises."""
     seen = await ask_rules(catalog.may_block, catalog.tool_view(ctx).visible)
-    away, others = await asyncio.gather(
+    unavailable, others = await asyncio.gather(
         unavailable_tools(catalog, ctx, (tool.name for tool in seen), at=at), _find_unselected(catalog, ctx, seen)
     )
-    return away | others
+    return unavailable | others
 
 
 async def apply_hooks(
@@ -67,9 +67,9 @@ async def apply_hooks(
     dry_run: bool = False,
     permissions: PermissionReader | None = None,
 ) -> LocalGateDecision:
-    """Returns `found` with what the tool's permission check and its policy's handler say, where they are to be asked.
+    """Return `found` with the answers of the tool's permission check and the policy's handler, if they are needed.
 
-    `tally` and `known` are those with which it was found. Without `permissions` each check is asked anew. Never raises.
+    `tally` and `known` must belong to `found`. Without `permissions`, each check runs again. Never raises.
     """
     if found.awaits_permission and found.tool is not None:
         permission = await _permission(catalog, ctx, found.tool, found.args(args), permissions)
@@ -88,19 +88,19 @@ async def judge_call(
     at: datetime,
     permissions: PermissionReader | None = None,
 ) -> LocalGateDecision:
-    """Judges one call by itself by all gates, asking whomever there is to ask but people. Never raises.
+    """Judge one call with all gates and hooks, without asking approvers. Never raises.
 
-    How often its tool was used is not looked at: whether its ticket takes a use is what counts.
+    Ignores the tool's usage limit: the claim of the ticket enforces it.
     """
-    away = await unavailable_tools(catalog, ctx, (call.tool,), at=at)
-    known = GateFacts(unavailable=away, backends=backends, spent={}, at=at)
-    # With an empty tally: repeats were counted when the whole batch was judged.
+    unavailable = await unavailable_tools(catalog, ctx, (call.tool,), at=at)
+    known = GateFacts(unavailable=unavailable, backends=backends, spent={}, at=at)
+    # Use an empty tally: the judgement of the whole batch counted repeats.
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await apply_hooks(catalog, ctx, call, args, Tally(), found, known, permissions=permissions)
 
 
 def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart], at: datetime | None) -> GateFacts:
-    """Collects the gates' facts on calls that may have happened: whether they could be made now is not the question."""
+    """Collect the gates' facts on calls that may have happened. Their present availability does not matter."""
     view = catalog.tool_view(ctx)
     tools = (view.tool(call.tool) for call in calls)
     kinds = frozenset(kind for tool in tools if tool is not None for kind in tool.capabilities.kinds)
@@ -110,7 +110,7 @@ def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart
 async def judge_past_call(
     catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, at: datetime | None
 ) -> LocalGateDecision:
-    """Judges a call that may have happened by the rules: whom it asks. Never raises."""
+    """Judge a call that may have happened, by the rules, to find its approvers. Never raises."""
     known = past_call_facts(catalog, ctx, (call,), at)
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await apply_policy_handler(catalog, ctx, call, args, found)
@@ -125,9 +125,7 @@ async def _permission(
 
 
 async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[Tool]) -> frozenset[str]:
-    """Returns the names of `seen` that a function of the actor, route or step does not choose, the framework's own
-    aside.
-    """
+    """Return the names in `seen` that a `select` of the actor, route or step leaves out, except framework tools."""
     position = catalog.tool_view(ctx).position
     if position is None or not position.is_selected:
         return frozenset()
@@ -135,7 +133,7 @@ async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[To
     context = dataclasses.replace(hook_context(ctx, catalog.fields), tools=there)
     names = frozenset(there)
     if position.route_select is not None and position.route not in await _select(position.route_select, ctx, context):
-        # Not what lies behind the route: that may be what the route keeps away from.
+        # Do not offer the rest behind the route: the route may protect it.
         return frozenset(tool.name for tool in seen if tool.name != READ_REST)
     chosen = await asyncio.gather(*(_select(select, ctx, context) for select in position.selects))
     return frozenset(name for name in names if not all(name in each for each in chosen))
@@ -146,7 +144,7 @@ async def _select(select: Select, ctx: CallContext, context: HookContext) -> fro
     try:
         return await ask(SELECT, select, context, data if isinstance(data, dict) else {})
     except NoAnswer as none:
-        # No choice is no tool, and no route: all of them would be more than anybody meant to show.
+        # Without a selection, offer no tool and no route: all of them would exceed the intention.
         logger.warning("no tool is chosen: `select` of actor %s %s", ctx.actor, none)
         return frozenset()
 

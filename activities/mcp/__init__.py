@@ -1,1 +1,1 @@
-"""MCP servers of a worker; all but `tool_servers` needs the extra `mcp`, and is loaded only where one is declared."""
+"""MCP servers of a worker. All modules except `tool_servers` need the extra `mcp`, and load only if one is declared."""

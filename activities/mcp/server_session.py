@@ -1,6 +1,6 @@
-"""Opens a session with an MCP server, as a program or over HTTP, and bounds its answers.
+"""Opens a session with an MCP server, as a program or over HTTP, and limits its answers.
 
-A list of tools is read even if some of them break the protocol: the SDK refuses the whole list for one of them.
+It reads a list of tools even if some of them break the protocol: the SDK would reject the whole list.
 """
 
 import os
@@ -38,9 +38,9 @@ from signoff.registry.mcp.imported_tool import mark_malformed
 from signoff.registry.mcp.tool_server import ToolServer
 
 ANSWER_BYTES: Final = 8 * MIB
-"""The largest answer of one request; a stream of events counts as one."""
+"""Maximum size of the answer to one request. A stream of events counts as one answer."""
 _PLAIN: Final = {"accept-encoding": "identity"}
-"""Headers of each request: a small answer may unpack to gigabytes, and its bytes are counted as they come."""
+"""Headers of each request: a small answer may unpack to gigabytes, and the limit counts bytes as they arrive."""
 _SERVER_FAULT: Final = 500
 
 _LIST: Final = "tools/list"
@@ -54,15 +54,15 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == parent:
     os.execvp(program[0], program)
 """
-"""Runs a program that the kernel ends with its parent, as PR_SET_PDEATHSIG of Linux says."""
+"""Runs a program that the kernel kills with its parent, by PR_SET_PDEATHSIG of Linux."""
 
 
 async def open_session(
     stack: AsyncExitStack, server: ToolServer, secrets: SecretProvider, resolve: Resolve
 ) -> ClientSession:
-    """Opens a session, which ends with `stack`. Raises `Unavailable`, and whatever the SDK raises.
+    """Open a session, which ends with `stack`. Raises `Unavailable`, and any error of the SDK.
 
-    `resolve` finds the addresses behind the server's name.
+    `resolve` finds the addresses of the server's name.
     """
     if server.command:
         environment = await _fill(server, server.env, secrets)
@@ -78,7 +78,7 @@ async def open_session(
         transport=transport,
         trust_env=False,
         follow_redirects=False,
-        # How long an answer may take is for whoever waits for it.
+        # The caller limits the duration of an answer.
         timeout=httpx2.Timeout(server.timeout, read=None),
     )
     await stack.enter_async_context(http)
@@ -89,7 +89,7 @@ async def open_session(
 
 
 async def _enter(stack: AsyncExitStack, transport: AbstractAsyncContextManager[TransportStreams]) -> ClientSession:
-    """Open a session over a transport, which reads also a list in which some tools break the protocol."""
+    """Open a session over a transport. It also reads a list in which some tools break the protocol."""
     opened: list[ClientSession] = []
     tolerant = _mark_malformed_tools(transport, lambda: (opened[0].protocol_version if opened else None) or "")
     info = types.Implementation(name="signoff", version=VERSION)
@@ -99,26 +99,26 @@ async def _enter(stack: AsyncExitStack, transport: AbstractAsyncContextManager[T
 
 
 def bind_to_parent(command: tuple[str, ...], path: str | None = None) -> tuple[str, ...]:
-    """Returns a command whose program ends with this process, however that ends; the same one where no kernel does so.
+    """Return a command whose program ends with this process, or the same command without kernel support.
 
-    Raises `FileNotFoundError` for a program that is not there.
+    Raises `FileNotFoundError` if the program does not exist.
     """
     if not sys.platform.startswith("linux"):
         return command
     program = shutil.which(command[0], path=path)
     if program is None:
-        # Looked for here: the interpreter between the two would be there in any case.
+        # Check here: the interpreter in between always exists.
         raise FileNotFoundError(command[0])
     return (sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), program, *command[1:])
 
 
 def unavailable(server: ToolServer, why: str) -> Unavailable:
-    """Says that a server cannot be used now."""
+    """Return the error of a server that cannot be used now."""
     return Unavailable(f"the MCP server `{server.name}` cannot be used now: {why}")
 
 
 def reason(error: BaseException, server: ToolServer) -> str:
-    """Says why a connection was not made, in words that repeat nothing of a request."""
+    """Return why a connection failed, without repeating any part of a request."""
     if isinstance(error, BaseExceptionGroup):
         return reason(error.exceptions[0], server)
     if isinstance(error, TimeoutError):
@@ -131,18 +131,18 @@ def reason(error: BaseException, server: ToolServer) -> str:
 
 
 def kind(error: BaseException) -> str:
-    """Names the class of an error, the first of several."""
+    """Return the class name of an error, of the first one in a group."""
     return kind(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else type(error).__name__
 
 
 def words(error: object) -> str:
-    """Returns the words of an error that a server made, on one line."""
+    """Return the message of a server's error, on one line."""
     text = error.message if isinstance(error, MCPError) else str(error)
     return one_line(text, _WORDS_CHARS).text or type(error).__name__
 
 
 async def _fill(server: ToolServer, given: Mapping[str, str], secrets: SecretProvider) -> dict[str, str]:
-    """Puts each secret in the place of its reference. Raises `Unavailable`."""
+    """Replace each reference by its secret. Raises `Unavailable`."""
     try:
         return {
             name: (await secrets.read(value)).strip() if is_reference(value) else value for name, value in given.items()
@@ -155,7 +155,7 @@ async def _fill(server: ToolServer, given: Mapping[str, str], secrets: SecretPro
 async def _mark_malformed_tools(
     transport: AbstractAsyncContextManager[TransportStreams], version: Callable[[], str]
 ) -> AsyncIterator[TransportStreams]:
-    """Open a transport that brings a stand-in for each tool that breaks the protocol of `version`."""
+    """Open a transport that replaces each tool that breaks the protocol of `version` by a placeholder."""
     async with transport as (read, write):
         yield _TolerantStream(read, version), write
 
@@ -165,7 +165,7 @@ class _TolerantStream:
         self._read, self._version = read, version
 
     def __getattr__(self, name: str) -> Any:
-        # Such as the context of the last message, for which the SDK asks a stream that has it.
+        # For example the context of the last message, which the SDK reads from streams that have it.
         return getattr(self._read, name)
 
     def __aiter__(self) -> Self:
@@ -199,7 +199,7 @@ class _TolerantStream:
 
 
 def _checked(tool: Any, number: int, result: dict[str, Any], version: str) -> Any:
-    """Return the tool, or a stand-in for one that breaks the protocol."""
+    """Return the tool, or a placeholder if it breaks the protocol."""
     problem = _problem(types.ListToolsResult, tool, result)
     if not problem and (surface := SERVER_RESULTS.get((_LIST, version))) is not None:
         problem = _problem(surface, tool, result)
@@ -210,7 +210,7 @@ def _checked(tool: Any, number: int, result: dict[str, Any], version: str) -> An
 
 
 def _problem(shape: Any, tool: Any, result: dict[str, Any]) -> str:
-    """Return the first problem of a tool; "" where there is none, or only the list itself has one."""
+    """Return the first problem of a tool, or "" if it has none or only the list itself has one."""
     try:
         TypeAdapter(shape).validate_python(result | {"tools": [tool]}, by_name=False)
     except ValidationError as error:
@@ -222,15 +222,15 @@ def _problem(shape: Any, tool: Any, result: dict[str, Any]) -> str:
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects to addresses that `guard` lets through, and to no others, whatever a name leads to a moment later.
+    """Connects only to addresses that `guard` permits, even if the name changes a moment later.
 
-    Once `connected` is set an HTTP 5xx ends the connection: the SDK would tell it as the server's word on a call, and
-    it may be that of a proxy which knows nothing of what became of it.
+    Once `connected` is set, an HTTP 5xx ends the connection. Otherwise the SDK would report it as the server's answer
+    to a call, although a proxy may have sent it without knowing the call's outcome.
     """
 
     def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
-        # No proxy of the environment: it would resolve the name again, and reach what it likes.
+        # Ignore the environment's proxy: it would resolve the name again, and could connect to any address.
         self._inner = httpx2.AsyncHTTPTransport(verify=load_trust(), trust_env=False)
         self.connected = False
 
@@ -244,17 +244,17 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ConnectError(error.message, request=request) from None
         failure: httpx2.TransportError | None = None
         for address in addresses:
-            # The host header was made of the name; the certificate must hold it as well.
+            # The host header uses the name, and the certificate must contain it as well.
             request.url = url.copy_with(host=str(address))
             request.extensions = {**request.extensions, "sni_hostname": host}
             try:
                 response = await self._inner.handle_async_request(request)
-            # Nothing was sent yet, so the next address cannot make it arrive twice.
+            # Nothing was sent yet, so the next address cannot deliver it twice.
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
                 continue
             finally:
-                # Redirects and answers are judged by the name.
+                # Redirects and answers are checked by the name.
                 request.url = url
             return await self._bound(request, response)
         raise failure or httpx2.ConnectError(f"`{host}` has no address", request=request)
@@ -267,13 +267,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             raise httpx2.RemoteProtocolError("answered compressed, unasked", request=request)
         stream = response.stream
-        # The stream of what a server says unasked is open for as long as the connection.
+        # The stream of unsolicited messages is open as long as the connection.
         if isinstance(stream, httpx2.AsyncByteStream) and request.method == "POST":
             response.stream = _BoundedStream(stream)
         return response
 
     async def aclose(self) -> None:
-        """Lets go of connections."""
+        """Close the connections."""
         await self._inner.aclose()
 
 

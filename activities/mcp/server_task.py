@@ -1,4 +1,4 @@
-"""Follows a task of MCP's tasks extension, with which a server answers a call that takes long, until it is over."""
+"""Follows a task of MCP's tasks extension to its end. A server answers a long call with such a task."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,16 +15,16 @@ from signoff.contracts.errors import Unavailable
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension's name."""
 LOOKS: Final = 5
-"""After so many looks in a row that were not answered a task is lost."""
+"""After this many failed polls in a row, a task counts as lost."""
 POLL_SECONDS: Final = 1.0
-"""How often is looked where the server does not say."""
+"""Polling interval if the server names none."""
 LONGEST_POLL_SECONDS: Final = 30.0
 CANCEL_SECONDS: Final = 5.0
-"""How long a server may take to acknowledge that a task is cancelled."""
+"""Time limit for a server to acknowledge a cancelled task."""
 
 
 class CreatedTask(types.Result):
-    """A task that a server has begun in place of an answer."""
+    """A task that a server started instead of answering."""
 
     result_type: Literal["task"] = "task"
     task_id: str
@@ -32,7 +32,7 @@ class CreatedTask(types.Result):
 
 
 class TaskState(types.Result):
-    """A task as it stands, with what came of it."""
+    """The state of a task, with its result or error."""
 
     status: Literal["working", "input_required", "completed", "failed", "cancelled"]
     poll_interval_ms: float | None = Field(None, ge=0)
@@ -47,7 +47,7 @@ class _TaskParams(types.RequestParams):
 
 
 class GetTask(types.Request[_TaskParams, Literal["tasks/get"]]):
-    """Asks how a task stands."""
+    """Requests the state of a task."""
 
     method: Literal["tasks/get"] = "tasks/get"
     params: _TaskParams
@@ -55,7 +55,7 @@ class GetTask(types.Request[_TaskParams, Literal["tasks/get"]]):
 
 
 class CancelTask(types.Request[_TaskParams, Literal["tasks/cancel"]]):
-    """Asks that a task be cancelled."""
+    """Requests the cancellation of a task."""
 
     method: Literal["tasks/cancel"] = "tasks/cancel"
     params: _TaskParams
@@ -63,7 +63,7 @@ class CancelTask(types.Request[_TaskParams, Literal["tasks/cancel"]]):
 
 
 class TaskExtension(ClientExtension):
-    """Tells servers that a task may be their answer."""
+    """Announces to servers that the client accepts tasks as answers."""
 
     identifier = TASKS
 
@@ -73,22 +73,25 @@ class TaskExtension(ClientExtension):
 
 
 class TaskEnded(Exception):
-    """A task that came to no result; with what its server says of it."""
+    """Raised if a task ended without a result. The message is the server's."""
 
 
 class TaskLost(Exception):
-    """A task of which nobody knows what became."""
+    """Raised when the outcome of a server task is unknown."""
 
 
 Ask: TypeAlias = Callable[[GetTask | CancelTask, type[Any]], Awaitable[Any]]
-"""Sends a request by a connection that is open, and returns its result. Raises `Unavailable` where there is none,
-`ConnectionError` where it ended, and what the SDK raises."""
+"""Sends a request over an open connection, and returns its result.
+
+Raises `Unavailable` without a connection, `ConnectionError` if it ended, and the SDK's errors.
+"""
 
 
 async def follow_task(task: CreatedTask, ask: Ask) -> types.CallToolResult:
-    """Returns the result of a task once it is there, however often connections end meanwhile.
+    """Return the result of a task, across any number of ended connections.
 
-    Raises `TaskEnded` where there is none and `TaskLost` where nobody knows. Whoever cancels this cancels the task.
+    Raises `TaskEnded` if there is no result, and `TaskLost` if the outcome is unknown. Cancelling this cancels the
+    task.
     """
     try:
         return await _follow(task, ask)
@@ -103,14 +106,14 @@ async def _follow(task: CreatedTask, ask: Ask) -> types.CallToolResult:
         await asyncio.sleep(_pause(interval))
         try:
             state: TaskState = await ask(GetTask(params=_TaskParams(task_id=task.task_id)), TaskState)
-        # The task is the server's own, and outlives a connection.
+        # The task belongs to the server, and outlives a connection.
         except (Unavailable, ConnectionError, TimeoutError):
             missed += 1
             if missed >= LOOKS:
                 raise TaskLost from None
             continue
         except (MCPError, ValidationError):
-            # Not there any more, or nothing that says how it stands.
+            # The task does not exist, or the answer has no state.
             raise TaskLost from None
         interval, missed = state.poll_interval_ms if state.poll_interval_ms is not None else interval, 0
         match state.status:
@@ -119,7 +122,7 @@ async def _follow(task: CreatedTask, ask: Ask) -> types.CallToolResult:
             case "failed":
                 raise TaskEnded(str((state.error or {}).get("message") or "it failed"))
             case "cancelled":
-                # By somebody else, and nobody says how far it had come.
+                # Another client cancelled it, and its progress is unknown.
                 raise TaskLost
             case "input_required":
                 await _cancel(task, ask)

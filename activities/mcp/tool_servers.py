@@ -1,4 +1,4 @@
-"""Servers that run tools of a catalog in place of handlers: what a worker needs of them, whatever they speak."""
+"""Servers that run tools of a catalog instead of handlers: the worker's interface, for any protocol."""
 
 import asyncio
 import contextlib
@@ -21,26 +21,27 @@ class ToolServers(Protocol):
     """The servers of one worker."""
 
     async def run(self, server: str, name: str, args: Mapping[str, Any]) -> Result:
-        """Runs one call of the tool `name`, which was imported of `server`, once.
+        """Run one call of the tool `name`, imported from `server`, once.
 
-        Whatever is known not to have run is a failure with a sentence. Raises `InDoubt` where nobody knows.
+        If the call certainly did not run, the result is a failure with a message. Raises `InDoubt` if the outcome is
+        unknown.
         """
         ...
 
     async def problems(self) -> list[str]:
-        """Returns a sentence for each server that cannot be used, and for each tool that is not as it was imported."""
+        """Return a sentence for each unusable server, and for each tool that differs from its import."""
         ...
 
     async def close(self) -> None:
-        """Ends all connections, and the programs of servers that are some."""
+        """End all connections, and the servers' programs."""
         ...
 
 
 def tool_servers(declared: Mapping[str, ToolServer], secrets: SecretProvider) -> ToolServers | None:
-    """Makes the servers of a worker, none of which is spoken to yet; None where none is declared."""
+    """Build the servers of a worker without connecting to them, or return `None` if none is declared."""
     if not declared:
         return None
-    # What only those need who declare a server is not loaded by the others.
+    # Load these modules only for workers that declare a server.
     from signoff.activities.mcp.worker_servers import WorkerServers  # noqa: PLC0415
 
     return WorkerServers(declared, secrets)
@@ -48,7 +49,7 @@ def tool_servers(declared: Mapping[str, ToolServer], secrets: SecretProvider) ->
 
 @asynccontextmanager
 async def use_servers(servers: ToolServers | None) -> AsyncIterator[None]:
-    """Keeps servers for a block, and looks meanwhile what is wrong with them: no worker waits for one to start."""
+    """Keep servers open for a block, and check them in the background: no worker waits for one to start."""
     if servers is None:
         yield
         return
@@ -63,7 +64,7 @@ async def use_servers(servers: ToolServers | None) -> AsyncIterator[None]:
 
 
 def bind_to_servers(tool: Tool, servers: ToolServers | None) -> Tool:
-    """Returns `tool`, run by its server where it was imported of one."""
+    """Return `tool`, run by its server if it was imported from one."""
     if tool.handler is not run_on_server or servers is None:
         return tool
     server = str(tool.settings["server"])

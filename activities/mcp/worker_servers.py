@@ -40,24 +40,24 @@ R = TypeVar("R", bound=types.Result)
 logger = logging.getLogger("signoff.activities")
 
 _CLOSE_SECONDS: Final = 10.0
-"""How long a connection may take to end; the SDK gives a program two seconds for each word it is told."""
+"""Time limit for closing a connection. The SDK gives a program two seconds for each of its steps."""
 _MAX_PAGES: Final = 100
 _NO_ANSWER: Final = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
 _UNKNOWN: Final = frozenset((types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT, types.PARSE_ERROR, types.INVALID_REQUEST))
-"""Errors that the SDK also makes up where no answer came that it could read: the call may have been done."""
+"""Errors that the SDK also creates for an unreadable or missing answer: the call may have taken effect."""
 
-# With what a server sent in them, which is nobody's to log.
+# These logs repeat the servers' messages, which may be confidential.
 for _name in ("mcp.client.stdio", "mcp.client.streamable_http"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 class CallRefused(Exception):
-    """The server's own answer that it does not do this call, in its words."""
+    """Raised if the server refuses the call. The message is the server's."""
 
 
 @dataclass(eq=False)
 class _Open:
-    """One open connection. It ends when nobody uses it any more after it was retired."""
+    """An open connection. Once retired, it ends with its last user."""
 
     session: ClientSession
     task: asyncio.Task[None]
@@ -73,10 +73,10 @@ class _Open:
 
 @dataclass
 class ServerConnection:
-    """Speaks to one server, in either era of the protocol. Nothing that a server asks for is answered: it is told of no
-    sampling, no elicitation and no roots.
+    """Speaks to one server, in either era of the protocol.
 
-    `resolve` finds the addresses behind its name.
+    It offers no sampling, no elicitation and no roots, and so answers no request of the server. `resolve` finds the
+    addresses of its name.
     """
 
     server: ToolServer
@@ -87,17 +87,17 @@ class ServerConnection:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """Returns all tools, as the server sends them. Raises `Unavailable`."""
+        """Return all tools, as the server sends them. Raises `Unavailable`."""
         async with self._use_listed() as (_, tools):
             return tools
 
     async def call(
         self, name: str, args: Mapping[str, Any], check: Callable[[list[dict[str, Any]]], None]
     ) -> types.CallToolResult:
-        """Has `check` look at the tools as they are now, then calls the tool, once, and returns the answer.
+        """Let `check` inspect the present tools, then call the tool once and return the answer.
 
-        Raises what `check` raises; `Unavailable` where nothing was sent, `CallRefused` where the server said no, and
-        `InDoubt` where nobody knows what became of a call that was sent.
+        Raises any error of `check`, `Unavailable` if nothing was sent, and `CallRefused` if the server refused. Raises
+        `InDoubt` if the outcome of a sent call is unknown.
         """
         async with self._use_listed() as (used, tools):
             check(tools)
@@ -113,13 +113,13 @@ class ServerConnection:
                     used.retire()
                     raise self._in_doubt(name) from None
                 raise CallRefused(words(error.message)) from None
-            # A result that is none, and the end of the connection.
+            # The result is invalid, or the connection ended.
             except (ValidationError, ConnectionError):
                 used.retire()
                 raise self._in_doubt(name) from None
 
     async def close(self) -> None:
-        """Ends the connection, and the program of a server that is one."""
+        """End the connection, and the program of a local server."""
         if self._open is not None:
             self._open.end.set()
         if self._tasks:
@@ -130,7 +130,7 @@ class ServerConnection:
                 await asyncio.wait(late, timeout=_CLOSE_SECONDS)
 
     async def _ask(self, request: types.Request[Any, Any], kind_of_result: type[R]) -> R:
-        """Sends a request by whichever connection is open. Raises as `follow_task` has it."""
+        """Send a request over the open connection, or a new one. Raises errors as `follow_task` requires."""
         used, _ = await self._use()
         try:
             async with asyncio.timeout(self.server.timeout):
@@ -148,13 +148,14 @@ class ServerConnection:
     async def _answer(self, used: _Open, name: str, args: Mapping[str, Any]) -> types.CallToolResult | CreatedTask:
         state: str | None = None
         while True:
-            # By its own time alone: how long a tool may take is for its declaration to say.
+            # Set no limit here: the tool's declaration limits its duration.
             sent = used.session.call_tool(
                 name, dict(args), request_state=state, allow_input_required=True, allow_claimed=True
             )
             try:
                 answer = await _while_open(used, sent)
-            # The SDK's own check of the result; what is declared here is checked where all results are.
+            # The SDK checks the result against the server's schema. Signoff checks its own declaration with all other
+            # results.
             except RuntimeError as error:
                 raise CallRefused(f"it ran, but its result is not what its server declares: {words(error)}") from None
             if isinstance(answer, types.CallToolResult | CreatedTask):
@@ -163,12 +164,12 @@ class ServerConnection:
                 raise self._in_doubt(name)
             if answer.input_requests or answer.request_state is None:
                 raise CallRefused("its server asks its caller for input, which Signoff does not give")
-            # A server that is not done yet: the same call goes on, by the state that it handed out.
+            # The server has not finished: continue the same call with the state that it returned.
             state = answer.request_state
 
     @asynccontextmanager
     async def _use_listed(self) -> AsyncIterator[tuple[_Open, list[dict[str, Any]]]]:
-        """Yields a connection that has just listed its tools, with these. Raises `Unavailable`."""
+        """Yield a connection that has just listed its tools, with the list. Raises `Unavailable`."""
         used, tools = await self._connect_and_list()
         try:
             yield used, tools
@@ -184,13 +185,13 @@ class ServerConnection:
                 async with asyncio.timeout(self.server.timeout):
                     return used, await _while_open(used, _list_all(used.session))
             except TimeoutError:
-                # Others may still be answered.
+                # Other calls on this connection may still get an answer.
                 used.users -= 1
                 raise self._away(f"it did not list its tools within {self.server.timeout:g} s") from None
             except (MCPError, ValidationError, ConnectionError) as error:
                 used.users -= 1
                 used.retire()
-                # One that was open before may have ended since: a program that was killed, a session that is over.
+                # A connection from before may have ended since: its program was killed, or its session expired.
                 if is_new:
                     raise self._away(words(error)) from None
             except BaseException:
@@ -198,7 +199,7 @@ class ServerConnection:
                 raise
 
     async def _use(self) -> tuple[_Open, bool]:
-        """Returns the open connection, or a new one, and whether it is new. Raises `Unavailable`."""
+        """Return the open connection or a new one, and whether it is new. Raises `Unavailable`."""
         async with self._lock:
             kept = self._open
             if kept is not None and not (kept.retired or kept.task.done()):
@@ -218,18 +219,18 @@ class ServerConnection:
             return self._open, True
 
     async def _hold(self, ready: "asyncio.Future[ClientSession]", end: asyncio.Event) -> None:
-        """Opens the connection and keeps it until `end`: the SDK wants both to be done by one task."""
+        """Open the connection and keep it until `end`: the SDK requires one task for both."""
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self.server.timeout):
                     session = await open_session(stack, self.server, self.secrets, self.resolve)
                 ready.set_result(session)
                 await end.wait()
-        # Groups of errors as well.
+        # This includes groups of errors.
         except Exception as error:
             if not ready.done():
                 ready.set_exception(error if isinstance(error, Unavailable) else self._away(reason(error, self.server)))
-                # Reads the error, so that asyncio logs none if the caller has gone.
+                # Retrieve the exception, so that asyncio does not log it if the caller has left.
                 ready.exception()
             elif not end.is_set():
                 logger.warning("the connection to the MCP server `%s` ended: %s", self.server.name, kind(error))
@@ -246,7 +247,7 @@ class ServerConnection:
 
 
 async def _while_open(used: _Open, work: Coroutine[Any, Any, T]) -> T:
-    """Awaits `work`, or the end of its connection. Raises `ConnectionResetError` for that."""
+    """Await `work`, or the end of its connection. Raises `ConnectionResetError` at that end."""
     running = asyncio.ensure_future(work)
     try:
         await asyncio.wait({running, used.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -266,7 +267,7 @@ async def _list_all(session: ClientSession) -> list[dict[str, Any]]:
         page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
         found += [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in page.tools]
         cursor = page.next_cursor
-        # One more than are imported, so that it is told that there are more.
+        # Read one tool more than the limit, so that the import can report that there are more.
         if not cursor or len(found) > MAX_TOOLS:
             break
     return found
@@ -278,11 +279,11 @@ REMEDY: Final = "look at the change and run `signoff mcp import {}`"
 
 
 class StaleTool(Exception):
-    """A tool is not any more what was imported; says how."""
+    """Raised if a tool differs from its import. The message is the difference."""
 
 
 class WorkerServers:
-    """Holds a connection to each server of a catalog; `resolve` finds the addresses behind their names."""
+    """The connections to each server of a catalog. `resolve` finds the addresses of their names."""
 
     def __init__(
         self, servers: Mapping[str, ToolServer], secrets: SecretProvider, resolve: Resolve = resolve_host
@@ -313,7 +314,7 @@ class WorkerServers:
         return [problem for problems in found for problem in problems]
 
     async def list_tools(self, server: str) -> Listing:
-        """Lists the tools of a server as they would be imported now. Raises `Unavailable`."""
+        """List the tools of a server as an import would read them now. Raises `Unavailable`."""
         return read_listing(server, await self._connections[server].list_tools())
 
     async def close(self) -> None:
@@ -338,8 +339,8 @@ class WorkerServers:
 
 
 def check_current(server: ToolServer, name: str, imported: ImportedTool, listed: Iterable[Mapping[str, Any]]) -> None:
-    """Raises `StaleTool` unless the server lists the tool just as it was imported."""
-    # All that would be this tool, so that a second one of its name is seen.
+    """Raise `StaleTool` unless the server lists the tool exactly as imported."""
+    # Include every tool with this catalog name, to detect a duplicate.
     alike = [each for each in listed if catalog_name(server.name, str(each.get("name", ""))) == name]
     found = read_listing(server.name, alike)
     now = found.tools.get(name)
@@ -353,12 +354,15 @@ def check_current(server: ToolServer, name: str, imported: ImportedTool, listed:
 
 
 def call_result(answer: types.CallToolResult) -> Result:
-    """Returns the result of an answered call. What the model cannot read is named: an image, its type and size."""
+    """Return the result of an answered call.
+
+    Names content that the model cannot read, such as an image with type and size.
+    """
     text = "\n".join(_block_text(block) for block in answer.content)
     if answer.is_error:
         return ToolFailure(_cut(text) or "the tool failed at its server, without a word")
     structured = answer.structured_content
-    # The specification has servers say what they return as text as well; not all of them do.
+    # The specification asks servers to repeat structured content as text, but not all do.
     value = structured if not answer.content and structured is not None else _cut(text)
     return ToolResult(value, structured)
 
@@ -390,5 +394,5 @@ def _words(text: object) -> str:
 
 
 def _cut(text: str) -> str:
-    # No more of a result is kept anywhere.
+    # Nothing keeps more of a result.
     return text if len(text) <= RESULT_BYTES else text[:RESULT_BYTES]

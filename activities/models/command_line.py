@@ -1,4 +1,4 @@
-"""Reads one line as the command of a tool. It reads all of the line, or none: it never guesses."""
+"""Reads one line as the command of a tool. It reads the whole line or nothing, and never guesses."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _QUOTES: Final[Mapping[str, str]] = {
     "«": "»",
     "\u2018": "\u2019",
 }
-"""The marks that close a text, by the mark that opens it: phones write others than keyboards."""
+"""Maps an opening quote to its closing quotes: phones write others than keyboards."""
 _KEY: Final = re.compile(r"([\w.\-]+)=")
 _BLANK: Final = re.compile(r"\s*")
 _PLAIN: Final = re.compile(r"\S*")
@@ -37,16 +37,16 @@ class Command:
 
 @dataclass(frozen=True)
 class NoCommand:
-    """A line that calls nothing."""
+    """A line that calls no tool."""
 
     why: str
     """The reason, a sentence without its end."""
     tool: ModelTool | None = None
-    """The tool that the line names, if it names one."""
+    """The tool that the line names, if any."""
 
 
 def read_command(text: str, tools: Sequence[ModelTool]) -> Command | NoCommand:
-    """Return the call that a line asks for, or the reason why it asks for none."""
+    """Return the call that a line requests, or the reason why it requests none."""
     line = text.strip()
     tool, rest = _find_tool(line, tools)
     if tool is None:
@@ -70,7 +70,7 @@ def example(tool: ModelTool) -> str:
     properties, required = _parameters(tool)
     try:
         words = [example_word(name, properties[name], tool.parameters) for name in required]
-    # A type may hold itself, such as a list of such lists.
+    # A type may contain itself, such as a list of such lists.
     except RecursionError:
         return ""
     line = " ".join([tool.name, *words])
@@ -78,7 +78,7 @@ def example(tool: ModelTool) -> str:
 
 
 class _Misread(Exception):
-    """The line is no command; the message is the reason."""
+    """Raised if the line is not a command. The message is the reason."""
 
 
 def _parameters(tool: ModelTool) -> tuple[Mapping[str, Any], tuple[str, ...]]:
@@ -110,7 +110,7 @@ def _find_tool(line: str, tools: Sequence[ModelTool]) -> tuple[ModelTool | None,
     fitting = [(tool, len(words)) for tool, words in names if begins(words)]
     count = max((words for _, words in fitting), default=0)
     best = [tool for tool, words in fitting if words == count]
-    # Two names may differ by their case or their `_` alone: then the line has to write one of them exactly.
+    # Two names may differ only in case or `_`. The line must then write one of them exactly.
     exact = best if len(best) == 1 else [tool for tool in best if line.split(maxsplit=1)[0] == tool.name]
     return (exact[0], line[found[count - 1].end() :]) if len(exact) == 1 else (None, "")
 
@@ -157,7 +157,7 @@ def _read_word(text: str, at: int, key: str) -> tuple[Word, int]:
 def _read_json(text: str, at: int) -> tuple[Any, int] | None:
     try:
         return _DECODER.raw_decode(text, at)
-    # Thousands of open brackets are too deep to read.
+    # Thousands of open brackets are nested too deeply.
     except (ValueError, RecursionError):
         return None
 

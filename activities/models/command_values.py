@@ -15,9 +15,9 @@ _LARGEST_INTEGER: Final = 2**53 - 1
 """JSON readers agree on no larger integer."""
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
 _UNION_ORDER: Final = ("null", "choice", "boolean", "integer", "number", "array", "object", "string", "")
-"""The order in which a union's types are tried: most words are a string, so a string comes last."""
+"""The order of trying a union's types: most words are strings, so string is last."""
 _REFERENCES: Final = 8
-"""Followed at most, as references may form a cycle."""
+"""Maximum number of references followed, because they may form a cycle."""
 _NAMES: Final[Mapping[str, str]] = {
     "boolean": "`true` or `false`",
     "integer": "an integer",
@@ -39,11 +39,11 @@ _BY_NAME: Final[Mapping[str, tuple[str, ...]]] = {
     "EUR": ("currency",),
     "late": ("reason", "note", "text", "message"),
 }
-"""Example texts, and the parts of the names of parameters that take them."""
+"""Example texts, with name parts of the parameters that use them."""
 
 
 class Unreadable(ValueError):
-    """The word is no value of the schema."""
+    """Raised if a word is not a value of the schema."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Word:
     value: Any = None
     """The parsed value of a `json` word."""
     key: str = ""
-    """The name before `=`; "" for a word without one."""
+    """The name before `=`, or ""."""
 
 
 def read_value(word: Word, schema: Any, root: Schema) -> Any:
@@ -117,7 +117,7 @@ def example_word(name: str, schema: Any, root: Schema) -> str:
 
 
 def resolve(schema: Any, root: Schema) -> Schema:
-    """Return a schema with its local references followed; one that leads nowhere takes anything."""
+    """Return a schema with its local references followed. A broken reference accepts any value."""
     node = schema
     for _ in range(_REFERENCES):
         if not isinstance(node, Mapping):
@@ -152,7 +152,7 @@ def _choices(node: Schema) -> Sequence[Any] | None:
 
 
 def _options(node: Schema) -> Sequence[Any] | None:
-    """Return the schemas of a union; None for a single type."""
+    """Return the schemas of a union, or `None` for a single type."""
     for key in ("anyOf", "oneOf"):
         if isinstance(node.get(key), Sequence):
             options: Sequence[Any] = node[key]
@@ -170,7 +170,7 @@ def _read_union(word: Word, options: Sequence[Any], root: Schema) -> Any:
         return _UNION_ORDER.index(kind) if kind in _UNION_ORDER else len(_UNION_ORDER)
 
     for option in sorted(options, key=rank):
-        # One word would else be a list of one for every union of a text and a list.
+        # Otherwise one word would be a list of one, for every union of a text and a list.
         if _kind(resolve(option, root)) == "array" and word.kind != "json" and "," not in word.text:
             continue
         try:
@@ -200,7 +200,7 @@ def _read_list(word: Word, node: Schema, root: Schema) -> list[Any]:
             return word.value
         raise Unreadable
     items = node.get("items", {})
-    # Only JSON writes a list of lists.
+    # Only JSON can write a list of lists.
     if _kind(resolve(items, root)) == "array":
         raise Unreadable
     if word.kind == "quoted":
@@ -212,7 +212,7 @@ def _read_list(word: Word, node: Schema, root: Schema) -> list[Any]:
 
 
 def _read_scalar(word: Word, kind: str) -> Any:
-    # A text in quotes is a text, also where it looks like a number.
+    # A quoted word is a text, even if it looks like a number.
     if word.kind == "plain":
         if kind == "boolean" and word.text.casefold() in _BOOLEANS:
             return _BOOLEANS[word.text.casefold()]
@@ -224,7 +224,7 @@ def _read_scalar(word: Word, kind: str) -> Any:
 
 
 def _read_number(text: str, kind: str) -> int | float:
-    # Python reads no integer of thousands of digits.
+    # Python rejects integers of thousands of digits.
     if _INTEGER.fullmatch(text) and len(text) <= len(str(_LARGEST_INTEGER)) + 1:
         whole = int(text)
         if abs(whole) <= _LARGEST_INTEGER:

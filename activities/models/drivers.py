@@ -17,13 +17,13 @@ _PROVIDER = "signoff.activities.models.pydantic_ai_driver"
 
 
 async def build_drivers(catalog: Catalog, secrets: SecretProvider, *, instead: str = "") -> Mapping[str, Driver]:
-    """Builds a driver for every model of the actors; `instead` names one model that answers for the scripted ones.
+    """Build a driver for every model of the actors. `instead` names one model that replaces the scripted ones.
 
-    Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key or secret; `Unavailable`
-    where the source of a secret does not answer.
+    Raises `ConfigError` for an unusable model: a typo, a missing extra, a missing key or secret. Raises `Unavailable`
+    if the source of a secret does not answer.
     """
     for actor in catalog.actors.values():
-        # For its errors alone: a secret that is missing is found at the start and not in some turn.
+        # Check only: a missing secret then fails the start and not a later turn.
         await model_settings(actor, secrets)
     chosen = {model: instead if instead and model.startswith(SCRIPTED) else model for model in catalog.models}
     return {model: build_driver(name) for model, name in chosen.items()}

@@ -16,9 +16,9 @@ from signoff.registry.gates.inventory import inventory
 
 
 def ask_command(catalog: Catalog, instead: str = "") -> str:
-    """Return a `signoff ask` command that an actor understands; "" where every actor is external.
+    """Return a `signoff ask` command that an actor understands, or "" if every actor is external.
 
-    `instead` is the model that answers in the place of scripts.
+    `instead` is the model that replaces scripts.
     """
     return f"signoff ask {shlex.quote(_first_words(catalog, instead))}" if catalog.models else ""
 
@@ -29,7 +29,7 @@ def offline_usage(catalog: Catalog, instead: str = "") -> str:
 
 
 def _offline_tools(catalog: Catalog, instead: str) -> Iterator[ModelTool]:
-    """Yield the tools of the actors with the model `offline`, those that ask people first."""
+    """Yield the tools of the actors with the model `offline`, starting with tools that need approval."""
     asking = {row.tool for row in inventory(catalog) if row.approvers}
     for actor in catalog.actors.values():
         if actor.model == OFFLINE_MODEL or (instead == OFFLINE_MODEL and actor.model.startswith(SCRIPTED)):

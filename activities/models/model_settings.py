@@ -1,4 +1,4 @@
-"""Resolves an actor's settings for its model: secrets are read here, and kept nowhere."""
+"""Resolves an actor's settings for its model. Reads secrets without storing them."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from signoff.registry.actor import Actor
 
 
 async def model_settings(actor: Actor, secrets: SecretProvider) -> dict[str, Any]:
-    """Returns the settings with each secret in place of its reference.
+    """Return the settings with each reference replaced by its secret.
 
-    Raises `ConfigError` for one that is not there, `Unavailable` where its source does not answer.
+    Raises `ConfigError` for a missing secret, `Unavailable` if its source does not answer.
     """
     try:
         return await secrets.fill(actor.model_settings)

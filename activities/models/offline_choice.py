@@ -1,4 +1,4 @@
-"""Lets the model `offline` answer for models of providers, in first tries and tests."""
+"""Replaces models of providers by the model `offline`, for first trials and tests."""
 
 import dataclasses
 from collections.abc import Collection
@@ -11,16 +11,16 @@ from signoff.registry.catalog_variant import derive
 
 
 def take_offline(catalog: Catalog) -> tuple[Catalog, tuple[str, ...]]:
-    """Return a catalog whose actors have `offline` in place of each model without its key or extra.
+    """Return a catalog whose actors use `offline` instead of each model without its key or extra.
 
-    The second value says why, once a reason. A model with any other fault stays: the worker's start reports it.
+    The second value holds each reason once. A model with any other fault stays, and the worker's start reports it.
     """
     lacks = {model: lack for model in catalog.models if (lack := _lack(model))}
     return _answer_offline(catalog, lacks), tuple(dict.fromkeys(lacks.values()))
 
 
 def replace_providers(catalog: Catalog) -> Catalog:
-    """Return a catalog whose actors have `offline` in place of each model of a provider; scripts stay."""
+    """Return a catalog whose actors use `offline` instead of each provider's model. Scripts stay."""
     return _answer_offline(catalog, [model for model in catalog.models if not model.startswith(SCRIPTED)])
 
 

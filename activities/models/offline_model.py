@@ -1,4 +1,4 @@
-"""The model `offline`, for first tries without a key: it takes each message as one command line."""
+"""The model `offline`, for first trials without a key: it reads each message as one command line."""
 
 import json
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def _newest(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _explain(line: NoCommand, tools: Sequence[ModelTool]) -> str:
-    """Return the reason why a line calls nothing, and one usage line a tool."""
+    """Return the reason why a line calls no tool, and one usage line a tool."""
     shown = (line.tool,) if line.tool else tools[:_USAGES_SHOWN]
     left = 0 if line.tool else len(tools) - len(shown)
     more = [f"and {left} more"] if left > 0 else []

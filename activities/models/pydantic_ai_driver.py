@@ -54,29 +54,29 @@ from signoff.registry.extras import EXTRAS
 LIBRARY: Final = "pydantic-ai"
 VERSION: Final = version("pydantic-ai-slim")
 TIMEOUT: Final = 120.0
-"""Seconds for one request to the provider, unless the actor's `model_settings` say otherwise."""
+"""Default time limit of one request to the provider, in seconds. `model_settings` may override it."""
 MAX_TOKENS: Final = 4_096
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`")
 _KEYS: Final = ("_KEY", "_TOKEN")
-"""How the variables end that hold a key; others hold an address or an account."""
-# 408 (RFC 9110), 425 (RFC 8470) and 429 (RFC 6585) mean just that; with 409 OpenAI tells of a lock, and its own
-# client tries again as well.
+"""Suffixes of variables that hold a key. Other variables hold an address or an account."""
+# 408 (RFC 9110), 425 (RFC 8470) and 429 (RFC 6585) ask for a retry. OpenAI uses 409 for a lock, and its own client
+# retries as well.
 _WORDS_CHARS: Final = 300
 _log = logging.getLogger("signoff.activities")
 _TRY_AGAIN: Final = (408, 409, 425, 429)
 
 
 class ProviderModel:
-    """Drives one model of one provider; made at worker start so that a missing key or extra is found there."""
+    """Drives one model of one provider. Created at worker start, to report a missing key or extra there."""
 
     def __init__(self, name: str, model: Model | None = None) -> None:
         self._model = model or _find(name)
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """Asks the provider once. Raises `ModelUnavailable` (429, 5xx, no connection) or `ModelRefused` (other 4xx)."""
+        """Send one request. Raises `ModelUnavailable` (429, 5xx, no connection) or `ModelRefused` (other 4xx)."""
         settings: dict[str, Any] = {"timeout": TIMEOUT, "max_tokens": MAX_TOKENS} | request.settings
         try:
-            # Entering holds the provider's connections open and leaving the last time closes them.
+            # Entering opens the provider's connections, and the last exit closes them.
             async with self._model:
                 response = await model_request(
                     self._model,
@@ -85,17 +85,17 @@ class ProviderModel:
                     model_request_parameters=ModelRequestParameters(
                         function_tools=[_definition(tool) for tool in request.tools]
                     ),
-                    # Else global instrumentation would decide whether whole conversations go to telemetry.
+                    # Otherwise global instrumentation would decide whether telemetry gets whole conversations.
                     instrument=False,
                 )
         except (AgentRunError, UserError) as error:
-            # Providers quote in their errors what they were sent, and Temporal keeps causes in plain text.
+            # Providers' errors quote the request, and Temporal stores causes in plain text.
             raise _translate_error(error, self._model) from None
         return from_library(response)
 
 
 def to_library(request: CompletionRequest) -> list[ModelMessage]:
-    """Converts messages to the library's; the provider's own responses are put back where they still load."""
+    """Convert messages to the library's. Reuses the provider's own responses if they still load."""
     found = [
         _response(message, provider) if message.role == "assistant" else _request(message, request.instructions)
         for message, provider in zip(request.messages, request.provider, strict=True)
@@ -104,7 +104,7 @@ def to_library(request: CompletionRequest) -> list[ModelMessage]:
 
 
 def from_library(response: ModelResponse) -> Completion:
-    """Converts the library's response, with the original kept beside it."""
+    """Convert the library's response, and attach the original."""
     cut = response.finish_reason == "length"
     calls = tuple(
         ProposedCall(tool=part.tool_name, args=part.args, provider_call=part.tool_call_id, cut=cut)
@@ -117,7 +117,7 @@ def from_library(response: ModelResponse) -> Completion:
         input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens, cost=_cost(response)
     )
     if not text and not calls and isinstance(refusal, str) and refusal:
-        # The response has no part with these words: later requests are built from our own.
+        # The response has no part with this text. Later requests rebuild it from Signoff's own parts.
         return Completion(text=refusal, usage=usage, cut=cut)
     return Completion(text=text, calls=calls, usage=usage, provider=_pack(response), cut=cut)
 
@@ -128,7 +128,7 @@ def _find(name: str) -> Model:
     except UserError as error:
         raise _unusable(name, str(error)) from None
     except ImportError as error:
-        # Whatever an extra of ours brings was there, or this would not have been tried.
+        # The extra was installed, or this import would not have been tried.
         raise ConfigError(
             f"the model `{name}` needs what no extra of Signoff brings: {_sentence(error)}", field="model", value=name
         ) from None
@@ -137,7 +137,7 @@ def _find(name: str) -> Model:
 
 
 def _unusable(name: str, message: str) -> ConfigError:
-    """Return the error in our words: the library names its own remedies, which do not help here."""
+    """Return the error with Signoff's own remedy: the library's remedies do not help here."""
     variables = list(dict.fromkeys(_VARIABLE.findall(message)))
     provider, _, model = name.partition(":")
     if variables and model:
@@ -157,7 +157,7 @@ def _unusable(name: str, message: str) -> ConfigError:
 def _translate_error(error: Exception, model: Model) -> ModelUnavailable | ModelRefused | ConfigError:
     if isinstance(error, ModelHTTPError):
         message = f"the model's provider answered {error.status_code}"
-        # Only here: the words may quote the conversation, which no history may hold in plain text.
+        # Log it here only: the message may quote the conversation, which no history may hold in plain text.
         _log.warning("%s: %s", message, one_line(_provider_words(error.body), _WORDS_CHARS).text)
         if error.status_code == 404:
             return ModelRefused(f"{message} at {_address(model)}: {_not_found(model)}", status=404)
@@ -169,7 +169,7 @@ def _translate_error(error: Exception, model: Model) -> ModelUnavailable | Model
     if isinstance(error, ContentFilterError):
         return ModelRefused("the model's provider filtered the conversation")
     if isinstance(error, UnexpectedModelBehavior):
-        # Answers vary: the next one to the same request may be readable.
+        # Answers vary: the next one may be readable.
         return ModelUnavailable("the model's provider sent an answer that cannot be read")
     if isinstance(error, UserError):
         return ConfigError(_sentence(error))
@@ -177,13 +177,13 @@ def _translate_error(error: Exception, model: Model) -> ModelUnavailable | Model
 
 
 def _provider_words(body: object) -> str:
-    """Return the message in a provider's error, else all of it."""
+    """Return the message of a provider's error, or the whole body."""
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     return str(inner.get("message", inner) if isinstance(inner, Mapping) else inner)
 
 
 def _address(model: Model) -> str:
-    # Without what stands before `@`: some write a key there, and this sentence lies in histories and on pages.
+    # Remove the user info before `@`: it may hold a key, and this message appears in histories and on pages.
     parts = urlsplit(model.base_url or "")
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
@@ -205,13 +205,14 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
             case Words():
                 yield UserPromptPart(content=text_of(part.text))
             case ResultPart() if part.late:
-                # Providers take one result of a call, right after it: a second one is said in words.
+                # Providers accept one result a call, directly after it. A second result becomes text.
                 yield UserPromptPart(content=_convert_result(part))
             case ResultPart():
                 yield ToolReturnPart(
                     tool_name=part.tool,
                     content=_convert_result(part),
-                    # Some providers give calls no id: ours stands in, here and in `_response`, so that both agree.
+                    # Some providers send no call id. Here and in `_response`, Signoff's own id replaces it, so that
+                    # both agree.
                     tool_call_id=part.provider_call or part.call,
                     outcome="success" if part.code == "ok" else "denied" if part.code == "denied" else "failed",
                 )
@@ -220,7 +221,7 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
 
 
 def _convert_result(part: ResultPart) -> Any:
-    """Converts a result for the model, the engine's own words before the tool's."""
+    """Convert a result for the model: the engine's note, then the tool's text."""
     value = part.value.inline
     if not part.note:
         return value
@@ -250,14 +251,14 @@ def _pack(response: ModelResponse) -> bytes:
         "version": VERSION,
         "messages": json.loads(ModelMessagesTypeAdapter.dump_json([response])),
     }
-    # Half a character cannot be encoded: a `?` in its place is better than a turn that ends.
+    # Half a character cannot be encoded: write `?` instead of ending the turn.
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _unpack(body: bytes) -> ModelResponse | None:
-    """Loads the response, or returns None when this version of the library cannot read it any more."""
+    """Load the response, or return `None` if this version of the library cannot read it."""
     try:
-        # A turn may wait through upgrades of the library: what does not load any more is rebuilt from our own parts.
+        # A turn may wait during upgrades of the library. Signoff's own parts replace an unreadable response.
         found = ModelMessagesTypeAdapter.validate_python(json.loads(body)["messages"])
     except (ValueError, KeyError, TypeError, ValidationError):
         return None
@@ -265,9 +266,9 @@ def _unpack(body: bytes) -> ModelResponse | None:
 
 
 def _definition(tool: ModelTool) -> ToolDefinition:
-    # The library changes a deep copy of the schema for its vendor, and a deep copy of a read-only one is read-only.
+    # The library modifies a deep copy of the schema for its vendor. A deep copy of a read-only schema is read-only.
     parameters = writable_copy(tool.parameters)
-    # A provider that does not know `strict` is sent nothing of it by the library.
+    # The library sends `strict` only to providers that support it.
     return ToolDefinition(
         name=tool.name, description=tool.description, parameters_json_schema=parameters, strict=tool.strict
     )
@@ -277,7 +278,7 @@ def _cost(response: ModelResponse) -> float:
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
-        # The library's list of prices lags behind: a model without one must not end the turn.
+        # The library's price list is incomplete: a model without a price must not end the turn.
         return 0.0
 
 
@@ -286,9 +287,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _make_unique(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with another id for each call whose id came before, and for its result.
+    """Return the messages with a new id for each repeated call id, and for its result.
 
-    The results of an answer's calls follow it in the order of its calls. Ids that are unique stay as they are.
+    The results of an answer's calls follow it in the order of its calls. Unique ids are unchanged.
     """
     used: set[str] = set()
     waiting: dict[str, deque[str]] = defaultdict(deque)
@@ -297,7 +298,7 @@ def _make_unique(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
         chosen, number = given, 1
         while chosen in used:
             number += 1
-            # Nine letters and digits suit every provider: Mistral takes no other length.
+            # Nine letters and digits suit every provider: Mistral requires that length.
             chosen = hashlib.sha256(f"{given}:{number}".encode()).hexdigest()[:9]
         used.add(chosen)
         waiting[given].append(chosen)

@@ -1,4 +1,4 @@
-"""What a worker refuses to start with, for its start and for the commands that check a manifest beforehand."""
+"""The checks of a worker's start, shared with the commands that check a manifest beforehand."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,9 @@ from signoff.settings import login_roles, require_deployment, require_ready, req
 
 
 async def check_start(installation: Installation, task_queue: str, **there: bool) -> Mapping[str, Driver]:
-    """Return the drivers of a manifest's models. Raise `ConfigError` where no worker of `task_queue` starts with it.
+    """Return the drivers of a manifest's models. Raise `ConfigError` if no worker of `task_queue` could start with it.
 
-    `there` names what a production start needs beside people, see `require_ready`.
+    `there` names the requirements of a production start besides people, see `require_ready`.
     """
     settings, catalog = installation.settings, installation.catalog
     require_ready(settings, people=installation.has_people, **there)
@@ -28,7 +28,7 @@ async def check_start(installation: Installation, task_queue: str, **there: bool
         return await build_drivers(catalog, installation.secrets, instead=settings.model)
     except ConfigError as error:
         model = error.context.get("value")
-        # The model may be that of `defaults`.
+        # The model may come from `defaults`.
         named = [name for name, actor in catalog.actors.items() if actor.model == model]
         if not named:
             raise

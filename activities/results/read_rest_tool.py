@@ -17,7 +17,7 @@ _MOST: Final = RESULT_BYTES
 
 
 def bind_to_store(tool: Tool, store: Store) -> Tool:
-    """Returns `tool`, reading from this store where it is `read_rest`."""
+    """Return `tool`, reading from this store if it is `read_rest`."""
     if tool.name != READ_REST:
         return tool
 
@@ -28,12 +28,12 @@ def bind_to_store(tool: Tool, store: Store) -> Tool:
 
 
 async def read_rest(store: Store, args: dict[str, Any], context: ToolContext) -> str | ToolFailure:
-    """Returns a line that describes the piece shown, and the piece: together no longer than the call's budget.
+    """Return a line that describes the piece, and the piece, within the call's budget.
 
-    The handle must be of the very turn that asks. Raises `StoreUnavailable`.
+    The handle must belong to the calling turn. Raises `StoreUnavailable`.
     """
     turn, start = TurnKey(context.tenant_id, context.session_id, context.turn_id), int(args["start"])
-    # Words around the piece count as well, or the end of each piece would be cut off once more.
+    # Count the words around the piece, or the result would be truncated again.
     chars = context.result_budget_chars - len(_words("", start, _MOST, _MOST, _MOST))
     piece = await TruncatedResults(store).read(turn, args["handle"], start, chars)
     if piece is None:
@@ -49,5 +49,5 @@ def _words(text: str, start: int, end: int, total: int, next_start: int | None) 
 
 
 def how_to_read_on(handle: str, start: int) -> str:
-    """Writes for an actor that has the tool how to read on where a result was cut at `start`."""
+    """Return the instruction for reading on after a cut at `start`, for an actor with the tool."""
     return f'The rest is read by {READ_REST}(handle="{handle}", start={start}).'

@@ -1,4 +1,4 @@
-"""Turns what a handler or a probe returned into a call's one outcome: checked, shortened, cut, fenced and kept."""
+"""Converts a handler's or probe's return value to the call's outcome: checked, shortened, cut, fenced, stored."""
 
 import asyncio
 import dataclasses
@@ -47,15 +47,15 @@ from signoff.store.content_store import to_content
 from signoff.store.truncated_results import TruncatedResults
 
 DELIVERY_SECONDS: Final = 5.0
-"""How long one destination has to make its view and to take it; they are all waited for at the same time."""
+"""Time limit for one destination to build and accept its view. All destinations run in parallel."""
 GATE: Final = "distribute"
-"""The gate of a call that ran and of whose record no view for the model could be made."""
+"""The gate of a call that ran, but whose record has no view for the model."""
 _OBSERVER_SECONDS: Final = 1.0
 T = TypeVar("T")
 
 STORE_PAUSE = 1.0
 OUTPUT: Final = "output"
-"""The gate of a call that ran and whose result does not fit its tool's output schema."""
+"""The gate of a call that ran, but whose result does not match its tool's output schema."""
 _NAMES_CHARS: Final = 200
 
 
@@ -66,30 +66,30 @@ NO_VIEW: Final = (
 
 
 class RecordViews(NamedTuple):
-    """The views of a distributed record that stay here, as plain data."""
+    """The views of a distributed record for Signoff itself, as plain data."""
 
     model: dict[str, Any] | None
-    """The model's view; None where its filter failed."""
+    """The model's view, or `None` if its filter failed."""
     audit: dict[str, Any]
-    """The view that is recorded."""
+    """The view for the audit log."""
 
 
 class RecordDistributor:
-    """Distributes the records of one tool: each destination gets its own view, all at once (B34)."""
+    """Distributes the records of one tool: each destination gets its own view, all in parallel (B34)."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
         self._distribution = deps.catalog.distribution
         self._tool = tool
 
     async def views(self, permit: Permit, record: AnnotatedRecord) -> RecordViews:
-        """Makes the model's view and the one that is recorded, without giving the record to anybody else."""
+        """Build the views for the model and the audit log, without passing the record to any other destination."""
         model, audit = await asyncio.gather(self._ours(LLM_SESSION, permit, record), self._ours(AUDIT, permit, record))
         return RecordViews(model, _names(record) if audit is None else audit)
 
     async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> RecordViews:
-        """Makes the same views, and gives every sink its own, within its time.
+        """Build the same views, and pass every sink its own, within its time limit.
 
-        A worker that is lost before this returns has not recorded the call: whoever runs it again delivers again.
+        A worker lost before this returns has not recorded the call: the next run of the call delivers again.
         """
         sinks = [self._deliver_guarded(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
         views: RecordViews
@@ -125,11 +125,11 @@ class RecordDistributor:
         )
 
     async def _guard(self, name: str, permit: Permit, work: Awaitable[Any]) -> Any:
-        """Awaits `work` within its time; logs and returns None when it fails."""
+        """Await `work` within the time limit. Logs a failure and returns `None`."""
         try:
             return await await_within(work, DELIVERY_SECONDS)
         except Exception as error:
-            # By its class alone: its words may hold what the destination was not to get, or the log.
+            # Name the class alone: the message may hold data that the destination or the log must not get.
             late = f"no answer within {DELIVERY_SECONDS:g} s"
             await self._tell(name, permit, late if isinstance(error, TimeoutError) else type(error).__name__)
             return None
@@ -147,32 +147,31 @@ class RecordDistributor:
 
 
 async def _apply_filter(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
-    """Applies a filter to a copy of the record, so that nobody can change what others get. Raises what goes wrong."""
+    """Apply a filter to a copy of the record, so that it cannot change other views. Raises any error."""
     found: object = await call_function(view, copy_record(record))
     if not isinstance(found, AnnotatedRecord):
         raise TypeError("a filter gives a record")
-    # A filter may keep what it returned, and change it later.
+    # A filter may keep its result and change it later.
     return copy_record(found)
 
 
 def _names(record: AnnotatedRecord) -> dict[str, Any]:
-    """Returns all that is recorded where the filter for it failed: the names of the fields."""
+    """Return the field names of the record, the only content for the audit log if its filter failed."""
     fields: object = record.fields
     names = [name for name in fields if isinstance(name, str)] if isinstance(fields, Mapping) else []
     return AnnotatedRecord({name: RecordField(HIDDEN) for name in names}).values
 
 
 class ProcessedResult(NamedTuple):
-    """An outcome with its text for the record."""
+    """An outcome with its text for the audit log."""
 
     outcome: CallOutcome
-    """The outcome."""
     kept: str | None = None
-    """The text of the result as the record may hold it; None where it holds none."""
+    """The result's text for the audit log, or `None` if the log holds none."""
 
 
 class ResultProcessor:
-    """Makes the outcomes of one tool. It waits `pause` seconds before it asks a store again that did not answer."""
+    """Builds the outcomes of one tool. Waits `pause` seconds before it retries a store that did not answer."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool, pause: float = STORE_PAUSE) -> None:
         self._deps = deps
@@ -192,30 +191,30 @@ class ResultProcessor:
         key: str = "",
         secrets: Collection[str] = (),
     ) -> ProcessedResult:
-        """Makes the outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one.
+        """Build the outcome of the permitted call, which returned `value`. `key` is its ticket's key, if any.
 
-        `secrets` are those that a provider gave to its handler; neither these nor secret arguments are in the
-        outcome.
+        `secrets` are the handler's secrets from a provider. The outcome contains neither these nor secret
+        arguments.
         """
-        hushed = secret_values(args, self._tool.masked_arguments).union(secrets)
+        all_secrets = secret_values(args, self._tool.masked_arguments).union(secrets)
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
         if isinstance(value, HandOff):
-            # Not what its output schema is about: that comes later.
+            # The output schema describes a later result, not the handover.
             result = hand_off_result(value, self._tool.name)
             outcome = await self._make_outcome(permit, args, result, "", budget_chars)
             return ProcessedResult(replace(outcome, handed=True), self._find_record(result.value))
         if isinstance(result, ToolFailure):
-            failure = _quiet_failure(self._without_record(result), hushed)
+            failure = _quiet_failure(self._without_record(result), all_secrets)
             outcome = await self._make_text_outcome(permit, args, failure, budget_chars)
             outcome = await self._add_changes(permit, args, failure, outcome, budget_chars)
             structured = await self._keep_structured(failure.value, _place(permit))
             outcome = replace(outcome, structured=structured)
             return ProcessedResult(await self._add_meta(permit, failure, outcome), self._find_record(failure.message))
         if isinstance(result.value, AnnotatedRecord):
-            return await self._of_record(permit, args, result, budget_chars, key or permit.digest, hushed)
-        # Against the schema as it was returned: `[hidden]` may not fit it.
-        problem = redact_secrets(output_problem(self._tool, result), hushed)
-        result = _quiet(result, hushed)
+            return await self._of_record(permit, args, result, budget_chars, key or permit.digest, all_secrets)
+        # Check the schema against the returned value: `[hidden]` may not match it.
+        problem = redact_secrets(output_problem(self._tool, result), all_secrets)
+        result = _quiet(result, all_secrets)
         whole = result.value if problem and result.structured is None else result.structured
         outcome = await self._make_outcome(
             permit, args, dataclasses.replace(result, structured=whole), problem, budget_chars
@@ -225,7 +224,7 @@ class ResultProcessor:
     async def fail(
         self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int, secrets: Collection[str] = ()
     ) -> ProcessedResult:
-        """Makes the outcome of a call that failed with these words, without its secrets, as in `of`."""
+        """Build the outcome of a call that failed with `text`, without its secrets, as in `of`."""
         return await self.of(permit, args, ToolFailure(text), budget_chars, secrets=secrets)
 
     async def _of_record(
@@ -237,9 +236,7 @@ class ResultProcessor:
         key: str,
         hushed: Collection[str],
     ) -> ProcessedResult:
-        """Makes the outcome of a call that returned a record: of the model's view alone, once every sink has its
-        own.
-        """
+        """Build the outcome of a call that returned a record, from the model's view alone, after all sinks' views."""
         problem, views = await self._distribute(permit, result, result.value, key)
         problem, model = redact_secrets(problem, hushed), _hide(views.model, hushed)
         kept = render_value(_hide(views.audit, hushed))
@@ -257,9 +254,7 @@ class ResultProcessor:
     async def _distribute(
         self, permit: Permit, result: ToolResult, record: AnnotatedRecord, key: str
     ) -> tuple[str, RecordViews]:
-        """Returns the record's problem by its schema, and the views; only where there is no problem do others get
-        theirs.
-        """
+        """Return the record's schema problem, and the views. Sinks get theirs only without a problem."""
         try:
             record = copy_record(record)
         except Exception as error:
@@ -271,20 +266,20 @@ class ResultProcessor:
         return "", await self._distributing.distribute(permit, record, key)
 
     def _without_record(self, failure: ToolFailure) -> ToolFailure:
-        # No filter of a destination sees a failure, and a record may have fields that the model must not read.
+        # No destination's filter sees a failure, and a record may have fields that the model must not read.
         if not isinstance(failure.value, AnnotatedRecord):
             return failure
         activity.logger.warning("the record beside the failure of %s is left out", self._tool.name)
         return dataclasses.replace(failure, value=None)
 
     def _find_record(self, value: Any) -> str | None:
-        """Returns the record's value of a result that is no annotated record: only specialists' (B39)."""
+        """Return the audit log's text of a result that is not an annotated record: only for specialists (B39)."""
         return render_value(value) if self._tool.scope == "specialist" else None
 
     async def _make_outcome(
         self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
     ) -> CallOutcome:
-        """Makes the outcome of a call that returned `result`, or had this problem by its output schema."""
+        """Build the outcome of a call that returned `result`, or had this output schema problem."""
         if problem:
             outcome = await self._make_text_outcome(permit, args, ToolFailure(problem), budget_chars)
             outcome = replace(outcome, gate=OUTPUT)
@@ -302,15 +297,15 @@ class ResultProcessor:
     async def _add_changes(
         self, permit: Permit, args: Mapping[str, Any], result: Result, outcome: CallOutcome, budget_chars: int
     ) -> CallOutcome:
-        """Adds to `outcome` the changes that the tool wishes; of a tool that may change something, those that count
-        (F44), and the place of the step that it names as the next.
+        """Add the tool's requested changes to `outcome`, and its next step's place.
 
-        Changes that do not fit, and a step that is not there, make the call a failure: its effect has happened, and the
-        model must not repeat it. One that failed by itself keeps its own words, after a note that its changes are lost.
+        For a tool that may change the context, adds the accepted changes (F44). Invalid changes, or an unknown step,
+        make the call a failure: its effect has happened, and the model must not repeat it. A call that failed anyway
+        keeps its own message, after a note that its changes are lost.
         """
         data = self._object("data update", result.data_update)
         context = self._object("context update", result.context_update)
-        wished: dict[str, Any] = {
+        changes: dict[str, Any] = {
             "data_update": await self._wish(data, _place(permit)),
             "context_update": await self._wish(context, _place(permit)),
         }
@@ -325,11 +320,11 @@ class ResultProcessor:
             failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, problem))
             failed = await self._make_text_outcome(permit, args, failure, budget_chars)
             return replace(failed, gate=UPDATE)
-        wished |= {"updates": found.updates if found.updates.names else None, "place": move.place}
-        return replace(outcome, **wished, note=f"{outcome.note} {move.note}".strip())
+        changes |= {"updates": found.updates if found.updates.names else None, "place": move.place}
+        return replace(outcome, **changes, note=f"{outcome.note} {move.note}".strip())
 
     def _accept(self, permit: Permit, data: dict[str, Any] | None, context: dict[str, Any] | None) -> AcceptedUpdates:
-        """Returns those of the wished changes that the tool may make."""
+        """Return the requested changes that the tool may make."""
         catalog = self._deps.catalog
         scopes = catalog.scopes.get(permit.ctx.actor)
         if not self._tool.updates or scopes is None or (data is None and context is None):
@@ -341,8 +336,8 @@ class ResultProcessor:
         return found
 
     async def retry_store(self, keep: Callable[[], Awaitable[T]]) -> T:
-        """Returns the result of `keep`, trying again until the store answers."""
-        # The effect has happened; giving up here would leave it in doubt, so this waits for the store.
+        """Return the result of `keep`, retrying until the store answers."""
+        # The effect has happened. Giving up here would leave the outcome unknown, so wait for the store.
         while True:
             try:
                 return await keep()
@@ -353,11 +348,11 @@ class ResultProcessor:
     async def _make_text_outcome(
         self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int
     ) -> CallOutcome:
-        """Makes the outcome with the text of `result` for the model: reduced, then cut, then fenced (N11)."""
+        """Build the outcome with the text of `result` for the model: reduced, then cut, then fenced (N11)."""
         tool = self._tool
         text = self._short(permit, args, result)
         cut = trim(text, budget_chars)
-        # Fenced last: a fence that the cut takes away stays open, and what follows reads as the tool's output.
+        # Fence last: a fence truncated by the cut would stay open, and later text would read as the tool's output.
         shown_text = fence_text(cut.text, tool.name) if tool.untrusted_output else cut.text
         rest, note = await self._rest(permit, text, budget_chars) if cut.truncated else ("", "")
         return CallOutcome(
@@ -373,7 +368,7 @@ class ResultProcessor:
         )
 
     def _short(self, permit: Permit, args: Mapping[str, Any], result: Result) -> str:
-        """Reduces the text of `result`, which holds no secret any more, by its reducer."""
+        """Reduce the text of `result`, whose secrets are removed already, with its reducer."""
         plain: Result
         if isinstance(result, ToolFailure):
             plain = ToolFailure(render_value(result.message), result.code)
@@ -384,10 +379,10 @@ class ResultProcessor:
         return render_value(short.message if isinstance(short, ToolFailure) else short.value)
 
     async def _rest(self, permit: Permit, text: str, start: int) -> tuple[str, str]:
-        """Keeps the whole of `text`; returns its handle, and the sentence for an actor that can use it."""
+        """Store the whole of `text`. Returns its handle, and the instruction for an actor that can use it."""
         ctx = permit.ctx
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
-        # Waited for: else the model would be told of a handle that leads nowhere.
+        # Wait for the store: otherwise the model would get an invalid handle.
         handle = await self.retry_store(lambda: self._rests.keep(turn, self._tool.name, text))
         actor = self._deps.catalog.actors.get(ctx.actor)
         return handle, how_to_read_on(handle, start) if actor is not None and actor.read_rest else ""
@@ -399,11 +394,11 @@ class ResultProcessor:
         return None if value is None else await self._content(value, place)
 
     def _object(self, what: str, value: Any) -> dict[str, Any] | None:
-        """Checks an object beside a result (F44); warns of and leaves out what is no plain JSON object."""
+        """Return the plain JSON object of a result's additional data (F44), or `None` with a warning."""
         if value is None:
             return None
         plain = _plain(value)
-        # What JSON would change on its way, such as a date, would come back as something the tool never wrote.
+        # JSON would change some values, such as a date, so that they return in a form that the tool never wrote.
         if isinstance(value, Mapping) and _same(plain, value) and len(json_bytes(plain)) <= RESULT_BYTES:
             return dict(plain)
         activity.logger.warning("the %s of %s is no plain JSON object: left out", what, self._tool.name)
@@ -420,9 +415,7 @@ class ResultProcessor:
 
 
 def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
-    """Removes the secrets from `result`: a reducer or the cut could take a piece of one, whose rest is not found
-    then.
-    """
+    """Remove the secrets from `result` before the reducer or the cut splits one and hides its rest from the search."""
     if not secrets:
         return result
     return dataclasses.replace(
@@ -452,12 +445,11 @@ def _hide(value: Any, secrets: Collection[str]) -> Any:
 
 
 def plain_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
-    """Makes an outcome with words for the model."""
     return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
 
 
 def _plain(value: Any) -> Any:
-    """Converts `value` to JSON data that a record can hold; what is nested too deeply is only named."""
+    """Convert `value` to JSON data for storage. Deeply nested data is replaced by its type name."""
     plain = jsonable(value)
     return f"<{type(value).__name__}>" if nesting(plain) > MAX_NESTING else plain
 
@@ -466,18 +458,18 @@ def _same(plain: Any, value: Any) -> bool:
     try:
         return bool(plain == value)
     except Exception:
-        # What a tool returned may hold anything, also what does not let itself be compared.
+        # A tool's return value may contain objects that cannot be compared.
         return False
 
 
 def _usd(cost: Any) -> float:
-    # The effect has happened: a cost that is no number must not turn its result into an error.
+    # The effect has happened: an invalid cost must not turn its result into an error.
     try:
         usd = float(cost) if isinstance(cost, int | float) else 0.0
     except Exception:
-        # Also one that is too large to be any cost.
+        # This includes a cost that is too large.
         return 0.0
-    # Nor give a budget back what it never had.
+    # A negative cost must not increase a budget.
     return max(0.0, usd) if math.isfinite(usd) else 0.0
 
 

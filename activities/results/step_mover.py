@@ -17,29 +17,29 @@ _STAYS: Final = "The conversation stays where it is: the step `{}` waits for {}.
 
 
 class Move(NamedTuple):
-    """Where a conversation moves by the word of a tool."""
+    """The move of a conversation that a tool requested."""
 
     place: Place | None = None
     """The sealed place; `None` if the conversation stays."""
     note: str = ""
-    """Why it stays, for the model."""
+    """The reason for staying, for the model."""
     problem: str = ""
-    """Why no conversation can move there."""
+    """The reason why the move is impossible."""
 
 
 class StepMover:
-    """Computes where a conversation moves, and seals the place. It takes no place from a workflow."""
+    """Computes and seals a conversation's next place. Accepts no place from a workflow."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
 
     async def advance(self, ctx: CallContext, completion: int) -> Place | None:
-        """Return the place to which the turn of `ctx` moves before this completion; `None` if it stays.
+        """Return the next place of the turn of `ctx` before this completion; `None` if it stays.
 
-        Only the turn of a requester for whom the gateway vouches moves. Raises `StoreUnavailable`.
+        Only a turn with a requester confirmed by the gateway moves. Raises `StoreUnavailable`.
         """
         scopes = self._deps.catalog.scopes.get(ctx.actor)
-        # The requester named this step: the model answers there once, even if all data is there already.
+        # The requester named this step: the model answers there once, even if all its data is available already.
         named = completion == 1 and ctx.step and (ctx.route, ctx.step) == (ctx.user.route, ctx.user.step)
         if scopes is None or named or ctx.route not in scopes.steps:
             return None

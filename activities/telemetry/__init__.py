@@ -1,1 +1,1 @@
-"""What an operator reads of activities: the ids in their logs, and their spans."""
+"""Telemetry of activities: ids in their logs, and spans."""

@@ -1,4 +1,4 @@
-"""Gives every line that an activity logs the ids of its turn and its call."""
+"""Adds the ids of turn and call to every line that an activity logs."""
 
 from typing import Any
 

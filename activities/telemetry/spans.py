@@ -1,7 +1,7 @@
-"""Makes spans of what activities do: models' requests, gates' looks and calls of tools, in the segments of their turns.
+"""Records spans of activities: models' requests, gates' decisions and tool calls, in the segments of their turns.
 
-A workflow makes none: its code runs again whenever it is replayed. Attributes are ids, names and codes, never arguments
-or results.
+Workflows record none, because replay runs their code again. Attributes are ids, names and codes, never arguments or
+results.
 """
 
 import logging
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class SpanInterceptor(Interceptor):
-    """Makes a span of each activity of a turn."""
+    """Records a span of each activity of a turn."""
 
     def __init__(self, deps: WorkerDeps, spans: "SpanSender") -> None:
         self._deps = deps
@@ -72,7 +72,7 @@ class _Spanned(ActivityInboundInterceptor):
         try:
             found = await self._waits.read(turn)
         except StoreUnavailable as away:
-            # A span is never worth a turn; whatever the activity does with such a store is its own matter.
+            # A span must never fail a turn. The activity handles an unavailable store itself.
             _log.warning("a span is not written: %s", away.message)
             return None
         return segment_at(turn.workflow_id, ctx.user.nonce, found.waits, found.now)
@@ -81,7 +81,7 @@ class _Spanned(ActivityInboundInterceptor):
         attributes = {**_turn_attributes(ctx), "signoff.attempt": activity.info().attempt}
         if isinstance(task, ModelTask):
             if task.external is not None:
-                # Its model thinks elsewhere: what is done here is the gates' look at its call.
+                # Its model runs elsewhere: this activity judges the call.
                 return self._spans.child(segment, "signoff.gate", {**attributes, "signoff.calls": 1})
             actor = self._deps.catalog.actors.get(ctx.actor)
             model = "" if actor is None else actor.model
@@ -132,7 +132,7 @@ class _Spanned(ActivityInboundInterceptor):
         self._spans.write_segment(segment, f"invoke_agent {ctx.actor}", attributes, begun or now, now, error)
 
     def _ends_segment(self, ctx: CallContext, reply: Any) -> bool:
-        """Returns whether a turn waits or ends after a reply, as far as an activity can see."""
+        """Return whether a turn waits or ends after a reply, as far as an activity can see."""
         if _waits_after(reply):
             return True
         actor = self._deps.catalog.actors.get(ctx.actor)
@@ -159,14 +159,14 @@ def _turn_attributes(ctx: CallContext) -> dict[str, str | int | float | bool]:
 
 
 def _waits_after(reply: Any) -> bool:
-    """Returns whether the turn waits for people after a reply."""
+    """Return whether the turn waits for approvers after a reply."""
     gates = reply.gates if isinstance(reply, ModelReply) else reply if isinstance(reply, GateReply) else None
     asked = () if gates is None else (each for each in gates.gate_decisions if each.kind == "ask")
     return any(each.options.while_waiting == "wait" for each in asked)
 
 
 def _ends_external(reply: Any) -> bool:
-    """Returns whether nothing more of an external call is done here: refused, run, or its permit handed out."""
+    """Return whether an external call needs no further work here: refused, run, or its permit used."""
     if isinstance(reply, ToolReply):
         return reply.outcome is not None or reply.used is not None
     gates = reply.gates if isinstance(reply, ModelReply) else reply if isinstance(reply, GateReply) else None
