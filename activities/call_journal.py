@@ -289,7 +289,7 @@ class Journal:
         except StoreUnavailable as error:
             if self._required:
                 raise
-            activity.logger.warning("%s goes on without its record: %s", self._tool.name, error.message)
+            activity.logger.warning("%s continues without its audit entry: %s", self._tool.name, error.message)
 
     def _write_entries(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also:
         return _write_endings(self._owed, entry_writer([*self._owed, *seen]), rows)

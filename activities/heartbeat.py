@@ -59,7 +59,7 @@ async def _tell(store: Store, key: str, seconds: float) -> None:
         try:
             await store.record_heartbeat(key)
         except StoreUnavailable as error:
-            activity.logger.warning("that a tool still runs cannot be written: %s", error)
+            activity.logger.warning("the heartbeat of a tool cannot be recorded: %s", error)
 
 
 async def check_ended(store: Store, key: str) -> None:

@@ -64,7 +64,9 @@ class IdentifyActivity:
             return _refused(refuse("malformed", task.decision.approval_id, UNSAFE_ANSWER))
         except Exception as error:
             # A directory may be custom code, and an escaped exception would leave the answer without a receipt.
-            _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)
+            _log.warning(
+                "the author of the answer to %s is unknown now: %s", task.decision.approval_id, type(error).__name__
+            )
             return Authority(allowed=False, code="unavailable")
 
     async def _find_stored(self, decision: Decision) -> Authority | None:

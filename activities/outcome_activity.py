@@ -112,7 +112,7 @@ class OutcomeActivity:
         try:
             return ToolReply(outcome=await self._deps.store.record(key, unknown, also=seen))
         except Refused as error:
-            activity.logger.warning("what became of %s cannot be written: %s", tool.name, error.message)
+            activity.logger.warning("the outcome of %s cannot be recorded: %s", tool.name, error.message)
             return ToolReply()
 
     async def _record_word(self, task: OutcomeTask, word: Decision) -> ToolReply:
@@ -134,13 +134,13 @@ class OutcomeActivity:
         asked = terms or self._deps.catalog.terms(tool.activity, found.verdict)
         voters = await approvals.voters(permit, tool.activity, asked, words, doubts)
         if not has_happened(word, words, policy, self._deps.signature_policy, voters):
-            activity.logger.warning("nobody who may say so says that %s happened", tool.name)
+            activity.logger.warning("no entitled person says that %s happened", tool.name)
             return ToolReply()
         key = ticket_key(permit.digest, task.ticket)
         try:
             return ToolReply(outcome=await self._deps.store.record(key, happened_outcome(permit.call, tool.name, word)))
         except Refused as error:
-            activity.logger.warning("that %s happened cannot be written: %s", tool.name, error.message)
+            activity.logger.warning("the decision that %s happened cannot be recorded: %s", tool.name, error.message)
             return ToolReply()
 
     async def _find_outcome(self, task: OutcomeTask, workflow: str) -> ToolReply:

@@ -91,20 +91,20 @@ class SignaturePolicy:
         user = ctx.user
         # A key id alone counts as signed. Otherwise, removing the signature would turn a forgery into unsigned input.
         if not (user.signature or user.key_id):
-            return "" if self.development else "nobody vouches for who asked"
+            return "" if self.development else "the requester is not signed"
         if self.verifier.check_principal(ctx):
             return ""
-        return "who asked, or for what, is not what the gateway signed for"
+        return "the gateway did not sign this request or requester"
 
     def decision_problem(self, decision: Decision, *, accept_unsigned: bool) -> str:
         """Return why the gateway does not vouch for a decision, or "" if it does or need not."""
         if not (decision.signature or decision.key_id):
             return "" if self.development or accept_unsigned else "an answer is not signed"
         if not self.verifier.check_decision(decision):
-            return "an answer is not what the gateway signed"
+            return "the gateway did not sign this answer"
         if decision.revision is None or not decision.question_hash:
             # The gateway signs the question on the card. A decision without a question would fit any.
-            return "a signed decision in the permit does not say what it is about"
+            return "a signed decision in the permit names no question"
         return ""
 
 
@@ -230,7 +230,7 @@ def approval_of(permit: Permit, rows: ApprovalRows | None) -> StoredApproval | N
     if question.revision != permit.revision:
         stale = "this was asked again"
     elif question.ended_at is not None:
-        stale = "this is not asked any more"
+        stale = "this request is closed"
     elif question.judging_delay > JUDGED_SECONDS:
         stale = "this was judged at another moment than it was asked"
     request = rows.request(question)
@@ -256,7 +256,7 @@ def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:
 _NOT_APPROVED = {
     "denied": "somebody denied this",
     "cancelled": "this was withdrawn",
-    "timed_out": "nobody approved this in time",
+    "timed_out": "this was not approved in time",
 }
 
 
@@ -285,7 +285,7 @@ def check_permit(
             return RUN
         return PermitCheck("again", "the policy changed before this ran", "policy")
     if approval is None:
-        return PermitCheck("refuse", "nobody was asked about this")
+        return PermitCheck("refuse", "no approver was asked about this")
     if approval.problem:
         return PermitCheck("refuse", approval.problem)
     question, rules = approval.question, policy.rules
@@ -293,7 +293,7 @@ def check_permit(
         return PermitCheck("again", approval.stale or _TOOL_CHANGED, "stale")
     tool = found.tool
     if tool is None or question.secrets != tool.masked_arguments or question.show != rules.show.only:
-        return PermitCheck("again", "what the card shows of this has changed", "stale")
+        return PermitCheck("again", "the card of this has changed", "stale")
     mode = rules.edit_mode(read_only=tool.read_only)
     if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
         # The edit counts as its author's approval, which the present policy does not allow.
@@ -311,7 +311,7 @@ def check_permit(
         # People leave, and roles and delegations end after an answer counted. Check who may answer now, by the question
         # and by the present policy, each with its own quorum and groups. A loosened policy releases nothing.
         if not voters.suffices(approval.decisions):
-            return PermitCheck("again", "not everybody who approved this may decide it now", "policy")
+            return PermitCheck("again", "an approver of this may not decide it now", "policy")
         if _is_late(approval, terms):
             return PermitCheck("again", "it has to be approved sooner now", "policy")
         return _in_time(approval, rules, now)
@@ -429,8 +429,8 @@ class _Lack(NamedTuple):
 
 _TOOL_CHANGED = "the tool changed while you were asked"
 _FEW = _Lack("too few people have approved this", "more people have to approve this now")
-_OWN = _Lack("who asked for this has approved it", "somebody else than who asked has to approve this now")
-_WEAK = _Lack("who approved this was not identified strongly enough", "this needs a stronger sign-in now")
+_OWN = _Lack("the requester has approved this", "a person other than the requester has to approve this now")
+_WEAK = _Lack("an approver of this was not identified strongly enough", "this needs a stronger sign-in now")
 
 
 def _find_lack(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:

@@ -34,10 +34,10 @@ from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Also
 
-_CHANGED = "the tool changed while you were asked; approve or deny, it is asked anew"
-_OTHERS = "with these arguments other people decide; deny, and have it asked anew"
-_NOT_THIS = "this was asked again; open it once more"
-_NOT_ANY_MORE = "somebody answered this meanwhile, or it is over; open it once more"
+_CHANGED = "the tool changed in the meantime; approve or deny, and it is asked again"
+_OTHERS = "other approvers decide about these arguments; deny, so that the agent can ask again"
+_NOT_THIS = "this was asked again; open it again"
+_NOT_ANY_MORE = "another answer or the deadline settled this; open it again"
 
 _SHORTEST: Final = 0.001
 """Time to answer, in seconds, if the caller's time has expired already."""
@@ -83,7 +83,7 @@ class QuestionWriter:
         """
         asked = await self._ask(task, about, None)
         if asked is None:
-            raise RuntimeError(f"what is no change of arguments is always asked: {about.call.call}")
+            raise RuntimeError(f"only an edit may remain unasked: {about.call.call}")
         return asked
 
     async def ask_changed(self, task: GateTask, about: Subject, edit: Edit) -> ApprovalRequest | str:

@@ -179,7 +179,7 @@ class RunRights:
         )
         if check.kind == "run" and approval is not None and not _overrides(approval.question, found):
             # The approvers agreed to the call, but were not asked to override the permission check's present denial.
-            return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
+            return ToolReply(again="policy", note="the permission check now objects: an approver has to override it")
         if check.kind == "run":
             return RunRight(found, prove_permit(permit, found, approval), rows)
         refused = await self._refused.refuse(task, check.why)

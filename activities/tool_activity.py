@@ -49,8 +49,8 @@ WORKERS_TRIED = 60
 """Attempts, a second apart, before a tool counts as removed: a rolling deploy must outlast its old workers."""
 _ELSEWHERE = timedelta(seconds=1)
 _STOPPED = "Not executed: it was stopped before it began."
-_OTHER_ACTION = "another action was begun under this call already; if this one is still wanted, call the tool once more"
-_SUPERSEDED = "this was asked again, or is not asked any more"
+_OTHER_ACTION = "another action was begun under this call already; if you still want this one, call the tool again"
+_SUPERSEDED = "this was asked again, or is closed"
 
 
 class ToolActivity:
@@ -141,7 +141,7 @@ class ToolActivity:
         if claim.kind == "superseded":
             return ToolReply(again="stale", note=_SUPERSEDED)
         if claim.kind == "ungranted":
-            return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
+            return ToolReply(again="policy", note="the remembered answer is used up, expired or revoked")
         if claim.again is not None and tool.usage_limit is not None:
             why = exhausted_message(tool.name, tool.usage_limit, claim.again)
             return await self._refused.end(task, settled_decision(call_of(task), "usage", "not_available", why, tool))

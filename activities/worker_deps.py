@@ -165,5 +165,5 @@ class WorkerDeps:
             is_confirmed = is_believed(ctx, person, development=self.profile == "development")
         # Rules may depend on the person: an account that belongs to another person now differs from the turn's claim.
         if not is_confirmed or people.person_id(ctx.user.user, ctx.tenant) != ctx.user.human:
-            return "who asked for this is not, or no longer, who the directory says"
+            return "the requester does not match the directory"
         return "it is too long ago that this was asked for" if is_expired(ctx.user, self.clock()) else ""

@@ -166,7 +166,7 @@ def read_decision(body: bytes) -> tuple[bool, str]:
     if not isinstance(decision, bool) or not isinstance(context, dict):
         raise NotDelivered("its answer is no decision", code="unreadable", again=False)
     if decision and context.get("obligations"):
-        raise NotDelivered("it permits with obligations, which nobody here can meet", code="obligations", again=False)
+        raise NotDelivered("it permits with obligations, which Signoff cannot meet", code="obligations", again=False)
     return decision, _reason_of(context)
 
 

@@ -147,4 +147,4 @@ def _pause(milliseconds: float | None) -> float:
 
 
 async def _resolve(task: CreatedTask, context: ClaimContext) -> types.CallToolResult:
-    raise NotImplementedError("tasks are followed by whoever calls the tool")
+    raise NotImplementedError("the tool's caller follows the task")

@@ -157,7 +157,9 @@ class ServerConnection:
             # The SDK checks the result against the server's schema. Signoff checks its own declaration with all other
             # results.
             except RuntimeError as error:
-                raise CallRefused(f"it ran, but its result is not what its server declares: {words(error)}") from None
+                raise CallRefused(
+                    f"it ran, but its result does not match its server's schema: {words(error)}"
+                ) from None
             if isinstance(answer, types.CallToolResult | CreatedTask):
                 return answer
             if not isinstance(answer, types.InputRequiredResult):
@@ -243,7 +245,7 @@ class ServerConnection:
         return unavailable(self.server, why)
 
     def _in_doubt(self, name: str) -> InDoubt:
-        return InDoubt(f"`{name}` was sent to the MCP server `{self.server.name}`, and no answer came")
+        return InDoubt(f"`{name}` was sent to the MCP server `{self.server.name}`, without an answer")
 
 
 async def _while_open(used: _Open, work: Coroutine[Any, Any, T]) -> T:
@@ -346,7 +348,7 @@ def check_current(server: ToolServer, name: str, imported: ImportedTool, listed:
     now = found.tools.get(name)
     at = f"`{name}` of the MCP server `{server.name}`"
     if now is None:
-        why = "could not be imported any more" if found.left_out else "is not there any more"
+        why = "can no longer be imported" if found.left_out else "no longer exists"
         raise StaleTool(f"{at} {why}")
     if now.digest != imported.digest:
         fields = ", ".join(f"`{each}`" for each in changed_fields(imported, now))

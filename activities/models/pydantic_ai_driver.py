@@ -130,7 +130,9 @@ def _find(name: str) -> Model:
     except ImportError as error:
         # The extra was installed, or this import would not have been tried.
         raise ConfigError(
-            f"the model `{name}` needs what no extra of Signoff brings: {_sentence(error)}", field="model", value=name
+            f"the model `{name}` needs a library outside Signoff's extras: {_sentence(error)}",
+            field="model",
+            value=name,
         ) from None
     except (ValueError, AssertionError) as error:
         raise ConfigError(f"there is no model `{name}`: {_sentence(error)}", field="model", value=name) from None

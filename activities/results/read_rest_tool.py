@@ -37,7 +37,9 @@ async def read_rest(store: Store, args: dict[str, Any], context: ToolContext) ->
     chars = context.result_budget_chars - len(_words("", start, _MOST, _MOST, _MOST))
     piece = await TruncatedResults(store).read(turn, args["handle"], start, chars)
     if piece is None:
-        return ToolFailure("there is no such handle in this turn; use it exactly as it was told", "input_invalid")
+        return ToolFailure(
+            "there is no such handle in this turn; use it exactly as the result named it", "input_invalid"
+        )
     if start >= piece.total:
         return ToolFailure(f"the text has {piece.total} characters; start below that", "input_invalid")
     return _words(piece.text, start, start + len(piece.text), piece.total, piece.next_start)

@@ -60,7 +60,7 @@ _NAMES_CHARS: Final = 200
 
 
 NO_VIEW: Final = (
-    "`{}` ran and what it does has happened, but no view of its result could be made for you. "
+    "`{}` ran and took effect, but no view of its result could be made for you. "
     "Do not call it again for that; tell the user."
 )
 
@@ -269,7 +269,7 @@ class ResultProcessor:
         # No destination's filter sees a failure, and a record may have fields that the model must not read.
         if not isinstance(failure.value, AnnotatedRecord):
             return failure
-        activity.logger.warning("the record beside the failure of %s is left out", self._tool.name)
+        activity.logger.warning("the record with the failure of %s is left out", self._tool.name)
         return dataclasses.replace(failure, value=None)
 
     def _find_record(self, value: Any) -> str | None:
@@ -410,7 +410,7 @@ class ResultProcessor:
         plain = _plain(value)
         if len(json_bytes(plain)) <= RESULT_BYTES:
             return await self._content(plain, place)
-        activity.logger.warning("the structured result of %s is over %d bytes: left out", self._tool.name, RESULT_BYTES)
+        activity.logger.warning("the structured result of %s exceeds %d bytes: left out", self._tool.name, RESULT_BYTES)
         return None
 
 

@@ -29,6 +29,6 @@ def output_problem(tool: Tool, result: ToolResult) -> str:
     more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
     # A model that reads of a failure calls again, and what the tool does would happen twice: that it ran is told first.
     return (
-        f"{INVALID}: `{tool.name}` ran and what it does has happened, but its result does not fit its declared "
+        f"{INVALID}: `{tool.name}` ran and took effect, but its result does not fit its declared "
         f"output: {words}{more}. Do not call it again for that; tell the user."
     )

@@ -140,7 +140,7 @@ async def test_best_effort_runs_without_a_record_and_says_so(
     await break_record(store)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert len(ledger.rows) == 1
-    assert {message.partition(": ")[0] for message in caplog.messages} == {"pay goes on without its record"}
+    assert {message.partition(": ")[0] for message in caplog.messages} == {"pay continues without its audit entry"}
     assert all("did not answer as a store" in message for message in caplog.messages)
 
 

@@ -173,9 +173,7 @@ async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store:
         0
     ]
     assert (gate_decision.kind, gate_decision.rule) == ("ask", REQUESTER_RULE)
-    assert (
-        request_of(gate_decision.request).rule_text == "who asked for this is not, or no longer, who the directory says"
-    )
+    assert request_of(gate_decision.request).rule_text == "the requester does not match the directory"
 
 
 OPTIONS = RunOptions(

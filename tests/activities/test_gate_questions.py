@@ -49,7 +49,7 @@ from signoff.store.tickets import ticket_key
 from signoff.testing.questions import answer, keep
 
 LEDGER = Ledger()
-FORGED = "who asked, or for what, is not what the gateway signed for"
+FORGED = "the gateway did not sign this request or requester"
 
 
 async def gate_decision(
@@ -140,9 +140,9 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
 @table(
     ("change", "why"),
     ({"edited_args": {"amount": 2}}, "these are not the arguments that were signed for; try again"),
-    ({"approval_id": "main.s.t.c1.2"}, "this was asked again; open it once more"),
-    ({"question_hash": "0" * 64}, "this was asked again; open it once more"),
-    ({"revision": 7}, "this was asked again; open it once more"),
+    ({"approval_id": "main.s.t.c1.2"}, "this was asked again; open it again"),
+    ({"question_hash": "0" * 64}, "this was asked again; open it again"),
+    ({"revision": 7}, "this was asked again; open it again"),
     ({"key_id": "k"}, "the signature of this change does not hold"),
 )
 async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:
@@ -161,7 +161,7 @@ async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_peopl
         (ApprovalPolicy(edit="off"), "arguments cannot be changed here; deny and say what to change"),
         (
             ApprovalPolicy(edit="approve", route_to="args.amount > 5.0 ? ['user:ana'] : ['role:approvers']"),
-            "with these arguments other people decide; deny, and have it asked anew",
+            "other approvers decide about these arguments; deny, so that the agent can ask again",
         ),
     ):
         deps = worker_deps(store, pay_tool(LEDGER, policy))
@@ -174,7 +174,7 @@ async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: St
     request = await asked(worker_deps(store, before), before)
     found = await gate_decision(worker_deps(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
     assert found.outcome is not None
-    page_text = "the tool changed while you were asked; approve or deny, it is asked anew"
+    page_text = "the tool changed in the meantime; approve or deny, and it is asked again"
     assert found.outcome.value.inline == page_text
 
 
@@ -355,7 +355,7 @@ async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
 
 @table(
     ("user", "why"),
-    (GUEST, "nobody vouches for who asked"),
+    (GUEST, "the requester is not signed"),
     (replace(GUEST, signature="c2lnbmVk"), FORGED),
     (replace(GUEST, key_id="k"), FORGED),
 )

@@ -312,7 +312,7 @@ async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pyt
 
     word = about(await ask(worker_deps(store, TOOL), TOOL, doubt=1), **SAID)
     await asked(store, people=[APPROVER], **HELD | {"happened": replace(word, subject="guest")})
-    assert lines() == ["nobody who may say so says that pay happened"]
+    assert lines() == ["no entitled person says that pay happened"]
     await answer(store, word)
     await asked(store, people=[APPROVER], **HELD | {"happened": word})
     why = "an outcome was reported for an unclaimed ticket"
@@ -394,9 +394,11 @@ async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
     key = permit_for(OUTSIDE).digest
     await store.void_unclaimed(key, **WHO)
     assert await reported(store, "give_up") == ToolReply()
-    lines = [record.getMessage().partition(" ({")[0] for record in caplog.records if "became" in record.getMessage()]
+    lines = [
+        record.getMessage().partition(" ({")[0] for record in caplog.records if "outcome of" in record.getMessage()
+    ]
     why = "an outcome was reported for an unclaimed ticket"
-    assert lines == [f"what became of pay cannot be written: {why}"]
+    assert lines == [f"the outcome of pay cannot be recorded: {why}"]
     assert await endings(store) == []
 
 

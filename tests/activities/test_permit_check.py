@@ -410,7 +410,7 @@ def checked(
 
 
 def test_a_card_that_would_show_something_else_by_now_is_shown_again() -> None:
-    changed = PermitCheck("again", "what the card shows of this has changed", "stale")
+    changed = PermitCheck("again", "the card of this has changed", "stale")
     assert checked(bound()) == RUN
     assert checked(bound(secrets=("to",))) == changed
     assert checked(bound(show=("to",))) == changed
@@ -501,7 +501,7 @@ def test_nobody_approves_their_own_call_unless_it_was_so_and_is(*, allowed_now: 
     rules = ApprovalPolicy(allow_self_approval=allowed_now)
     asked = bound(approvers=("user:guest",), allow_self=allowed_then)
     terms = Terms(approvers=("user:guest",))
-    own = PermitCheck("again", "somebody else than who asked has to approve this now", "policy")
+    own = PermitCheck("again", "a person other than the requester has to approve this now", "policy")
     found = checked(asked, yes(asked, "guest"), rules=rules, terms=terms)
     assert found == (RUN if allowed_now and allowed_then else own)
 
@@ -520,7 +520,7 @@ def test_every_signed_answer_is_as_sure_as_question_and_terms_want() -> None:
 
 
 def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> None:
-    gone = PermitCheck("again", "not everybody who approved this may decide it now", "policy")
+    gone = PermitCheck("again", "an approver of this may not decide it now", "policy")
     asked = bound()
     assert checked(asked, yes(asked, "stranger")) == gone
     refused = PermitCheck("refuse", "an answer is not signed")
@@ -614,7 +614,7 @@ def test_the_answer_that_completed_it_is_the_last_yes() -> None:
     ({}, 1, ""),
     ({}, 2, "this was asked again"),
     ({"revision": 2}, 1, "this was asked again"),
-    ({"ended_at": OPENED + MINUTE * 2, "ended_as": "lapsed"}, 1, "this is not asked any more"),
+    ({"ended_at": OPENED + MINUTE * 2, "ended_as": "lapsed"}, 1, "this request is closed"),
     ({"judged_at": OPENED - MINUTE}, 1, ""),
     ({"judged_at": OPENED + MINUTE}, 1, ""),
     (
@@ -647,7 +647,7 @@ def test_a_no_to_this_very_action_holds_for_each_question_about_it() -> None:
     ("answered", "after", "problem"),
     ("denied", 120.0, "somebody denied this"),
     ("withdrawn", 120.0, "this was withdrawn"),
-    ("", 86_401.0, "nobody approved this in time"),
+    ("", 86_401.0, "this was not approved in time"),
     ("", 86_399.0, ""),
 )
 def test_no_yes_counts_for_a_question_that_ended_without_one(answered: str, after: float, problem: str) -> None:

@@ -35,8 +35,8 @@ from signoff.testing.questions import answer, keep
 NOW = datetime.now(UTC)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),)))
 LOGIN = "https://login.example.com#7"
-AGAIN = "this was asked again; open it once more"
-OVER = "somebody answered this meanwhile, or it is over; open it once more"
+AGAIN = "this was asked again; open it again"
+OVER = "another answer or the deadline settled this; open it again"
 
 
 def call_of(args: Any = ARGS) -> CallPart:

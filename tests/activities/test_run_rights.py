@@ -71,7 +71,10 @@ async def test_people_let_pass_what_they_were_shown_and_no_more(store: Store, *,
     now["objects"] = objects
     reply = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
     if objects and not objected:
-        assert (reply.again, reply.note) == ("policy", "this is not permitted by now, unless somebody overrides it")
+        assert (reply.again, reply.note) == (
+            "policy",
+            "the permission check now objects: an approver has to override it",
+        )
         assert ledger.rows == []
     else:
         assert summary(reply) == ("ok", "paid")
@@ -125,7 +128,7 @@ async def test_a_question_that_was_asked_anew_is_not_answered_by_what_was_read_b
     await answer(store, about(request))
     await Questions(store).end(request.id, request.revision, "lapsed")
     reply = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
-    assert (reply.again, reply.note) == ("stale", "this is not asked any more")
+    assert (reply.again, reply.note) == ("stale", "this request is closed")
     assert ledger.rows == []
 
 
@@ -136,7 +139,7 @@ async def test_a_call_about_which_people_are_asked_runs_by_no_rule(store: Store,
     asks, runs = pay_tool(ledger), pay_tool(ledger, policy)
     await asked(worker_deps(store, asks, people=PEOPLE), asks)
     reply = await run(worker_deps(store, runs, people=PEOPLE), runs, task_for(runs))
-    assert (reply.again, reply.note) == ("stale", "this was asked again, or is not asked any more")
+    assert (reply.again, reply.note) == ("stale", "this was asked again, or is closed")
     assert ledger.rows == []
 
 
@@ -169,7 +172,7 @@ async def test_what_changes_once_the_right_was_derived_lets_nothing_run(
     changed_once_derived(monkeypatch, changes[change])
     permit = permit_for(tool, kind="approved", decisions=())
     reply = await run(deps, tool, task_for(tool, permit))
-    assert (reply.again, reply.note) == ("stale", "this was asked again, or is not asked any more")
+    assert (reply.again, reply.note) == ("stale", "this was asked again, or is closed")
     assert (ledger.rows, await store.read_ticket(permit.digest)) == ([], None)
 
 
@@ -206,7 +209,7 @@ async def test_a_question_that_comes_once_a_rule_let_a_call_run_stops_it(
     deps = worker_deps(store, runs, people=PEOPLE)
     changed_once_derived(monkeypatch, lambda: asked(deps, runs))
     reply = await run(deps, runs, task_for(runs))
-    assert (reply.again, reply.note) == ("stale", "this was asked again, or is not asked any more")
+    assert (reply.again, reply.note) == ("stale", "this was asked again, or is closed")
     assert ledger.rows == []
 
 
@@ -253,5 +256,5 @@ async def test_a_run_in_the_name_of_nobody_is_recorded_as_the_turns_word(store: 
     reply = await run(worker_deps(store, tool, profile="production"), tool, task_for(tool))
     (record,) = await AuditLog(store).stream(TURN.workflow_id)
     assert summary(reply)[0] == "refused"
-    assert (record.facts["by"], record.facts["refused"]) == ("turn", "nobody vouches for who asked")
+    assert (record.facts["by"], record.facts["refused"]) == ("turn", "the requester is not signed")
     assert ledger.rows == []

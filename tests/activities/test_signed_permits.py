@@ -177,8 +177,8 @@ async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: St
 def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
     policy = SignaturePolicy(SIGNER.verifier(), development)
     user = asks()
-    unsigned = "" if development else "nobody vouches for who asked"
-    forged = "who asked, or for what, is not what the gateway signed for"
+    unsigned = "" if development else "the requester is not signed"
+    forged = "the gateway did not sign this request or requester"
     for given, problem in (
         (user, ""),
         (replace(user, key_id="", signature=""), unsigned),
@@ -196,7 +196,7 @@ def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: 
     policy = SignaturePolicy(SIGNER.verifier(), development)
     answer = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
     unsigned = "" if development or accept_unsigned else "an answer is not signed"
-    forged = "an answer is not what the gateway signed"
+    forged = "the gateway did not sign this answer"
     for change, problem in (
         ({}, ""),
         ({"key_id": "", "signature": ""}, unsigned),
@@ -213,7 +213,7 @@ def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
     for vague in ({"question_hash": ""}, {"revision": None}):
         answer = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
         problem = signature_policy.decision_problem(answer, accept_unsigned=False)
-        assert problem == "a signed decision in the permit does not say what it is about"
+        assert problem == "a signed decision in the permit names no question"
 
 
 @table("key_id", OLD.id, NEW.id)
@@ -271,7 +271,7 @@ async def test_unsigned_decisions_need_the_profile_or_the_policy(
     assert some(reply.outcome).code == "ok"
 
 
-FORGED = "who asked, or for what, is not what the gateway signed for"
+FORGED = "the gateway did not sign this request or requester"
 
 
 @table("profile", "development", "production")
@@ -322,11 +322,11 @@ async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None
 
 @table(
     ("policy", "fields", "refused", "again"),
-    (ApprovalPolicy(), {"subject": "guest"}, "who asked for this has approved it", "somebody else"),
+    (ApprovalPolicy(), {"subject": "guest"}, "the requester has approved this", "a person other"),
     (
         ApprovalPolicy(min_assurance="mfa"),
         {},
-        "who approved this was not identified strongly enough",
+        "an approver of this was not identified strongly enough",
         "a stronger sign-in",
     ),
 )

@@ -158,7 +158,7 @@ async def test_a_permit_without_enough_decisions_is_refused(store: Store, ledger
     tool = pay_tool(ledger)
     deps, task = worker_deps(store, tool), task_for(tool, permit_for(tool, kind="approved", decisions=()))
     nobody = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved")))
-    assert nobody.outcome.value.inline == "Not executed: nobody was asked about this."
+    assert nobody.outcome.value.inline == "Not executed: no approver was asked about this."
     await asked(deps, tool)
     reply = await run(deps, tool, task)
     assert (codes([reply]), reply.again) == (["refused"], "")

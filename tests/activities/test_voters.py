@@ -37,7 +37,7 @@ from signoff.testing.scripted_model import calls, respond
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=9)),)))
-AGAIN = "not everybody who approved this may decide it now"
+AGAIN = "an approver of this may not decide it now"
 TWO = ApprovalPolicy(quorum=2)
 
 

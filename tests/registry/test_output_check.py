@@ -34,7 +34,7 @@ def test_a_misfit_is_told_with_its_places_and_without_its_values() -> None:
     schema = {"type": "array", "items": {"type": "integer"}}
     found = output_problem(a_tool(output_schema=schema), ToolResult(["s3cret"] * 7))
     assert found == (
-        "output_invalid: `book_flight` ran and what it does has happened, but its result does not fit its declared "
+        "output_invalid: `book_flight` ran and took effect, but its result does not fit its declared "
         "output: `[0]` must be of type integer; `[1]` must be of type integer; `[2]` must be of type integer; "
         "`[3]` must be of type integer; `[4]` must be of type integer; and 2 more. Do not call it again for that; "
         "tell the user."

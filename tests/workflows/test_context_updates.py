@@ -74,7 +74,7 @@ def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]
     assert [each.code for each in found] == ["ok", "ok", "execution_failed"]
     last = found[-1]
     assert (last.gate, last.direct, last.updates) == ("update", False, None)
-    assert str(last.value.inline).startswith("update_invalid: `choose` ran and what it does has happened")
+    assert str(last.value.inline).startswith("update_invalid: `choose` ran and took effect")
     assert refused(taken) == [(f"c1.{order[2]}", (f"data.{order[2]}",), "full")]
     assert set(updating.changed.data) == set(order[:2])
     assert updating.changed.size <= SESSION_UPDATES_BYTES

@@ -330,7 +330,7 @@ async def test_an_impostor_needs_what_the_gateway_signed(turn_rig: TurnRig) -> N
             assert "too few" in refused(await forge.run(permit)), what
         await answer(turn_rig.store, decision)
         others = {
-            "nobody vouches for who asked": forge.permit(decisions=(decision,)),
+            "the requester is not signed": forge.permit(decisions=(decision,)),
             "who asked, or for what, is not": forge.permit(decisions=(decision,), ctx=raised),
         }
         for why, permit in others.items():

@@ -124,7 +124,7 @@ async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(tu
         assert await updates(turns, key) == [{}]
     assert ends(result) == [("choose", "execution_failed", "update"), ("book", "not_available", "layer")]
     failed: CallOutcome = result.calls[0]
-    assert str(failed.value.inline).startswith("update_invalid: `choose` ran and what it does has happened, but the")
+    assert str(failed.value.inline).startswith("update_invalid: `choose` ran and took effect, but the")
     assert (failed.updates, failed.data_update, failed.context_update) == (None, None, None)
 
 

@@ -13,7 +13,7 @@ DATA: Final = "data"
 UPDATE: Final = "update"
 """The gate of a call that ran and whose update is not taken."""
 UPDATE_FAILED: Final = (
-    "update_invalid: `{}` ran and what it does has happened, but {}, so nothing of what it would have changed of the "
+    "update_invalid: `{}` ran and took effect, but {}, so nothing of what it would have changed of the "
     "conversation was taken. Do not call it again for that; tell the user."
 )
 """What the model is told of such a call (F44); the second place says why."""

@@ -327,7 +327,7 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
         permit = permit_for(declared, kind="approved", revision=revision, **claims)
         other = await run(deps, declared, task_for(declared, permit))
         assert other.again == "policy"
-        assert "overrides" in other.note
+        assert "override it" in other.note
         await Questions(store).end(request.id, revision, "superseded")
     await keep(store, about(await asked(deps, declared)))
     approved = permit_for(declared, kind="approved", revision=3)

@@ -80,7 +80,7 @@ async def test_a_result_that_is_not_what_the_server_declares_is_a_failure_that_r
     _, servers = both
     misfit = await servers.run("up", "mcp__up__data", {"text": ""})
     assert isinstance(misfit, ToolFailure)
-    assert misfit.message.startswith("it ran, but its result is not what its server declares")
+    assert misfit.message.startswith("it ran, but its result does not match its server's schema")
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ async def test_what_is_gone_or_could_not_be_imported_is_told_at_the_start(upstre
         upstream.tools = [*upstream.tools, {"name": "new", "inputSchema": {"type": "object"}}]
         remedy = "look at the change and run `signoff mcp import up`"
         assert await servers.problems() == [
-            f"`{NOTE}` of the MCP server `up` is not there any more; {remedy}",
-            f"`mcp__up__fail` of the MCP server `up` could not be imported any more; {remedy}",
+            f"`{NOTE}` of the MCP server `up` no longer exists; {remedy}",
+            f"`mcp__up__fail` of the MCP server `up` can no longer be imported; {remedy}",
         ]
         gone = await servers.run("up", NOTE, {"text": "x"})
     assert isinstance(gone, ToolFailure)
@@ -155,7 +155,7 @@ async def test_a_program_that_ends_in_the_middle_of_a_call_leaves_it_in_doubt_an
         waiting = asyncio.create_task(servers.run("up", "mcp__up__wait", {"text": "x"}))
         await upstream.begun(1)
         os.kill(upstream.processes[0], signal.SIGKILL)
-        with pytest.raises(InDoubt, match="`wait` was sent to the MCP server `up`, and no answer came"):
+        with pytest.raises(InDoubt, match="`wait` was sent to the MCP server `up`, without an answer"):
             await waiting
         assert await servers.run("up", NOTE, {"text": "2"}) == ToolResult("done: 2")
         with pytest.raises(InDoubt):
@@ -233,4 +233,4 @@ async def test_a_tool_that_breaks_the_protocol_leaves_the_others_usable(tmp_path
         (tmp_path / "tools.json").write_text(json.dumps([good[0], good[1] | {"outputSchema": {}}]))
         stale = await servers.run("up", "mcp__up__create_branch", {"name": "x"})
         assert isinstance(stale, ToolFailure)
-        assert "could not be imported any more" in stale.message
+        assert "can no longer be imported" in stale.message

@@ -21,7 +21,7 @@ STEPS = (
     Step(name="buy", requires=("city",)),
     Step(name="thank"),
 )
-NO_STEP = "update_invalid: `pay` ran and what it does has happened, but it names the next step "
+NO_STEP = "update_invalid: `pay` ran and took effect, but it names the next step "
 
 
 async def made(store: Store, result: Any, **fields: Any) -> CallOutcome:

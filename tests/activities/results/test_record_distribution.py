@@ -200,7 +200,7 @@ async def test_only_the_models_view_can_fail_a_call(store: Store) -> None:
         None,
         0.5,
     )
-    assert "`pay` ran and what it does has happened" in str(outcome.value.inline)
+    assert "`pay` ran and took effect" in str(outcome.value.inline)
     assert "X1234567" not in outcome.model_dump_json()
     assert stage.got["cache"].record.values == RECORD.values
     ended = await facts(store, "outcome")

@@ -182,7 +182,7 @@ async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Stor
     schema = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required": ["rows"]}
     wrong = await _outcome(store, ToolResult({"rows": "many"}, cost=0.25), output_schema=schema)
     assert (wrong.code, wrong.gate, wrong.cost) == ("execution_failed", "output", 0.25)
-    assert str(wrong.value.inline).startswith("output_invalid: `pay` ran and what it does has happened")
+    assert str(wrong.value.inline).startswith("output_invalid: `pay` ran and took effect")
     assert wrong.structured == Content(inline={"rows": "many"})
     data = await _outcome(store, ToolResult("3 rows", {"rows": None}), output_schema=schema)
     assert (data.gate, data.structured) == ("output", Content(inline={"rows": None}))
@@ -497,7 +497,7 @@ async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(
     text = "x" * (RESULT_BYTES - len('""') + more)
     outcome = (await _processed(store, ToolResult("paid", text))).outcome
     assert (outcome.code, outcome.structured is not None) == ("ok", kept)
-    message = "the structured result of pay is over 1048576 bytes: left out"
+    message = "the structured result of pay exceeds 1048576 bytes: left out"
     assert [line[: len(message)] for line in caplog.messages] == ([] if kept else [message])
     if outcome.structured is not None:
         assert await load(store, outcome.structured) == text

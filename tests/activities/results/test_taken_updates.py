@@ -18,7 +18,7 @@ MEANT = ("city", "project")
 TRIP = Route(
     name="trip", steps=(Step(name="ask", collect={"city": {"type": "string"}}), Step(name="buy", collect={"city2": {}}))
 )
-MISFIT = "update_invalid: `pay` ran and what it does has happened, but the value of `project` "
+MISFIT = "update_invalid: `pay` ran and took effect, but the value of `project` "
 
 
 async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT, **fields: Any) -> ProcessedResult:
