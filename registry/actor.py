@@ -134,26 +134,26 @@ _HIDDEN_STEPS: Final = ("\\", "%2e", "%2f", "%5c")
 
 @dataclass(frozen=True, kw_only=True)
 class Callbacks:
-    """Whom an external agent may have told that its calls are settled."""
+    """The allowed targets of an external agent's callbacks."""
 
     urls: tuple[str, ...] = ()
-    """Addresses; one that ends with `/` stands for all below it. What is posted there is signed.
+    """Allowed addresses, with scheme, host and path; a final `/` includes all paths below it.
 
-    Each has scheme, host and path. Any other address is refused with 403, `not_allowed`.
+    Posts are signed. Any other address gets 403 `not_allowed`.
     """
     secret: str = ""
     """The signing secret, `env:NAME`; its value is `whsec_` and base64."""
     previous_secret: str = ""
-    """The secret before this one, which signs as well while both are in use."""
+    """The former secret, which also signs during a rotation."""
     allow_networks: tuple[str, ...] = ()
-    """Private networks they may lie in, such as `10.0.0.0/8`.
+    """Allowed private networks of the addresses, such as `10.0.0.0/8`.
 
-    Others are reached over https at public addresses alone.
+    All other addresses must be public and use https.
     """
     workflows: tuple[str, ...] = ()
-    """Ids of workflows of the namespace, or their beginnings with `*`; never Signoff's own."""
+    """Ids of workflows in the namespace, or prefixes with `*`; never Signoff's own."""
     signals: tuple[str, ...] = (_SIGNAL,)
-    """The signals that workflows may be sent."""
+    """The allowed signals."""
 
     def allows(self, callback: Callback) -> bool:
         """Returns whether the agent may name this place."""

@@ -21,9 +21,9 @@ from signoff.registry.mcp.imported_tool import ImportedTool
 from signoff.registry.mcp.tool_server import HANDLER, ToolServer
 
 _SETTINGS_SCHEMA: Final = {"type": "object"}
-_ASKS = "Whether its tools ask people, where a tool does not say so itself: `true`, `false` or a policy."
+_ASKS = "The policy of its tools that declare none: `true`, `false` or a policy."
 _TRUSTS = (
-    "Believe what was imported of effects: what only reads is `read_only` and does not ask, what is idempotent is "
+    "Trust the imported hints: read-only tools are `read_only` and run without approval, idempotent tools are "
     "`idempotent`."
 )
 _Asks = Annotated[bool | dict[str, Any] | None, FieldSpec(unset="they ask")]

@@ -41,44 +41,35 @@ class Subscription:
     name: Annotated[str, FieldSpec(key=IN_CODE)]
     """Its name."""
     events: tuple[str, ...]
-    """Types of events, or their beginnings with `*`.
+    """Event types, or prefixes with `*`.
 
-    A name that no event and no tool has is refused.
+    An unknown event or tool is an error.
     """
     url: str = ""
-    """Of `webhook`: the address they are sent to.
-
-    Private ones only in `allow_networks`, others over https.
-    """
+    """Of `webhook`: the receiver's address, over https, or in one of `allow_networks`."""
     secret: str = ""
-    """Of `webhook`: the signing secret, `env:NAME`; its value is `whsec_` and base64.
+    """Of `webhook`: the signing secret, a [reference](manifest.md#secrets) such as `env:NAME`.
 
-    The base64 is of 24 to 64 bytes. Any [reference](manifest.md#secrets) may stand for it.
+    Its value is `whsec_` and the base64 of 24 to 64 bytes.
     """
     previous_secret: str = ""
-    """Of `webhook`: the secret before this one, which signs as well while both are in use."""
+    """Of `webhook`: the former secret, which also signs during a rotation."""
     tenant: str = DEFAULT_TENANT
-    """The tenant whose events they are."""
+    """The tenant of the events."""
     actor: str = ""
-    """The actor whose specialists' events it is sent as well.
-
-    They begin with the proposal of a call and end with its execution.
-    """
+    """The actor whose specialists' events are included, from a call's proposal to its execution."""
     allow_networks: tuple[str, ...] = ()
-    """Of `webhook`: private networks it may lie in, such as `10.0.0.0/8`."""
+    """Of `webhook`: allowed private networks of the address, such as `10.0.0.0/8`."""
     of_actor_alone: Annotated[bool, FieldSpec(key=IN_CODE)] = False
     """Whether it is sent nothing but events about calls of `actor`."""
     handler: Annotated[EventHandler | None, FieldSpec(key=Reference)] = field(default=None, repr=False, compare=False)
     """Of `handler`: `module:function`, an `async def (event)`."""
     timeout: float = 30.0
-    """Of `handler`: how long it may take for one event, at most 10 minutes."""
+    """Of `handler`: the time limit for one event, at most 10 minutes."""
     starts: Annotated[str, FieldSpec(key=IN_CODE)] = ""
-    """The actor of which each event starts a turn."""
+    """The actor of the turns that its events start."""
     turns_per_minute: int = 10
-    """Of `actor:NAME`: how many turns it starts a minute, at most 600.
-
-    Further events wait.
-    """
+    """Of `actor:NAME`: turns started per minute, at most 600. Further events wait."""
 
     @property
     def requester(self) -> str:
@@ -94,7 +85,7 @@ class Subscription:
 
 _TO: Final = (
     Annotated[str, Field(pattern="^(webhook|handler|actor:.+)$")],
-    Field("webhook", description="Whether they are posted, given to a function, or start turns: `actor:NAME`."),
+    Field("webhook", description="The receiver: `webhook`, `handler`, or `actor:NAME` to start turns."),
 )
 SubscriptionSection: Final = record_section(Subscription, to=_TO)
 

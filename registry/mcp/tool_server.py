@@ -31,30 +31,18 @@ class ToolServer:
     url: Annotated[str, FieldSpec(unset="or `command`")] = ""
     """The address of its Streamable HTTP endpoint."""
     command: Annotated[tuple[str, ...], FieldSpec(key=list[str] | str, unset="or `url`")] = ()
-    """In place of `url`: the program that speaks by its standard streams, and its arguments.
-
-    A list; no shell reads it.
-    """
+    """Instead of `url`: a program that speaks MCP on its standard streams, with its arguments, as a list without a shell."""
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What each request to `url` carries; a secret as `env:NAME`.
-
-    [Secrets](manifest.md#secrets).
-    """
+    """Headers of requests to `url`; a secret as a [reference](manifest.md#secrets) such as `env:NAME`."""
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Variables of the program; a secret as `env:NAME`.
 
-    Beside them it sees `PATH`, `HOME`, `USER`, `SHELL`, `TERM` and `LOGNAME` of the worker.
+    It also gets the worker's `PATH`, `HOME`, `USER`, `SHELL`, `TERM` and `LOGNAME`.
     """
     timeout: float = 30.0
-    """How long it has to be connected, and to list its tools.
-
-    How long a call may take is the tool's `timeout`.
-    """
+    """The time limit to connect and to list tools. Calls use the tool's `timeout`."""
     allow_networks: tuple[str, ...] = ()
-    """Private networks `url` may lie in, such as `10.0.0.0/8`.
-
-    Only there may TLS be missing.
-    """
+    """Allowed private networks of `url`, such as `10.0.0.0/8`. Only these work without TLS."""
     tools: Annotated[Mapping[str, ImportedTool], FieldSpec(key=IN_CODE)] = field(default_factory=dict, hash=False)
     """What was imported, by the name of the tool in the catalog."""
 

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from documents import ROOT, blocks, blocks_below, page, parsed
+from documents import ROOT, blocks, blocks_below, links, page, parsed
 from tables import table
 
 CLIENT = ROOT / "clients" / "python" / "signoff_client"
@@ -21,10 +21,6 @@ RUN_BY = {
     ("external-calls.md", "Claude Code, by its hooks"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
     ("external-calls.md", "Claude Code, by MCP"): ("tests/plugins/mcp/test_documented_hosts.py", BELOW),
     ("external-calls.md", "Codex"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
-    ("external-calls.md", "Agent Approval Protocol"): (
-        "tests/plugins/aap/test_aap_document.py",
-        'example("external-calls.md", "{}")',
-    ),
     # Tests of callbacks have manifests of their own, with their own receivers; that of the page is loaded.
     ("external-calls.md", "Callbacks"): ("tests/test_document_examples.py", "load_manifest(tmp_path / block.file)"),
 }
@@ -43,7 +39,7 @@ PROGRAMS = {
     "pydantic_ai_agent.py": ("tests/clients/test_pydantic_ai.py", ""),
     "temporal_worker.py": ("tests/clients/test_temporal_gate.py", ""),
 }
-"""What runs a file of `examples/` that a page shows: a program of `test_frameworks.py`, or a test."""
+"""What runs a file of `examples/` that a page shows or links: a program of `test_frameworks.py`, or a test."""
 FOREIGN = {
     "activity_as_tool",
     "ApplicationError",
@@ -71,18 +67,30 @@ def test_every_block_of_a_page_is_taken_by_a_test_that_runs_it(name: str) -> Non
     assert len(found) == len(places)
     for block, heading in zip(found, places, strict=True):
         if block.file.startswith("examples/"):
-            runner, case = PROGRAMS[Path(block.file).name]
-            words = Path(block.file).name if block.language == "js" else Path(block.file).stem
-            assert f'"{case}"' in page("tests/clients/test_frameworks.py") or not case
-        else:
-            runner, words = RUN_BY[name, heading]
+            assert Path(block.file).name in PROGRAMS
+            continue
+        runner, words = RUN_BY[name, heading]
         assert words.format(heading) in page(runner), (runner, words)
+
+
+@table("file", *PROGRAMS)
+def test_every_program_of_a_page_is_run_by_a_test(file: str) -> None:
+    runner, case = PROGRAMS[file]
+    words = file if file.endswith(".mjs") else Path(file).stem
+    assert words in page(runner)
+    assert f'"{case}"' in page("tests/clients/test_frameworks.py") or not case
 
 
 def test_no_test_is_named_for_a_block_that_is_gone() -> None:
     shown = {(name, heading) for name in PAGES for heading in headings_of(name)}
-    files = {Path(block.file).name for name in PAGES for block in blocks(ROOT / "docs" / name) if block.file}
-    assert (set(RUN_BY) - shown, set(PROGRAMS) - files) == (set(), set())
+    assert set(RUN_BY) - shown == set()
+
+
+def test_every_program_of_a_page_is_named_with_its_test() -> None:
+    paths = [ROOT / "docs" / name for name in PAGES]
+    files = {block.file for path in paths for block in blocks(path)} | {link for path in paths for link in links(path)}
+    programs = {Path(file).name for file in files if "examples/external_agents/" in file}
+    assert programs == set(PROGRAMS)
 
 
 def calls_in_text() -> list[str]:
