@@ -46,30 +46,30 @@ class Subscription:
     An unknown event or tool is an error.
     """
     url: str = ""
-    """Of `webhook`: the receiver's address, over https, or in one of `allow_networks`."""
+    """Webhook: the receiver's address, over https, or in one of `allow_networks`."""
     secret: str = ""
-    """Of `webhook`: the signing secret, a [reference](manifest.md#secrets) such as `env:NAME`.
+    """Webhook: the signing secret, a [reference](manifest.md#secrets) such as `env:NAME`.
 
     Its value is `whsec_` and the base64 of 24 to 64 bytes.
     """
     previous_secret: str = ""
-    """Of `webhook`: the former secret, which also signs during a rotation."""
+    """Webhook: the former secret, which also signs during a rotation."""
     tenant: str = DEFAULT_TENANT
     """The tenant of the events."""
     actor: str = ""
     """The actor whose specialists' events are included, from a call's proposal to its execution."""
     allow_networks: tuple[str, ...] = ()
-    """Of `webhook`: allowed private networks of the address, such as `10.0.0.0/8`."""
+    """Webhook: allowed private networks of the address, such as `10.0.0.0/8`."""
     of_actor_alone: Annotated[bool, FieldSpec(key=IN_CODE)] = False
     """Whether it is sent nothing but events about calls of `actor`."""
     handler: Annotated[EventHandler | None, FieldSpec(key=Reference)] = field(default=None, repr=False, compare=False)
-    """Of `handler`: `module:function`, an `async def (event)`."""
+    """Handler: `module:function`, an `async def (event)`."""
     timeout: float = 30.0
-    """Of `handler`: the time limit for one event, at most 10 minutes."""
+    """Handler: the time limit for one event, at most 10 minutes."""
     starts: Annotated[str, FieldSpec(key=IN_CODE)] = ""
     """The actor of the turns that its events start."""
     turns_per_minute: int = 10
-    """Of `actor:NAME`: turns started per minute, at most 600. Further events wait."""
+    """Actor: turns started per minute, at most 600. Further events wait."""
 
     @property
     def requester(self) -> str:

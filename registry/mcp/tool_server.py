@@ -31,7 +31,7 @@ class ToolServer:
     url: Annotated[str, FieldSpec(unset="or `command`")] = ""
     """The address of its Streamable HTTP endpoint."""
     command: Annotated[tuple[str, ...], FieldSpec(key=list[str] | str, unset="or `url`")] = ()
-    """Instead of `url`: a program that speaks MCP on its standard streams, with its arguments, as a list without a shell."""
+    """Instead of `url`: a program that speaks MCP on its standard streams, as a list without a shell."""
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Headers of requests to `url`; a secret as a [reference](manifest.md#secrets) such as `env:NAME`."""
     env: Mapping[str, str] = field(default_factory=dict, hash=False)

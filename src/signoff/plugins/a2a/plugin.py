@@ -44,19 +44,19 @@ async def _cards(request: Request, external: External) -> AgentCards:
 Cards = Annotated[AgentCards, Depends(_cards)]
 
 
-@first_card.get("", summary="The card of the first exposed actor", caller="anyone")
+@first_card.get("", summary="Get the card of the first exposed actor", caller="anyone")
 async def show_first_card(request: Request, cards: Cards) -> Response:
     """An agent card of A2A 1.0, for whoever asks; 404 where no tool is `peer_exposed`."""
     return _card(request, cards)
 
 
-@router.get(f"/{{actor}}{CARD_PATH}", summary="The card of one exposed actor", caller="anyone")
+@router.get(f"/{{actor}}{CARD_PATH}", summary="Get the card of an exposed actor", caller="anyone")
 async def show_card(actor: str, request: Request, cards: Cards) -> Response:
     """The same of an actor that is named."""
     return _card(request, cards, actor)
 
 
-@router.post("/{actor}", summary="Speak to an exposed actor", caller="peer", body={"type": "object"})
+@router.post("/{actor}", summary="Send A2A requests to an exposed actor", caller="peer", body={"type": "object"})
 async def call_method(actor: str, request: Request, external: External, cards: Cards, turns: Turns) -> Response:
     """JSON-RPC of A2A 1.0: `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask`,
     `SubscribeToTask`. A peer sees its own tasks alone, and decides nothing.

@@ -83,10 +83,10 @@ class _Route(NamedTuple):
 
 _ROUTES: Final = (
     _Route("POST", "", create_request, "Ask whether a call may run", CreateBody),
-    _Route("GET", "/{id}", show_request, "One request as it stands"),
+    _Route("GET", "/{id}", show_request, "Get a request"),
     _Route("DELETE", "/{id}", cancel_request, "Withdraw a pending request"),
     _Route("POST", "/{id}/consume", consume_request, "Use an approval, once"),
-    _Route("POST", "/{id}/outcome", report_request, "Report what became of a call", OutcomeReport),
+    _Route("POST", "/{id}/outcome", report_request, "Report the outcome of a call", OutcomeReport),
 )
 _NEW: Final[dict[int | str, dict[str, Any]]] = {201: {"description": "A new request."}}
 

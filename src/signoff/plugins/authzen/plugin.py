@@ -33,7 +33,7 @@ Key = Annotated[
 ]
 
 
-@configuration.get("", summary="The policy decision point", caller="anyone")
+@configuration.get("", summary="Describe the policy decision point", caller="anyone")
 async def show_configuration(external: External) -> dict[str, Any]:
     """Metadata of the policy decision point (Authorization API 1.0, 9)."""
     base = external.public_url
@@ -47,7 +47,7 @@ async def show_configuration(external: External) -> dict[str, Any]:
 
 @router.post(
     "/v1/evaluation",
-    summary="Ask whether a call may be made",
+    summary="Evaluate a call",
     responses=EVALUATION_FAULTS,
     body=EvaluationBody,
 )
@@ -64,7 +64,7 @@ async def evaluate_access(request: Request, calls: Calls) -> Response:
 @router.post(
     "/v1/requests",
     status=202,
-    summary="Ask that a denied call be approved",
+    summary="Request approval of a denied call",
     responses={201: {"description": "It is settled."}, **PROBLEMS},
     body=SubmissionBody,
 )
@@ -76,7 +76,7 @@ async def request_access(request: Request, calls: Calls, external: External, key
 
 @router.get(
     "/v1/requests/{task}",
-    summary="One access request as it stands",
+    summary="Get an access request",
     responses=PROBLEMS,
 )
 async def show_task(task: str, request: Request, calls: Calls, external: External) -> Response:

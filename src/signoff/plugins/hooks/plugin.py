@@ -289,7 +289,7 @@ class HookCalls:
         return allow(self.host, event, permit)
 
 
-@router.post("/claude-code", summary="A hook of Claude Code", reports=True)
+@router.post("/claude-code", summary="Receive a hook of Claude Code", reports=True)
 async def answer_claude_code(
     event: HookBody,
     calls: Calls,
@@ -305,7 +305,7 @@ async def answer_claude_code(
     return await _answer(HookCalls(calls, request, "claude-code", agent, user, hold, defer), event)
 
 
-@router.post("/codex", summary="A hook of Codex", reports=True)
+@router.post("/codex", summary="Receive a hook of Codex", reports=True)
 async def answer_codex(
     event: HookBody,
     calls: Calls,

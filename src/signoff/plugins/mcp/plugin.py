@@ -64,7 +64,7 @@ resource = PluginRouter(RESOURCE + _MCP, tag="mcp", is_typed=True)
 User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
 
 
-@router.post("/{agent}", summary="Speak to Signoff by MCP", responses=_ANSWERS, body={"type": "object"})
+@router.post("/{agent}", summary="Send MCP requests", responses=_ANSWERS, body={"type": "object"})
 async def answer_message(agent: str, request: Request, external: External, calls: Calls, user: User = None) -> Response:
     """JSON-RPC of MCP over Streamable HTTP, of 2026-07-28 and of 2025-11-25 and older: `tools/list` and `tools/call`
     of the tools that Signoff runs for this agent. A call that people are asked about is held while they are.
@@ -98,7 +98,7 @@ async def answer_message(agent: str, request: Request, external: External, calls
     return _ProtocolResponse(await asyncio.to_thread(_load_server), tools, body, begun)
 
 
-@resource.get("/{agent}", summary="Who lets clients of MCP in", caller="anyone")
+@resource.get("/{agent}", summary="Describe the sign-in of MCP clients", caller="anyone")
 async def show_resource(agent: str, external: External) -> dict[str, Any]:
     """Metadata of a protected resource (RFC 9728): a token of the scope `call`, sent as a bearer's. No authorization
     server gives one; whoever runs this gateway makes it.
