@@ -155,7 +155,7 @@ async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig)
         assert call
     assert call.text == "It may have happened or not: its block ended without a result"
     assert (await rig.settled(call.id))["code"] == "in_doubt"
-    with pytest.raises(RuntimeError, match="in it"):
+    with pytest.raises(RuntimeError, match="inside the block"):
         call.result = "too late"
     with pytest.raises(RuntimeError, match="entered only once"):
         await run(call)

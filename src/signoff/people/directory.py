@@ -172,7 +172,7 @@ def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
     # Refuse instead of ignoring it: the caller relies on it, and rules about users must not depend on callers.
     if user_fields:
         named = ", ".join(f"`{name}`" for name in user_fields)
-        raise Refused(f"{named} cannot be set: user data comes from the directory", code="malformed")
+        raise Refused(f"{named} cannot be given: user data comes from the directory", code="malformed")
     return {**given, **{f"user.{name}": value for name, value in person.attributes.items()}}
 
 
