@@ -397,7 +397,7 @@ async def test_a_body_that_does_not_end(
             writer = await held_body(url)
             failure.assert_seen(await until_found(cli, "refused", "too_slow"))
         writer.close()
-        failure.follow("who sends the body whole is served")
+        failure.follow("Complete bodies are served")
         assert (await http.post(f"{url}/v1/turns", json={"text": "look"})).status_code == 201
 
 

@@ -34,7 +34,7 @@ async def test_a_turn_that_a_broken_worker_holds_up_goes_on_with_the_fix(
             await asyncio.sleep(0.1)
     failure.assert_seen(shown)
     assert ledger.rows == []
-    failure.follow("Deploy the fix", "they go on by themselves")
+    failure.follow("Deploy the fix", "turns continue")
     async with turn_rig.running(catalog, SCRIPT):
         result = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]

@@ -343,7 +343,7 @@ async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixtu
 
     await run_forever("the listener of channel `mail`", failing, first_pause=0.001)
     failure.assert_seen(caplog.text)
-    failure.follow("it begins again by itself")
+    failure.follow("it begins again within 5 minutes")
     assert begun == 4
     assert sum("failed and begins again" in each.message for each in caplog.records) == 3
 
