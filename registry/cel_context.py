@@ -49,6 +49,8 @@ def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict
     what is left out is absent, so that an expression over it is an error and a person is asked.
     """
     user = ctx.user
+    # Left out for a subscription: `tier != "external"` would be true of "", and an error has a person asked.
+    of_person = {"person_id": user.human, "tier": user.tier, "roles": list(user.roles)} if user.is_person else {}
     result: dict[str, Any] = {
         "actor": ctx.actor,
         "session": ctx.session,
@@ -59,11 +61,9 @@ def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict
         "step": ctx.step,
         "user": {
             "id": user.user,
-            "person_id": user.human,
             "name": user.name,
-            "tier": user.tier,
-            "roles": list(user.roles),
             "locale": user.locale,
+            **of_person,
         },
     }
     _add_declared(result, ctx, fields)

@@ -12,7 +12,7 @@ from pydantic import Field
 from signoff.contracts.audit import DISPATCH, EVENT_NAMES, CloudEvent
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
-from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.names import DEFAULT_TENANT, SUBSCRIPTION
 from signoff.formats.declared_fields import IN_CODE, FieldSpec
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.record_section import Reference, record_fields, record_section
@@ -74,7 +74,7 @@ class Subscription:
     @property
     def requester(self) -> str:
         """Return the requester of its turns. No person has such an id."""
-        return f"subscription:{self.name}"
+        return f"{SUBSCRIPTION}:{self.name}"
 
     def wants(self, kind: str) -> bool:
         """Returns whether events of a type are sent."""

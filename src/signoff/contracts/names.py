@@ -71,7 +71,7 @@ their tokens.
 """
 
 SUBSCRIPTION: Final = "subscription"
-"""The channel of turns that an event starts."""
+"""The channel of turns that an event starts, and the beginning of their requester's id, before a colon."""
 
 DEFAULT_TENANT: Final = "main"
 DEFAULT_ASKER: Final = "guest"

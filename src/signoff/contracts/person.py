@@ -7,7 +7,7 @@ from pydantic import Field
 
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.limits import ASKED_SECONDS
-from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.names import DEFAULT_TENANT, SUBSCRIPTION
 
 
 class Delegation(FrozenModel):
@@ -112,6 +112,11 @@ class Principal(FrozenModel):
     """The gateway's key that signed it."""
     signature: str = ""
     """Binds it to the turn asked for: Ed25519, in base64, over the bytes of keys/signature_form.py."""
+
+    @property
+    def is_person(self) -> bool:
+        """Whether a person asked, not a subscription. No person has an id with a colon."""
+        return not self.user.startswith(f"{SUBSCRIPTION}:")
 
     @property
     def human(self) -> str:

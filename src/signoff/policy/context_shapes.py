@@ -16,7 +16,8 @@ _STRINGS: Final = DataShape("list", items=_STRING)
 
 
 def _make_closed(fields: Mapping[str, DataShape]) -> DataShape:
-    # All are required: `context_mapping` of registry/cel_context.py always sets them, so rules need no `has()`.
+    # All are required: `context_mapping` of registry/cel_context.py sets them, so rules need no `has()`. It leaves some
+    # out for a subscription: such a rule fails, and a person is asked.
     return DataShape("object", fields=dict(fields), required=frozenset(fields))
 
 
