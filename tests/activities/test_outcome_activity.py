@@ -316,7 +316,7 @@ async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pyt
     await answer(store, word)
     await asked(store, people=[APPROVER], **HELD | {"happened": word})
     why = "an outcome was reported for an unclaimed ticket"
-    assert lines() == [f"that pay happened cannot be written: {why}"]
+    assert lines() == [f"the decision that pay happened cannot be recorded: {why}"]
 
 
 AGENT = Actor(name="desk", model="", external=ExternalAgent(acts_for=("user:guest",)))

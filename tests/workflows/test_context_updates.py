@@ -95,9 +95,7 @@ def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> 
         "sold out",
         None,
     )
-    assert result.note.startswith(
-        "Read on. Nothing of what `choose` would have changed of the conversation was taken: "
-    )
+    assert result.note.startswith("Read on. None of the changes of `choose` to the conversation were applied: ")
     assert updating.changed == NO_UPDATES
 
 

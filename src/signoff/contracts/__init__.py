@@ -1,1 +1,1 @@
-"""The records, ids, limits and errors that all folders share. Imports nothing else of the package."""
+"""Shared records, ids, limits and errors. Imports nothing else of the package."""

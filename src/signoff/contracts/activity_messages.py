@@ -1,4 +1,4 @@
-"""Messages between workflows and activities. Fields are only added, like in everything that lies in histories."""
+"""Messages between workflows and activities. Histories hold them, so fields are only added."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -26,35 +26,34 @@ from signoff.contracts.turn import Denial, ResponsePart, TokenUsage, WaitingCall
 
 
 class TurnLimits(FrozenModel):
-    """Caps of one turn, from the actor's declaration."""
+    """Limits of one turn, from the actor's declaration."""
 
     completions: int = MAX_COMPLETIONS
-    """Answers of the model."""
+    """Maximum number of completions."""
     calls: int = MAX_CALLS
-    """Calls of tools."""
+    """Maximum number of tool calls."""
     cost: float | None = None
-    """What model and tools may cost together, in US dollars."""
+    """Maximum cost of model and tools together, in US dollars."""
     active_seconds: float = MAX_ACTIVE_SECONDS
-    """How long something of it may run; waiting for people does not count."""
+    """Maximum work time, in seconds, without the time of waiting for approvers."""
 
 
 class Tally(FrozenModel):
-    """Counts a turn's calls so far, for the gate's loop caps."""
+    """A turn's calls so far, counted for the gate's loop limits."""
 
     calls: int = 0
-    """How many calls there were."""
     per_tool: dict[str, int] = Field(default_factory=dict)
     recent: tuple[str, ...] = ()
-    """The marks of the last `RECENT_CALLS` calls, oldest first: the beginning of the sha-256 of name and arguments."""
+    """The marks of the last `RECENT_CALLS` calls, oldest first: the start of the SHA-256 of name and arguments."""
     denials: int = 0
-    """How many calls were denied in a row."""
+    """Number of calls denied in a row."""
 
 
 class ModelTask(ActivityMessage):
-    """Input of `signoff.model`: asks for one completion and for the gate decisions on its calls."""
+    """Input of `signoff.model`: requests one completion and the gate decisions on its calls."""
 
     ctx: CallContext
-    """The context that policies see."""
+    """The context for policies."""
     completion: int
     """The number of the completion in its turn, from 1."""
     messages: tuple[Message, ...]
@@ -62,26 +61,26 @@ class ModelTask(ActivityMessage):
     tally: Tally = Tally()
     """The turn's calls so far."""
     dry_run: bool = False
-    """Whether tools are only simulated."""
+    """True if tools are only simulated."""
     audit: tuple[AuditEntry, ...] = ()
-    """Entries of the turn that no activity has recorded yet; recorded before anything else is done."""
+    """Unrecorded entries of the turn, to record before any other work."""
     denied: tuple[Denial, ...] = ()
-    """What people denied in this turn and earlier in its session: denied again without asking anybody."""
+    """Denials in this turn and earlier in its session: equal calls are denied without asking."""
     waiting: tuple[WaitingCall, ...] = ()
-    """What people are asked while the turn goes on: the same is not asked again."""
+    """Calls that wait while the turn continues: equal calls are not asked again."""
     external: ProposedExternalCall | None = None
-    """The call of an agent that thinks elsewhere, in place of a model's answer."""
+    """The call of an external agent, instead of a model's answer."""
 
 
 class Response(FrozenModel):
     """A parsed `respond` payload."""
 
     state: Literal["complete", "clarifying", "awaiting", "delegated", "passed"] = "complete"
-    """The state in which the turn ends."""
+    """The end state of the turn."""
     text: Content
-    """The answer's words."""
+    """The text of the answer."""
     pass_to: str = ""
-    """The actor that goes on; set exactly where the state is `passed`."""
+    """The next actor. Set only in state `passed`."""
     parts: tuple[ResponsePart, ...] = ()
     """The other parts of the answer."""
 
@@ -90,40 +89,40 @@ class ModelReply(ActivityMessage):
     """Result of `signoff.model`."""
 
     message: Message
-    """The model's message; its calls have their ids."""
+    """The model's message, with ids for its calls."""
     usage: TokenUsage = TokenUsage()
-    """The tokens that the completion took."""
+    """The tokens of the completion."""
     catalog: str = ""
-    """The first 16 digits of the hash of the catalog; only with the first completion."""
+    """The first 16 digits of the hash of the catalog. Only with the first completion."""
     instructions: str = ""
-    """The first 16 digits of the hash of the actor's instructions; only with the first completion."""
+    """The first 16 digits of the hash of the actor's instructions. Only with the first completion."""
     response: Response | None = None
-    """The answer, when the model called `respond` or answered in plain text."""
+    """The answer, if the model called `respond` or answered in plain text."""
     respond_call: str = ""
     """The id of the `respond` call."""
     respond_error: str = ""
-    """Why the payload of the `respond` call could not be read."""
+    """Why the payload of the `respond` call is invalid."""
     dropped: int = 0
-    """How many calls were left out, as one completion may not carry so many."""
+    """Number of calls dropped above the limit of one completion."""
     limits: TurnLimits = TurnLimits()
-    """The caps of the turn; only with the first completion."""
+    """The limits of the turn. Only with the first completion."""
     leave_open: bool = False
-    """Whether the turn may end over calls that people still decide; only with the first completion."""
+    """True if the turn may end before pending calls. Only with the first completion."""
     withheld: tuple[str, ...] = ()
-    """Tools that were not offered to the model, as they were not available: none of them runs in this batch."""
+    """Unavailable tools, withheld from the model: none of them runs in this batch."""
     place: Place | None = None
-    """The place to which the conversation moved before this completion; `None` where it stayed."""
+    """The new place of the conversation before this completion. `None` if it stayed."""
     kept_at: datetime | None = None
-    """Since when a reply with calls lies in the store, by its clock (UTC)."""
+    """When the store saved a reply with calls, by its clock (UTC)."""
     gates: "GateReply | None" = None
-    """The gate decisions on its calls; None where the turn has to ask for them."""
+    """The gate decisions on its calls. `None` if the turn must ask for them."""
 
     @property
     def answer(self) -> Response | None:
-        """Returns the answer, also where it stands in the `respond` call alone: that with words and nothing else.
+        """Return the answer, even if only the `respond` call holds it, as `text` alone.
 
-        None where the reply holds none: whoever schedules activities may write such a reply, and it must not raise in
-        the turn, whose task would then fail for ever.
+        Returns `None` for a reply without an answer. Anyone who can schedule activities can write such a reply, and an
+        exception would fail the turn's task repeatedly.
         """
         if self.response is not None or not self.respond_call:
             return self.response
@@ -134,114 +133,112 @@ class ModelReply(ActivityMessage):
 
     @property
     def calls(self) -> tuple[CallPart, ...]:
-        """Returns the calls to judge, in order. `respond` is no tool: it goes through no gate and has no outcome."""
+        """Return the calls to judge, in order. `respond` is not a tool: it has no gate decision and no outcome."""
         return tuple(p for p in self.message.parts if isinstance(p, CallPart) and p.call != self.respond_call)
 
 
 class GateTask(ActivityMessage):
-    """Input of `signoff.gate`: asks for the gate decisions on one batch of calls, or again on one call."""
+    """Input of `signoff.gate`: requests the gate decisions on one batch of calls, or on one call again."""
 
     ctx: CallContext
-    """The context that policies see."""
+    """The context for policies."""
     calls: tuple[CallPart, ...]
     """The calls to judge."""
     tally: Tally = Tally()
     """The turn's calls so far."""
     dry_run: bool = False
-    """Whether tools are only simulated."""
+    """True if tools are only simulated."""
     spent: int = 0
-    """The revision of the call's question whose answers are used up: a further question has a later revision."""
+    """The revision of the call's question with answers that are used up. The next question has a later revision."""
     agent_says: str = ""
-    """The model's own words beside the calls."""
+    """The model's text with the calls."""
     edit: Decision | None = None
-    """The answer that changed the arguments; the gates check it themselves."""
+    """The decision that edited the arguments. The gates check it themselves."""
     changed_by: str = ""
-    """Who changed the arguments before the call is judged again: nothing but people lets it run."""
+    """The editor of a call that is judged again: it needs approval."""
     doubt: int = 0
-    """The number of the ticket of which nobody knows whether its call happened; 0 for none."""
+    """The number of the ticket with an unknown outcome. 0 for none."""
     doubt_of: str = ""
     """The digest of that call."""
     withheld: tuple[str, ...] = ()
-    """Tools that were not available when the model got its tools."""
+    """Tools that were unavailable when the model got its tools."""
     asked_since: datetime | None = None
-    """When the calls were kept (UTC, the store's clock).
+    """When the calls were saved (UTC, the store's clock).
 
-    A question asked since then beyond revision `spent` is one that the turn has yet to hear of: an earlier attempt
-    asked it and was lost. It stands, also where it was answered.
+    The turn does not know a later question beyond revision `spent`: an earlier, lost attempt asked it. That question
+    remains, even if it has an answer.
     """
     denied: tuple[Denial, ...] = ()
-    """What people denied in this turn and earlier in its session: denied again without asking anybody."""
+    """Denials in this turn and earlier in its session: equal calls are denied without asking."""
     waiting: tuple[WaitingCall, ...] = ()
-    """What people are asked while the turn goes on: the same is not asked again."""
+    """Calls that wait while the turn continues: equal calls are not asked again."""
     ask_within: float = 0.0
-    """Within how many seconds of the turn's begin people must have answered, where that is sooner than the policy's
-    time; 0 for that.
-    """
+    """Seconds from the turn's start to the last answer, if shorter than the policy's time. 0 for the policy's."""
 
 
 class RunOptions(FrozenModel):
-    """How a tool's activity runs."""
+    """The options for running a tool's activity."""
 
     start_to_close: float = 315.0
-    """How long one attempt may take, in seconds."""
+    """Time limit of one attempt, in seconds."""
     grant_ttl: float = 86_400.0
-    """How long an approval may be used, in seconds."""
+    """Lifetime of an approval, in seconds."""
     idempotent: bool = False
-    """Whether the tool may be called again after an unknown outcome."""
+    """True if the tool may run again after an unknown outcome."""
     read_only: bool = False
-    """Whether the tool changes nothing."""
+    """True if the tool changes nothing."""
     local: bool = False
-    """Whether it runs as a local activity."""
+    """True for a local activity."""
     task_queue: str = ""
-    """The task queue; "" for the turn's own."""
+    """The task queue. "" for the turn's own."""
     summary: str = ""
     """The activity's summary in Temporal's UI: the effect of the call, without secret arguments."""
     budget_chars: int = 80_000
-    """How many characters of its result the model gets."""
+    """Maximum result characters for the model."""
     at_once: int = MAX_TOOLS_AT_ONCE
-    """How many tools of a batch may run at once."""
+    """Maximum number of parallel tools of a batch."""
     exclusive: bool = False
-    """Whether it runs alone."""
+    """True if the tool runs alone."""
     aborts: bool = False
-    """Whether its failure stops its siblings."""
+    """True if its failure stops its siblings."""
     attempts: int = 1
-    """How often a local one is tried."""
+    """Maximum number of attempts of a local activity."""
     fallbacks: tuple[str, ...] = ()
-    """The tools that are tried in its place, in order, when it fails."""
+    """The tools to try if it fails, in order."""
     return_direct: bool = False
-    """Whether its value is the turn's answer when it succeeds."""
+    """True if its successful value is the turn's answer."""
     while_waiting: Literal["wait", "continue"] = "wait"
-    """Whether the turn goes on while people are asked about the call."""
+    """Whether the turn continues during the call's approval."""
     activity: str = ""
-    """The activity type of a tool that is an actor's own; "" for others, whose activity type is their name."""
+    """The activity type of an actor's own tool. "" for others, whose activity type is their name."""
     external: bool = False
-    """Whether its agent runs it, under a permit, and reports what came of it."""
+    """True if an external agent runs it under a permit and reports the outcome."""
     report_within: float = 0.0
-    """Of an external one: within how many seconds it is to be reported, once it was used."""
+    """Seconds to report an external call after its use."""
     ask_unreported: bool = False
-    """Of an external one: whether people are asked what became of it where nobody reports that."""
+    """True if an external call without a report needs a question about its outcome."""
 
 
 class QuestionReference(FrozenModel):
-    """What a turn knows of a question that the gates have asked; all of it is the question's row in the store.
+    """A turn's data about a question of the gates. The store's row holds all of it.
 
-    Fields are named and mean as in `Question`.
+    Fields have the names and meanings of `Question`.
     """
 
     kind: Literal["approval", "in_doubt"] = "approval"
     code: str = ""
     revision: int = 1
     question_hash: str
-    """sha-256 of the question, which answers name."""
+    """The SHA-256 of the question, which answers name."""
     effect: str
-    """The one line that says what the call does."""
+    """The one line that describes the effect."""
     note: str = ""
     rows: tuple[CardRow, ...] = ()
-    """The arguments as shown, where people may change them: the model is told what they changed."""
+    """The shown arguments, if they are editable: the note to the model lists the changes."""
     args: Content | None = None
-    """The arguments, where they are not those of the call as the turn knows it."""
+    """The arguments, if they differ from the turn's own call."""
     definition: str = ""
-    """Of a question that a change of arguments made: by it the turn checks that these are the ones."""
+    """For an edit's question: the turn checks the arguments with it."""
     doubt_of: int = 0
     edit_of: int = 0
     edit_delivery: str = ""
@@ -266,36 +263,36 @@ class QuestionReference(FrozenModel):
 
 
 class GateDecision(FrozenModel):
-    """What the gates say of one call: run it, ask people first, or here is its outcome already."""
+    """The gates' decision on one call: run it, ask approvers first, or its outcome."""
 
     call: str
     kind: Literal["run", "ask", "settled"]
     digest: str = ""
     rule: RuleReference | None = None
     action: str = ""
-    """The beginning of the sha-256 of the call's tool and arguments: two calls that do the same have the same one."""
+    """The start of the SHA-256 of the call's tool and arguments: equal calls have equal actions."""
     grant: str = ""
     override: str = ""
-    """sha-256 of what the tool objects to and people are asked to let pass."""
+    """The SHA-256 of the tool's objection that approvers are asked to override."""
     question: QuestionReference | None = None
-    """What people are asked about the call, if anything."""
+    """The question about the call, if any."""
     request: ApprovalRequest | None = Field(default=None, exclude=True)
-    """All of that, for whoever calls the gates in their own process: it is never sent."""
+    """The whole request, for callers in the same process. It is never sent."""
     outcome: CallOutcome | None = None
     refusal: tuple[Words, ...] = ()
-    """Of changed arguments: why the gates ended the call, for their author."""
+    """For edited arguments: why the gates ended the call, for the author."""
     options: RunOptions = RunOptions()
 
 
 class GateReply(ActivityMessage):
-    """Result of `signoff.gate`: one gate decision a call, in input order, and the tally after them."""
+    """Result of `signoff.gate`: one gate decision a call, in input order, and the resulting tally."""
 
     gate_decisions: tuple[GateDecision, ...]
     tally: Tally = Tally()
 
 
 class ToolTask(ActivityMessage):
-    """Input of a tool's activity. `ticket` counts from 1; it rises when an unclaimed ticket was voided."""
+    """Input of a tool's activity. `ticket` counts from 1, and rises when an unclaimed ticket was voided."""
 
     permit: Permit
     tool: str
@@ -304,208 +301,202 @@ class ToolTask(ActivityMessage):
     budget_chars: int = 80_000
     audit: tuple[AuditEntry, ...] = ()
     use: str = ""
-    """Of a call that its agent runs: the id of the try to use its permit."""
+    """For an external call: the id of the attempt to use its permit."""
 
 
 class UsedPermit(ActivityMessage):
-    """What is handed out, once, to the agent that runs a call itself."""
+    """The permit that an external agent receives, once."""
 
     args: Content
-    """The arguments to run it with, as they were approved."""
+    """The approved arguments."""
     key: str
-    """The key of the call's ticket: the same for the same call, for a backend that knows idempotency keys."""
+    """The key of the call's ticket: the same for the same call, for a backend with idempotency keys."""
     definition: str
-    """sha-256 of the tool's definition that the ticket is of: a gateway may know another one during a deploy."""
+    """The SHA-256 of the tool's definition on the ticket. During a deploy, a gateway may have another one."""
     note: str = ""
-    """What was done to the arguments."""
+    """The changes to the arguments."""
 
 
 class ToolReply(ActivityMessage):
-    """Result of a tool's activity: its outcome, or `again`, why the call must be judged anew (nothing ran).
+    """Result of a tool's activity: its outcome, or the reason `again` to judge the call again (nothing ran).
 
-    `undone`: what ran came to nothing, so the same right runs it under the next ticket.
+    `undone`: the attempt had no effect, so the same right runs the call under the next ticket.
     """
 
     outcome: CallOutcome | None = None
     again: Literal["", "stale", "lapsed", "policy", "undone"] = ""
     note: str = ""
     used: UsedPermit | None = None
-    """Of a call that its agent runs: what was handed out; then there is no outcome yet."""
+    """For an external call: the used permit. There is no outcome yet."""
 
 
 class OutcomeTask(ActivityMessage):
-    """Input of `signoff.outcome`: asks for the outcome of a call whose activity timed out."""
+    """Input of `signoff.outcome`: requests the outcome of a call whose activity timed out."""
 
     permit: Permit
-    """The permit of the call."""
     tool: str
-    """The tool's name."""
     ticket: int = 1
-    """The number of the ticket in question, from 1."""
+    """The number of the ticket, from 1."""
     idempotent: bool = False
-    """Whether the tool may be called again."""
+    """True if the tool may run again."""
     args: Content | None = None
     """The arguments, for the tool's probe."""
     budget_chars: int = 80_000
-    """How many characters of the result the model gets."""
+    """Maximum result characters for the model."""
     audit: tuple[AuditEntry, ...] = ()
-    """Entries of the turn that no activity has recorded yet."""
+    """Unrecorded entries of the turn."""
     happened: Decision | None = None
-    """The decision of somebody who states that the call happened: it is recorded, and nothing is looked up."""
+    """A decision that the call happened: it is recorded without a lookup."""
     report: Literal["", "look", "give_up"] = ""
-    """Of a call that its agent runs: `look` for its report; `give_up` records it as in doubt unless it was reported."""
+    """For an external call: `look` reads its report. `give_up` records an unknown outcome if there is none."""
 
 
 class RecordTask(ActivityMessage):
-    """Input of `signoff.record`: entries of a turn that no later activity of it would record."""
+    """Input of `signoff.record`: entries that no later activity of the turn records."""
 
     audit: tuple[AuditEntry, ...]
-    """The entries."""
 
 
 class EventTask(ActivityMessage):
-    """Input of `signoff.event`: has a handler given an event that its subscription is owed; the store says which."""
+    """Input of `signoff.event`: delivers an event to a subscription's handler. The store determines the event."""
 
     delivery: str
-    """The key of what is owed."""
+    """The key of the delivery."""
     subscription: str
     """The subscription's name."""
     seconds: float
-    """How long the handler may take."""
+    """Time limit of the handler."""
 
 
 class AnswersTask(ActivityMessage):
-    """Input of `signoff.answers`: asks for the answers that were stored for one revision of a question."""
+    """Input of `signoff.answers`: requests the stored answers to one revision of a question."""
 
     approval: str
     """The approval id."""
     revision: int
-    """The revision."""
 
 
 class StoredAnswers(ActivityMessage):
     """Result of `signoff.answers`."""
 
     decisions: tuple[Decision, ...] = ()
-    """The answers, in the order in which they were stored."""
+    """The answers, in stored order."""
 
 
 class IdentifyTask(ActivityMessage):
     """Input of `signoff.identify`: asks whether a decision's author may decide a request now."""
 
     decision: Decision
-    """The decision."""
     tenant: str
     """The request's tenant."""
     approvers: tuple[str, ...]
-    """The approver entries that are asked."""
+    """The approver entries of the request."""
     requester: str
-    """The id of whoever asks."""
+    """The requester's id."""
     allow_self: bool
-    """Whether requester and proposers may decide themselves."""
+    """True if requester and proposers may decide."""
     min_assurance: Assurance
-    """How strongly the author must be identified."""
+    """The minimum identification of the author."""
     accept_unsigned: bool
-    """Whether unsigned decisions count."""
+    """True if unsigned decisions count."""
     proposers: tuple[str, ...] = ()
-    """The ids of those who changed the arguments."""
+    """The ids of the arguments' editors."""
     seats: tuple[str, ...] = ()
-    """The ids of the people whose vote is counted already, cast by themselves or by a delegate."""
+    """The ids of the people with a counted vote, cast in person or by a delegate."""
     groups: tuple[ApproverGroup, ...] = ()
-    """The groups of the request; empty: anybody who is asked fills any place."""
+    """The groups of the request. If empty, any approver fills any place."""
     wanted: tuple[str, ...] = ()
-    """The approver entries of groups that lack somebody: a delegate of several people votes for one of these."""
+    """The approver entries of incomplete groups: a delegate of several people votes for one of these."""
     requester_person: str = ""
-    """The id of the human behind `requester`, as it was known when they asked; "" for `requester` itself."""
+    """The requester's person id at the time of the request. "" for `requester` itself."""
 
 
 class Authority(ActivityMessage):
-    """Result of `signoff.identify`: whether an author may decide, and as whom."""
+    """Result of `signoff.identify`: whether an author may decide, and as which person."""
 
     allowed: bool
-    """Whether the decision counts."""
+    """True if the decision counts."""
     code: ReceiptCode = ""
-    """Why it does not; `unavailable` when that cannot be known now."""
+    """Why it does not count. `unavailable` if that is unknown now."""
     subject: str = ""
-    """The entry or login by which the author answered."""
+    """The author's account."""
     person_id: str = ""
-    """The human behind `subject`, whatever entry or login they answered by; empty in results of old."""
+    """The person of `subject`, for any of their accounts. Empty in old results."""
     name: str = ""
     """The author's name."""
     assurance: Assurance = "none"
-    """How strongly the author was identified."""
+    """The author's identification."""
     unsigned: bool = False
-    """Whether the decision is unsigned."""
+    """True if the decision is unsigned."""
     on_behalf: str = ""
-    """The human whose delegation lets the author decide."""
+    """The delegator whose delegation lets the author decide."""
     entries: tuple[str, ...] = ()
-    """Of a request with groups: the approver entries under which the answer counts."""
+    """For a request with groups: the approver entries of the vote."""
     received_at: datetime | None = None
-    """When the gateway received a decision whose signature holds; None for an unsigned one."""
+    """When the gateway received a validly signed decision. `None` for an unsigned one."""
     note: str = ""
-    """A sentence for the author beside `code`: why their answer cannot be remembered."""
+    """A sentence for the author in addition to `code`: why their answer cannot be remembered."""
     taken: Decision | None = None
-    """A raw answer as it was stored just now, with all that it left out."""
+    """A raw answer as stored just now, completed."""
     receipt: Receipt | None = None
     """The receipt of a raw answer that was not stored, or that waits for a gateway."""
 
 
 class ModelTool(FrozenModel):
-    """One tool as it is offered to the model."""
+    """One tool as offered to the model."""
 
     name: str
-    """The tool's name."""
     description: str
     """The tool's description for the model."""
     parameters: dict[str, Any]
     """The JSON Schema of its arguments."""
     strict: bool | None = None
-    """Whether the provider keeps the model to that schema; None: as the provider does by itself."""
+    """True if the provider enforces that schema. `None` for the provider's default."""
 
 
-# It names a class that stands below it.
+# The field names a class that is defined below it.
 ModelReply.model_rebuild()
 
 
 UseCode = Literal["", "used", "waiting", "denied", "lapsed", "stale", "frozen", "ended", "conflict", "unavailable"]
-"""Why a permit is not handed out; "" where it is."""
+"""Why a permit is refused. "" if it is granted."""
 
 
 class UseReply(ActivityMessage):
-    """The turn's answer to who wants to use a permit."""
+    """The turn's answer to a use request."""
 
     code: UseCode = ""
-    """Why it is not handed out; "" where it is."""
+    """Why it is refused. "" if it is granted."""
     message: str = ""
-    """The same in one sentence."""
+    """The reason in one sentence."""
     permit: UsedPermit | None = None
-    """What is handed out."""
+    """The granted permit."""
     nonce: str = ""
-    """That of the turn's requester: another than the caller's where the turn was begun by an earlier request."""
+    """The nonce of the turn's requester. It differs from the caller's if an earlier request began the turn."""
     state: str = ""
-    """The state of its call, as an onlooker sees it."""
+    """The state of its call, for viewers."""
     outcome: CallOutcome | None = None
-    """What became of the call, if it has ended."""
+    """The outcome of the call, if it has ended."""
 
 
 class UseRequest(FrozenModel):
-    """What the gateway sends a turn so that its permit is used."""
+    """The gateway's message to a turn to use its permit."""
 
     use: str
-    """The id of the try: with the same one the same permit is handed out again, as its answer may have been lost."""
+    """The id of the use request: a repeated id gets the same permit, because the first reply may be lost."""
 
 
 class CallPresence(FrozenModel):
-    """What the gateway sends a turn of a call that nobody waits for any more, or that somebody waits for again."""
+    """The gateway's message to a turn whose agent stops or resumes waiting for the call."""
 
     within: float = 0.0
-    """In how many seconds the call is withdrawn unless somebody waits for it again by then; 0: somebody does."""
+    """Seconds until the call is withdrawn unless the agent returns. 0: the agent waits."""
 
 
 class CallRequest(FrozenModel):
-    """What the gateway sends a turn, with its start, so that its permit is used where nobody is asked."""
+    """The gateway's message at a turn's start, to use its permit if the call needs no approval."""
 
     use: str
-    """The id of the try."""
+    """The id of the use request."""
     input: str = ""
-    """The digest of the input with which the caller would have begun the turn."""
+    """The digest of the caller's own input for the turn."""

@@ -10,37 +10,36 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Principal
 
 ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed", "happened"]
-"""`happened` only where `kind` is `in_doubt`: somebody says that the call had its effect."""
+"""`happened` only if `kind` is `in_doubt`: an approver says that the call took effect."""
 
 
 class CardRow(FrozenModel):
-    """One argument as shown: one line, untrusted text made visible, cut on its own."""
+    """One argument on a card: one line, with untrusted text made visible, truncated separately."""
 
     name: str
-    """The argument's dotted name; "" for a remark of the card's own, that something is not drawn."""
+    """The argument's dotted name. "" for the card's own remark about hidden rows."""
     label: str
-    """The argument's title; of a remark the argument that it is about, if any."""
+    """The argument's title. For a remark, its argument if any."""
     value: str
-    """The value as shown; a remark in English."""
+    """The value as shown. For a remark, English text."""
     secret: bool = False
-    """Whether the value is hidden; then only its length is shown."""
+    """True if the value is masked: only its length is shown."""
     cut: bool = False
-    """Whether the value is cut."""
+    """True if the value is truncated."""
     length: int = 0
     """The full length of the value, in characters."""
     format: str = ""
-    """The schema's `format` (or `type`); of a remark what it says of `length` values: `more`, `more_of`, `missing`."""
+    """The schema's `format` (or `type`). For a remark about `length` values: `more`, `more_of`, `missing`."""
 
 
 class Card(FrozenModel):
-    """What a person sees, made from the validated arguments that will run, never from the model's words."""
+    """The card of a request, made from the validated arguments that will run, never from the model's text."""
 
     effect: str
-    """The sentence that says what the call does."""
+    """The sentence that describes the effect."""
     rows: tuple[CardRow, ...] = ()
-    """The arguments."""
     agent_says: str = ""
-    """The model's own words, marked as such."""
+    """The model's own text, marked as such."""
     note: str = ""
     """Why the question is asked again, such as `the tool changed while you were asked`; English."""
     notes: tuple[Words, ...] = ()
@@ -48,13 +47,10 @@ class Card(FrozenModel):
     mark: str = ""
     """First 8 characters of an HMAC of the digest under a key of the store."""
     tool_title: str = ""
-    """The tool's title."""
 
     @property
     def whole(self) -> bool:
-        """Returns whether the rows give every value that is no secret in full. Computed, so that nobody can claim
-        it.
-        """
+        """Return whether the rows show every value in full, except secrets. Computed, so that it cannot be forged."""
         return not any(row.cut or not row.name for row in self.rows)
 
 
@@ -62,189 +58,183 @@ class Vote(FrozenModel):
     """One person's counted answer."""
 
     subject: str
-    """The entry or login by which they answered."""
+    """The voter's account."""
     person_id: str = ""
-    """The id of the human; "" where it is `subject`."""
+    """The voter's person id. "" if it is `subject`."""
     on_behalf: str = ""
-    """The id of the human whose delegation the vote uses, or ""."""
+    """The id of the delegator, or ""."""
     name: str = ""
     """The person's name."""
     verdict: Verdict
-    """The answer."""
     reason: str = ""
-    """The reason they gave."""
     channel: str = ""
-    """By which channel they answered."""
+    """The channel of the answer."""
     assurance: Assurance = "none"
-    """How strongly they were identified."""
+    """The voter's identification."""
     at: datetime
-    """When they answered, in UTC."""
+    """The time of the answer, in UTC."""
     unsigned: bool = False
-    """Whether the decision is unsigned."""
+    """True if the decision is unsigned."""
     entries: tuple[str, ...] = ()
-    """Of a question with groups: the approver entries of it under which the vote counts."""
+    """For a question with groups: the approver entries of the vote."""
     decision: Decision
     """The whole decision."""
 
 
 class ApproverGroup(FrozenModel):
-    """So many different people among those whom `of` names have to approve; one person fills one place."""
+    """A group of approvers with its own quorum. One person fills one place."""
 
     of: tuple[str, ...]
     """`role:<role>` and `user:<id>`."""
     quorum: int = 1
-    """How many of them have to approve."""
+    """The number of approvals from this group."""
 
 
 class AppliedTerm(FrozenModel):
-    """A stricter term that applied to one call, and why."""
+    """A stricter term that applied to one call, with its reason."""
 
     reason: str = ""
-    """The policy's words for it, or its condition."""
+    """The policy's reason, or its condition."""
     quorum: int = 1
-    """How many different people it wants."""
+    """The number of different approvers."""
     groups: tuple[ApproverGroup, ...] = ()
-    """Whom it wants as well."""
+    """The additional approvers."""
     min_assurance: Assurance = "none"
-    """How surely they must be identified."""
+    """The minimum identification."""
     timeout: float | None = None
-    """For how many seconds it waits."""
+    """The time to answer, in seconds."""
     escalate_after: float | None = None
-    """After how many seconds it is escalated."""
+    """Seconds until the escalation."""
     escalate_to: tuple[str, ...] = ()
-    """To whom alone it is escalated."""
+    """The only targets of the escalation."""
 
 
 EditMode = Literal["off", "propose", "approve"]
-"""Whether approvers may change the arguments: not at all; for others to decide; or as a yes to what they wrote."""
+"""Approvers may not edit arguments, may propose an edit to others, or approve with an edit."""
 EDIT_MODES: tuple[EditMode, ...] = ("off", "propose", "approve")
 """The strictest first."""
 JUDGED_SECONDS: Final = 60.0
-"""How far the instant at which a call was judged may lie from that at which its question was written."""
+"""Maximum seconds between a call's judgement and its question."""
 
 
 Ending = Literal["cancelled", "lapsed", "superseded", "not_asked"]
-"""How a turn ended a question by its own word, always towards `does not run`; `unsigned`: answered by a raw message."""
+"""How a turn ended its question, always without a run. `unsigned`: a raw message answered it."""
 
 
 class Question(FrozenModel):
-    """One question to people about one call, as its row in the store holds it: inserted once, never changed.
+    """One question to approvers about one call. The store inserts this row once and never changes it.
 
-    `question_hash` covers everything but `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`. Spans are in
+    `question_hash` covers everything except `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`. Spans are in
     seconds from `opened_at`.
     """
 
     id: str
     """The approval id, `<tenant>.<session>.<turn>.<call>`."""
     kind: Literal["approval", "in_doubt"] = "approval"
-    """`in_doubt` asks whether a call happened whose outcome is not known."""
+    """`in_doubt` asks about a call with an unknown outcome."""
     code: str = ""
     """The short code that people read and type."""
     revision: int = 1
-    """Which time the call is asked about, from 1."""
+    """The number of the question about the call, from 1."""
     tenant: str
-    """The tenant."""
     session: str = ""
-    """The session."""
     turn: str
-    """The turn."""
     actor: str = ""
-    """The actor that made the call."""
+    """The actor of the call."""
     call: str
     """The call's id."""
     requester: Principal
-    """The person who asked for the turn, with the gateway's signature."""
+    """The requester of the turn, with the gateway's signature."""
     channel: str = ""
-    """By which the turn was asked for."""
+    """The channel of the turn's message."""
     context: str = ""
-    """sha-256 of what was given of its context; with `channel` it is what the requester's signature covers."""
+    """The SHA-256 of the turn's given context. With `channel`, the requester's signature covers it."""
     tool: str
-    """The tool's name."""
     definition: str = ""
-    """sha-256 of the tool's declaration, under which the declaration itself lies in the store."""
+    """The SHA-256 of the tool's declaration, which is its key in the store."""
     args: Content
-    """The arguments that run if it is approved."""
+    """The arguments that run after approval."""
     digest: str
-    """sha-256 that binds the tool and its arguments."""
+    """The SHA-256 that binds the tool and its arguments."""
     doubt_of: int = 0
-    """Of `in_doubt`: the number of the ticket in question."""
+    """For `in_doubt`: the number of the ticket."""
     edit_of: int = 0
-    """The revision whose signed or unsigned answer changed the arguments."""
+    """The revision whose signed or unsigned answer edited the arguments."""
     edit_delivery: str = ""
-    """The delivery id of that answer: nobody else's counts as a yes to what it made, also with the same arguments."""
+    """The delivery id of the edit: only its author's answer approves the result, even with equal arguments."""
     secrets: tuple[str, ...] = ()
-    """Dotted names of arguments that no card shows."""
+    """Dotted names of arguments that every card masks."""
     show: tuple[str, ...] | None = None
-    """Dotted names of the arguments that the card shows; None: all."""
+    """Dotted names of the arguments on the card. `None`: all."""
     rule: RuleReference | None = None
     """The rule that asks."""
     rule_text: str = ""
     """The text of that rule."""
     policy_hash: str = ""
-    """sha-256 of the policy."""
+    """The SHA-256 of the policy."""
     override: str = ""
-    """sha-256 of what the tool objects to and people are asked to let pass."""
+    """The SHA-256 of the tool's objection that approvers are asked to override."""
     approvers: tuple[str, ...] = ()
-    """Everybody who is asked, as `role:<role>` and `user:<id>`; those of `groups` among them."""
+    """All approvers, as `role:<role>` and `user:<id>`, including those in `groups`."""
     quorum: int = 1
-    """How many different people have to approve in all."""
+    """The total number of different approvers."""
     groups: tuple[ApproverGroup, ...] = ()
-    """Places that those people have to fill; empty: any of `approvers` fills any."""
+    """The groups that these approvers must fill. If empty, any of `approvers` fills any place."""
     applied: tuple[AppliedTerm, ...] = ()
     """Why the terms are stricter than the policy's own, if they are."""
     veto: bool = True
-    """Whether one denial ends it."""
+    """True if one denial ends it."""
     require_reason: bool = False
-    """Whether a denial counts only with a reason."""
+    """True if a denial needs a reason."""
     allow_self: bool = False
-    """Whether the requester may decide it."""
+    """True if the requester may decide it."""
     edit: EditMode = "off"
-    """Whether approvers may change the arguments."""
+    """Whether approvers may edit the arguments."""
     proposers: tuple[str, ...] = ()
-    """Who changed the arguments where that makes them one who asks: they decide it no more than the requester does."""
+    """Editors who count as requesters: they may not decide, just as the requester may not."""
     allow_remember: bool = False
-    """Whether an answer may be remembered."""
+    """True if an answer may be remembered."""
     confirm: str = ""
-    """`type` where approvers type a value of the card again; else ""."""
+    """`type` if approvers type a value of the card again. Else ""."""
     min_assurance: Assurance = "channel"
-    """How surely approvers must be identified."""
+    """The minimum identification of approvers."""
     accept_unsigned: bool = False
-    """Whether answers without a signature count."""
+    """True if unsigned answers count."""
     level: str = "user"
-    """`user`, or `admin` where administrators are asked."""
+    """`user`, or `admin` if administrators are asked."""
     timeout: float = 86_400.0
-    """After how many seconds from `opened_at` its deadline is."""
+    """Seconds from `opened_at` to the deadline."""
     grant_ttl: float = 86_400.0
-    """For how many seconds after the answer that completed it an approval may be used."""
+    """Lifetime of an approval, in seconds from the answer that completed it."""
     remind_after: float | None = None
-    """After how many seconds people are reminded; None: never."""
+    """Seconds to each reminder. `None`: never."""
     escalate_after: float | None = None
-    """After how many seconds it is escalated; None: never."""
+    """Seconds to the escalation. `None`: never."""
     escalate_to: tuple[str, ...] = ()
     """The approver entries that an escalation adds."""
     on_timeout: Literal["deny", "escalate"] = "deny"
-    """Whether the deadline denies, or escalates and is put off once, by `timeout`."""
+    """Whether the deadline denies, or escalates and is extended once, by `timeout`."""
     notify: tuple[str, ...] = ()
-    """Names of the channels that the policy wants; empty: those of the manifest's rules."""
+    """Names of the policy's channels. If empty, the channels of the manifest's rules."""
     agent_says: str = ""
-    """The model's own words."""
+    """The model's own text."""
     notes: tuple[Words, ...] = ()
-    """Why it is asked again, or by whom it was changed."""
+    """Why it is asked again, or the editor."""
     judged_at: datetime | None = None
-    """The instant at which the gates judged the call, in UTC: `ctx.now` of the rules that ask."""
+    """When the gates judged the call, in UTC: `ctx.now` of the rules that ask."""
     opened_at: datetime | None = None
     """When it was written, by the store's clock (UTC)."""
     ended_at: datetime | None = None
-    """When the turn ended it by its own word, by the store's clock (UTC)."""
+    """When the turn ended it, by the store's clock (UTC)."""
     ended_as: Ending | None = None
     """How the turn ended it, if it did."""
 
     @property
     def judging_delay(self) -> float:
-        """How many seconds lie between `judged_at` and `opened_at`; 0 where one of them is not known.
+        """The seconds between `judged_at` and `opened_at`. 0 if one of them is unknown.
 
-        Rules go by `judged_at` later on: whoever could choose it could choose a day on which they ask for less. So no
-        reader goes by a question with more than `JUDGED_SECONDS`.
+        Later rules use `judged_at`: a forger could choose a day with weaker rules. Readers therefore ignore a question
+        with more than `JUDGED_SECONDS`.
         """
         if self.judged_at is None or self.opened_at is None:
             return 0.0
@@ -252,48 +242,48 @@ class Question(FrozenModel):
 
 
 class ApprovalRequest(Question):
-    """A question with everything that follows from it: its card, and what answers and time have made of it."""
+    """A question with its card, and the effects of answers and time."""
 
     question_hash: str = ""
-    """sha-256 of the question, which an answer names."""
+    """The SHA-256 of the question, which an answer names."""
     seen: str = ""
-    """Only in the one view that gives every value: what a yes has to send back where the card is not whole."""
+    """Only in the view with every value in full: an approval of a partial card must send it back."""
     card: Card
-    """The card that people see."""
     edited_by: str = ""
-    """The id of the person who changed the arguments of the revision before, or ""."""
+    """The id of the previous revision's editor, or ""."""
     edited_name: str = ""
-    """The name of that person."""
+    """The editor's name."""
     before: tuple[CardRow, ...] = ()
-    """The rows of the card before that change."""
+    """The rows of the card before that edit."""
     undeclared: bool = False
-    """Whether the gateway's catalog lacks the tool of a request that may still run: it was removed or renamed, or the
-    gateway is of another deploy than the worker."""
+    """True if the gateway's catalog lacks the tool of a request that may still run.
+
+    The tool was removed or renamed, or gateway and worker have different deploys.
+    """
     late_report: LateReport | None = None
-    """Of `in_doubt`: what the agent reported after the time for it, its text cut to a card's length."""
+    """For `in_doubt`: the agent's late report, its text truncated to a card's length."""
     reminded: int = 0
-    """How many reminders there were."""
+    """Number of reminders."""
     escalated: bool = False
-    """Whether it was escalated."""
+    """True after an escalation."""
     extended: bool = False
-    """Whether its deadline was put off."""
+    """True if its deadline was extended."""
     expires_at: datetime | None = None
     """Its deadline, in UTC."""
     remind_at: tuple[datetime, ...] = ()
     """When reminders are due, in UTC."""
     escalate_at: datetime | None = None
-    """When it is escalated, in UTC; None: never, or done."""
+    """When it escalates, in UTC. `None`: never, or already done."""
     state: ApprovalState = "pending"
-    """The present state."""
     votes: tuple[Vote, ...] = ()
     """The counted answers."""
     decided_by: str = ""
-    """The id of the person whose answer decided it, the last of several, or ""."""
+    """The id of the person with the deciding answer, the last of several, or ""."""
     decided_name: str = ""
-    """The names of all whose answers decided it, in their order, by commas."""
+    """The names of all deciding people in order, separated by commas."""
     decided_at: datetime | None = None
     """When it was decided, in UTC."""
     decided_channel: str = ""
     """The channel of the deciding answer."""
     reason: str = ""
-    """The reason that was given."""
+    """The given reason."""

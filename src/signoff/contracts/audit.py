@@ -1,4 +1,4 @@
-"""An entry of the audit record, before it has its place."""
+"""An entry of the audit log, before it has its place."""
 
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -18,37 +18,36 @@ BY: Final = "by"
 BY_TURN: Final = "turn"
 """The value of `BY` in an entry that only its turn reports."""
 CLAIMED_SUBJECT: Final = "claimed_subject"
-"""The fact that holds a subject whom the gateway did not vouch for. The entry itself then has no subject."""
+"""The fact with a subject that the gateway did not confirm. The entry itself then has no subject."""
 
 
 class AuditEntry(FrozenModel):
-    """Something that happened, as whoever reports it writes it."""
+    """An event as its reporter writes it."""
 
     stream: str = ""
-    """A turn's workflow id, or `admin/<tenant>` for acts that belong to no turn; "" where a turn tells of itself."""
+    """A turn's workflow id, or `admin/<tenant>` for acts outside turns. "" for a turn's own entry."""
     key: str
-    """Unique within the stream, so that writing the entry again adds nothing."""
+    """Unique within the stream, so that a repeated write adds nothing."""
     kind: AuditKind
-    """What kind of event it is."""
     at: datetime
-    """When it happened, in UTC, by the clock that belongs to `kind`."""
+    """When it happened, in UTC, by the clock for `kind`."""
     tenant: str = ""
     """The tenant, or ""."""
     subject: str = ""
-    """The person or thing that it is about."""
+    """The person or thing concerned."""
     data: dict[str, Any] = Field(default_factory=dict)
-    """Facts as JSON. Holds no arguments, only their digest, but for specialists'."""
+    """Facts as JSON. Holds no arguments, only their digest, except for specialists."""
 
 
 class EventEntry(AuditEntry):
-    """An entry whose event tells more than the record holds, as events are kept for days and the record for good."""
+    """An entry with additional facts for its event: events are kept for days, the audit log forever."""
 
     event_facts: dict[str, Any] = Field(default_factory=dict)
     """Facts of the event alone."""
 
 
 DISPATCH: Final = "tool_call:"
-"""How the types of dispatched calls begin; the name of the tool follows."""
+"""The type prefix of dispatched calls. The tool's name follows."""
 EVENT_NAMES: Final = (
     "turn.started", "turn.stop_requested", "turn.ended", "tool_call.proposed", "tool_call.settled", "tool_call.allowed",
     "tool_call.executed", "tool_call.failed", "tool_call.refused", "tool_call.in_doubt", "tool_call.probed",
@@ -64,71 +63,69 @@ def _is_empty(value: str) -> bool:
 
 
 class CloudEvent(FrozenModel):
-    """Something that happened, as programs outside are told of it: by the attribute names of CloudEvents 1.0."""
+    """An event for external programs, with the attribute names of CloudEvents 1.0."""
 
     specversion: Literal["1.0"] = "1.0"
     """The version of CloudEvents."""
     id: str
-    """Names the event for good: the stream and the number of the record that it is made of."""
+    """The permanent id of the event: stream and number of its audit entry."""
     source: str
-    """Who it comes from: `actor:<name>` for a dispatched call, else `turn:<name>` or `tenant:<name>`."""
+    """The source: `actor:<name>` for a dispatched call, else `turn:<name>` or `tenant:<name>`."""
     type: str
-    """What happened, such as `approval.requested`, or `tool_call:<tool>` for a dispatched call."""
+    """The type, such as `approval.requested`, or `tool_call:<tool>` for a dispatched call."""
     subject: str = ""
-    """What it happened to: a call or its request, a turn, a grant or a tenant."""
+    """The affected call, request, turn, grant or tenant."""
     time: str
     """When it happened: ISO 8601 in UTC."""
     datacontenttype: Literal["application/json"] = "application/json"
     """The form of `data`."""
     dataschema: str = Field("", exclude_if=_is_empty)
-    """The address of the JSON Schema of `data`; left out where no gateway is asked."""
+    """The address of the JSON Schema of `data`. Omitted outside a gateway."""
     data: dict[str, Any] = Field(default_factory=dict)
     """The facts of its type."""
     tenant: str = ""
-    """The tenant."""
     number: int = 0
-    """Its number in the stream of its tenant, from 1; one that is higher is never there before it."""
+    """Its number in the tenant's stream, from 1. Numbers appear in ascending order."""
     actor: str = ""
-    """The actor whose call it is about, "" where it is about none or that is not known."""
+    """The actor of the call concerned, "" if there is none or it is unknown."""
     private: bool = False
-    """Whether it is of a specialist: for the subscriptions of its actor, for operators and for auditors alone."""
+    """True for a specialist's event: only its actor's subscriptions, operators and auditors see it."""
     claimed: bool = False
-    """Whether it is the word of its turn alone, which nobody proves."""
+    """True if only its turn claims it, without proof."""
 
 
 class EventList(FrozenModel):
     """A part of a tenant's events."""
 
     events: tuple[CloudEvent, ...] = ()
-    """The events, in the order of their numbers; some of those between may be left out as not for this reader."""
+    """The events in order of their numbers. Numbers may be missing if this reader may not see them."""
     next: int
-    """The number to go on after."""
+    """The number to continue after."""
     oldest: int
-    """The number of the oldest event that is kept; one above `newest` where none is."""
+    """The number of the oldest stored event. One above `newest` if there is none."""
     newest: int
     """The number of the newest event."""
 
 
 class FailedEvent(FrozenModel):
-    """An event that did not arrive at a subscription, however often it was tried."""
+    """An event that a subscription never received, despite all attempts."""
 
     subscription: str
     """The subscription's name."""
     code: str
-    """What the last try came to: a status of HTTP, `timeout`, `connection` and the like."""
+    """The result of the last attempt: an HTTP status, `timeout`, `connection` and similar."""
     event: CloudEvent
-    """The event."""
 
 
 class FailedEventList(FrozenModel):
-    """What was given up in a tenant."""
+    """The failed deliveries of a tenant."""
 
     failed: tuple[FailedEvent, ...] = ()
-    """At most 500, the oldest first."""
+    """At most 500, oldest first."""
 
 
 class RetryResult(FrozenModel):
-    """What is tried again."""
+    """The deliveries to repeat."""
 
     retried: int
-    """How many deliveries."""
+    """Number of deliveries."""

@@ -34,7 +34,7 @@ RESULT_TYPES: Final[Mapping[CallCode, ResultType]] = {
     "too_many_calls": "ToolLimited",
     "waiting": "ToolWaiting",
 }
-"""The type of each result, by its code; docs/results.md says the same in one table."""
+"""The type of each result, by its code. Docs/results.md has the same table."""
 DenialSource = Literal["human", "policy", "timeout", "cancelled", "repeat"]
 
 RuleKind = Literal["policy", "global", "handler", "permission", "requester", "in_doubt", "grant"]
@@ -46,28 +46,30 @@ _TYPES: Final[Mapping[str, ResultType]] = {str(code): each for code, each in RES
 
 
 def type_from_code(code: str) -> ResultType:
-    """Returns the type of a result with this code; of a code of newer engines that it failed."""
+    """Return the type of a result with this code. An unknown code of a newer engine counts as failed."""
     return _TYPES.get(code, "ToolFailed")
 
 
 class RuleReference(FrozenModel):
-    """Names the rule that lets a call run, asks people about it or denies it. What is empty is written nowhere."""
+    """The rule that runs, asks about or denies a call. Empty fields are not written."""
 
-    # The kind of nearly every call is left out of messages, as all defaults are.
+    # Nearly every call has the default kind, which messages omit like all defaults.
     kind: RuleKind = "policy"
-    """Whose rule it is: of the tool's `policy`, the manifest's `global` one, the policy's `handler` alone; the tool's
-    own check (`permission`), doubt about who asks (`requester`) or about what happened (`in_doubt`); a `grant`.
+    """The rule's origin: the tool's `policy`, a `global` rule, the policy's `handler`, or another check.
+
+    Other checks are the tool's own (`permission`), a doubtful `requester`, an unknown outcome (`in_doubt`), and a
+    `grant`.
     """
     name: str = Field(default="", exclude_if=operator.not_)
-    """Of a policy its key, such as `deny_if`; of a global rule its name; of a grant its id; else ""."""
+    """A policy's key, such as `deny_if`. A global rule's name. A grant's id. Else ""."""
     handler: str = Field(default="", exclude_if=operator.not_)
-    """The `module:function` that answered, alone or beside the policy's rule; else ""."""
+    """The `module:function` that answered, alone or with the policy's rule. Else ""."""
     answer: Literal["", "admin", "failed"] = Field(default="", exclude_if=operator.not_)
-    """What makes the handler's question another one: it asks administrators, or gave no answer."""
+    """The reason for a different question by the handler: it asks administrators, or gave no answer."""
 
     @property
     def label(self) -> str:
-        """The rule on one line as logs, the record and terminals name it; no two rules have the same."""
+        """The rule on one line, for logs, audit log and terminals. Different rules have different labels."""
         if self.kind in ("global", "grant"):
             return f"{self.kind}:{self.name}"
         own = self.name if self.kind == "policy" else "" if self.kind == "handler" else self.kind
@@ -76,30 +78,29 @@ class RuleReference(FrozenModel):
 
 
 REQUIRES_APPROVAL: Final = RuleReference(name="requires_approval")
-"""What decides where no expression does: the policy is just `true` or `false`, or none of its rules applied."""
+"""The rule without an expression: the policy is just `true` or `false`, or none of its rules applied."""
 PERMISSION_RULE: Final = RuleReference(kind="permission")
-"""People are asked as the tool's permission check would deny the call (X10)."""
+"""Needs approval: the tool's permission check would deny the call (X10)."""
 REQUESTER_RULE: Final = RuleReference(kind="requester")
-"""People are asked as nobody is sure who the requester is."""
+"""Needs approval: the requester is doubtful."""
 IN_DOUBT_RULE: Final = RuleReference(kind="in_doubt")
-"""People are asked whether a call happened."""
+"""Asks whether a call happened."""
 
 
 class Place(FrozenModel):
     """A position of a conversation: a route of an actor, and a step of it."""
 
     actor: str
-    """The actor whose route it is."""
+    """The route's actor."""
     route: str
-    """The route."""
     step: str = ""
-    """The step; empty where the route has not come to one."""
+    """The step. Empty before the first one."""
     seal: str = ""
     """Proves by a key of the store that the gateway or a worker put the session there."""
 
 
 class CallContext(FrozenModel):
-    """What policies see as `ctx`, as it stood when the call was proposed."""
+    """The context of policies, `ctx`, at the time of the call's proposal."""
 
     actor: str
     session: str
@@ -109,17 +110,17 @@ class CallContext(FrozenModel):
     route: str = ""
     step: str = ""
     seal: str = ""
-    """Proves `route` and `step` where they are not those that the user asked for, see `Place`."""
+    """Proves `route` and `step` if they differ from the requester's own, see `Place`."""
     user: Principal
     extra: dict[str, Any] = Field(default_factory=dict)
     transient: tuple[str, ...] = ()
-    """Names of tools that this turn alone has before all others."""
+    """Names of tools that only this turn has, with priority over all others."""
     trace: bool = False
-    """Whether it is recorded which tool each call's name means, and why."""
+    """True if the audit log shows the meaning of each call's tool name."""
 
 
 class Permit(FrozenModel):
-    """What a tool activity is given and does not trust: it derives the right to run itself."""
+    """A tool activity's untrusted input: the activity derives the right to run itself."""
 
     kind: Literal["auto", "approved"]
     call: str
@@ -132,47 +133,45 @@ class Permit(FrozenModel):
     rule: RuleReference | None = None
     policy_hash: str = ""
     doubts: tuple[Decision, ...] = ()
-    """Who said that an earlier try of this call did not happen: each names that try by `doubt_digest`."""
+    """Answers that an earlier attempt of this call did not happen. `doubt_digest` identifies the attempt."""
     grant: str = ""
-    """Id of the grant by which nobody was asked; checked and spent with the ticket."""
+    """Id of the grant that replaced the approval. The ticket's claim checks it and uses it up."""
     override: str = ""
-    """sha-256 of what the tool objected to when people were asked to let it pass."""
+    """The SHA-256 of the tool's objection that approvers were asked to override."""
 
 
 class ToolDenied(FrozenModel):
-    """A denial in the form in which the model gets it: as the call's result, never as an exception."""
+    """A denial for the model: the call's result, never an exception."""
 
     type: Literal["ToolDenied"] = "ToolDenied"
-    """Always `ToolDenied`: by this the model tells it from what a tool gave."""
+    """Always `ToolDenied`: the model distinguishes it by this from a tool's result."""
     code: Literal["denied"] = "denied"
     """Always `denied`."""
     source: DenialSource
-    """Who or what denied."""
+    """The source of the denial."""
     approval_id: str = ""
-    """The request that was denied, or ""."""
+    """The denied request, or ""."""
     tool: str
-    """The tool's name."""
     call_id: str
-    """The call's id."""
     decided_by: str = ""
-    """Who denied, or ""."""
+    """The person who denied, or ""."""
     reason: str = ""
-    """The reason given; "" where a person gave none. The model then reads `DEFAULT_DENIAL`."""
+    """The given reason. "" without one. The model then reads `DEFAULT_DENIAL`."""
     decided_at: datetime | None = None
     """When it was denied, in UTC."""
     level: str = "user"
-    """Who was asked."""
+    """The level of the approvers."""
 
     def for_model(self) -> dict[str, Any]:
-        """Return the denial as the model reads it.
+        """Return the denial for the model.
 
-        Only here does a denial without a reason get words, so that no page quotes a person with them.
+        Only here does a denial without a reason get text, so that no page quotes a person with it.
         """
         return {**self.model_dump(mode="json"), "reason": self.reason or DEFAULT_DENIAL}
 
 
 class CallOutcome(FrozenModel):
-    """The one result of one call. `value` is what the model reads; `cost` in USD; `gate` names who decided."""
+    """The one result of one call. `value` is for the model, `cost` in USD, `gate` is the deciding gate."""
 
     call: str
     tool: str
@@ -187,98 +186,95 @@ class CallOutcome(FrozenModel):
     rule: RuleReference | None = None
     denied: ToolDenied | None = None
     edited_by: str = ""
-    """Who changed the arguments before they ran."""
+    """The editor of the arguments."""
     note: str = ""
-    """What the model is told before `value`: that people changed the arguments, or say that it happened."""
+    """A note before `value` for the model, for example about an edit or a decision that the call happened."""
     truncated: bool = False
     original_chars: int = 0
     rest: str = ""
-    """Of a truncated one: the sealed handle to its whole text, good in this turn only."""
+    """For a truncated value: the sealed handle to its whole text, valid only in this turn."""
     direct: bool = False
-    """It may be the turn's answer: its tool returns directly, and the call succeeded."""
+    """True if it may be the turn's answer: its tool returns directly, and the call succeeded."""
     handed: bool = False
-    """Its tool handed the work off: what comes of it is brought later."""
+    """True if the tool handed the work off: the result arrives later."""
     data_update: Content | None = None
     context_update: Content | None = None
-    """JSON objects that the tool wishes merged into collected data and into the context, for who reads the outcome."""
+    """JSON objects that the tool wants merged into collected data and context, for readers of the outcome."""
     meta: Content | None = Field(default=None, exclude_if=operator.not_)
-    """A JSON object that the tool tells of the call, for record and transcript."""
+    """The tool's JSON object about the call, for audit log and transcript."""
     updates: Updates | None = None
-    """What of it is merged, as the tool declares it. Outcomes of old, and of tools that declare nothing, have none."""
+    """The merged part, as declared by the tool. `None` in old outcomes and for tools without a declaration."""
     place: Place | None = Field(default=None, exclude_if=operator.not_)
-    """The place that its tool named as the next one, sealed by a worker."""
+    """The next place named by the tool, sealed by a worker."""
     fallback: str = ""
-    """The tool that answered, or was decided, in place of `tool`, which failed with `primary_error`."""
+    """The fallback that answered or was decided after `tool` failed with `primary_error`."""
     primary_error: str = ""
     left_out: tuple[str, ...] = ()
-    """Names of fields that a turn's result left out, as it would have been too large."""
+    """Names of fields left out of a turn's result because of its size."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def type(self) -> ResultType:
-        """The type of the result, derived from its code, so that nobody can claim another; in no history."""
+        """The type of the result. Derived from its code, so that it cannot be forged. Not in histories."""
         return type_from_code(self.code)
 
 
 ReportCode = Literal["ok", "execution_failed", "in_doubt"]
-"""What an agent may say became of a call that it ran."""
+"""The outcomes that an agent may report about a call."""
 
 
 class LateReport(FrozenModel):
-    """An agent's report of a call after the time for it, which changes no outcome: people judge by it."""
+    """An agent's late report of a call. It changes no outcome, but helps approvers."""
 
     code: ReportCode
-    """What the agent says became of the call."""
+    """The reported outcome."""
     text: str = ""
-    """The result in the agent's words; JSON where the agent sent no text."""
+    """The result in the agent's text; JSON if the agent sent no text."""
     at: datetime
     """When it arrived, in UTC."""
 
 
 CallState = Literal["waiting", "running", "permitted", "used", "denied", "ended"]
-"""How far an external call has come, as its agent is told."""
+"""The state of an external call, for its agent."""
 
 
 class WorkflowSignal(FrozenModel):
-    """A workflow of the namespace that is sent a signal."""
+    """The target of a signal: a workflow of the namespace."""
 
     id: str
-    """Its id."""
+    """The workflow's id."""
     run_id: str = ""
-    """Its run; "" for the latest."""
+    """Its run. "" for the latest."""
     signal: str
     """The signal's name."""
 
 
 class Callback(FrozenModel):
-    """Whom to tell that a call is settled: an address or a workflow."""
+    """The target for the notice of a settled call: an address or a workflow."""
 
     url: str = ""
-    """The address that is posted to; "" where a workflow is told."""
+    """The address to post to. "" for a workflow."""
     state: str = ""
-    """Words of the agent's own that come back with it."""
+    """The agent's own text, which returns with it."""
     workflow: WorkflowSignal | None = None
-    """The workflow that is sent a signal."""
+    """The workflow to signal."""
 
 
 class ProposedExternalCall(FrozenModel):
-    """The one call of a turn whose agent thinks elsewhere: it stands in the place of a model's answer."""
+    """The one call of an external agent's turn, instead of a model's answer."""
 
     tool: str
-    """The tool's name, as the agent gave it."""
+    """The tool's name from the agent."""
     args: Content
-    """The arguments."""
     says: str = ""
-    """The agent's words beside the call."""
+    """The agent's text with the call."""
     report_within: float = 0.0
-    """Within how many seconds a call that was used must be reported; 0 for the default."""
+    """Seconds to report a used call. 0 for the default."""
     ask_within: float = 0.0
-    """Within how many seconds of its proposal people must have answered, where that is sooner than the policy's time; 0
-    for that.
-    """
+    """Seconds from the proposal to the last answer, if shorter than the policy's time. 0 for the policy's."""
     callback: Callback | None = None
-    """Whom to tell that it is settled."""
+    """The target for the notice of the settled call."""
     join_key: str = ""
-    """The digest by which equal proposals join it; "" of one that its agent named."""
+    """The digest that lets equal proposals join it. "" if its agent named it."""
     attended: bool = False
-    """Whether Signoff runs it, once people approved, only while its agent waits for it."""
+    """True if Signoff runs the approved call only while its agent waits for it."""

@@ -1,4 +1,4 @@
-"""One exchange with a model, as a driver sees it: everything inline, nothing of Temporal."""
+"""One exchange with a model, as a driver sees it: all content inline, without Temporal."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from signoff.contracts.turn import TokenUsage
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """What a driver is asked. All contents are inline."""
+    """The input of a driver. All contents are inline."""
 
     model: str
     """The model, `provider:name`."""
@@ -19,9 +19,8 @@ class CompletionRequest:
     messages: tuple[Message, ...]
     """The conversation so far."""
     provider: tuple[bytes | None, ...]
-    """For each message, what the driver returned as `Completion.provider` for it, or None."""
+    """For each message, the driver's earlier `Completion.provider`, or `None`."""
     tools: tuple[ModelTool, ...]
-    """The tools that the model may call."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The actor's settings for the model."""
 
@@ -31,13 +30,12 @@ class ProposedCall:
     """A call as the model wrote it."""
 
     tool: str
-    """The tool's name."""
     args: Any
-    """The parsed object, or the raw text when it does not parse."""
+    """The parsed object, or the raw text of invalid JSON."""
     provider_call: str = ""
     """The provider's id of the call."""
     cut: bool = False
-    """Whether the provider cut the answer at its length, perhaps within these arguments."""
+    """True if the provider truncated the answer, possibly within these arguments."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +43,23 @@ class Completion:
     """The model's answer."""
 
     text: str = ""
-    """Its words."""
     calls: tuple[ProposedCall, ...] = ()
-    """The calls that it proposes."""
+    """The proposed calls."""
     usage: TokenUsage = field(default_factory=TokenUsage)
-    """The tokens that it took."""
+    """The tokens of the completion."""
     provider: bytes | None = None
     """The library's own serialised response, opaque to Signoff."""
     cut: bool = False
-    """Whether the provider cut the answer at its length."""
+    """True if the provider truncated the answer."""
 
 
 class Driver(Protocol):
-    """Asks a model for completions. Raises `ModelUnavailable` (asked again for ten minutes) or `ModelRefused` (final).
+    """Requests completions from a model.
 
-    An `OSError` or a timeout counts as the first, every other exception as the second.
+    Raises `ModelUnavailable` (retried for ten minutes) or `ModelRefused` (final). An `OSError` or a timeout counts as
+    the first, every other exception as the second.
     """
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """Asks the model once."""
+        """Request one completion."""
         ...

@@ -6,66 +6,67 @@ from typing import Any, Literal
 from signoff.contracts.frozen_model import FrozenModel
 
 Verdict = Literal["approved", "denied", "happened", "withdrawn", "retracted"]
-"""`happened` answers only the question what became of a call that is in doubt; there `approved` says that it did not
-happen and may run, `denied` gives it up. `withdrawn` is what an envelope for `cancel` says, and no answer.
-`retracted` undoes a denial of the inbox; only the gateway writes it."""
+"""The verdict of a decision.
+
+`happened` only answers a question about an unknown outcome. There, `approved` says that the call did not happen and may
+run, and `denied` gives it up. `withdrawn` is the verdict of an envelope for `cancel`, not an answer. `retracted` undoes
+a denial of the inbox. Only the gateway writes it.
+"""
 Assurance = Literal["none", "link", "channel", "session", "mfa"]
 ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa")
-"""How strongly a person was identified, weakest first."""
+"""The strength of a person's identification, weakest first."""
 UNSIGNED = "unsigned"
-"""The subject recorded for an answer that names nobody."""
+"""The subject recorded for an answer without a name."""
 
 
 class GrantRequest(FrozenModel):
-    """Asks for the same answer to the next calls like this one."""
+    """Requests the same answer to later calls like this one."""
 
     scope: Literal["session", "tenant"] = "session"
-    """For which sessions: this one, or all of the tenant."""
+    """The sessions: this one, or all of the tenant."""
     where: str = ""
-    """A CEL predicate over `args`; "" for exactly these arguments."""
+    """A CEL predicate over `args`. "" for exactly these arguments."""
     seconds: float = 3_600.0
-    """For how many seconds."""
+    """The lifetime in seconds."""
     uses: int = 10
-    """For how many calls."""
+    """The number of calls."""
 
 
 class Decision(FrozenModel):
-    """One answer to one request. An unsigned one needs `approval_id` and `verdict` only."""
+    """One answer to one request. An unsigned one needs only `approval_id` and `verdict`."""
 
     v: int = 1
     """The version of this form."""
     approval_id: str
-    """The request."""
     revision: int | None = None
-    """The revision of the question that was answered."""
+    """The revision of the answered question."""
     question_hash: str = ""
     """Binds the decision to call, terms and preview as shown."""
     verdict: Verdict
-    """The answer."""
     edited_args: dict[str, Any] | None = None
-    """The arguments that the author wants instead."""
+    """The author's arguments for an edit."""
     reason: str = ""
     """The author's reason."""
     subject: str = ""
-    """The author's id, as the gateway verified it."""
+    """The author's id, verified by the gateway."""
     channel: str = ""
-    """By which channel the author answered, as the gateway verified it."""
+    """The channel of the answer, verified by the gateway."""
     assurance: Assurance = "none"
-    """How strongly the gateway identified the author."""
+    """The author's identification by the gateway."""
     delivery_id: str = ""
-    """The id of this delivery: a second delivery is no second answer."""
+    """The id of this delivery: a repeated delivery is the same answer."""
     received_at: datetime | None = None
     """When the gateway received it, by the gateway's clock."""
     remember: GrantRequest | None = None
-    """The wish that the answer be remembered."""
+    """The request to remember the answer."""
     result: str = ""
-    """The outcome of a call in doubt, as the author states it."""
+    """The author's statement of an unknown outcome."""
     key_id: str = ""
-    """The gateway's key that signed it; "" where nobody verified the author."""
+    """The gateway's signing key. "" for an unverified author."""
     signature: str = ""
-    """Ed25519, in base64, over the bytes of keys/signature_form.py; "" where nobody verified the author."""
+    """Ed25519, in base64, over the bytes of keys/signature_form.py. "" for an unverified author."""
 
 
 def at_least(have: Assurance, need: Assurance) -> bool:
-    """Returns whether assurance `have` is as strong as `need`."""
+    """Return whether assurance `have` is as strong as `need`."""
     return ASSURANCES.index(have) >= ASSURANCES.index(need)

@@ -1,13 +1,13 @@
-"""Three kinds of error and no other.
+"""The three kinds of error.
 
     SignoffError
     ├── ConfigError          the developer's: at build or start; names the thing and the remedy
-    │   ├── SecretMissing    a secret is not where its reference leads
+    │   ├── SecretMissing    a reference's secret is missing
     │   └── ModelNotSetUp    the key or the extra of a model is missing
-    ├── Refused              soft: somebody may not, or it is too late
-    │   ├── InDoubt          it is not known whether a side effect happened
-    │   └── BadRequest       a request that cannot be understood
-    └── Unavailable          the world's: retried where that makes sense
+    ├── Refused              soft: not allowed, or too late
+    │   ├── InDoubt          a side effect's outcome is unknown
+    │   └── BadRequest       an invalid request
+    └── Unavailable          an external service's: retried if that makes sense
         ├── ServerUnavailable
         ├── StoreUnavailable
         └── ModelUnavailable
@@ -17,9 +17,9 @@ Temporal error types are these class names.
 
 
 class SignoffError(Exception):
-    """The root. `message` is one sentence for the person who reads it, without a final period.
+    """The root. `message` is one sentence for its reader, without a final period.
 
-    It is English unless `context` has its `language`. A `remark` in `context` says the same in every language.
+    It is English unless `context` has its `language`. A `remark` in `context` is the message for every language.
     """
 
     def __init__(self, message: str, **context: object) -> None:
@@ -29,9 +29,9 @@ class SignoffError(Exception):
 
 
 class ConfigError(SignoffError):
-    """A mistake in code, manifest or settings, found at build or start.
+    """A mistake in code, manifest or settings, detected at build or start.
 
-    `context` carries what a tool needs to point at it: `tool_name`, `field`, `value`, `file`, `line`.
+    `context` holds the location for tools: `tool_name`, `field`, `value`, `file`, `line`.
     """
 
 
@@ -40,11 +40,11 @@ class RegistrationError(ConfigError):
 
 
 class SecretMissing(ConfigError):
-    """There is no secret where a reference leads; `message` goes on after "needs", and never holds a secret."""
+    """A reference's secret is missing; `message` continues "needs", and never contains a secret."""
 
 
 class ModelNotSetUp(ConfigError):
-    """The provider's key or the extra of a known provider's model is missing; `lack` says which, for a "because"."""
+    """The key or the extra of a known provider is missing; `lack` is the reason for a "because"."""
 
     def __init__(self, message: str, lack: str, **context: object) -> None:
         super().__init__(message, **context)
@@ -60,7 +60,7 @@ class Refused(SignoffError):
 
 
 class InDoubt(Refused):
-    """A side effect was begun and its outcome was never recorded; it must not be begun again."""
+    """A side effect began and its outcome was never recorded; it must not begin again."""
 
     def __init__(self, message: str, **context: object) -> None:
         super().__init__(message, code="in_doubt", **context)
@@ -74,16 +74,16 @@ class Conflict(Refused):
 
 
 class NotFound(Refused):
-    """No such turn, approval, actor or tool; the message offers the nearest names."""
+    """No such turn, approval, actor or tool; the message suggests the nearest names."""
 
     def __init__(self, message: str, **context: object) -> None:
         super().__init__(message, code="unknown", **context)
 
 
 class BadRequest(Refused):
-    """Raised for a request that cannot be understood; answered 422, or the `status` given.
+    """Raised for an invalid request; answered 422, or the given `status`.
 
-    `after` is in how many seconds the same request may be taken, where that is known.
+    `after` is the number of seconds until the same request may be accepted, if known.
     """
 
     def __init__(
@@ -95,15 +95,15 @@ class BadRequest(Refused):
 
 
 class Unavailable(SignoffError):
-    """Something outside did not answer; trying again later may work."""
+    """An external service did not answer; a later retry may succeed."""
 
 
 class ServerUnavailable(Unavailable):
-    """No Temporal server, or not one that can be used."""
+    """No Temporal server, or an unusable one."""
 
 
 class StoreUnavailable(Unavailable):
-    """The database behind tickets and blobs did not answer."""
+    """The database of tickets and blobs did not answer."""
 
 
 class ModelUnavailable(Unavailable):
@@ -111,4 +111,4 @@ class ModelUnavailable(Unavailable):
 
 
 class ModelRefused(SignoffError):
-    """The model's provider refused the request for good (4xx); the turn ends with `model_refused`."""
+    """The model's provider refused the request permanently (4xx); the turn ends with `model_refused`."""

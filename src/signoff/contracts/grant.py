@@ -8,85 +8,77 @@ from signoff.contracts.frozen_model import FrozenModel
 
 
 class GrantScope(FrozenModel):
-    """Selects the calls that a remembered answer is for."""
+    """Selects the calls of a remembered answer."""
 
     tenant: str
-    """The tenant."""
     session: str = ""
-    """The session; "" for every session of the tenant."""
+    """The session. "" for every session of the tenant."""
     actor: str = ""
-    """The actor whose call was answered."""
+    """The actor of the answered call."""
     tool: str
-    """The tool's name."""
     definition: str
     """The hash of the tool's declaration."""
     exact: str = ""
-    """The digest of the arguments; "" where `where` selects."""
+    """The digest of the arguments. "" if `where` selects."""
     where: str = ""
     """A CEL predicate over `args`."""
     rule: RuleReference | None = None
-    """The rule by which people were asked: another reason is another question."""
+    """The rule of the answered question: another reason is another question."""
     policy_hash: str = ""
-    """The policy by which people were asked."""
+    """The policy of the answered question."""
 
 
 class Grant(FrozenModel):
-    """One remembered answer as it lies in the store. Times by the store's clock, in UTC."""
+    """One remembered answer in the store. Times by the store's clock, in UTC."""
 
     id: str
-    """The grant's id."""
     verdict: Literal["approved", "denied"]
-    """The answer."""
     like: GrantScope
-    """The calls that it is for."""
+    """The selected calls."""
     people: tuple[str, ...]
-    """The ids of all whose answer it is: as many as the quorum for an approval."""
+    """The ids of the people who gave the answer: as many as the quorum for an approval."""
     reason: str = ""
-    """The reason given."""
     approval_id: str
-    """The request that was answered."""
+    """The answered request."""
     requester: str = ""
-    """Whose call that was: an answer for a session serves nobody else."""
+    """The requester of that call: an answer for a session applies only to them."""
     created_at: datetime
-    """Since when it is remembered."""
+    """The start of its lifetime."""
     expires_at: datetime
-    """Until when it is remembered."""
+    """The end of its lifetime."""
     uses: int
-    """How often it may answer in all."""
+    """The total number of uses."""
     uses_left: int
-    """How often it may still answer."""
+    """The remaining uses."""
     revoked_by: str = ""
-    """Who revoked it, or ""."""
+    """The person who revoked it, or ""."""
     revoked_at: datetime | None = None
-    """When it was revoked."""
 
 
 class Freeze(FrozenModel):
-    """A tenant whose tools do not run until it is thawed."""
+    """A tenant whose tools do not run until the freeze ends."""
 
     tenant: str
-    """The tenant."""
     reason: str
-    """The reason given."""
     by: str
-    """Who froze it."""
+    """The person who froze it."""
     at: datetime
     """When, by the store's clock, in UTC."""
 
 
 class SweepResult(FrozenModel):
-    """The result of a sweep. What still waits may be answered, but nothing of a frozen tenant runs."""
+    """The result of a sweep. Pending requests may be answered, but no call of a frozen tenant runs."""
 
     withdrawn: int = 0
-    """How many requests were withdrawn."""
+    """Number of withdrawn requests."""
     waiting: tuple[str, ...] = ()
-    """The ids of those that wait all the same."""
+    """The ids of the requests that are still pending."""
 
 
 class FreezeResult(FrozenModel):
     """The answer to a freeze."""
 
     freeze: Freeze
-    """The freeze that stands."""
+    """The present freeze."""
     swept: SweepResult
     """The result of the sweep."""

@@ -14,17 +14,16 @@ class WaitingCard(FrozenModel):
     code: str
     """The short code."""
     revision: int = 1
-    """The revision that waits."""
+    """The waiting revision."""
     tool: str = ""
-    """The tool's name."""
     actor: str = ""
-    """The actor that made the call."""
+    """The actor of the call."""
     effect: str = ""
-    """The sentence that says what the call does."""
+    """The sentence that describes the effect."""
     requester: str = ""
-    """The id of whoever asks."""
+    """The requester's id."""
     approvers: tuple[str, ...] = ()
-    """The approver entries that are asked."""
+    """The approver entries of the request."""
     opened_at: datetime | None = None
     """When it was asked, in UTC."""
     expires_at: datetime | None = None
@@ -32,50 +31,41 @@ class WaitingCard(FrozenModel):
     kind: Literal["approval", "in_doubt"] = "approval"
     """As in `ApprovalRequest`."""
     reminded: int = 0
-    """How many reminders there were."""
+    """Number of reminders."""
     escalated: bool = False
-    """Whether it was escalated."""
+    """True after an escalation."""
     edited_by: str = ""
-    """The name of the person who changed the arguments, or ""."""
+    """The name of the arguments' editor, or ""."""
     answered_by: tuple[str, ...] = ()
-    """Ids of the people whose answers already count for this revision."""
+    """Ids of the people with counted answers to this revision."""
     tenant: str = ""
-    """The tenant."""
     session: str = ""
-    """The session."""
     turn: str = ""
-    """The turn."""
 
 
 class TurnRow(FrozenModel):
     """One turn of a list."""
 
     id: str
-    """`<tenant>.<session>.<turn>`, as the answer to the start has it."""
+    """`<tenant>.<session>.<turn>`, as in the answer to the start."""
     tenant: str
-    """The tenant."""
     session: str
-    """The session."""
     turn: str
-    """The turn."""
     workflow_id: str
     """The turn's workflow id."""
     run_id: str
-    """The run."""
     state: str
-    """The turn's state."""
     actor: str = ""
-    """The turn's actor."""
     title: str = ""
-    """The first words of the turn's message."""
+    """The start of the turn's message."""
     requester: str = ""
-    """The id of whoever asked for the turn."""
+    """The requester's id."""
     codes: tuple[str, ...] = ()
     """The short codes of its waiting requests."""
     approvers: tuple[str, ...] = ()
-    """The approver entries that are or were asked by it."""
+    """The approver entries of its present and past requests."""
     due_at: datetime | None = None
-    """The soonest deadline of its waiting requests, in UTC."""
+    """The earliest deadline of its waiting requests, in UTC."""
     started_at: datetime | None = None
     """When it started, in UTC."""
     closed_at: datetime | None = None
@@ -86,16 +76,14 @@ class SessionRow(FrozenModel):
     """One session of a list."""
 
     tenant: str
-    """The tenant."""
     session: str
-    """The session."""
     title: str = ""
-    """The first words said in it."""
+    """The start of its first message."""
     requester: str = ""
     """The id of the session's owner."""
     approvers: tuple[str, ...] = ()
-    """The approver entries that its turns ask."""
+    """The approver entries of its turns' requests."""
     codes: tuple[str, ...] = ()
     """The short codes of its turns' waiting requests."""
     started_at: datetime | None = None
-    """When it began, or was last carried over into a new run, in UTC."""
+    """When it began, or continued in a new run, in UTC."""

@@ -1,14 +1,14 @@
-"""Names on the wire that Temporal knows (types, messages, search attributes), those of settings, and the version."""
+"""Wire names for Temporal (types, messages, search attributes), names of settings, and the version."""
 
 from typing import Final
 
 VERSION: Final = "0.1.0"
-"""The version of Signoff, which pyproject.toml has as well."""
+"""The version of Signoff, as in pyproject.toml."""
 
 ENGINE: Final = 1
-"""Number stamped into a turn at its start; a worker that knows only lower ones leaves the turn to a newer worker."""
+"""Number stamped into a turn at its start. Workers with lower numbers leave the turn to a newer worker."""
 
-# Histories and running turns hold all of these: a name that changes leaves every turn that waits without its handler.
+# Histories and running turns hold all of these: after a change, every waiting turn would lack its handler.
 ACTOR_TURN: Final = "ActorTurn"
 SESSION: Final = "Session"
 HANDLER_RUN: Final = "HandlerRun"
@@ -38,13 +38,13 @@ TURN_WAITS: Final = "turn_waits"
 TURN_ENDED: Final = "turn_ended"
 STATE: Final = "state"
 
-# Registered in each namespace, and plain text there: whoever sees Temporal's UI reads their values.
+# Each namespace registers these in plain text: anyone with access to Temporal's UI reads their values.
 SA_STATE: Final = "SignoffState"
 SA_ACTOR: Final = "SignoffActor"
 SA_TENANT: Final = "SignoffTenant"
 SA_TOOL: Final = "SignoffTool"
 
-# Given to turns by the worker that runs them, never written to a history.
+# The turn's worker provides these. No history holds them.
 DETAIL_CARD: Final = "signoff.detail_card"
 DETAIL_LINK: Final = "signoff.detail_link"
 
@@ -54,20 +54,21 @@ MEMO_REQUESTER: Final = "signoff_requester"
 MEMO_STORE: Final = "signoff_store"
 
 RESPOND: Final = "respond"
-"""The reserved tool with which a model ends its turn; never registered, never listed (B46)."""
+"""The reserved tool for ending a turn. Never registered, never listed (B46)."""
 
 OFFLINE_MODEL: Final = "offline"
-"""The built-in model for first tries: it takes each message as a command line."""
+"""The built-in model for first trials: it reads each message as a command line."""
 
 READ_REST: Final = "read_rest"
-"""The framework's own tool with which an actor that declares it reads on in long results."""
+"""The framework's own tool for reading on in long results, for actors that declare it."""
 
 COLLECT: Final = "collect"
-"""The framework's own tool with which a model keeps the data that a step of a route collects."""
+"""The framework's own tool for saving the data that a step of a route collects."""
 
 PEER: Final = "peer"
-"""The channel of other agents' turns, in which a tool that is not `peer_exposed` does not exist; and the scope of
-their tokens.
+"""The channel of other agents' turns, and the scope of their tokens.
+
+On this channel, only `peer_exposed` tools exist.
 """
 
 SUBSCRIPTION: Final = "subscription"
@@ -75,9 +76,9 @@ SUBSCRIPTION: Final = "subscription"
 
 DEFAULT_TENANT: Final = "main"
 DEFAULT_ASKER: Final = "guest"
-"""Whom the development profile takes for who asks, where nobody is named."""
+"""The development profile's default requester."""
 DEFAULT_DECIDER: Final = "approver"
-"""Whom it takes for who decides."""
+"""The development profile's default approver."""
 DEFAULT_TASK_QUEUE: Final = "signoff"
 
 ENV_PREFIX: Final = "SIGNOFF_"
@@ -93,18 +94,18 @@ SETTING_NAMES: Final = (
     "words_hold",
     "plugins",
 )  # fmt: skip
-"""Of every setting, for what looks at variables without loading settings."""
+"""The names of all settings, for code that reads variables without loading settings."""
 PLUGIN_NAMES: Final = ("a2a", "aap", "apprise", "authzen", "hooks", "mcp", "telegram", "twilio")
-"""Signoff's own plugins, all of which are loaded by default."""
+"""Signoff's own plugins, all loaded by default."""
 SETTINGS_FILE: Final = "signoff.toml"
 DEFAULT_STATE_DIR: Final = ".signoff"
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8300
 TOKEN_VARIABLE: Final = "SIGNOFF_TOKEN"
-"""Where the client finds a personal token."""
+"""The client's source of a personal token."""
 INSTALLATION_HEADER: Final = "signoff-installation"
-"""Names the installation that a client without an address means."""
+"""Names the intended installation for a client without an address."""
 TERMINAL_AGENT: Final = "signoff-cli"
-"""What the commands of a terminal call themselves in `User-Agent`."""
+"""The `User-Agent` of terminal commands."""
 RUNNING_FILE: Final = "running.json"
-"""In the state folder: what `signoff dev` runs with, for programs in other terminals of the same folder."""
+"""In the state folder: the parameters of a running `signoff dev`, for other terminals in the same folder."""

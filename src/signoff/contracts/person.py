@@ -1,4 +1,4 @@
-"""People, and the principals on whose behalf turns run."""
+"""People, and the principals in whose name turns run."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,9 +11,9 @@ from signoff.contracts.names import DEFAULT_TENANT, SUBSCRIPTION
 
 
 class Delegation(FrozenModel):
-    """Lets somebody decide in a person's place.
+    """A person's permission for another to decide for them.
 
-    One hop: what was delegated to a person is not passed on by their own delegations.
+    One hop: a delegate's own delegations do not pass it on.
     """
 
     to: str
@@ -23,14 +23,14 @@ class Delegation(FrozenModel):
 
 
 class ContactPreferences(FrozenModel):
-    """How a person wants to be reached beside the inbox.
+    """A person's preferred channels and quiet hours, besides the inbox.
 
-    From `quiet_from` to `quiet_to` (`HH:MM` by the clocks of `timezone`, over midnight where it ends before it begins)
-    and all day on `quiet_days` they get nothing that can wait.
+    From `quiet_from` to `quiet_to` (`HH:MM` by the clocks of `timezone`, past midnight if it ends before it begins) and
+    all day on `quiet_days`, only urgent messages are sent.
     """
 
     channels: tuple[str, ...] = ()
-    """Of the channels that a request names, only these, in this order."""
+    """The person's channels in order of preference. Only these are used, if a request names them."""
     quiet_from: str = ""
     """The begin of the quiet hours, `HH:MM`. Cards that can wait are sent after their end."""
     quiet_to: str = ""
@@ -76,42 +76,37 @@ class Person(FrozenModel):
 
 
 class Principal(FrozenModel):
-    """Who asked for a turn, filled in by the gateway from its directory, never from a request body."""
+    """The requester of a turn, from the gateway's directory, never from a request body."""
 
     user: str
-    """The person's id."""
     person_id: str = ""
-    """The id of the human behind `user`, where the directory knew that it is one of several of theirs; else ""."""
+    """The person id of `user` if the directory knew several accounts of that person. Otherwise ""."""
     name: str = ""
-    """The person's name."""
     tier: str = "standard"
-    """The person's tier."""
     roles: tuple[str, ...] = ()
-    """The person's roles."""
     locale: str = "en"
-    """The person's language."""
     actor: str = ""
-    """The actor that the person addressed; "" for the session's own."""
+    """The addressed actor. "" means the session's own."""
     route: str = ""
-    """The route that was asked for."""
+    """The requested route."""
     step: str = ""
-    """The step that was asked for."""
+    """The requested step."""
     transient: tuple[str, ...] = ()
-    """Names of tools that were asked for, for the one turn and before all others."""
+    """Names of requested tools, for this turn and with priority over all others."""
     given: tuple[str, ...] = ()
-    """Names of the context fields that were given; nobody sets these later."""
+    """Names of the given context fields. Later changes cannot set these."""
     given_data: tuple[str, ...] = ()
-    """Names of the fields of collected data that were given; nobody sets these later."""
+    """Names of the given fields of collected data. Later changes cannot set these."""
     nonce: str = ""
-    """Random, made with each signature: no two turns of one id have the same calls."""
+    """Random, new with each signature: turns with equal ids have different calls."""
     store_id: str = ""
-    """The store whose tickets tell what was done in this turn."""
+    """The store with this turn's tickets."""
     issued_at: datetime | None = None
     """When the gateway signed it, by its clock."""
     key_id: str = ""
-    """The gateway's key that signed it."""
+    """The gateway's signing key."""
     signature: str = ""
-    """Binds it to the turn asked for: Ed25519, in base64, over the bytes of keys/signature_form.py."""
+    """Binds it to its turn: Ed25519, in base64, over the bytes of keys/signature_form.py."""
 
     @property
     def is_person(self) -> bool:
@@ -120,10 +115,10 @@ class Principal(FrozenModel):
 
     @property
     def human(self) -> str:
-        """Returns the id of the human who asked, the same by whichever of their accounts."""
+        """The requester's person id, the same for all of their accounts."""
         return self.person_id or self.user
 
     @property
     def expires_at(self) -> datetime | None:
-        """Returns the time from which on no rule runs a call for it; None of one that the gateway did not make."""
+        """The time after which no rule runs a call for it. `None` if the gateway did not make it."""
         return None if self.issued_at is None else self.issued_at + timedelta(seconds=ASKED_SECONDS)

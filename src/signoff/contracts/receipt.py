@@ -1,4 +1,4 @@
-"""Receipts: the answer to everyone who acts."""
+"""Receipts: the answer to every action."""
 
 from datetime import datetime
 from typing import Literal
@@ -18,44 +18,45 @@ ReceiptReason = Literal[
     "", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason", "undo_late",
     "undo_other",
 ]  # fmt: skip
-"""Why an answer does not count, where its code alone does not say it: it changes what nobody may change; it is to be
-remembered, which this is not, or not by whom others passed it on to; it approves what was not read; the call has begun;
-it is one too many; it takes back what is another's; it was given in time and read too late; it denies without a
-required reason; it undoes a denial too late, or that of another person or browser session."""
+"""Why an answer does not count, in more detail than its code.
+
+- `edit`, `remember`: this request does not permit it. `passed_on`: the escalation does not include remembering.
+- `unseen`: the approver did not read the whole card. `begun`: the call has begun. `enough`: one answer too many.
+- `withdraw`: another person's request. `late`: given in time, but read too late. `reason`: a denial needs a reason.
+- `undo_late`, `undo_other`: undoes a denial too late, or that of another person or browser session.
+"""
 
 
 class Receipt(FrozenModel):
     """The result of one attempt to decide."""
 
     status: ReceiptStatus
-    """Whether the attempt counted; `pending`: it was sent as a Signal, and its effect is not known yet."""
+    """Whether the attempt counted. `pending`: sent as a Signal, with a still unknown effect."""
     code: ReceiptCode = ""
     """Why it did not count, or ""."""
     why: ReceiptReason = ""
-    """Why, more closely, or ""."""
+    """The detailed reason, or ""."""
     approval_id: str = ""
-    """The request."""
     state: str = ""
     """The request's state afterwards."""
     verdict: str = ""
-    """The verdict that stands."""
+    """The valid verdict."""
     decided_by: str = ""
-    """The id of the person whose decision stands, the last of several."""
+    """The id of the person with the valid decision, the last of several."""
     decided_name: str = ""
-    """The names of all whose decision stands, in their order, by commas."""
+    """The names of all people with the valid decision in order, separated by commas."""
     decided_at: datetime | None = None
-    """When the standing decision was made, in UTC."""
+    """When the valid decision was made, in UTC."""
     channel: str = ""
-    """By which channel the standing decision was made."""
+    """The channel of the valid decision."""
     reason: str = ""
-    """The reason of the standing decision."""
+    """The reason of the valid decision."""
     votes: int = 0
-    """How many votes there are."""
     needed: int = 0
-    """How many votes are needed."""
+    """Number of votes needed."""
     open: tuple[ApproverGroup, ...] = ()
-    """While the request waits: its groups that lack somebody, each with how many."""
+    """While the request waits: its incomplete groups, each with the missing number."""
     message: str = ""
-    """What a program or a developer did wrong, in English; the gateway's API writes the words of every other."""
+    """A program's or developer's mistake, in English. The gateway's API writes the text of all other messages."""
     remarks: tuple[Words, ...] = ()
-    """Why changed arguments were refused; the gateway's API writes them in `message`, in its reader's language."""
+    """Why an edit was refused. The gateway's API writes them into `message`, in its reader's language."""

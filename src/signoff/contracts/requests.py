@@ -1,7 +1,7 @@
-"""Describes what edges send and the gateway reads. Closed: an unknown field is refused, identity fields by name.
+"""The request bodies of the gateway. Closed: an unknown field is refused, identity fields by name.
 
 An edge is the API's caller, a page's form, an approval link, a channel, or the client. Each builds the same
-`DecisionDraft` for an answer, and the gateway makes a `Decision` of it by `decision_from_draft`.
+`DecisionDraft` for an answer, and the gateway converts it to a `Decision` by `decision_from_draft`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,27 +22,27 @@ from signoff.contracts.session_messages import MessageId
 IDENTITY_FIELDS: Final = frozenset(
     ("tier", "roles", "role", "principal", "person", "name", "locale", "assurance", "subject", "as", "user")
 )
-"""What no body may say: who somebody is comes from the directory."""
+"""Fields that no body may contain: identity comes from the directory."""
 PROBLEMS_SHOWN: Final = 3
-"""Problems of one request that its answer names."""
+"""Maximum number of problems in the answer to one request."""
 REQUEST_ALIASES: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"}
 ANSWER_ALIASES: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
-"""Other names for fields in input, and ours for them; output has ours only (X21)."""
+"""Alternative input names of fields, with Signoff's own names. Output has only the latter (X21)."""
 _WORD_CHARS: Final = 64
 _URL_CHARS: Final = 2_000
 _WORKFLOW_CHARS: Final = 255
 _HASH_CHARS: Final = 64
 _TRANSIENT_TOOLS: Final = 20
 MAX_WAIT_SECONDS: Final = 50.0
-"""How long one request may wait for people: proxies give up at a minute."""
-_TRANSIENT: Final = "Tools that this turn has before all others, by name; of those that its actor may have."
-_USER: Final = "On whose behalf, by id; tier and roles come from the directory."
+"""Seconds that one request may wait for approvers: proxies give up at a minute."""
+_TRANSIENT: Final = "Names of tools with priority over all others in this turn, within the actor's reach."
+_USER: Final = "The requester's id. Tier and roles come from the directory."
 
 
 def resolve_aliases(given: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
-    """Returns `given` with each key of `words` renamed.
+    """Return `given` with each key of `words` renamed.
 
-    Raises `ValueError` where two keys of one meaning differ; nobody can tell which of them was meant.
+    Raises `ValueError` if two keys of one meaning differ: the intended one is unknown.
     """
     ours = {key: value for key, value in given.items() if key not in words}
     for key, value in given.items():
@@ -70,15 +70,15 @@ class RequestBody(BaseModel):
 
     @classmethod
     def _with_few_unknown(cls, given: dict[str, Any]) -> dict[str, Any]:
-        # Each unknown field is an error of its own: a hundred thousand of them kept a gateway from everything else
-        # for a second. A few are enough to refuse by, and none of them is ever read.
+        # Each unknown field would be a separate error: a hundred thousand blocked a gateway for a second. A few are
+        # enough to refuse the request, and none of them is ever read.
         unknown = [name for name in given if name not in cls.model_fields]
         spare = {name for name in unknown if name not in IDENTITY_FIELDS}.difference(unknown[:PROBLEMS_SHOWN])
         return {name: value for name, value in given.items() if name not in spare} if spare else given
 
 
 class DecisionDraft(RequestBody):
-    """One person's answer to one request, before the gateway says whose it is and signs it."""
+    """One person's answer to one request, before the gateway adds the author and signs it."""
 
     approval_id: str = Field(
         default="",
@@ -86,21 +86,21 @@ class DecisionDraft(RequestBody):
         description="The approval id or short code of the request; needless where the address names it.",
     )
     verdict: Literal["approved", "denied", "happened"] = Field(
-        description="Of a call in doubt: it did not happen and may run, give up, or it happened."
+        description="For an unknown outcome: it did not happen and may run, give up, or it happened."
     )
     reason: str = Field(
         default="", max_length=REASON_CHARS, description="The agent reads it when the verdict is denied."
     )
-    revision: int | None = Field(default=None, ge=1, description="The revision that was shown; another is stale.")
+    revision: int | None = Field(default=None, ge=1, description="The shown revision; another is stale.")
     question_hash: str = Field(
         default="",
         max_length=_HASH_CHARS,
-        description="That of the request that was shown; another is stale. Only the development profile takes none.",
+        description="The hash of the shown request; another is stale. Only the development profile accepts none.",
     )
     edited_args: dict[str, Any] | None = Field(
-        default=None, description="All arguments as they shall be instead, with `approved`; a mask keeps what it hides."
+        default=None, description="All edited arguments, with `approved`. A mask keeps its secret."
     )
-    result: str = Field(default="", max_length=REASON_CHARS, description="What came of it, with `happened`.")
+    result: str = Field(default="", max_length=REASON_CHARS, description="The outcome, with `happened`.")
     remember: GrantRequest | None = Field(
         default=None, description="Give the same answer to the next calls like this, where the policy allows it."
     )
@@ -113,7 +113,7 @@ class DecisionDraft(RequestBody):
     seen: str = Field(
         default="",
         max_length=_HASH_CHARS,
-        description="With `approved`, where the card is not whole: `seen` of the request as its own address gave it.",
+        description="With `approved`, for an incomplete card: `seen` of the request from its own address.",
     )
     delivery_id: str = Field(
         default="",
@@ -125,7 +125,7 @@ class DecisionDraft(RequestBody):
     @field_validator("remember", mode="before")
     @classmethod
     def _known_wishes_only(cls, given: Any) -> Any:
-        # What lies in histories passes over unknown fields; beside a yes a mistyped one would be remembered for longer.
+        # History records ignore unknown fields: with an approval, a misspelled one could extend the remembered answer.
         unknown = [name for name in given if name not in GrantRequest.model_fields] if isinstance(given, dict) else []
         if unknown:
             raise ValueError(f"`{str(unknown[0])[:_WORD_CHARS]}` is not known here")
@@ -134,29 +134,29 @@ class DecisionDraft(RequestBody):
 
 @dataclass(frozen=True)
 class DecisionAuthor:
-    """Whose answer a draft is, as the edge verified it and no payload says."""
+    """The author of a draft, as verified by the edge and never by a payload."""
 
     person: Person
     channel: str
-    """By what they answered: `inbox`, `api`, or a channel's kind."""
+    """The medium of the answer: `inbox`, `api`, or a channel's kind."""
     assurance: Assurance
-    """How strongly they were identified there."""
+    """Their identification there."""
     received_at: datetime | None = None
-    """When the answer came in, by the store's clock (UTC); None for just now."""
+    """The time of the answer's arrival, by the store's clock (UTC). `None` for now."""
     by_card: bool = False
-    """Whether they were shown the card and nothing else, so that a yes counts only to one that is whole."""
+    """True if they saw only the card, so that an approval counts only if the card is whole."""
     browser: str = ""
-    """The mark of the inbox's browser session, which alone may undo their denial; "" where nothing can be undone."""
+    """The mark of the inbox's browser session, which alone may undo their denial. "" if nothing can be undone."""
 
 
 _CARRIED: Final = tuple(name for name in DecisionDraft.model_fields if name in Decision.model_fields)
-"""What a draft says that is signed; the rest is for the gateway alone."""
+"""The signed fields of a draft. The gateway alone uses the rest."""
 
 
 def decision_from_draft(draft: DecisionDraft, author: DecisionAuthor, received_at: datetime) -> Decision:
-    """Makes the unsigned decision of a draft, as its author's, received at that moment (UTC) unless they say another.
+    """Return the unsigned decision of a draft by its author, received then (UTC) unless the author has a time.
 
-    Its delivery id is the author's own: a key that somebody else used must not fetch that person's receipt.
+    Its delivery id includes the author: another person's key must not fetch this person's receipt.
     """
     carried = {name: getattr(draft, name) for name in _CARRIED}
     verified = {
@@ -170,10 +170,10 @@ def decision_from_draft(draft: DecisionDraft, author: DecisionAuthor, received_a
 
 
 class BatchBody(RequestBody):
-    """Answer several requests, each by itself: one that is refused keeps none of the others from counting.
+    """Answer several requests independently: a refused answer does not affect the others.
 
-    Each is a `DecisionDraft` that names its request, revision and question hash. A card that is not whole is approved
-    by itself.
+    Each is a `DecisionDraft` that names its request, revision and question hash. An incomplete
+    card needs a separate approval.
     """
 
     decisions: list[Any] = Field(
@@ -186,20 +186,20 @@ class BatchBody(RequestBody):
 class WithdrawBody(RequestBody):
     """Withdraw one waiting request."""
 
-    reason: str = Field(default="", max_length=REASON_CHARS, description="Kept with the request; the agent reads it.")
+    reason: str = Field(default="", max_length=REASON_CHARS, description="Stored with the request. The agent reads it.")
 
 
 class FreezeBody(RequestBody):
-    """Deny everything in a tenant until it is thawed."""
+    """Deny everything in a tenant until the freeze ends."""
 
     tenant: Id | None = Field(default=None, description="The caller's own when not given.")
-    reason: str = Field(min_length=1, max_length=REASON_CHARS, description="The agents and everybody asked read it.")
+    reason: str = Field(min_length=1, max_length=REASON_CHARS, description="The agents and the approvers read it.")
 
 
 class ApprovalResponseBody(DecisionDraft):
     """An `approval-response` part of a message: an answer that names its request, revision and question hash."""
 
-    type: Literal["approval-response"] = Field(description="What the part is.")
+    type: Literal["approval-response"] = Field(description="The type of the part.")
 
 
 class MessageBody(RequestBody):
@@ -210,22 +210,22 @@ class MessageBody(RequestBody):
 
 
 class TurnBody(RequestBody):
-    """Start a turn: `text`, or `messages` of which the last is the person's."""
+    """Start a turn: `text`, or `messages` that end with the person's."""
 
-    text: str | None = Field(default=None, description="What the person says; give this or `messages`.")
+    text: str | None = Field(default=None, description="The person's text. Give this or `messages`.")
     messages: list[MessageBody] = Field(default=[], max_length=1_000)
-    actor: str | None = Field(default=None, description="Who is spoken to; may be left out when there is one actor.")
+    actor: str | None = Field(default=None, description="The addressed actor. Optional with a single actor.")
     user: str = Field(default=DEFAULT_ASKER, description=_USER)
-    session: Id | None = Field(default=None, description="The conversation; one of the turn's own when not given.")
+    session: Id | None = Field(default=None, description="The conversation. A new one by default.")
     turn: Id | None = Field(default=None, description="The turn's id, for safe retries; a UUIDv7 when not given.")
     tenant: Id = DEFAULT_TENANT
-    route: str = Field(default="", max_length=_WORD_CHARS, description="On which of the actor's routes it begins.")
-    step: str = Field(default="", max_length=_WORD_CHARS, description="At which step of the route.")
+    route: str = Field(default="", max_length=_WORD_CHARS, description="The actor's route to begin on.")
+    step: str = Field(default="", max_length=_WORD_CHARS, description="The step of the route.")
     transient: tuple[Annotated[str, Field(max_length=_WORD_CHARS)], ...] = Field(
         default=(), max_length=_TRANSIENT_TOOLS, description=_TRANSIENT
     )
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
-    trace: bool = Field(default=False, description="Record which tool each call's name means, and why.")
+    trace: bool = Field(default=False, description="Record the meaning of each call's tool name, with the reason.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 
     @model_validator(mode="after")
@@ -245,25 +245,25 @@ class TurnBody(RequestBody):
 
 
 class SayBody(RequestBody):
-    """Say something in a session: `text`, or `parts` that answer what its turns ask."""
+    """Send a message to a session: `text`, or `parts` that answer its turns' requests."""
 
-    text: str = Field(default="", description="What the person says; give this or `parts`.")
+    text: str = Field(default="", description="The person's text. Give this or `parts`.")
     parts: list[Any] = Field(
         default=[],
         max_length=BATCH_DECISIONS,
         json_schema_extra={"items": {"$ref": "#/components/schemas/ApprovalResponseBody"}},
-        description="Answers to requests of this session, by whoever may decide them; beside `user` and `id` alone.",
+        description="Answers to requests of this session by their approvers, only with `user` and `id`.",
     )
-    actor: str | None = Field(default=None, description="Who is spoken to; whoever the session talks to if not given.")
+    actor: str | None = Field(default=None, description="The addressed actor. The session's present one by default.")
     user: str = Field(default=DEFAULT_ASKER, description=_USER)
     id: MessageId | None = Field(default=None, description="The message's id, for safe retries; a UUIDv7 if not given.")
-    route: str = Field(default="", max_length=_WORD_CHARS, description="On which of the actor's routes it begins.")
-    step: str = Field(default="", max_length=_WORD_CHARS, description="At which step of the route.")
+    route: str = Field(default="", max_length=_WORD_CHARS, description="The actor's route to begin on.")
+    step: str = Field(default="", max_length=_WORD_CHARS, description="The step of the route.")
     transient: tuple[Annotated[str, Field(max_length=_WORD_CHARS)], ...] = Field(
         default=(), max_length=_TRANSIENT_TOOLS, description=_TRANSIENT
     )
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
-    trace: bool = Field(default=False, description="Record which tool each call's name means, and why.")
+    trace: bool = Field(default=False, description="Record the meaning of each call's tool name, with the reason.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 
     @model_validator(mode="after")
@@ -271,7 +271,7 @@ class SayBody(RequestBody):
         if not self.parts:
             _check_words(self.text)
             return self
-        # Of what is said to an actor beside an answer nobody knows whether it was meant for after that answer.
+        # The order of a message and an answer in one request would be unclear.
         beside = sorted(self.model_fields_set - {"parts", "user", "id"})
         if beside:
             raise ValueError(f"`parts` go without {', '.join(f'`{name}`' for name in beside)}; say that in another one")
@@ -282,7 +282,7 @@ class ResultBody(RequestBody):
     """A late result for one turn of a session."""
 
     turn: Id = Field(description="The turn that waits for it, or that ended `awaiting` or `delegated`.")
-    text: str = Field(min_length=1, description="What its actor is told.")
+    text: str = Field(min_length=1, description="The text for its actor.")
     id: Id | None = Field(default=None, description="The result's id, for safe retries; a UUIDv7 if not given.")
 
     @field_validator("text")
@@ -300,7 +300,7 @@ class WorkflowBody(RequestBody):
 
 
 class CallbackBody(RequestBody):
-    """Whom to tell that a call is settled."""
+    """The target for the notice of a settled call."""
 
     url: str = Field(default="", max_length=_URL_CHARS, description="An address that the agent's declaration allows.")
     state: str = Field(default="", max_length=REASON_CHARS, description="Comes back with it.")
@@ -313,9 +313,9 @@ class CallbackBody(RequestBody):
         return self
 
 
-# Not shorter: "true" and "yes" are no ids, and would be the same one for every call.
+# Not shorter: "true" and "yes" would be the same id for every call.
 UseId = Annotated[str, Field(min_length=8, max_length=200)]
-"""An id of one try to use a permit."""
+"""An id of one use request."""
 
 
 class CallBody(RequestBody):
@@ -326,47 +326,50 @@ class CallBody(RequestBody):
     )
     args: dict[str, Any] = Field(default={}, description="Its arguments.")
     agent: str | None = Field(
-        default=None, max_length=_WORD_CHARS, description="Which agent proposes it; its token's, who may leave it out."
+        default=None, max_length=_WORD_CHARS, description="The proposing agent. By default the token's."
     )
     user: str | None = Field(
-        default=None, description="In whose name, by id; one that the agent may act for, and needless with one alone."
+        default=None,
+        description="The requester's id. The agent must be permitted to act for them. Optional with a single one.",
     )
-    session: Id | None = Field(default=None, description="The conversation; one of the call's own when not given.")
+    session: Id | None = Field(default=None, description="The conversation. A new one by default.")
     tenant: Id | None = Field(default=None, description="The token's own when not given.")
-    says: str = Field(default="", max_length=REASON_CHARS, description="The agent's words; people read them as such.")
-    wait: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for people's answer.")
+    says: str = Field(
+        default="", max_length=REASON_CHARS, description="The agent's text, marked as such for approvers."
+    )
+    wait: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the approvers.")
     use: bool | UseId = Field(
         default=False,
         description="Use the permit at once: you run the call the moment you read the yes. In place of `true` an id of "
         "this try, so that it can be sent again: the same id is handed the same permit.",
     )
     callback: CallbackBody | None = Field(
-        default=None, description="Whom to tell that it is settled, where that was not so when it was proposed."
+        default=None, description="The target for the notice of the settled call, unless it is settled at once."
     )
     timeout: str | float = Field(
-        default="", description="Within which time a used call is reported, as `30s` or `8h`; else the tool's own."
+        default="", description="Time to report a used call, as `30s` or `8h`. By default the tool's own."
     )
     ask_within: str | float = Field(
-        default="", description="Within which time people answer, as `10m`, where that is sooner than the policy's own."
+        default="", description="Time for approvers to answer, as `10m`, if shorter than the policy's own."
     )
 
 
 class OutcomeBody(RequestBody):
-    """Report what became of a call that was used."""
+    """Report the outcome of a used call."""
 
     code: ReportCode = Field(description="Whether it succeeded, failed, or may have happened.")
-    result: Any = Field(default="", description="What came of it, any JSON of at most 64 KiB; kept with the call.")
+    result: Any = Field(default="", description="The result, any JSON of at most 64 KiB. Stored with the call.")
 
 
 class CancelBody(RequestBody):
-    """Stop a turn; nothing needs to be said."""
+    """Stop a turn. No fields are needed."""
 
 
 def _check_words(words: str) -> str:
     if not words.strip():
         raise ValueError("`text` is empty; say something")
     try:
-        # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
+        # JSON may contain half of a surrogate pair (`"\\ud800"`), which no record or receipt can hold.
         words.encode()
     except UnicodeEncodeError:
         raise ValueError("`text` holds text that is not Unicode (a lone surrogate)") from None
@@ -374,10 +377,10 @@ def _check_words(words: str) -> str:
 
 
 def sentence(errors: Sequence[Any], person: str = "name the person by `user`") -> str:
-    """Says what is wrong with a request's body or parameters, in one sentence naming the fields.
+    """Return one sentence about a request's invalid body or parameters, naming the fields.
 
-    `person` says how the request names its person. `errors` are pydantic's, of which only place, type and message are
-    read: never the value.
+    `person` explains how the request names its person. `errors` are pydantic's: only place, type and message are read,
+    never the value.
     """
     found = [(".".join(str(part) for part in each["loc"] if part != "body"), each) for each in errors]
     identity = [name for name, each in found if each["type"] == "extra_forbidden" and name in IDENTITY_FIELDS]

@@ -1,4 +1,4 @@
-"""What the gateway's API answers, beside the shapes that turns, requests and records have themselves."""
+"""Response bodies of the gateway's API, besides the shapes of turns, requests and records."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from signoff.contracts.receipt import Receipt
 
 
 class Fault(FrozenModel):
-    """The body of every answer that is an error."""
+    """The body of every error response."""
 
     code: str
     """Stable, for programs."""
@@ -21,13 +21,13 @@ class Fault(FrozenModel):
 
 
 class TurnLinks(FrozenModel):
-    """Where to follow a turn."""
+    """Addresses for following a turn."""
 
     self: str
     events: str
     page: str
     temporal: str
-    """Empty where no address of Temporal's UI is known."""
+    """Empty if the address of Temporal's UI is unknown."""
 
 
 class TurnStarted(FrozenModel):
@@ -42,84 +42,83 @@ class TurnStarted(FrozenModel):
 
 
 class CallAnswer(FrozenModel):
-    """How far a call of an external agent has come."""
+    """The state of an external agent's call."""
 
     id: str
-    """Names the call in later requests."""
+    """The call's name in later requests."""
     state: CallState
-    """`waiting` for people, `running` by Signoff, `permitted` to be used, `used`, `denied` or `ended`."""
+    """`waiting` for approvers, `running` by Signoff, `permitted` for use, `used`, `denied` or `ended`."""
     tool: str
-    """The tool."""
     code: str = ""
-    """While it waits, the code that people read; once it has ended, its outcome: `ok`, `execution_failed`, ...."""
+    """While it waits, the readable code. After its end, its outcome: `ok`, `execution_failed`, ...."""
     expires_at: datetime | None = None
-    """Until when people are asked."""
+    """The deadline for approvers."""
     page: str = ""
-    """Where people see it; whoever decides there has to sign in."""
+    """The address of its card. Deciding there needs a sign-in."""
     args: dict[str, Any] | None = None
-    """Of a permitted call, and of this very request that used it: what it is to be run with."""
+    """The arguments to run it with, only in the request that used the permit."""
     key: str = ""
-    """Only in the answer that hands the permit out: the same for the same call, for a backend's idempotency key."""
+    """Only in the answer with the permit: the same for the same call, for a backend's idempotency key."""
     edited_by: str = ""
-    """Who changed the arguments."""
+    """The editor of the arguments."""
     decided_by: str = ""
-    """Who let it run."""
+    """The approver."""
     note: str = ""
-    """What was done to the arguments, or said with the answer."""
+    """Changes to the arguments, and remarks of approvers."""
     source: str = ""
-    """Of a denied one: `human`, `policy`, `timeout`, `cancelled` or `repeat`."""
+    """For a denied call: `human`, `policy`, `timeout`, `cancelled` or `repeat`."""
     reason: str = ""
-    """Why it was denied, in words for the agent."""
+    """Why it was denied, for the agent."""
     by: str = ""
-    """Who denied it."""
+    """The person who denied it."""
     result: Any = None
-    """Of an ended one: what came of it."""
+    """The result of an ended call."""
 
 
 class PermitAnswer(FrozenModel):
-    """What the agent that runs a call itself is given, once."""
+    """The permit for an agent that runs a call itself, given once."""
 
     args: dict[str, Any]
-    """The arguments to run it with, as they were approved."""
+    """The approved arguments."""
     key: str
-    """The same for the same call: for a backend that knows idempotency keys."""
+    """The same for the same call: for a backend with idempotency keys."""
     note: str = ""
-    """What was done to the arguments."""
+    """The changes to the arguments."""
 
 
 class ResultRest(FrozenModel):
-    """A piece of a result that was cut."""
+    """A piece of a truncated result."""
 
     call: str
     tool: str
     start: int
-    """Where the piece begins, in characters."""
+    """The start of the piece, in characters."""
     total: int
-    """How many characters are kept."""
+    """Number of stored characters."""
     next: int | None
-    """Where the next piece begins; null at the end."""
+    """The start of the next piece. Null at the end."""
     text: str
 
 
 class AnswerLinks(FrozenModel):
-    """Where an open request can be answered."""
+    """Addresses for answering an open request."""
 
     api: str
-    """By `POST` of an answer."""
+    """For a `POST` of an answer."""
     session: str = ""
-    """By `POST` of a message with an `approval-response` part."""
+    """For a `POST` of a message with an `approval-response` part."""
     page: str = ""
-    """By people."""
+    """For people."""
     channels: tuple[str, ...] = ()
-    """The channels that the policy names; empty: those of the manifest's rules."""
+    """The policy's channels. If empty, the channels of the manifest's rules."""
 
 
 class ApprovalRequestPart(FrozenModel):
-    """The content of an `approval-request` part: an open request, as its card shows it."""
+    """The content of an `approval-request` part: an open request, as on its card."""
 
     approval_id: str
     code: str
-    """What people type."""
+    """The code that people type."""
     kind: Literal["approval", "in_doubt"]
     """`in_doubt` asks whether the call happened."""
     revision: int
@@ -129,26 +128,26 @@ class ApprovalRequestPart(FrozenModel):
     call: str
     tool: str
     effect: str
-    """The sentence that says what the call does."""
+    """The sentence that describes the effect."""
     arguments: tuple[CardRow, ...]
-    """As the card shows them, secret ones masked."""
+    """As on the card, with secrets masked."""
     whole: bool
-    """Whether these are all of them, in full; else the request itself has to be read before it is approved."""
+    """True if these are all arguments, in full. Otherwise read the request itself before approving."""
     expires_at: datetime | None
     """The deadline, in UTC."""
     approvers: tuple[str, ...]
-    """Who may answer, as `role:<role>` and `user:<id>`."""
+    """The approvers, as `role:<role>` and `user:<id>`."""
     quorum: int
-    """How many of them have to approve."""
+    """The number of approvals needed."""
     where: AnswerLinks
 
 
 class SessionLinks(FrozenModel):
-    """Where to follow a session."""
+    """Addresses for following a session."""
 
     self: str
     turn: str
-    """Empty until it is known which turn answers."""
+    """Empty until the answering turn is known."""
     page: str
 
 
@@ -160,23 +159,23 @@ class SessionMessageReply(FrozenModel):
     tenant: str
     session: str
     turn: str
-    """The turn that it is for; empty until that is known."""
+    """The turn concerned. Empty until it is known."""
     status: Literal["accepted", "refused", "pending"]
     code: str = ""
     message: str = ""
     receipts: tuple[Receipt, ...] = ()
-    """Those of its `approval-response` parts, in their order."""
+    """The receipts of its `approval-response` parts, in order."""
     links: SessionLinks
 
 
 class EditPreview(FrozenModel):
-    """A request as it would be asked with other arguments: nothing is changed by it."""
+    """A request as it would be asked with other arguments. The preview changes nothing."""
 
     args: dict[str, Any]
-    """All arguments as they can be sent as `edited_args`: masks stand for secrets that were left as they are."""
+    """All arguments, ready to send as `edited_args`: masks represent unchanged secrets."""
     card: Card
     changed: bool
-    """Whether they differ from what is asked."""
+    """True if they differ from the present ones."""
 
 
 class TurnList(FrozenModel):
@@ -186,12 +185,12 @@ class TurnList(FrozenModel):
 
 
 class TurnCancelled(FrozenModel):
-    """The answer to whoever asks a turn to stop."""
+    """The answer to a request to stop a turn."""
 
     id: str
     """`<tenant>.<session>.<turn>`."""
     state: str
-    """`cancelling`, or that in which the turn was over already."""
+    """`cancelling`, or the end state of a turn that has ended."""
 
 
 class SessionList(FrozenModel):
@@ -201,13 +200,13 @@ class SessionList(FrozenModel):
 
 
 class ApprovalList(FrozenModel):
-    """What waits, soonest deadline first."""
+    """Pending requests, earliest deadline first."""
 
     approvals: tuple[WaitingCard, ...]
 
 
 class BatchReceipts(FrozenModel):
-    """The receipts of several answers, in their order."""
+    """The receipts of several answers, in order."""
 
     receipts: tuple[Receipt, ...]
 
@@ -225,18 +224,18 @@ class FreezeList(FrozenModel):
 
 
 class Health(FrozenModel):
-    """Says that the gateway itself is alive."""
+    """Shows that the gateway itself is alive."""
 
     status: Literal["ok"] = "ok"
 
 
 class ReadinessReport(FrozenModel):
-    """Says whether turns can be started and decided."""
+    """Shows whether turns can start and be decided."""
 
     status: Literal["ready", "not ready"]
     checks: dict[str, str]
-    """`ok`, or one sentence, of `server`, `store` and `clocks`."""
+    """`ok`, or one sentence, for `server`, `store` and `clocks`."""
     refused: dict[str, int] | None = None
-    """How much bad input was refused in the last day, by kind; only for who may know."""
+    """Refused input of the last day, by kind. Only for authorised readers."""
     worker: str | None = None
-    """`ok`, or one sentence where no worker runs, with status 200; left out where Temporal does not answer."""
+    """`ok`, or one sentence if no worker runs, with status 200. Omitted if Temporal does not answer."""

@@ -1,4 +1,4 @@
-"""Messages to and from a session: one conversation, its turns, and what reaches them later."""
+"""Messages to and from a session: one conversation, its turns, and their late results."""
 
 import operator
 from datetime import datetime
@@ -19,257 +19,238 @@ from signoff.contracts.updates import NO_UPDATES, Updates
 
 _LATE_HEX: Final = 32
 SessionTurnState = Literal["working", "waiting"] | FinalState
-"""`working` until the turn ends or waits for people for the first time."""
+"""`working` until the turn ends or first waits for approvers."""
 
 
-# Two characters less than an `Id`: `-` and a digit, as MAX_TURNS_PER_MESSAGE has one digit.
+# Two characters less than an `Id`: `-` and a digit, because MAX_TURNS_PER_MESSAGE has one digit.
 MessageId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,46}$")]
-"""As an `Id`, with room for the number of a turn."""
+"""Like an `Id`, with room for the number of a turn."""
 
 
 class MailboxMessage(FrozenModel):
-    """A message of somebody to a session."""
+    """A person's message to a session."""
 
     engine: int
-    """The number of the engine that wrote it."""
+    """The writer's engine number."""
     id: MessageId
-    """Keeps a second delivery from being a second message.
+    """Identifies a repeated delivery of the message.
 
-    It is also the id of the turn that answers; the n-th turn of the same message, after the actor passed it on or
-    something was added later, is `<id>-<n>` (see `turn_of`).
+    It is also the id of the answering turn. The n-th turn of the same message, after the actor passed it on or a late
+    result arrived, is `<id>-<n>` (see `turn_of`).
     """
     actor: str = ""
-    """The actor addressed; "" for the one that the session talks to.
+    """The addressed actor. "" for the session's present one.
 
-    With a `route` it is the one that the session talks to when the message comes in, as routes are an actor's own; and
-    it must be named once a turn has passed the session on to another actor.
+    With a `route`, it is the present one when the message arrives, because routes belong to an actor. It must be named
+    once a turn has passed the session on to another actor.
     """
     message: Message
-    """The words."""
     principals: tuple[Principal, ...] = Field(min_length=1)
-    """One principal a turn, as each is signed for its own; the last one stands for all that follow."""
+    """One principal a turn, because each is signed for its own. The last one serves all later turns."""
     person_id: str = ""
-    """The id of the human who sent it."""
+    """The sender's person id."""
     channel: str = ""
-    """By which channel it came."""
+    """The channel of the message."""
     route: str = ""
-    """The route asked for."""
+    """The requested route."""
     step: str = ""
-    """The step asked for."""
+    """The requested step."""
     seal: str = ""
-    """Proves that the gateway took this route and step, see `Place`: later messages stay there."""
+    """Proves that the gateway accepted this route and step, see `Place`: later messages stay there."""
     transient: tuple[str, ...] = ()
-    """Names of tools that its turn has before all others; an actor to whom it is passed on has them no more."""
+    """Names of tools that its turn has with priority over all others. The next actor does not get them."""
     context: dict[str, Any] = Field(default_factory=dict)
-    """The context that the caller gave."""
+    """The caller's context."""
     dry_run: bool = False
-    """Whether tools are only simulated."""
+    """True if tools are only simulated."""
     trace: bool = False
-    """Whether it is recorded which tool each call's name means, and why."""
+    """True if the audit log shows the meaning of each call's tool name."""
 
 
 class LateResult(FrozenModel):
-    """A late result for one turn; it is never left to the next message of the session."""
+    """A late result for one turn. It never waits for the session's next message."""
 
     id: Id
-    """Keeps a second delivery from being a second result."""
+    """Identifies a repeated delivery of the result."""
     turn: Id
-    """The turn that it is for."""
+    """The turn concerned."""
     message: Message
-    """The result in words."""
+    """The result in text."""
     outcome_of: str = ""
-    """The call over which its turn ended, and whose outcome it is."""
+    """The call that its turn left open, with this outcome."""
 
 
 class SessionTurn(FrozenModel):
     """One turn of a session."""
 
     turn: str
-    """The turn's id."""
     number: int = 1
-    """The number of the turn among those of its message, from 1."""
+    """The turn's number within its message, from 1."""
     actor: str
-    """The turn's actor."""
     origin: MailboxMessage
-    """The message that it answers."""
+    """The answered message."""
     messages: tuple[Message, ...] = ()
-    """The messages that it was started with."""
+    """The messages at its start."""
     earlier: int = 0
-    """How many messages of the turn's own transcript lie before `messages`."""
+    """Number of messages before `messages` in the turn's own transcript."""
     state: SessionTurnState = "working"
-    """The turn's state."""
     parts: tuple[ResponsePart, ...] = ()
-    """Its answer."""
     error: TurnError | None = None
-    """Why it failed."""
     left_open: int = 0
-    """Over how many undecided calls it ended; the outcome of each is still to come."""
+    """Number of pending calls at its end. The outcome of each is still to arrive."""
     heir: str = ""
-    """The turn that goes on where this one ended."""
+    """The turn that continues this one."""
     started_at: datetime
-    """When it was started, in UTC."""
+    """When it started, in UTC."""
 
 
 class FollowUp(FrozenModel):
-    """A turn to be started at once."""
+    """A turn to start at once."""
 
     turn: str
-    """The turn after which it goes on."""
+    """The turn to continue."""
     actor: str
-    """The actor that goes on."""
+    """The next actor."""
     messages: tuple[Message, ...] = ()
-    """The messages that were added, if any."""
+    """The late results, if any."""
 
 
 class SessionInput(FrozenModel):
-    """The whole state of a session, which one run hands to the next."""
+    """The whole state of a session, which one run passes to the next."""
 
     engine: int
-    """The number of the engine, stamped when the session begins."""
+    """The engine number, stamped when the session begins."""
     tenant_id: str = DEFAULT_TENANT
-    """The tenant."""
     session_id: str
-    """The session's id."""
     actor: str = ""
-    """The actor that the session talks to."""
+    """The session's present actor."""
     chosen: str = ""
-    """The actor that a person chose last; turns may have passed the session on since."""
+    """The actor that a person chose last. Turns may have passed the session on since."""
     place: Place | None = None
-    """Where the conversation is: messages that name no route begin there."""
+    """The place of the conversation: messages without a route begin there."""
     owner: str = ""
-    """The id of the person whose session it is: for a message of others its turns would run in the owner's name."""
+    """The id of the session's owner: another sender's turns would run in the owner's name."""
     turns: tuple[SessionTurn, ...] = ()
     """Its turns, oldest first."""
     mailbox: tuple[MailboxMessage, ...] = ()
-    """Messages that no turn answers yet."""
+    """Messages without a turn."""
     due: tuple[FollowUp, ...] = ()
-    """Turns to be started at once."""
+    """Turns to start at once."""
     injected: tuple[LateResult, ...] = ()
-    """Late results that wait for turns to go on."""
+    """Late results for open turns."""
     sent: tuple[str, ...] = ()
     """Ids of late results that were sent to their turns."""
     seen: dict[str, str] = Field(default_factory=dict)
     """Ids of messages and late results with a hash of their content, oldest first."""
     denied: tuple[Denial, ...] = ()
-    """Calls that people denied in the session."""
+    """The session's denials."""
     session_events: tuple[SessionEvent, ...] = ()
     """Events of the session that its next turn records."""
     refusals: int = 0
-    """How many messages were refused."""
+    """Number of refused messages."""
     updates: Updates = NO_UPDATES
-    """What tools changed of the context of later turns."""
+    """The tools' changes to the context of later turns."""
     events_per_run: int = SESSION_EVENTS
-    """After how many history events a new run begins."""
+    """History events after which a new run begins."""
     patience_seconds: float = SESSION_PATIENCE_SECONDS
-    """For how many seconds the next message waits for a turn at work."""
+    """Seconds that the next message waits for a working turn."""
 
 
 class TurnReport(FrozenModel):
-    """A turn's report to its session: that it waits for people, or how it ended."""
+    """A turn's report to its session: that it waits for approvers, or how it ended."""
 
     turn: str
-    """The turn's id."""
     state: Literal["waiting"] | FinalState
-    """`waiting`, or the state in which it ended."""
+    """`waiting`, or the end state."""
     parts: tuple[ResponsePart, ...] = ()
-    """Its answer."""
     error: TurnError | None = None
-    """Why it failed."""
     pass_to: str = ""
-    """The actor that goes on."""
+    """The next actor."""
     denied: tuple[Denial, ...] = ()
-    """Calls that people denied in it."""
+    """Its denials."""
     taken: tuple[str, ...] = ()
     """Ids of the late results that its model got."""
     left_open: int = 0
-    """Over how many undecided calls it ended."""
+    """Number of pending calls at its end."""
     updates: Updates = NO_UPDATES
-    """What its tools changed of the context."""
+    """The tools' changes to the context."""
     place: Place | None = Field(default=None, exclude_if=operator.not_)
-    """The place to which the turn moved; `None` where it stayed."""
+    """The new place of the turn. `None` if it stayed."""
 
 
 class SessionReceipt(FrozenModel):
     """The answer to a message or a late result."""
 
     status: Literal["accepted", "refused", "pending"]
-    """`pending`: no worker was there to take it, it is stored."""
+    """`pending`: stored, because no worker was available."""
     code: Literal["", "duplicate", "malformed", "conflict", "full", "unknown", "not_allowed"] = ""
-    """Why it was refused; `duplicate` was accepted before and changes nothing."""
+    """Why it was refused. `duplicate` was accepted before and changes nothing."""
     turn: str = ""
-    """The turn that it is for."""
+    """The turn concerned."""
     message: str = ""
     """One sentence for the person."""
 
 
 class SessionTurnView(FrozenModel):
-    """One turn as an onlooker of the session sees it."""
+    """One turn in the view of a session."""
 
     turn: str
-    """The turn's id."""
     message_id: str
-    """The message that it answers."""
+    """The answered message."""
     actor: str
-    """The turn's actor."""
     route: str = ""
-    """The route on which it began."""
+    """The route at its start."""
     step: str = ""
-    """The step at which it began."""
+    """The step at its start."""
     state: SessionTurnState
-    """The turn's state."""
     requester: str = ""
-    """The id of whoever asked."""
+    """The requester's id."""
     messages: tuple[Message, ...] = ()
     """As in `SessionTurn`."""
     earlier: int = 0
     """As in `SessionTurn`."""
     parts: tuple[ResponsePart, ...] = ()
-    """Its answer; while it waits for people an `approval-request` each request, which the gateway adds."""
+    """Its answer. While it waits, one `approval-request` a request, added by the gateway."""
     error: TurnError | None = None
-    """Why it failed."""
     left_open: int = 0
-    """Over how many calls that people still decide it ended."""
+    """Number of pending calls at its end."""
     started_at: datetime | None = None
-    """When it was started, in UTC."""
+    """When it started, in UTC."""
 
 
 class QueuedView(FrozenModel):
-    """A message that no turn answers yet."""
+    """A message without a turn."""
 
     message_id: str
-    """The message's id."""
     message: Message
-    """The words."""
 
 
 class SessionView(FrozenModel):
     """The answer to a session's `state` query."""
 
     tenant: str
-    """The tenant."""
     session: str
-    """The session's id."""
     actor: str
-    """The actor that it talks to."""
+    """Its present actor."""
     route: str = ""
-    """The route on which the conversation is with that actor."""
+    """The conversation's route with that actor."""
     step: str = ""
     """The step of that route."""
     seal: str = Field(default="", exclude_if=operator.not_)
-    """Proves route and step to the gateway, see `Place`; no client gets it."""
+    """Proves route and step to the gateway, see `Place`. No client gets it."""
     owner: str = ""
-    """The id of the person whose session it is."""
+    """The id of the session's owner."""
     turns: tuple[SessionTurnView, ...] = ()
     """Its turns, oldest first."""
     queued: tuple[QueuedView, ...] = ()
     """The messages still in its mailbox."""
     refusals: int = 0
-    """How many messages were refused."""
+    """Number of refused messages."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def state(self) -> Literal["", "running", "suspended"] | FinalState:
-        """`running`, `suspended` while a call waits for people, or as the last turn ended; empty before the first."""
+        """`running`, `suspended` while a call waits, or the last turn's end state. Empty before the first."""
         if self.queued or any(turn.state == "working" for turn in self.turns):
             return "running"
         if any(turn.state == "waiting" or turn.left_open for turn in self.turns):
@@ -279,15 +260,15 @@ class SessionView(FrozenModel):
 
 
 def turn_of(message_id: str, number: int) -> str:
-    """Makes the id of the `number`-th turn, from 1, that one message leads to."""
+    """Return the id of a message's `number`-th turn, from 1."""
     return message_id if number == 1 else f"{message_id}-{number}"
 
 
 def late_id(event_id: str) -> str:
-    """Makes the id of the late result of an event, the same for every delivery; an event's own id is too long."""
+    """Return the id of an event's late result, the same for every delivery. An event's own id is too long."""
     return f"late-{sha256_hex(event_id)[:_LATE_HEX]}"
 
 
 def late_words(event_id: str, text: str) -> str:
-    """Writes the late result of an event for the model."""
+    """Return the late result of an event for the model."""
     return f"Result of `{event_id}`: {text}"

@@ -22,101 +22,94 @@ LiveState = Literal[
 
 
 class Denial(FrozenModel):
-    """A call that a person denied, without its id."""
+    """A person's denial of an action, independent of the call's id."""
 
     action: str
-    """The beginning of the sha-256 of its tool and arguments."""
+    """The start of the SHA-256 of tool and arguments."""
     approval_id: str
-    """The request that was denied."""
+    """The denied request."""
     decided_by: str = ""
-    """Who denied it."""
+    """The person who denied it."""
     reason: str = ""
-    """The reason given."""
     decided_at: datetime | None = None
     """When it was denied, in UTC."""
     level: str = "user"
-    """Who was asked."""
+    """The level of the approvers."""
 
 
 class WaitingCall(FrozenModel):
-    """A call that people are asked about while its turn goes on."""
+    """A pending call whose turn continues."""
 
     action: str
-    """The beginning of the sha-256 of its tool and arguments."""
+    """The start of the SHA-256 of tool and arguments."""
     approval_id: str
-    """The request."""
     code: str
     """The request's code."""
 
 
 class SessionEvent(FrozenModel):
-    """An event of a session that starts no turn: a refused message, a late result, or that a turn is gone."""
+    """A session's event that starts no turn: a refused message, a late result, or a lost turn."""
 
     at: datetime
     """When, in workflow time, in UTC."""
     what: Literal["message", "result", "report", "turn"]
-    """What kind of event it is."""
     id: str = ""
     """The message's id."""
     subject: str = ""
-    """The sender it names, which nobody has checked."""
+    """The named sender, unverified."""
     status: Literal["accepted", "refused"]
-    """Whether it was accepted."""
     code: str = ""
     """Why it was refused."""
     body: str = ""
-    """The sha-256 of what was sent."""
+    """The SHA-256 of the message."""
     more: int = 0
-    """How many later ones like it are only counted."""
+    """Number of similar later events, which are only counted."""
 
 
 class TurnInput(ActivityMessage):
     """Starts a turn."""
 
     engine: int
-    """The number of the engine, stamped when the turn is started."""
+    """The engine number, stamped at the turn's start."""
     tenant_id: str = DEFAULT_TENANT
-    """The tenant."""
     session_id: str
-    """The session."""
     turn_id: str
-    """The turn's id."""
     actor: str
-    """The actor that answers."""
+    """The answering actor."""
     messages: tuple[Message, ...]
-    """The conversation; the last message is the person's."""
+    """The conversation. The last message is the person's."""
     principal: Principal
-    """Who asks, from the gateway's directory."""
+    """The requester, from the gateway's directory."""
     person_id: str = ""
-    """The id of the human who asks."""
+    """The requester's person id."""
     channel: str = ""
-    """By which channel they ask."""
+    """The channel of the request."""
     route: str = ""
-    """The route asked for."""
+    """The requested route."""
     step: str = ""
-    """The step asked for."""
+    """The requested step."""
     seal: str = ""
-    """Proves a route and step that the session knows, see `Place`; empty where the message names them."""
+    """Proves a route and step that the session knows, see `Place`. Empty if the message names them."""
     context: dict[str, Any] = Field(default_factory=dict)
-    """The context that the caller gave; wins over `updates`."""
+    """The caller's context. It overrides `updates`."""
     dry_run: bool = False
-    """Whether tools are only simulated."""
+    """True if tools are only simulated."""
     transient: tuple[str, ...] = ()
-    """Names of tools that this turn has before all others; they must be in its actor's reach."""
+    """Names of tools that this turn has with priority over all others. They must be in its actor's reach."""
     trace: bool = False
-    """Whether it is recorded which tool each call's name means, and why."""
+    """True if the audit log shows the meaning of each call's tool name."""
     in_session: bool = False
-    """Whether a session started it and gets its reports."""
+    """True if a session started it and gets its reports."""
     may_leave: int = 0
-    """Over how many undecided calls it may end, if its actor may; the session takes an outcome of each."""
+    """Maximum number of pending calls at its end, if its actor permits. The session accepts the outcome of each."""
     denied: tuple[Denial, ...] = ()
-    """What people denied before in that session."""
+    """Earlier denials in that session."""
     session_events: tuple[SessionEvent, ...] = ()
-    """Events of the session since its last turn began, for the record."""
+    """Events of the session since its last turn began, for the audit log."""
     updates: Updates = NO_UPDATES
-    """What tools changed of the context in the session's earlier turns."""
+    """The tools' changes to the context in the session's earlier turns."""
     external: ProposedExternalCall | None = None
-    """The one call of an agent that thinks elsewhere: no model is asked, and the turn ends with its outcome."""
+    """The one call of an external agent: no model runs, and the turn ends with its outcome."""
 
 
 class TokenUsage(FrozenModel):
@@ -141,9 +134,8 @@ class ResponsePart(FrozenModel):
     """A part of a turn's answer."""
 
     type: str = "response"
-    """`response` for words."""
+    """`response` for text."""
     content: Content
-    """The part's content."""
 
 
 class TurnError(FrozenModel):
@@ -156,48 +148,44 @@ class TurnError(FrozenModel):
 
 
 class TurnResult(ActivityMessage):
-    """What a turn completes with, whatever its state."""
+    """A turn's result, in every end state."""
 
     state: FinalState
-    """The state in which it ended."""
+    """The end state."""
     parts: tuple[ResponsePart, ...] = ()
     """Its answer."""
     calls: tuple[CallOutcome, ...] = ()
     """One outcome for each call that a model proposed, in that order."""
     usage: TokenUsage = TokenUsage()
-    """The tokens that its completions took."""
+    """The tokens of its completions."""
     completions: int = 0
-    """How many completions were asked of the model."""
+    """Number of requested completions."""
     error: TurnError | None = None
     """Why it failed."""
     pass_to: str = ""
-    """The actor that goes on, where the state is `passed`."""
+    """The next actor, in state `passed`."""
     actor: str = ""
-    """Its actor."""
     turn: str = ""
-    """Its id."""
     tool_calls: int = 0
-    """How many calls the gates counted, those of fallbacks too."""
+    """Number of calls counted by the gates, including fallbacks."""
     cost: float = 0.0
     """The cost of model and tools together, in USD."""
     active_seconds: float = 0.0
-    """How long it worked."""
+    """Its work time."""
     elapsed_seconds: float = 0.0
-    """How long it took, waiting for people included."""
+    """Its total time, including waiting for approvers."""
 
     @property
     def text(self) -> str:
-        """The words of its parts; of one that lies in the store the beginning."""
+        """The text of its parts. For a stored part, the start."""
         return "\n".join(filter(None, (text_of(part.content) for part in self.parts)))
 
 
 class CallView(FrozenModel):
-    """One call as an onlooker sees it."""
+    """One call for viewers."""
 
     call: str
-    """The call's id."""
     tool: str
-    """The tool's name."""
     state: str
     """`proposed`, `running`, `waiting`, `permitted`, `used`, or the outcome's code."""
     args_preview: str = ""
@@ -205,60 +193,51 @@ class CallView(FrozenModel):
     rule: RuleReference | None = None
     """The rule that let it run or asked."""
     approval: ApprovalRequest | None = None
-    """Its request."""
     outcome: CallOutcome | None = None
-    """Its outcome."""
     stands_for: str = ""
-    """The call in whose place this one was tried, as its tool's fallback."""
+    """The original call, if this is its fallback."""
 
 
 class ModelRetry(FrozenModel):
-    """The model's answer that a running turn still waits for, after at least one try that failed."""
+    """A completion that a running turn still waits for after a failed attempt."""
 
     attempt: int
-    """The number of the try that runs or comes next, from 2."""
+    """The number of the present or next attempt, from 2."""
     error: str = ""
-    """Why the last try failed, in one sentence."""
+    """Why the last attempt failed, in one sentence."""
     next_at: datetime | None = None
-    """When the next try begins (UTC); None while one runs."""
+    """When the next attempt begins (UTC). `None` while one runs."""
 
 
 class TurnView(FrozenModel):
-    """The answer to the `state` query: everything an onlooker may see of a turn, args of calls excluded."""
+    """The answer to the `state` query: the turn for viewers, without the calls' arguments."""
 
     tenant: str
-    """The tenant."""
     session: str
-    """The session."""
     turn: str
-    """The turn's id."""
     actor: str
-    """Its actor."""
     state: LiveState
-    """Its state."""
     requester: Principal
-    """Who asked for it."""
     messages: tuple[Message, ...] = ()
     """The conversation so far."""
     calls: tuple[CallView, ...] = ()
-    """Its calls."""
     parts: tuple[ResponsePart, ...] = ()
-    """Of one that waits for people an `approval-request` each request; the gateway adds it, whatever the turn says."""
+    """While it waits, one `approval-request` a request, added by the gateway regardless of the turn's own data."""
     result: TurnResult | None = None
     """Its result, once it has ended."""
     started_at: datetime | None = None
-    """When it was started, in UTC."""
+    """When it started, in UTC."""
     refusals: int = 0
-    """How many decisions were refused."""
+    """Number of refused decisions."""
     catalog: str = ""
-    """The first 16 digits of the hash of the catalog that its worker used last."""
+    """The first 16 digits of the hash of its worker's latest catalog."""
     in_session: bool = False
-    """Whether a session started it."""
+    """True if a session started it."""
     route: str = ""
-    """The route on which it is."""
+    """Its present route."""
     step: str = ""
-    """The step at which it is."""
+    """Its present step."""
     seal: str = Field(default="", exclude_if=operator.not_)
-    """Proves route and step to the gateway, see `Place`; no client gets it."""
+    """Proves route and step to the gateway, see `Place`. No client gets it."""
     model_retry: ModelRetry | None = None
-    """Set while the model is asked again, as the server tells it; the turn itself knows nothing of its tries."""
+    """Set while the model is retried, as reported by the server. The turn itself does not know of retries."""

@@ -1,4 +1,4 @@
-"""Changes that tools make to a conversation's data and context, and how they combine with what callers give. Pure."""
+"""Tools' changes to a conversation's data and context, and their merge with callers' values. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from pydantic import Field
 from signoff.contracts.frozen_model import FrozenModel
 
 DATA: Final = "data"
-"""Where in the context collected data lies."""
+"""The context field of collected data."""
 UPDATE: Final = "update"
-"""The gate of a call that ran and whose update is not taken."""
+"""The gate of a call that ran, but whose update is rejected."""
 UPDATE_FAILED: Final = (
-    "update_invalid: `{}` ran and took effect, but {}, so nothing of what it would have changed of the "
-    "conversation was taken. Do not call it again for that; tell the user."
+    "update_invalid: `{}` ran and took effect, but {}, so none of its changes to the "
+    "conversation were applied. Do not call it again for that; tell the user."
 )
-"""What the model is told of such a call (F44); the second place says why."""
-UPDATE_LOST: Final = "Nothing of what `{}` would have changed of the conversation was taken: {}."
-"""What the model is told of a call that failed by itself, before its words."""
+"""The message to the model about such a call (F44). The second placeholder is the reason."""
+UPDATE_LOST: Final = "None of the changes of `{}` to the conversation were applied: {}."
+"""The message to the model about a call that failed, before its own text."""
 
 
 class Updates(FrozenModel):
@@ -31,12 +31,12 @@ class Updates(FrozenModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns the changed names, as `data.<name>` and `<name>`."""
+        """The changed names, as `data.<name>` and `<name>`."""
         return (*(f"{DATA}.{name}" for name in self.data), *self.context)
 
     @property
     def size(self) -> int:
-        """Returns the bytes of the changes as JSON."""
+        """The bytes of the changes as JSON."""
         text = json.dumps([self.data, self.context], ensure_ascii=False, separators=(",", ":"))
         # A history may hold half a surrogate pair; measuring must not fail a workflow task.
         return len(text.encode("utf-8", "surrogatepass"))
@@ -46,22 +46,22 @@ NO_UPDATES: Final = Updates()
 
 
 def merge_updates(before: Updates, new: Updates) -> Updates:
-    """Combines two updates by top-level name; `new` wins. Data come first, then the context (F44)."""
+    """Merge two updates by top-level name. `new` wins. Data precede the context (F44)."""
     return Updates(data={**before.data, **new.data}, context={**before.context, **new.context})
 
 
 def apply_updates(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the context of a turn: `updates`, overridden by what its caller has `given` (P18)."""
+    """Return the context of a turn: `updates`, overridden by the caller's `given` (P18)."""
     extra = {**updates.context, **given}
     data = given.get(DATA, {})
-    # Data that the caller gives as something else than an object are its word on all of them.
+    # Data of another type than an object replace all collected data.
     if updates.data and isinstance(data, Mapping):
         extra[DATA] = {**updates.data, **data}
     return extra
 
 
 def free_updates(updates: Updates, given: Mapping[str, Any]) -> Updates:
-    """Returns those of `updates` for which the caller has `given` nothing: the others change nothing."""
+    """Return the `updates` that the caller's `given` does not override: the others change nothing."""
     given_data = given.get(DATA, {})
     data = {
         name: each for name, each in updates.data.items() if isinstance(given_data, Mapping) and name not in given_data

@@ -1,4 +1,4 @@
-"""Limits on how often a tool may be used (F18), one use of a limited tool, and the words for an exhausted limit."""
+"""Limits on a tool's uses (F18), one use of a limited tool, and the message about an exhausted limit."""
 
 import math
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ class UsageLimit:
     """At most `count` uses for one user, session or tenant within any period."""
 
     count: Annotated[int, Field(ge=1, description="How many uses.")]
-    per: Annotated[Per, Field(description="For whom they are counted.")]
+    per: Annotated[Per, Field(description="The scope of the count.")]
     period: Annotated[float, Field(description="Within any span of this length, in seconds.")]
 
     @property
     def problem(self) -> str:
-        """The problem of the limit in words, "" if there is none."""
-        # `True` is an int to Python; a declaration in code is checked by nobody else.
+        """The problem of the limit as a sentence, or ""."""
+        # `True` is an int to Python, and nothing else checks a declaration in code.
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
             return "`count` must be a whole number from 1 on"
         if self.per not in PERS:
@@ -37,7 +37,7 @@ class UsageLimit:
 
     @property
     def content(self) -> dict[str, object]:
-        """Returns the content that hashes cover."""
+        """The content that hashes cover."""
         period = int(self.period) if self.period == int(self.period) else self.period
         return {"count": self.count, "per": self.per, "period": period}
 
@@ -46,25 +46,20 @@ class LimitedUse(NamedTuple):
     """One use of a limited tool."""
 
     limit: UsageLimit
-    """The limit."""
     tenant: str
-    """The tenant."""
     tool: str
-    """The tool's activity, or that of the first of all that count together; the name of a tool of the registry."""
+    """The tool's activity, or the first of several with one count. For a registry tool, its name."""
     person: str
     """The id of the user."""
     session: str
-    """The session."""
     turn: str
-    """The turn."""
     call: str
-    """The call."""
 
 
 def exhausted_message(name: str, limit: UsageLimit, again: datetime) -> str:
-    """Writes the sentence for the model about a tool without a use left; `again` is when there is one."""
+    """Return the sentence for the model about an exhausted tool. `again` is the time of the next use."""
     times = "once" if limit.count == 1 else f"{limit.count} times"
-    # Never a moment too early: whoever comes back at that second finds a use.
+    # Round up: at that second a use must be available.
     at = (again + timedelta(seconds=1)).replace(microsecond=0) if again.microsecond else again
     within = f"{_OF[limit.per]} within {_duration(limit.period)}"
     return (

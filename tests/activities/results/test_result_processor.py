@@ -514,7 +514,7 @@ async def test_a_failure_keeps_its_words_and_says_that_its_updates_are_lost(
     fields: dict[str, Any] = {"updates": ("project",), "context": {"project": {"type": "string"}}, "actors": [READER]}
     outcome = (await _processed(store, ToolFailure("no account", **updates), budget=2, **fields)).outcome
     assert (outcome.code, outcome.gate, outcome.original_chars) == ("execution_failed", "execute", 10)
-    before, _, lost = outcome.note.partition("Nothing of what")
+    before, _, lost = outcome.note.partition("None of the changes of")
     assert before.strip() == f'The rest is read by read_rest(handle="{outcome.rest}", start=2).'
     assert (outcome.updates is not None) is taken
     assert (outcome.context_update is not None) is taken
