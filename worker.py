@@ -1,4 +1,4 @@
-"""Wires one catalog into one Temporal worker; `python worker.py` runs the worker of the installation here."""
+"""Connects one catalog to one Temporal worker. `python worker.py` runs this installation's worker."""
 
 import asyncio
 import dataclasses
@@ -74,14 +74,14 @@ from signoff.workflows.handler_run import HandlerRun
 from signoff.workflows.session import Session
 
 PASSED_THROUGH: Final = ("signoff",)
-"""What the workflows of an embedder share of ours instead of loading it anew with each instance."""
+"""Signoff modules that an embedder's workflows share instead of loading them for each instance."""
 
 _UPGRADING: Final = (names.SESSION, names.HANDLER_RUN)
-"""Workflows that go on with the current version also where turns are pinned: they outlive it, or wait for nobody."""
+"""Workflows that use the current version even with pinned turns: they outlive a version, or wait for nothing."""
 _SDK_RUNNERS: Final = (SandboxedWorkflowRunner, UnsandboxedWorkflowRunner)
 _MARK_KEY = "card-mark"
 _BUILD_HEX = 8
-"""Hex digits of the catalog's hash by which Temporal's UI tells which declarations a task was done by."""
+"""Hex digits of the catalog's hash in Temporal's UI: they identify the declarations of a task."""
 
 
 async def build_deps(
@@ -102,17 +102,19 @@ async def build_deps(
     trace: bool = False,
     drivers: Mapping[str, Driver] | None = None,
 ) -> WorkerDeps:
-    """Builds the objects that the activities of a worker share; `model` answers for scripted models, not their scripts.
+    """Build the shared objects of a worker's activities.
 
-    Without `raw_answers` the development profile takes no answer and no start that nobody signed.
-    `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the
-    capabilities that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left
-    out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox.
-    `result_chars` are shared by the results of one completion's calls, where their actor says no other number;
-    `tenant_limits` say how many requests of a tenant may wait. With `trace` log and record tell of each call which tool
-    its name means. `drivers` complete for the catalog's models; left out, they are built. Raises `ConfigError` for a
-    model that has no driver, for a backend of `secrets`, for a program or folder that a tool of `task_queue` declares
-    and this machine lacks, and in the production profile without a verifier that knows a key.
+    `model` replaces scripted models. Without `raw_answers`, the development profile accepts no unsigned answer or
+    start. `verifier` checks the gateway's signatures. Without one, the worker accepts no signature. `backends` are for
+    declared capabilities, by kind. The default is every backend that needs no setup. `secrets` reads secrets. The
+    default has no source. `public_url` is the inbox's address for links in Temporal's UI. `result_chars` is the limit
+    for the results of one completion's calls, unless their actor has another. `tenant_limits` limit a tenant's pending
+    requests. With `trace`, log and audit log show the meaning of each call's tool name. `drivers` complete for the
+    catalog's models. By default they are built. Raises `ConfigError`:
+
+    - for a model without a driver, or a backend of `secrets`
+    - for a program or folder that this machine lacks, if a tool of `task_queue` declares it
+    - in the production profile, without a verifier with a key
     """
     policypool.install()
     verifier, secrets = verifier or Verifier(), secrets or SecretProvider()
@@ -124,7 +126,7 @@ async def build_deps(
         )
     require_real_model(profile, (*catalog.models, model))
     if backends and "secrets" in backends:
-        # A second way would be one whose secrets nobody hides.
+        # A second source would bypass the redaction of secrets. V 128-146 found granted_backends
         raise ConfigError("secrets come from the provider: give `secrets` in place of a backend", field="backends")
     found = built_in_backends() if backends is None else backends
     check_backends(catalog.every_tool, found, task_queue)
@@ -133,7 +135,7 @@ async def build_deps(
         store=store,
         people=catalog.people if people is None else people,
         drivers=await build_drivers(catalog, secrets, instead=model) if drivers is None else drivers,
-        # A card shows its digest under this key: the bare one would let a masked argument be guessed by trying.
+        # A card shows its digest under this key: a plain hash would let readers guess a masked argument.
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
         raw_answers=raw_answers,
@@ -149,13 +151,13 @@ async def build_deps(
 
 
 async def prepared_deps(installation: Installation, store: Store, where: str) -> WorkerDeps:
-    """Makes what the activities of an installation's worker share, its policies recorded as of the worker `where`.
+    """Build the shared objects of an installation's activities, and record its policies for the worker `where`.
 
-    Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, credentials of another
-    process or installation, or a production profile that lacks something.
+    Raises `ConfigError` for a model without a driver, a tool without possible approvers, credentials of another process
+    or installation, or an incomplete production profile.
     """
     settings = installation.settings
-    # The public file alone: whoever takes a worker over must not be able to sign.
+    # Read only the public file: an attacker in a worker must not be able to sign. V 155-186 named has_public_url
     verifier = FileVerifier(settings.public_keys)
     drivers = await check_start(installation, settings.task_queue, public_keys=bool(verifier.key_ids))
     check_store_role(store, "worker")
@@ -172,7 +174,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         verifier=verifier,
         backends={**built_in_backends(settings.state_dir / "storage"), **installation.backends},
         secrets=installation.secrets,
-        # Made of this machine's own name an address leads nobody anywhere who looks at Temporal's UI elsewhere.
+        # In production, an address made from this machine's name would mislead viewers of Temporal's UI elsewhere.
         public_url=settings.public_url if named or settings.profile == "development" else "",
         result_chars=settings.result_chars,
         tenant_limits=parse_tenant_limits(settings.tenant_limits),
@@ -180,7 +182,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         trace=settings.trace,
         drivers=drivers,
     )
-    # Before the worker runs: the record has the policies before anything is judged by them.
+    # Before the worker runs: the audit log has the policies before they judge any call.
     await note_catalog(store, installation.catalog, where, clock=deps.clock)
     return deps
 
@@ -194,10 +196,10 @@ async def installed_worker(
     task_queue: str,
     deployment: WorkerDeploymentConfig | None = None,
 ) -> AsyncIterator[Worker]:
-    """Makes a worker of an installation, to be run within the block. Raises as `prepared_deps`.
+    """Yield a worker of an installation, to be run within the block. Raises as `prepared_deps`.
 
-    `deployment` is `worker_deployment(installation)` where the worker is to have a version. Policies and people
-    that differ from those last recorded are recorded, at the start and when they change.
+    `deployment` is `worker_deployment(installation)` for a versioned worker. Changed policies and people are recorded,
+    at the start and later.
     """
     where = f"worker {task_queue}"
     deps = await prepared_deps(installation, store, where)
@@ -212,10 +214,10 @@ async def installed_worker(
 
 @asynccontextmanager
 async def open_worker(installation: Installation, temporal: Client | None = None) -> AsyncIterator[Worker]:
-    """Make a worker of an installation over its own store, which is open until the block ends.
+    """Yield a worker of an installation with its own store, which is open until the block ends.
 
-    `temporal` is a client of the server with Signoff's data converter; left out, `TEMPORAL_*` names the server. Raises
-    `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
+    `temporal` is a client of the server with Signoff's data converter. By default, `TEMPORAL_*` names the server.
+    Raises `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
     """
     given, deployment = installation.settings, worker_deployment(installation)
     metrics = MetricsEndpoint(given)
@@ -230,12 +232,12 @@ async def open_worker(installation: Installation, temporal: Client | None = None
 
 
 class SignoffPlugin(SimplePlugin):
-    """Everything Signoff adds to a Temporal client and worker: workflows, activities, converter, runners."""
+    """Signoff's additions to a Temporal client and worker: workflows, activities, converter, runners."""
 
     @classmethod
     @asynccontextmanager
     async def of(cls, installation: Installation) -> AsyncIterator[Self]:
-        """Make the plugin of an installation over its own store, which is open until the block ends.
+        """Yield the plugin of an installation with its own store, which is open until the block ends.
 
         Raises `ConfigError`, `StoreUnavailable`.
         """
@@ -271,7 +273,7 @@ class SignoffPlugin(SimplePlugin):
             ],
             workflow_runner=_share,
             interceptors=[
-                # First, so that what any other logs has them, too.
+                # First, so that the logs of all other interceptors have the fields.
                 LogFieldsInterceptor(),
                 QueryFenceInterceptor(self._fence),
                 CallerInterceptor(),
@@ -282,15 +284,15 @@ class SignoffPlugin(SimplePlugin):
         )
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
-        """See `SimplePlugin`; the client encrypts as the installation says, unless it has a codec of its own."""
+        """See `SimplePlugin`. The client encrypts by the installation's settings, unless it has its own codec."""
         if self._encryption is not None and config["data_converter"].payload_codec is None:
             config["data_converter"] = encrypting_converter(self._encryption.codec(config["namespace"]))
         return super().configure_client(config)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """See `SimplePlugin`; fences the runners of our workflows, which need no sandbox, and of the embedder's.
+        """See `SimplePlugin`. Fences the runners of Signoff's workflows, which need no sandbox, and the embedder's.
 
-        Raises `ConfigError` where the installation encrypts and the worker's client does not.
+        Raises `ConfigError` if the installation encrypts and the worker's client does not.
         """
         config = super().configure_worker(config)
         client = config.get("client")
@@ -298,11 +300,11 @@ class SignoffPlugin(SimplePlugin):
             require_codec(client)
         if client is not None:
             deployment = config.get("deployment_config")
-            # A pinned session would begin every later run, and every turn, with the version of its first.
+            # A pinned session would start every later run, and every turn, with its first version.
             upgrading = _UPGRADING if deployment is not None and deployment.use_worker_versioning else ()
 
             def fence(runner: WorkflowRunner) -> FencedRunner:
-                # The very class: of somebody else's runner nobody here knows what its contexts are good for.
+                # Compare the exact class: the needs of another runner's contexts are unknown.
                 contexts = _wanted_contexts(client) if type(runner) in _SDK_RUNNERS else "all"
                 return FencedRunner(runner, self._fence, contexts=contexts, upgrading=upgrading)
 
@@ -313,7 +315,7 @@ class SignoffPlugin(SimplePlugin):
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
-        """See `SimplePlugin`; stands between the worker and the SDK's core, and drops old replies meanwhile."""
+        """See `SimplePlugin`. Adds a fence before the SDK's core, and deletes old replies in the background."""
         quiet_junk_signals()
         worker._bridge_worker = FencedBridge(worker._bridge_worker, self._fence)
         sweeping = asyncio.create_task(self._sweep.run())
@@ -321,20 +323,20 @@ class SignoffPlugin(SimplePlugin):
             await super().run_worker(worker, next)
         finally:
             sweeping.cancel()
-            # Its store may be closed as soon as the worker has stopped.
+            # Its store may close as soon as the worker has stopped.
             await asyncio.wait({sweeping})
 
 
 DEADLOCK_SECONDS: Final = 8
-"""After so long a workflow that does not yield is broken off; the server gives a task 10 s.
+"""Seconds after which a workflow that does not yield is aborted. The server gives a task 10 s.
 
-The SDK, which has no option for it, takes 2 s. On a busy machine a turn waits as long for a processor alone, and
-breaking it off in the middle makes the SDK's core lose sight of the local activities that it has begun.
+The SDK has no option for this and uses 2 s. On a busy machine, a turn waits as long just for a processor. Aborting it
+makes the SDK's core lose the local activities that it has begun.
 """
 
 
 class WorkerOptions(TypedDict):
-    """What a worker of ours is told beside what it runs."""
+    """The options of Signoff's workers."""
 
     max_cached_workflows: int
     graceful_shutdown_timeout: timedelta
@@ -343,41 +345,41 @@ class WorkerOptions(TypedDict):
 
 
 def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
-    """Returns the options of every worker.
+    """Return the options of every worker.
 
-    No failure types: a bug in workflow code stalls its turns and never fails them.
+    There are no failure types: a bug in workflow code stalls its turns and never fails them.
     """
     return WorkerOptions(
-        # A turn that is kept while it waits costs some 70 kB; any other is read anew from its history once answered.
-        # With no place left the SDK (1.35) may lose a run that is asked several times at once: see operations.md.
+        # A cached waiting turn costs some 70 kB. Any other replays from its history once answered. With a full cache,
+        # the SDK (1.35) may lose a run with several parallel queries: see operations.md.
         max_cached_workflows=max_cached_workflows,
-        # The SDK's own is zero: each deploy would cancel the tools that run.
+        # The SDK's default is zero: each deploy would cancel the running tools.
         graceful_shutdown_timeout=timedelta(seconds=30),
-        # The SDK's own leaves one poller to runs that are not kept: of 30 at once the slowest took twice as long.
+        # The SDK's default has one poller for uncached runs: of 30 in parallel, the slowest took twice as long.
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
     )
 
 
 def freeze_gc() -> None:
-    """Sets this process up for running a worker; call it once everything is imported.
+    """Prepare this process for running a worker. Call it after all imports.
 
-    What was imported stays, so no collection need look at it again.
+    Imported objects stay, so garbage collections need not examine them.
     """
-    # First: what is garbage now would be frozen too, and never be freed.
+    # Collect first: freezing would keep present garbage forever.
     gc.collect()
     gc.freeze()
 
 
 def default_build_id(catalog: Catalog) -> str:
-    """Returns the name of what a worker of this version with that catalog does: other handlers' code has no other."""
+    """Return the build id of a worker of this version with that catalog. Changed handler code has the same id."""
     return f"{names.VERSION}-{catalog.hash[:_BUILD_HEX]}"
 
 
 def worker_deployment(installation: Installation) -> WorkerDeploymentConfig | None:
-    """Returns as which version of which deployment an installation's worker polls; None where it has no versions.
+    """Return the version and deployment of an installation's worker, or `None` without versions.
 
-    Raises `ConfigError` for a version of no deployment, and for a program without a version in one.
+    Raises `ConfigError` for a version without a deployment, and for a deployment of an unversioned program.
     """
     settings = installation.settings
     require_deployment(settings)
@@ -392,7 +394,7 @@ def worker_deployment(installation: Installation) -> WorkerDeploymentConfig | No
 
 
 def deployment_config(name: str, build_id: str, *, pinned: bool = False) -> WorkerDeploymentConfig:
-    """Returns the options of a worker of one version. If `pinned`, turns end with the version that they began with."""
+    """Return the options of a worker of one version. If `pinned`, turns end with the version that they began with."""
     return WorkerDeploymentConfig(
         version=WorkerDeploymentVersion(name, build_id),
         use_worker_versioning=True,
@@ -408,8 +410,8 @@ def build_worker(
     max_cached_workflows: int = 5_000,
     deployment: WorkerDeploymentConfig | None = None,
 ) -> Worker:
-    """Returns a worker for one catalog; run it with `async with` or `run()`. Without `deployment` it has no version."""
-    # The SDK's own hashes every module that is loaded, and lies in thirteen events of a turn that asks somebody.
+    """Return a worker for one catalog. Run it with `async with` or `run()`. Without `deployment` it has no version."""
+    # The SDK's own id hashes every loaded module, and appears in thirteen events of a turn with a request.
     build_id = default_build_id(deps.catalog) if deployment is None else None
     worker = Worker(
         client,
@@ -425,7 +427,7 @@ def build_worker(
 
 
 def _our_converter(given: DataConverter | None) -> DataConverter:
-    """Returns our converter, with the codec and the failure converter of the one that was given, if it has a codec."""
+    """Return Signoff's converter, with codec and failure converter of the given one if it has a codec."""
     if given is None or given.payload_codec is None:
         return DATA_CONVERTER
     return dataclasses.replace(
@@ -438,7 +440,7 @@ def _our_converter(given: DataConverter | None) -> DataConverter:
 def _share(runner: WorkflowRunner | None) -> WorkflowRunner:
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner or SandboxedWorkflowRunner()
-    # Added to what an embedder's own sandbox lets through, which stays.
+    # Extend the embedder's own sandbox restrictions.
     return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*PASSED_THROUGH))
 
 
@@ -448,12 +450,12 @@ def _wanted_contexts(client: Client) -> Contexts:
         return "all"
     if converter.payload_codec is None:
         return "none"
-    # The very class: one made of it may read more of a context.
+    # Compare the exact class: a subclass may read more of a context.
     return "workflow" if type(converter.payload_codec) is EncryptionCodec else "all"
 
 
 async def run_worker() -> None:
-    """Runs the worker of the installation here until SIGINT or SIGTERM; tools that run are awaited then."""
+    """Run this installation's worker until SIGINT or SIGTERM, then wait for running tools."""
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
@@ -477,5 +479,5 @@ if __name__ == "__main__":
     code = _main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Temporal's native threads can abort an interpreter that ends in the ordinary way, which would hide the exit code.
+    # Temporal's native threads can abort a normal interpreter exit, which would hide the exit code.
     os._exit(code)

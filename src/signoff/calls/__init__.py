@@ -1,4 +1,4 @@
-"""What a route of a plugin needs: the external calls of the agent that sent a request."""
+"""The interface for plugins' routes: the external calls of the agent that sent a request."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The port of external calls: what a plugin may do in the name of the agent whose request it answers."""
+"""The port of external calls: a plugin's actions in the name of the agent whose request it answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -13,24 +13,27 @@ from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer
 
 MOVING: Final = ("waiting", "running")
-"""States in which nothing is left to the agent but to wait."""
+"""States in which the agent can only wait."""
 SETTLED: Final = ("denied", "ended")
 """States that are final."""
 Watch: TypeAlias = Callable[[CallAnswer], Awaitable[bool]]
-"""Sees the call at each look of a wait. It returns whether to go on."""
+"""Receives the call at each poll of a wait. Returns whether to continue."""
 
 
 class AgentIdentity(NamedTuple):
-    """In whose name an agent asks."""
+    """The identity of an agent's request."""
 
     tenant: str
     agent: str
     user: str
-    """The id of the person."""
+    """The person's id."""
 
 
 class Judgement(NamedTuple):
-    """What the rules say of a call now: `decision`, or why not, and whether people can be asked."""
+    """The rules' present judgement of a call:
+
+    `decision`, or the reason against it, and whether approvers can be asked.
+    """
 
     decision: bool
     reason: str = ""
@@ -39,7 +42,7 @@ class Judgement(NamedTuple):
 
 
 class AskedQuestion(NamedTuple):
-    """What people were asked about a call, and the arguments that they saw or wrote."""
+    """The question about a call, with its present arguments."""
 
     request: ApprovalRequest
     args: Mapping[str, Any]
@@ -49,21 +52,21 @@ class CallUse(NamedTuple):
     """The use of a call's permit."""
 
     owner: str
-    """The id of the try; see `use_id`."""
+    """The id of the use request, see `use_id`."""
     claimed_at: datetime
     finished_at: datetime | None
     """When its outcome was reported."""
 
 
 class CallTerms(NamedTuple):
-    """What the tools of a name say of calls that agents run themselves."""
+    """The declared limits of a tool name's external calls."""
 
     is_external: bool
-    """Whether agents alone run it."""
+    """True if only agents run it."""
     asked_seconds: float
-    """How long people have to answer."""
+    """Seconds for approvers to answer."""
     usable_seconds: float
-    """How long an approval can be used."""
+    """Lifetime of an approval in seconds."""
 
 
 class ToolListing(NamedTuple):
@@ -76,7 +79,7 @@ class ToolListing(NamedTuple):
     read_only: bool
     idempotent: bool
     runs_here: bool
-    """Whether Signoff runs it."""
+    """True if Signoff runs it."""
 
 
 class CallTimes(NamedTuple):
@@ -87,26 +90,26 @@ class CallTimes(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A value that was kept under a key."""
+    """A value stored under a key."""
 
     value: str
     is_new: bool
 
 
 class Sealer(Protocol):
-    """Seals values that a client carries. The client can read them, and cannot change them."""
+    """Seals values for a client, which can read but not change them."""
 
     def seal(self, what: str, values: list[Any]) -> str:
-        """Return `values` (JSON) as text. A seal of one kind (`what`) is none of another."""
+        """Return `values` (JSON) as text. A seal of one kind (`what`) is invalid for another."""
         ...
 
     def unseal(self, what: str, text: str) -> list[Any] | None:
-        """Return the values of a sealed text; None for any other text."""
+        """Return the values of a sealed text, or `None` for any other text."""
         ...
 
 
 class CallHandle(Protocol):
-    """One call. It is good for the `AgentCalls` that returned it, and for no other."""
+    """One call. It is valid only for the `AgentCalls` that returned it."""
 
     @property
     def id(self) -> str:
@@ -115,39 +118,39 @@ class CallHandle(Protocol):
 
     @property
     def agent(self) -> str:
-        """The agent whose call it is."""
+        """The agent of the call."""
         ...
 
     @property
     def user(self) -> str:
-        """The person in whose name it was proposed."""
+        """The person in whose name the agent proposed it."""
         ...
 
     @property
     def begun_at(self) -> datetime | None:
-        """When it was proposed first."""
+        """When it was first proposed."""
         ...
 
     @property
     def answer(self) -> CallAnswer:
-        """The call at the last look. `wait` with 0 seconds looks again."""
+        """The call at the last poll. `wait` with 0 seconds polls again."""
         ...
 
     @property
     def is_new(self) -> bool:
-        """Whether this very request began the call."""
+        """True if this request began the call."""
         ...
 
     @property
     def edited_by(self) -> str:
-        """Who changed the arguments, of a call that this very request used."""
+        """The editor of the arguments, for a call used by this request."""
         ...
 
 
 class AgentCalls(Protocol):
-    """The external calls of the agent that sent a request. The core's sign-in says which agent that is.
+    """The external calls of the agent that sent a request, identified by the core's sign-in.
 
-    Methods raise `Refused` for what the agent may not do and `Unavailable` while the store or the server is away. A
+    Methods raise `Refused` for forbidden actions, and `Unavailable` while the store or the server is unavailable. A
     handle of another `AgentCalls` is refused.
     """
 
@@ -158,15 +161,15 @@ class AgentCalls(Protocol):
 
     @property
     def was_hurried(self) -> bool:
-        """Whether the agent waited for as many calls as one may, so that this request is answered at once."""
+        """True if the agent reached its limit of parallel waits, so that this request is answered at once."""
         ...
 
     def has_room(self) -> bool:
-        """Return whether the agent may wait for one call more. If not, the answer gets `Retry-After`."""
+        """Return whether the agent may wait for another call. If not, the answer gets `Retry-After`."""
         ...
 
     def use_trace(self, given: Mapping[str, object]) -> None:
-        """Let the spans of this request follow the `traceparent` of a message."""
+        """Make the spans of this request follow the `traceparent` of a message."""
         ...
 
     def agent(self, named: str | None = None) -> str:
@@ -180,15 +183,15 @@ class AgentCalls(Protocol):
     async def propose(
         self, body: CallBody, *, key: str | None = None, joins: bool = False, attended: bool = False
     ) -> CallHandle:
-        """Propose a call. With `body.use` a permitted call is used at once, with `body.wait` people are waited for.
+        """Propose a call. `body.use` uses a permitted call at once, `body.wait` waits for the approvers.
 
-        The same `key` is the same call. With `joins` a new key names the call that an equal proposal began and that
-        was not used. A call that is `attended` runs only while its agent waits for it.
+        Equal keys name the same call. With `joins`, a new key names the unused call of an equal proposal. An `attended`
+        call runs only while its agent waits for it.
         """
         ...
 
     async def find(self, place: CallBody, key: str) -> CallHandle | None:
-        """Return the call that a key names in `propose` with `joins`. It was not looked at yet."""
+        """Return the call that a key names in `propose` with `joins`, without polling it."""
         ...
 
     async def name(self, place: CallBody, key: str, call: CallHandle) -> None:
@@ -200,45 +203,45 @@ class AgentCalls(Protocol):
         ...
 
     async def load(self, call_id: str, agent: str | None = None) -> CallHandle:
-        """Return a call of the agent by its name. It was not looked at yet.
+        """Return a call of the agent by its name, without polling it.
 
-        In development `agent` says which agent's.
+        In development, `agent` names the agent.
         """
         ...
 
     async def wait(self, call: CallHandle, seconds: float, watch: Watch | None = None) -> CallHandle:
-        """Return a call once it does not move any more, after `seconds` at the latest.
+        """Return a call once its state is stable, after `seconds` at the latest.
 
-        It ends earlier where the client is gone, the gateway stops or `watch` returns False. An agent that waits for as
-        many calls as one may is answered at once, with `Retry-After: 1`.
+        It ends earlier if the client leaves, the gateway stops or `watch` returns False. An agent at its limit of
+        parallel waits is answered at once, with `Retry-After: 1`.
         """
         ...
 
     async def use(self, call: CallHandle, key: str | None = None) -> CallHandle:
         """Use the permit of a call, once. The same key gets the same answer again.
 
-        Raises `BadRequest` (409) for a call that cannot be used. Its code says why.
+        Raises `BadRequest` (409) for a call that cannot be used. Its code is the reason.
         """
         ...
 
     async def report(self, call: CallHandle, outcome: OutcomeBody) -> CallHandle:
-        """Report what became of a used call. The first report counts; another one is a `Conflict`."""
+        """Report the outcome of a used call. The first report counts; another one is a `Conflict`."""
         ...
 
     async def withdraw(self, call: CallHandle) -> CallHandle:
-        """Withdraw a call that was not used. Raises `BadRequest` (409, `used`)."""
+        """Withdraw an unused call. Raises `BadRequest` (409, `used`)."""
         ...
 
     async def hand_out(self, call: CallHandle) -> None:
-        """Let no equal proposal join a call any more. Do this before you tell the result of a call that was joined."""
+        """Prevent equal proposals from joining a call. Do this before you return the result of a joined call."""
         ...
 
     async def attend(self, call: CallHandle, within: float = 0.0) -> None:
-        """Tell a call that its agent waits for it; or, with `within`, for so many seconds no more."""
+        """Report to a call that its agent waits for it, or with `within`, that it stops waiting for so many seconds."""
         ...
 
     async def run(self, call: CallHandle) -> CallHandle:
-        """Let Signoff run a permitted call of a tool that it runs itself."""
+        """Run a permitted call of a tool that Signoff runs itself."""
         ...
 
     async def times(self, call: CallHandle) -> CallTimes:
@@ -246,39 +249,39 @@ class AgentCalls(Protocol):
         ...
 
     def may_decide(self, question: AskedQuestion, *, agent: str | None = None, user: str | None = None) -> bool:
-        """Return whether the person in whose name the agent asks may answer a question."""
+        """Return whether the person of the agent's request may answer a question."""
         ...
 
     async def arguments(self, call: CallHandle) -> dict[str, Any]:
-        """Return the arguments that were proposed."""
+        """Return the proposed arguments."""
         ...
 
     async def question(self, call: CallHandle) -> AskedQuestion | None:
-        """Return what people were asked; None if nobody was."""
+        """Return the question about a call, or `None`."""
         ...
 
     async def permit_use(self, call: CallHandle) -> CallUse | None:
-        """Return the use of the permit; None if it was not used."""
+        """Return the use of the permit, or `None`."""
         ...
 
     async def keep(self, key: str, value: str) -> Kept:
-        """Keep a value for the agent, or return the one that is there. It is deleted as old calls are."""
+        """Store a value for the agent, or return the present one. It is deleted along with old calls."""
         ...
 
     async def kept(self, key: str) -> str | None:
-        """Return the value that was kept for the agent under a key."""
+        """Return the agent's stored value of a key."""
         ...
 
     async def replace(self, key: str, value: str) -> None:
-        """Keep a value for the agent in place of any other."""
+        """Store a value for the agent, replacing any other."""
         ...
 
     def terms(self, tool: str) -> CallTerms:
-        """Return what the tools of a name say."""
+        """Return the declared limits of a tool name."""
         ...
 
     def asker(self, agent: str | None = None, user: str | None = None) -> AgentIdentity:
-        """Return in whose name the agent asks.
+        """Return the identity of the agent's request.
 
         Raises `Refused` for another agent, and for a person for whom it may not act.
         """
@@ -287,11 +290,11 @@ class AgentCalls(Protocol):
     async def judge(
         self, tool: str, args: dict[str, Any], *, agent: str | None = None, user: str | None = None
     ) -> Judgement:
-        """Judge a call by the rules alone. Nobody is asked and nothing is kept."""
+        """Judge a call by the rules alone, without asking approvers or storing anything."""
         ...
 
     async def sealer(self, name: str) -> Sealer:
-        """Return what seals values under a key of this name, which no part of the core uses."""
+        """Return a sealer with a key of this name, which no part of the core uses."""
         ...
 
     def now(self) -> datetime:
@@ -299,16 +302,16 @@ class AgentCalls(Protocol):
         ...
 
     def remarks(self, tool: str) -> frozenset[str]:
-        """Return the arguments of a tool that are only words about the call."""
+        """Return the arguments of a tool that are only remarks about the call."""
         ...
 
     async def note_refusal(self, error: SignoffError, tool: str = "") -> None:
-        """Record a refusal that the plugin answers itself. The core records those that a route raises."""
+        """Record a refusal that the plugin answers itself. The core records refusals raised by a route."""
         ...
 
 
 class ExternalCalls(Protocol):
-    """Makes the `AgentCalls` of requests that the core let in."""
+    """Creates the `AgentCalls` of requests that the core admitted."""
 
     public_url: str
     """The address of the gateway."""
@@ -319,13 +322,13 @@ class ExternalCalls(Protocol):
 
     @property
     def exposed(self) -> Exposed:
-        """What other agents may know of the installation."""
+        """The installation's data for other agents."""
         ...
 
     def turns_of(self, request: Request) -> PeerTurns:
-        """Return the turns of the other agent that sent `request`. Raises `Refused` where no agent was asked for."""
+        """Return the turns of the other agent that sent `request`. Raises `Refused` if the route needs no agent."""
         ...
 
     def of(self, request: Request) -> AgentCalls:
-        """Return the calls of the agent that sent `request`. Raises `Refused` where no agent was asked for."""
+        """Return the calls of the agent that sent `request`. Raises `Refused` if the route needs no agent."""
         ...

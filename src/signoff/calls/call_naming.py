@@ -1,4 +1,4 @@
-"""Lets a refusal of a call begin with the id by which its own agent knows it."""
+"""Prefixes a refusal of a call with the agent's own id of it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from signoff.formats.nearest_name import quote_name
 _CHARS: Final = 200
 _CONFLICT: Final = 409
 _VERDICTS: Final = frozenset({"denied", "lapsed", "stale", "frozen", "ended"})
-"""The agent's model reads these words as the verdict on its call, and has never seen the id."""
+"""The agent's model reads these messages as the verdict on its call, and has never seen the id."""
 
 
 @contextmanager
 def naming(field: str, own_id: str | None) -> Iterator[None]:
-    """Begin the conflicts of a call with the id by which its agent knows it; `field` says what the agent calls it."""
+    """Prefix the conflicts of a call with the agent's own id of it. `field` is the agent's name for the id."""
     try:
         yield
     except Refused as error:

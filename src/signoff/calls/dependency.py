@@ -1,4 +1,4 @@
-"""What the functions of plugins' routes take as parameters."""
+"""Parameters for the functions of plugins' routes."""
 
 from typing import Annotated
 
@@ -9,14 +9,14 @@ from signoff.calls.agent_calls import AgentCalls, ExternalCalls
 from signoff.calls.peer_turns import PeerTurns
 
 
-# Not plain functions: FastAPI would call them in a thread.
+# Async, because FastAPI would run plain functions in a thread.
 async def _external_calls(request: Request) -> ExternalCalls:
     port: ExternalCalls = request.app.state.external_calls
     return port
 
 
 External = Annotated[ExternalCalls, Depends(_external_calls)]
-"""What a route for whoever asks may know of the installation."""
+"""The installation's data for a route without sign-in."""
 
 
 async def _agent_calls(request: Request, port: External) -> AgentCalls:
@@ -24,7 +24,7 @@ async def _agent_calls(request: Request, port: External) -> AgentCalls:
 
 
 Calls = Annotated[AgentCalls, Depends(_agent_calls)]
-"""The calls of the agent that sent the request. A route for whoever asks has none."""
+"""The calls of the agent that sent the request. A route without sign-in has none."""
 
 
 async def _peer_turns(request: Request, port: External) -> PeerTurns:

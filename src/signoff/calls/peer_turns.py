@@ -1,4 +1,4 @@
-"""The port of turns: what a plugin may do in the name of another agent that sent a request."""
+"""The port of turns: a plugin's actions in the name of another agent that sent a request."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager
@@ -27,7 +27,7 @@ class ExposedTool(NamedTuple):
 
 
 class ExposedActor(NamedTuple):
-    """An actor with tools that other agents may call."""
+    """An actor with tools for other agents."""
 
     name: str
     description: str
@@ -35,19 +35,19 @@ class ExposedActor(NamedTuple):
 
 
 class Exposed(NamedTuple):
-    """What other agents may know of an installation."""
+    """The data of an installation for other agents."""
 
     actors: tuple[ExposedActor, ...]
     tools: frozenset[str]
-    """The names of all tools that are exposed by any actor."""
+    """The names of all tools that any actor exposes."""
     version: str
     part_types: tuple[str, ...]
     withheld: frozenset[str]
-    """Types of parts that only an agent gets that names them."""
+    """Types of parts that an agent gets only if it names them."""
 
 
 class TurnStart(NamedTuple):
-    """Who began a turn, by which channel, with which actor."""
+    """A turn's requester, channel and actor."""
 
     requester: str
     channel: str
@@ -55,7 +55,7 @@ class TurnStart(NamedTuple):
 
 
 class PeerTurns(Protocol):
-    """The sessions and turns of the agent that sent a request. The core's sign-in says who that is.
+    """The sessions and turns of the agent that sent a request, identified by the core's sign-in.
 
     Methods raise `NotFound`, `Refused` and `Unavailable`.
     """
@@ -71,23 +71,26 @@ class PeerTurns(Protocol):
         ...
 
     def new_session(self, seed: str) -> SessionKey:
-        """Return the session of a new conversation. `seed` is of hexadecimal digits."""
+        """Return the session of a new conversation. `seed` has hexadecimal digits."""
         ...
 
     def is_session(self, key: SessionKey) -> bool:
-        """Return whether a session is one of this agent's."""
+        """Return whether a session belongs to this agent."""
         ...
 
     async def say(self, key: TurnKey, actor: str, text: str) -> None:
-        """Say something to an actor, which begins the turn `key`. Raises `Conflict` for other words under its id."""
+        """Send a message to an actor, which begins the turn `key`.
+
+        Raises `Conflict` for another message with that id.
+        """
         ...
 
     async def start(self, key: TurnKey) -> TurnStart | None:
-        """Return how a turn began; None where it is no turn. Raises `NotFound` before it has begun."""
+        """Return a turn's start, or `None` if it is not a turn. Raises `NotFound` before it has begun."""
         ...
 
     async def view(self, key: TurnKey) -> TurnView:
-        """Return a turn as it may be shown."""
+        """Return a turn's view for this agent."""
         ...
 
     async def row(self, key: TurnKey) -> TurnRow | None:
@@ -95,7 +98,7 @@ class PeerTurns(Protocol):
         ...
 
     async def session(self, key: SessionKey) -> SessionView:
-        """Return a session as it is now."""
+        """Return a session's present state."""
         ...
 
     async def value(self, part: ResponsePart, place: SessionKey) -> Any:
@@ -111,28 +114,28 @@ class PeerTurns(Protocol):
         ...
 
     async def share(self, what: tuple[Hashable, ...], read: Callable[[], Awaitable[V]]) -> V:
-        """Return what `read` returns, or what it returned to an equal request at the same time."""
+        """Return the result of `read`, or of an equal request at the same time."""
         ...
 
     async def pause(self, seconds: float) -> bool:
-        """Wait. Return False at once where the gateway stops."""
+        """Wait. Return False at once if the gateway stops."""
         ...
 
     def waiting(self, seconds: float, about: str) -> AbstractAsyncContextManager[float]:
-        """Count a request that waits, and yield the seconds for which it may.
+        """Count a waiting request, and yield its permitted seconds.
 
-        They are 0 for an agent that waits for as much as one may; the answer gets `Retry-After` then.
+        They are 0 for an agent at its limit. The answer then gets `Retry-After`.
         """
         ...
 
     def hold(self) -> AbstractAsyncContextManager[None]:
-        """Count a request whose answer is long in coming. Raises `BadRequest` (429)."""
+        """Count a request with a long response. Raises `BadRequest` (429)."""
         ...
 
     def refuse_more(self) -> None:
-        """Raise `BadRequest` (429) for an agent that follows as much as one may."""
+        """Raise `BadRequest` (429) for an agent at its limit of followed turns."""
         ...
 
     def stream(self, events: AsyncGenerator[str, None]) -> Response:
-        """Answer with server-sent events for as long as the agent is let in."""
+        """Answer with server-sent events as long as the agent is admitted."""
         ...

@@ -1,4 +1,4 @@
-"""Ids of tries to use a permit."""
+"""Ids of use requests."""
 
 import uuid
 from typing import Final
@@ -6,10 +6,10 @@ from typing import Final
 from signoff.contracts.canonical_json import sha256_hex
 
 _OWN: Final = "key:"
-"""How the id of a try begins that its agent chose."""
+"""The prefix of an id chosen by the agent."""
 _USE_HEX: Final = 32
 
 
 def make_use_id(given: str | None) -> str:
-    """Return the id of a try; without one of the agent's own an id that nobody used before."""
+    """Return the id of a use request. Without the agent's own id, it is new and unique."""
     return uuid.uuid4().hex if given is None else f"{_OWN}{sha256_hex([given])[:_USE_HEX]}"

@@ -1,4 +1,4 @@
-"""Adds up what one process does, for whoever scrapes it; in memory, and begun anew with each process."""
+"""Counts the events of one process for scrapers, in memory, from zero at each start."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
@@ -8,18 +8,17 @@ from signoff.telemetry.metric_table import LABEL_SETS, METRICS, OTHER, TENANTS
 
 
 class Count(NamedTuple):
-    """So much more of one metric."""
+    """An increment of one metric."""
 
     metric: str
-    """The metric's name."""
     labels: tuple[str, ...]
-    """The values of its labels, in their order."""
+    """The values of its labels, in order."""
     value: float = 1.0
-    """By how much a counter grows, or what a histogram is to hold."""
+    """A counter's increment, or a histogram's observation."""
 
 
 class HistogramCounts:
-    """How many observations fell into each bucket of a histogram."""
+    """The number of observations in each bucket of a histogram."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -27,24 +26,23 @@ class HistogramCounts:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Adds one observation."""
+        """Add one observation."""
         self.numbers[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
 
 class Gauges(NamedTuple):
-    """What was measured at one moment, by metric and labels."""
+    """Measurements at one moment, by metric and labels."""
 
     values: Mapping[str, Mapping[tuple[str, ...], float]]
-    """The gauges."""
     histograms: Mapping[str, HistogramCounts]
     """The gauge histograms, which have no labels."""
 
 
 class TenantLabels:
-    """Gives `TENANTS` tenants a label of their own, those that are declared before others, and all later ones `OTHER`.
+    """Gives `TENANTS` tenants their own label, declared ones first, and `OTHER` to the rest.
 
-    Whoever may write to Temporal starts turns of tenants that nobody has heard of: they take no declared one's place.
+    Anyone who can write to Temporal can start turns of unknown tenants: these never take a declared tenant's place.
     """
 
     def __init__(self) -> None:
@@ -52,23 +50,23 @@ class TenantLabels:
         self._declared: frozenset[str] = frozenset()
 
     def declare(self, tenants: Iterable[str]) -> None:
-        """Keeps places for the tenants whose people are declared."""
+        """Reserve labels for the tenants of declared people."""
         self._declared = frozenset(sorted({*self._declared, *tenants})[:TENANTS])
 
     def label(self, tenant: str) -> str:
-        """Returns the label of a tenant; the same one for as long as the process runs."""
+        """Return the label of a tenant, constant during the process."""
         if tenant in self._declared or len(self._known | self._declared) < TENANTS:
             self._known.add(tenant)
         return tenant if tenant in self._known else OTHER
 
     @property
     def known(self) -> frozenset[str]:
-        """The tenants that have a label of their own."""
+        """The tenants with their own label."""
         return frozenset(self._known)
 
 
 class ProcessCounts:
-    """The counters and histograms of one process. To be used from one event loop."""
+    """The counters and histograms of one process, for use from one event loop."""
 
     def __init__(self) -> None:
         self.counters: dict[str, dict[tuple[str, ...], float]] = {}
@@ -76,15 +74,15 @@ class ProcessCounts:
         self.tenants = TenantLabels()
 
     def count(self, metric: str, *labels: str, by: float = 1.0) -> None:
-        """Adds to a counter. Raises `KeyError` for a metric that is not in the table."""
+        """Add to a counter. Raises `KeyError` for a metric outside the table."""
         self.add((Count(metric, labels, by),))
 
     def observe(self, metric: str, value: float, *labels: str) -> None:
-        """Adds an observation to a histogram. Raises `KeyError` for a metric that is not in the table."""
+        """Add an observation to a histogram. Raises `KeyError` for a metric outside the table."""
         self.add((Count(metric, labels, value),))
 
     def add(self, counts: Iterable[Count]) -> None:
-        """Adds counts to whatever they are of. Raises `KeyError` for a metric that is not in the table."""
+        """Add counts to their metrics. Raises `KeyError` for a metric outside the table."""
         for metric, labels, value in counts:
             known = METRICS[metric]
             if known.labels[:1] == ("tenant",):
@@ -102,5 +100,5 @@ class ProcessCounts:
 
 
 def _place(series: Collection[tuple[str, ...]], labels: tuple[str, ...]) -> tuple[str, ...]:
-    # A mistake that lets an id become a label must not fill the memory of this process and of whoever scrapes it.
+    # If a bug turns an id into a label, it must not exhaust the memory of this process and its scrapers.
     return labels if labels in series or len(series) < LABEL_SETS else (OTHER,) * len(labels)

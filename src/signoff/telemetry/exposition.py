@@ -1,4 +1,4 @@
-"""Writes metrics in the form of OpenMetrics, or in Prometheus' own where somebody asks for that."""
+"""Writes metrics as OpenMetrics, or in Prometheus' own format on request."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
@@ -21,7 +21,7 @@ from signoff.telemetry.metric_table import Metric as TableRow
 
 
 class Series(Protocol):
-    """One series that somebody else adds up."""
+    """One series counted by the SDK."""
 
     @property
     def name(self) -> str:
@@ -34,9 +34,7 @@ class Series(Protocol):
         ...
 
     @property
-    def labels(self) -> tuple[tuple[str, str], ...]:
-        """Its labels."""
-        ...
+    def labels(self) -> tuple[tuple[str, str], ...]: ...
 
     @property
     def value(self) -> float | HistogramCounts:
@@ -45,16 +43,16 @@ class Series(Protocol):
 
     @property
     def grows(self) -> bool:
-        """Whether it is a counter."""
+        """True for a counter."""
         ...
 
 
 def write_metrics(
     counts: ProcessCounts, gauges: Gauges, sdk: Iterable[Series], info: tuple[str, ...], accept: str
 ) -> tuple[str, bytes]:
-    """Writes everything in the form that `accept`, a header of HTTP, asks for; returns its type and the bytes.
+    """Return the content type and the metrics in the format that `accept`, an HTTP header, requests.
 
-    `info` are the values of the labels of `signoff_build`.
+    `info` holds the label values of `signoff_build`.
     """
     encode, content_type = choose_encoder(accept)
     registry = CollectorRegistry(auto_describe=False)
@@ -99,7 +97,7 @@ def _counter(name: str, row: TableRow, series: Mapping[tuple[str, ...], float]) 
     for labels, value in series.items():
         counter.add_metric(labels, value)
     if not row.labels and not series:
-        # Without labels there is one series, and an alert must tell 0 from a process that is gone.
+        # Without labels there is one series, and an alert must distinguish 0 from a stopped process.
         counter.add_metric((), 0.0)
     return counter
 

@@ -1,4 +1,4 @@
-"""Listens at an address and serves HTTP there; signals stay those of the process, which may have more to stop."""
+"""Listens at an address and serves HTTP. Leaves signals to the process, which may have more to stop."""
 
 import contextlib
 import errno
@@ -15,24 +15,24 @@ _FLAGS: Final = {"SIGNOFF_PORT": "--port", "SIGNOFF_CODEC_PORT": "--port", "SIGN
 
 
 class HttpServer(uvicorn.Server):
-    """Serves one application by uvicorn, which tells no stranger what it is and writes no line for a request.
+    """Serves one application with uvicorn, without a server header or access log.
 
     `options` are uvicorn's own.
     """
 
     def __init__(self, app: Any, **options: Any) -> None:
-        # Its words go where all others go: uvicorn's own handlers would print tracebacks.
+        # Use the process's log: uvicorn's own handlers would print tracebacks.
         fixed: dict[str, Any] = {"log_config": None, "log_level": "warning", "ws": "none"}
         super().__init__(uvicorn.Config(app, access_log=False, server_header=False, **fixed, **options))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Catches no signals: the process that serves may have more to stop than this."""
+        """Catch no signals: the process may have more to stop than this server."""
         yield
 
 
 def open_listener(host: str, port: int, *, host_setting: str, port_setting: str) -> socket.socket:
-    """Opens a socket that listens. Raises `ServerUnavailable` naming the settings where it cannot."""
+    """Open a listening socket. Raises `ServerUnavailable` with the settings if it cannot."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -1,4 +1,4 @@
-"""Writes a log as JSON, one object a line, with the ids of what each line is about; never an argument or a result."""
+"""Writes a log as JSON, one object a line, with the ids of turn and call, never an argument or a result."""
 
 import contextlib
 import json
@@ -13,9 +13,9 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, parse
 from signoff.telemetry.stack_trace import trace_without_words
 
 FACTS: Final = "signoff_facts"
-"""The attribute of a record of `logging` that holds further fields."""
+"""The attribute of a log record with additional fields."""
 RECORD_LOGGER: Final = "signoff.record"
-"""The logger of what is written into the record, which is silent unless logs are written as JSON."""
+"""The logger of audit entries, silent unless logs are JSON."""
 _SDK: Final = ("temporal_workflow", "temporal_activity")
 _BOUND: Final[ContextVar[Mapping[str, str]]] = ContextVar("bound_log_fields", default=MappingProxyType({}))
 _MESSAGE_CHARS: Final = 2_000
@@ -23,7 +23,7 @@ _MESSAGE_CHARS: Final = 2_000
 
 @contextlib.contextmanager
 def bind_log_fields(fields: Mapping[str, str]) -> Iterator[None]:
-    """Gives `fields` to every line that is logged within the block, and in the tasks that are begun there."""
+    """Add `fields` to every line logged within the block, and in tasks started there."""
     token = _BOUND.set({**_BOUND.get(), **fields})
     try:
         yield
@@ -32,30 +32,29 @@ def bind_log_fields(fields: Mapping[str, str]) -> Iterator[None]:
 
 
 def fields_of_turn(workflow_id: str) -> dict[str, str]:
-    """Returns the fields of a turn by its workflow id; none where it names no turn."""
+    """Return the fields of a turn by its workflow id, or none for another id."""
     turn = parse_workflow_id(workflow_id)
     return {} if turn is None else turn._asdict()
 
 
 def fields_of_call(turn: TurnKey, call: str) -> dict[str, str]:
-    """Returns the fields of a call: a request about it is named by both."""
+    """Return the fields of a call. They also identify its request."""
     return {**turn._asdict(), "call": call, "request": ApprovalKey(turn, call).id}
 
 
 def fields_of_request(approval: str) -> dict[str, str]:
-    """Returns the fields of a request by its id; none where it is malformed."""
+    """Return the fields of a request by its id, or none for a malformed id."""
     named = parse_approval_id(approval)
     return {} if named is None else fields_of_call(named.turn, named.call)
 
 
 class JsonFormat(logging.Formatter):
-    """Writes a record of `logging` as an object on one line.
+    """Writes a log record as an object on one line.
 
-    Of an error it has the class and where it was raised, and not its words: they may quote what somebody sent.
+    For an error, writes the class and the place, but not the message, which may quote input.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Writes one record."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -75,5 +74,5 @@ def _message(record: logging.LogRecord) -> str:
     message = record.getMessage()
     if record.name != "asyncio":
         return message
-    # It quotes the error itself, or what a callback was called with: an argument of somebody's tool among it.
+    # It quotes the error itself, or a callback's arguments, which may include a tool's.
     return message.partition("\n")[0].partition("(")[0]

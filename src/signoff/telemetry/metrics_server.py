@@ -1,4 +1,4 @@
-"""Answers scrapes and probes on a port of its own: `GET /metrics`, `/healthz` and `/readyz`, and nothing else."""
+"""Answers scrapes and probes on a separate port: only `GET /metrics`, `/healthz` and `/readyz`."""
 
 import asyncio
 import contextlib
@@ -13,16 +13,16 @@ PROBES: Final = (HEALTH, "/readyz")
 _CONNECTIONS: Final = 16
 _GRACE_SECONDS: Final = 2
 Scrape = Callable[[str], Awaitable[tuple[str, bytes]]]
-"""Makes the answer to a scrape from its `Accept`: the type, and the bytes."""
+"""Answers a scrape by its `Accept` header: content type and bytes."""
 
 
 @contextlib.asynccontextmanager
 async def running_metrics_server(
     scrape: Scrape, host: str, port: int, is_ready: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[None]:
-    """Answers scrapes and probes until the block ends; `/readyz` is 503 while the process is not ready.
+    """Answer scrapes and probes until the block ends. `/readyz` is 503 while the process is not ready.
 
-    Raises `ServerUnavailable` naming the setting where it cannot listen.
+    Raises `ServerUnavailable` with the setting if it cannot listen.
     """
     settings = {"host_setting": "SIGNOFF_METRICS_HOST", "port_setting": "SIGNOFF_METRICS_PORT"}
     with open_listener(host, port, **settings) as listener:
@@ -50,7 +50,7 @@ def _application(scrape: Scrape, is_ready: Callable[[], bool]) -> Any:
             else:
                 status, body = 405, b"metrics are only read\n"
         elif scope["type"] == "http" and scope["path"] in PROBES:
-            # That it answers at all says that its event loop, which all of its work needs, is not held up.
+            # Any answer shows that the event loop, which all work needs, is not blocked.
             is_well = scope["path"] == HEALTH or is_ready()
             status, body = (200, b"ok\n") if is_well else (503, b"not ready\n")
         headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]

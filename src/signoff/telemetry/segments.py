@@ -1,8 +1,8 @@
-"""Divides a turn into segments, from its start or an answer until it waits or ends, and names the span of each. Pure.
+"""Divides a turn into segments, from its start or an answer to its next wait or end, with a span for each. Pure.
 
-No process knows a turn from its start to its end, and no span may stay open for days. So the ids of a segment's span
-are computed from the turn and from what began the segment: whichever worker runs a part of it makes that part a child
-of the same span, and whichever sees it end writes the span itself.
+No process sees a whole turn, and no span may stay open for days. Therefore a segment's span ids are computed from the
+turn and the segment's cause. Each worker that runs a part makes it a child of the same span, and the worker that sees
+the end writes the span itself.
 """
 
 import hashlib
@@ -15,45 +15,43 @@ _SPAN_BYTES: Final = 8
 
 
 class TurnWait(NamedTuple):
-    """A question of a turn, and when it stopped waiting for people."""
+    """A question of a turn, and the end of its wait."""
 
     request: str
     """The approval id."""
     revision: int
-    """Which time people were asked."""
+    """The revision."""
     asked_at: datetime
-    """When they were."""
+    """When it was asked."""
     over_at: datetime | None
-    """When somebody settled it, or its time was over; None while it waits."""
+    """When it was settled or expired; `None` while it waits."""
 
 
 class SpanKey(NamedTuple):
     """The ids of one span."""
 
     trace: int
-    """The trace's id."""
     span: int
-    """The span's id."""
 
 
 class TurnSegment(NamedTuple):
-    """A part of a turn in which it does not wait."""
+    """A part of a turn without waits."""
 
     key: SpanKey
-    """The ids of its span, which is the root of a trace of its own."""
+    """The ids of its span, the root of a separate trace."""
     cause: TurnWait | None
-    """The question whose end began it; None for the first segment."""
+    """The question whose end began it; `None` for the first segment."""
     before: SpanKey | None
-    """The span of the segment in which that question was asked."""
+    """The span of the segment that asked this question."""
 
 
 def segment_at(workflow_id: str, nonce: str, waits: Iterable[TurnWait], moment: datetime) -> TurnSegment:
-    """Returns the segment of a turn that a moment is in: the one that began last."""
+    """Return the segment of a turn at a moment: the latest one to begin."""
     known = tuple(waits)
     cause = _cause(known, moment)
     if cause is None:
         return TurnSegment(_key(workflow_id, nonce, None), None, None)
-    # Not its own end, where it was settled in the millisecond in which it was asked.
+    # Exclude its own end, if it was settled in the same millisecond as asked.
     earlier = [each for each in known if each != cause]
     return TurnSegment(
         _key(workflow_id, nonce, cause), cause, _key(workflow_id, nonce, _cause(earlier, cause.asked_at))
@@ -61,7 +59,7 @@ def segment_at(workflow_id: str, nonce: str, waits: Iterable[TurnWait], moment: 
 
 
 def segment_after(workflow_id: str, nonce: str, request: str, revision: int) -> SpanKey:
-    """Returns the span of the segment that the end of a question begins."""
+    """Return the span of the segment after the end of a question."""
     return _hash(workflow_id, nonce, request, str(revision))
 
 
@@ -80,5 +78,5 @@ def _key(workflow_id: str, nonce: str, cause: TurnWait | None) -> SpanKey:
 def _hash(*parts: str) -> SpanKey:
     digest = hashlib.sha256("\0".join(("signoff-span", *parts)).encode("utf-8", "surrogatepass")).digest()
     trace, span = digest[:_TRACE_BYTES], digest[_TRACE_BYTES : _TRACE_BYTES + _SPAN_BYTES]
-    # An id of zero means none; of so many bits it is none's by chance.
+    # An id of zero means none, and is impossible by chance with so many bits.
     return SpanKey(int.from_bytes(trace) or 1, int.from_bytes(span) or 1)

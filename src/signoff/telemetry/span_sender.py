@@ -1,4 +1,4 @@
-"""Sends spans by OpenTelemetry's SDK, to where `OTEL_*` says; imported only where spans are sent."""
+"""Sends spans with OpenTelemetry's SDK to the `OTEL_*` target. Imported only for sending spans."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ _NEXT: Final[ContextVar[SpanKey | None]] = ContextVar("next_span", default=None)
 
 
 class _ComputedIds(RandomIdGenerator):
-    """Gives the root of a segment the ids that were computed for it, and all other spans random ones."""
+    """Gives a segment's root its computed ids, and all other spans random ones."""
 
     def generate_trace_id(self) -> int:
         key = _NEXT.get()
@@ -47,13 +47,13 @@ class SpanSender:
         self._tracer = self._provider.get_tracer("signoff", VERSION)
 
     def close(self) -> None:
-        """Sends what is left, for as long as that may take by `OTEL_*`."""
+        """Send the remaining spans, within the time limit of `OTEL_*`."""
         self._provider.shutdown()
 
     def write_segment(
         self, segment: TurnSegment, name: str, attributes: Attributes, begun: datetime, ended: datetime, error: str = ""
     ) -> None:
-        """Writes the span of a segment that is over, linked to the one before the wait."""
+        """Write the span of an ended segment, linked to the one before the wait."""
         links = [] if segment.before is None else [Link(self._context(segment.before))]
         token = _NEXT.set(segment.key)
         try:
@@ -68,7 +68,7 @@ class SpanSender:
 
     @contextlib.contextmanager
     def child(self, segment: TurnSegment, name: str, attributes: Attributes, *, client: bool = False) -> Iterator[Span]:
-        """Writes a span within a segment, for the length of the block; what is begun there is a child of it."""
+        """Write a span within a segment, for the length of the block. Spans started there are its children."""
         parent = trace.set_span_in_context(NonRecordingSpan(self._context(segment.key)), context.Context())
         kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
         with self._span(name, parent, attributes, (), kind) as span:
@@ -78,9 +78,9 @@ class SpanSender:
     def act(
         self, name: str, attributes: Attributes, about: Sequence[SpanKey], carrier: Mapping[str, str]
     ) -> Iterator[Span]:
-        """Writes a span of something that somebody did to a turn, linked to segments of that.
+        """Write a span of a person's action on a turn, linked to segments of the turn.
 
-        It belongs to the trace that `carrier`, headers with a `traceparent`, names; without one it begins its own.
+        It joins the trace of `carrier`, headers with a `traceparent`. Without one it starts its own.
         """
         parent = TraceContextTextMapPropagator().extract(carrier, context.Context())
         links = [Link(self._context(each)) for each in about]
@@ -88,7 +88,7 @@ class SpanSender:
             yield span
 
     def mark_failed(self, span: Span, kind: str) -> None:
-        """Marks a span as failed, by the class or the code of what went wrong."""
+        """Mark a span as failed, with the class or code of the error."""
         span.set_attribute("error.type", kind)
         span.set_status(Status(StatusCode.ERROR))
 
@@ -98,7 +98,7 @@ class SpanSender:
     ) -> Iterator[Span]:
         span = self._tracer.start_span(name, parent, kind, attributes, links)
         try:
-            # Words of errors may quote arguments: only their class goes out.
+            # Export only an error's class: its message may quote arguments.
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield span
         except BaseException as error:
