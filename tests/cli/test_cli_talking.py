@@ -7,7 +7,10 @@ from cli_kit import Cli, assert_one_sentence
 from pydantic_core import from_json
 from served_stack import gateway_alone
 
+import signoff
+from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.temporal.embedded_server import ServerHandle
+from signoff.testing.scripted_model import ScriptedModel, respond
 
 
 async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
@@ -30,6 +33,24 @@ async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
     shown = await served_cli("sessions", "talk1")
     assert shown.out.splitlines()[0] == "guest: pay 420"
     assert "guest: pay 5" in shown.out
+
+
+async def test_a_conversation_on_a_route_gives_the_model_its_instructions(cli: Cli) -> None:
+    read: list[str] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        read.append(request.instructions)
+        return respond("Which order?")
+
+    app = signoff.App(model="openai:gpt-5")
+    app.actor("clerk", instructions="Be brief.").route("returns", instructions="Ask for the receipt.")
+    async with app.test(ScriptedModel(react)) as test:
+        place = ("--session", "talk3", "--url", test.client.url)
+        assert (await cli("chat", "a return", "--route", "returns", *place)).code == 0
+        assert (await cli("chat", "order 7", *place)).code == 0
+        view = await test.client.session("talk3")
+    assert (view.route, len(read)) == ("returns", 2)
+    assert all("Be brief." in words and "Ask for the receipt." in words for words in read)
 
 
 async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
