@@ -19,7 +19,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import call_events
 from signoff.approvals.approval_outcomes import denial_from_request, repeated_denial, waiting_outcome
 from signoff.approvals.card import effect_sentence
-from signoff.approvals.card_notes import fallback_note, repeat_note
+from signoff.approvals.card_notes import OFFLINE_MODEL, fallback_note, repeat_note
 from signoff.approvals.digest import digest_in_context, doubt_digest
 from signoff.approvals.doubt_report import happened_outcome
 from signoff.approvals.earlier_questions import (
@@ -253,7 +253,7 @@ class GateActivity:
         under = (definition_hash(tool), verdict.policy_hash)
         turn_knows = (task.asked_since, task.spent)
         again = None if task.edit is not None else repeat_note(rows.requests, call.call, *under, *turn_knows)
-        every: tuple[Words | None, ...] = (self._stands_in(call), again, *found.notes, *other)
+        every: tuple[Words | None, ...] = (self._stands_in(call), self._offline(task.ctx), again, *found.notes, *other)
         notes = tuple(each for each in every if each)
         about = Subject(call, args, tool, verdict, digest, notes, gate_decision.override, found.at)
         request = await self._ask_people(task, about)
@@ -345,6 +345,10 @@ class GateActivity:
         problem = edit_problem(edit, asked, task.edit, about.digest)
         changed = problem or await self._questions.ask_changed(task, about, edit)
         return _end_unasked(about.call, changed) if isinstance(changed, str) else changed
+
+    def _offline(self, ctx: CallContext) -> Remark | None:
+        """Write the note on a call of the built-in model, by the driver of this worker."""
+        return OFFLINE_MODEL if self._deps.is_offline(ctx.actor) else None
 
     def _stands_in(self, call: CallPart) -> Remark | None:
         """Return a note about a fallback call, with the tools that it may replace by the catalog."""

@@ -116,12 +116,9 @@ class ModelActivity:
                 await self._deps.store.put_blob(provider.body, _place(task))
             return reply
         body = reply.model_dump_json().encode()
-        at = self._deps.clock()
-        proposed = entry_writer(
-            await attribute(
-                self._deps, task.ctx, [proposed_entry(task.ctx, part.call, part.tool, at) for part in reply.calls]
-            )
-        )
+        at, model = self._deps.clock(), names.OFFLINE_MODEL if self._deps.is_offline(task.ctx.actor) else ""
+        entries = [proposed_entry(task.ctx, part.call, part.tool, at, model=model) for part in reply.calls]
+        proposed = entry_writer(await attribute(self._deps, task.ctx, entries))
         kept = await self._completions.keep(run, task.completion, body, _place(task), provider, proposed)
         # An attempt that counted as lost may have stored its reply first. The turn gets that one.
         return _keep_reply(kept)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from signoff.activities.hooks.permissions import PermissionCache, PermissionReader
 from signoff.activities.mcp.tool_servers import ToolServers
+from signoff.activities.models.offline_model import OfflineModel
 from signoff.activities.permit_check import SignaturePolicy, is_believed, is_expired, is_subscription
 from signoff.approvals.redaction import secret_values
 from signoff.contracts.call import CallContext, Place
@@ -82,6 +83,11 @@ class WorkerDeps:
         if driver is None:
             raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
         return driver
+
+    def is_offline(self, actor: str) -> bool:
+        """Return whether the built-in offline model answers for an actor, and no real model does."""
+        known = self.catalog.actors.get(actor)
+        return known is not None and isinstance(self.drivers.get(known.model), OfflineModel)
 
     def result_budget(self, actor: str, calls: int) -> int:
         """Return the maximum result characters for the model of each of `calls` calls of one completion."""

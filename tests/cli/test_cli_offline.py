@@ -53,8 +53,12 @@ async def test_dev_without_a_key_asks_people_and_answers(dev: Dev, cli: Cli) -> 
     assert "refund CUSTOMER AMOUNT" in unsure
     approved = await waiting_request(cli, "refund ana 50")
     assert approved["effect"] == "Refund 50 EUR to ana"
+    assert "no real model was asked" in (await cli("show", approved["code"])).out
     assert (await cli("approve", approved["code"])).code == 0
     assert "desk: ana got 50 EUR" in (await cli("watch", approved["turn"])).out
+    exported = (await cli("audit", "export", "--turn", approved["turn"])).out
+    offline = [line for line in exported.splitlines() if '"model":"offline"' in line.replace("\\", "").replace(" ", "")]
+    assert ['"proposal"' in line for line in offline] == [True]
     denied = await waiting_request(cli, "refund bo 60")
     assert (await cli("deny", denied["code"], "--reason", "too much")).code == 0
     assert "desk: `refund` was denied by approver: too much" in (await cli("watch", denied["turn"])).out

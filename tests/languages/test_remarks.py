@@ -11,6 +11,7 @@ from documents import PACKAGE
 from signoff.approvals.card import render_card
 from signoff.approvals.card_notes import (
     NOT_RUN,
+    OFFLINE_MODEL,
     POLICY_CHANGED,
     TOOL_CHANGED,
     UNDECLARED_TOOL,
@@ -144,7 +145,15 @@ def _remarks() -> list[Words]:
     repeated = [{name: secret[name] for name in names} for names in (("pin", "a"), ("pin", "a", "b", "c", "d"))]
     corrected = [apply_correction({"a": 1}, Correction({"a": 2}, why))[1] for why in ("", "names have a capital")]
     cards = [render_card(effect="", title="", tool="t", args=args, schema={}, secrets=("pin",)) for args in repeated]
-    notes = [TOOL_CHANGED, POLICY_CHANGED, NOT_RUN, UNDECLARED_TOOL, editor_note("Bo Berg"), runner_note("coder")]
+    notes = [
+        TOOL_CHANGED,
+        POLICY_CHANGED,
+        NOT_RUN,
+        OFFLINE_MODEL,
+        UNDECLARED_TOOL,
+        editor_note("Bo Berg"),
+        runner_note("coder"),
+    ]
     notes += [fallback_note(["rates", "quotes"]) or "", *(each for card in cards for each in card.notes), *corrected]
     return [*notes, *_problems(SENT), *_problems(UNREADABLE)]
 

@@ -28,10 +28,11 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
 
 
-def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime) -> AuditEntry:
-    """Record that a model proposed a call, before any gate judged it."""
+def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime, *, model: str = "") -> AuditEntry:
+    """Record that a model proposed a call, before any gate judged it. `model` is `offline` or empty."""
     # The model chose the tool's name, which may have any length.
-    return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=tool[:SHOWN_CHARS], actor=ctx.actor)
+    name = tool[:SHOWN_CHARS]
+    return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=name, actor=ctx.actor, model=model)
 
 
 def trace_entry(

@@ -14,6 +14,7 @@ POLICY_CHANGED = Remark.of("policy_changed")
 UNDECLARED_TOOL = Remark.of("undeclared")
 LOOKALIKES = Remark.of("lookalikes")
 NOT_RUN = Remark.of("not_run")
+OFFLINE_MODEL = Remark.of("offline_model")
 
 
 def repeat_note(
