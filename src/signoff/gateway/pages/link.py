@@ -173,7 +173,7 @@ async def _page(site: Site, opened: OpenedLink, *, note: str = "", status: int =
         "delivery": "",
         "talk": "",
     }
-    # Render without the person: this page must not offer links that skip the sign-in.
+    # Render without the person: the recipient has not signed in, so the page's links must still ask for it.
     return site.renderer.page("link.html", visitor.browser, status=status, nav="link", **context)
 
 
