@@ -1,4 +1,4 @@
-"""Proposes calls of external agents over Temporal, uses their permits and tells their turns of reports."""
+"""Proposes calls of external agents over Temporal, uses their permits and announces their reports."""
 
 import asyncio
 import contextlib
@@ -29,17 +29,17 @@ from signoff.workflows import start_options
 from signoff.workflows.external_permit import use_refusal
 
 PATIENCE: Final = timedelta(seconds=10)
-"""How long the answer to a proposed call is waited for: a call that Signoff runs itself may take longer."""
+"""Time limit for the answer to a proposed call. A call that Signoff runs itself may take longer."""
 _UPDATE_HEX: Final = 20
 _NO_ANSWER: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _NOT_NOW: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.UNAVAILABLE, RPCStatusCode.FAILED_PRECONDITION)
-"""What the server says of one that has as many Updates under way as it takes, ended meanwhile, or failed a task."""
+"""Statuses of a server whose turn has too many pending Updates, has just ended, or failed a task."""
 _AGAIN_SECONDS: Final = 0.2
-"""How long after an Update that was dropped it is sent again."""
+"""Seconds before a dropped Update is sent again."""
 ID_CONFLICT: Final = "this id names another call of yours, with other content; choose another one"
 _SILENT: Final = "no worker answered in time; ask again with the same key"
 _JUDGED: Final = ("waiting", "permitted", "used")
-"""States of a call that is judged, and whose turn goes on without anything to do."""
+"""States of a judged call whose turn has nothing to do at present."""
 _FIRST_PAUSE: Final = 0.05
 _LAST_PAUSE: Final = 1.0
 _R = TypeVar("_R", bound=FrozenModel)
@@ -54,11 +54,11 @@ class CallClient:
     async def propose(
         self, turn: TurnInput, *, first_look: float = 0.0, ended: Callable[[], Awaitable[UseReply]] | None = None
     ) -> UseReply | None:
-        """Starts the turn of a call; returns how it stands once it waits, may be used or has ended.
+        """Start the turn of a call. Returns its state once it waits, may be used or has ended.
 
-        The same input again is the same call. None where its turn is over, was begun before, or did not answer in time.
-        `first_look` is after how many seconds one that has not ended is looked at first; `ended` returns once somebody
-        else than its turn knows that it has. Raises `Conflict` for another input under the same id, `Refused`,
+        Equal input is the same call. Returns `None` if its turn has ended, was started before, or did not answer in
+        time. `first_look` is the delay in seconds before the first poll. `ended` returns once a source other than the
+        turn reports the call's end. Raises `Conflict` for another input with the same id, `Refused`,
         `ServerUnavailable`.
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
@@ -84,7 +84,7 @@ class CallClient:
             await asyncio.wait(waits)
 
     async def _await_end(self, key: TurnKey) -> UseReply | None:
-        """Returns the outcome of a call, once its turn has ended; None where the turn does not tell all of it."""
+        """Return the outcome of a call once its turn has ended, or `None` if the turn does not return all of it."""
         try:
             result = await self._turns.result(key)
         except (ConfigError, NotFound, ServerUnavailable):
@@ -95,24 +95,24 @@ class CallClient:
         return UseReply(state=outcome.code, outcome=outcome)
 
     async def _look(self, key: TurnKey, pause: float) -> UseReply | None:
-        """Returns the state of a call once it waits or may be used; None where no worker answers."""
+        """Return the state of a call once it waits or may be used, or `None` if no worker answers."""
         while True:
             await asyncio.sleep(pause)
             pause = min(max(2 * pause, _FIRST_PAUSE), _LAST_PAUSE)
-            # One that was dropped is sent again, and of a turn that is over its end is heard elsewhere.
+            # A dropped query is repeated. `_await_end` reports the end of the turn.
             with contextlib.suppress(_Dropped, RPCError):
                 try:
                     state = await self._send(key, names.CALL_STATE, FrozenModel(), UseReply)
                 except WorkflowUpdateRPCTimeoutOrCancelledError:
-                    # The SDK raises it in place of a task's own cancel: going on here would never end.
+                    # The SDK raises this instead of the task's own cancellation: continuing would never end.
                     return None
                 if state in _JUDGED:
                     return UseReply(state=str(state))
 
     async def propose_and_use(self, turn: TurnInput, use: str) -> UseReply | None:
-        """Starts the turn of a call and uses its permit with the try `use` once it is judged, in one request.
+        """Start the turn of a call and use its permit with the use request `use` after judgement, in one request.
 
-        The same input again is the same call. None where its turn is over, or did not answer in time. Raises as
+        Equal input is the same call. Returns `None` if its turn has ended, or did not answer in time. Raises as
         `propose`.
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
@@ -122,7 +122,7 @@ class CallClient:
             turn,
             id=key.workflow_id,
             task_queue=self._turns.task_queue,
-            # Never twice, closed or not. Of one that runs the turn itself says whether it was begun with this input.
+            # Never start twice, even after its end. A running turn itself reports whether it has this input.
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             memo=start_options.memo(turn, digest),
@@ -134,7 +134,7 @@ class CallClient:
             reply: Any = await self._turns.temporal.execute_update_with_start_workflow(
                 names.AWAIT_CALL,
                 CallRequest(input=digest, use=use).model_dump(mode="json", exclude_defaults=True),
-                # An Update's id lies five times in the history of its turn.
+                # An Update's id appears five times in the history of its turn.
                 id=hashlib.sha256(f"{digest}:{use}".encode()).hexdigest()[:_UPDATE_HEX],
                 start_workflow_operation=start,
                 result_type=UseReply,
@@ -148,7 +148,7 @@ class CallClient:
                 raise unavailable(error) from None
             reply = None
         if not isinstance(reply, UseReply):
-            # It is over, or no worker answers: the turn may be there all the same, which the server alone says.
+            # The turn has ended, or no worker answers. Only the server knows whether the turn exists.
             try:
                 await self._turns.require_input(key, digest)
             except Conflict:
@@ -161,23 +161,26 @@ class CallClient:
         return reply
 
     async def use(self, key: TurnKey, use: str) -> UseReply | None:
-        """Uses the permit of a call with the try `use`; None where its turn is over. Raises `ServerUnavailable`."""
+        """Use the permit of a call with the use request `use`.
+
+        `None` if its turn has ended. Raises `ServerUnavailable`.
+        """
         reply = await self._update(key, names.USE_CALL, UseRequest(use=use), UseReply)
         if isinstance(reply, str):
             return use_refusal(reply)
         return reply
 
     async def tell_report(self, key: TurnKey) -> None:
-        """Tells a call's turn that the store has its report. Nothing comes of it where the turn is over.
+        """Report to a call's turn that the store has its report. Has no effect after the turn's end.
 
-        A turn that is not told finds the report once the time for it is over. Raises `ServerUnavailable`.
+        A turn that misses this finds the report at its deadline. Raises `ServerUnavailable`.
         """
         await self._signal(key, names.REPORT_CALL)
 
     async def attend(self, key: TurnKey, within: float = 0.0) -> None:
-        """Tells a call's turn that somebody waits for it; or, with `within`, that nobody does any more.
+        """Report to a call's turn that its agent waits for it, or with `within`, that it stopped waiting.
 
-        Nothing comes of it where the turn is over. Raises `ServerUnavailable`.
+        Has no effect after the turn's end. Raises `ServerUnavailable`.
         """
         await self._signal(key, names.ATTEND_CALL, CallPresence(within=within).model_dump(mode="json"))
 
@@ -190,9 +193,9 @@ class CallClient:
                 raise unavailable(error) from None
 
     async def _update(self, key: TurnKey, update: str, body: FrozenModel, result_type: type[_R]) -> _R | str | None:
-        """Returns the answer of a call's turn; a word where it was refused without a trace, None where it is over."""
+        """Return the turn's answer, the reason of a refusal without history event, or `None` after the turn's end."""
         try:
-            # `rpc_timeout` bounds one request of several: of an Update that a worker let drop nothing would be heard.
+            # `rpc_timeout` limits only one of several requests: a dropped Update would never be reported.
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 while True:
                     with contextlib.suppress(_Dropped):
@@ -208,13 +211,13 @@ class CallClient:
     async def _send(self, key: TurnKey, update: str, body: FrozenModel, result_type: type[_R]) -> _R | str | None:
         handle = self._turns.temporal.get_workflow_handle(key.workflow_id)
         try:
-            # Each with an id of its own: the server answers a known one what it answered first, for ever.
+            # Use a new id each time: the server repeats its first answer to a known id forever.
             reply: Any = await handle.execute_update(
                 update, body.model_dump(mode="json"), result_type=result_type, rpc_timeout=PATIENCE
             )
         except WorkflowUpdateFailedError as error:
-            # A validator's refusal, a worker that let it drop, or its end broke it off: one error to the SDK. Only a
-            # turn that is over answers a second one that it is not there.
+            # To the SDK, a validator's refusal, a dropped Update and the turn's end are the same error. Only an ended
+            # turn answers a second Update with "not found".
             if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
                 return error.cause.message
             raise _Dropped from None
@@ -226,4 +229,4 @@ class CallClient:
 
 
 class _Dropped(Exception):
-    """An Update that nobody took up: a task of its turn failed, or a worker let it drop."""
+    """Raised if no worker handled an Update: a task of its turn failed, or a worker dropped it."""

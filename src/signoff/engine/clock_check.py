@@ -1,6 +1,4 @@
-"""Measures how far other clocks are from this machine's: one of them signs answers, another keeps them to their
-time.
-"""
+"""Measures the difference of other clocks to this machine's: one signs answers, another enforces deadlines."""
 
 import asyncio
 import contextlib
@@ -20,26 +18,25 @@ from signoff.store.store import Store
 
 _QUEUE: Final = "signoff-clock"
 _POLL: Final = timedelta(seconds=10)
-"""Temporal refuses to be polled for less than two seconds; nobody waits so long."""
+"""Temporal rejects poll timeouts below two seconds. The caller does not wait this long."""
 _LOOKS: Final = 20
 _BETWEEN_SECONDS: Final = 0.05
 
 
 async def store_clock_lead(store: Store, *, clock: Clock = system_clock) -> timedelta:
-    """Measures how far the store's clock is ahead of this machine's; checks the store. Raises as `Store.check`."""
+    """Return the lead of the store's clock over this machine's. Checks the store, and raises as `Store.check`."""
     before = clock()
     store_time = await store.check()
     return store_time - _between(before, clock())
 
 
 async def server_clock_lead(client: Client, *, clock: Clock = system_clock) -> timedelta | None:
-    """Measures how far the Temporal server's clock is ahead of this machine's; None where the server does not tell.
+    """Return the lead of the Temporal server's clock over this machine's, or `None` if it is unknown.
 
-    No call of Temporal's API asks for the time. The server says when a queue was polled last: one without tasks is
-    polled.
+    No call of Temporal's API returns the time. The server reports the last poll of a queue, so this polls an empty one.
     """
-    # A sticky queue has one partition; of the four of another the one that was polled might not be asked.
-    # It belongs to a queue of another name: one of its own would be asked in a circle.
+    # A sticky queue has one partition. A normal queue has four, and the server might describe another one. The sticky
+    # queue needs a normal queue of another name: its own name would cause a loop.
     queue = TaskQueue(name=f"{_QUEUE}-polled", kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=_QUEUE)
     identity = f"clock-{uuid.uuid4().hex}"
     request = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=queue, identity=identity)
@@ -57,7 +54,7 @@ async def server_clock_lead(client: Client, *, clock: Clock = system_clock) -> t
 
 
 def clock_problem(name: str, ahead: timedelta | None) -> str:
-    """Describes what is wrong with a clock that is so far ahead of ours, and the remedy; "" where nothing is wrong."""
+    """Return a sentence about a clock with this lead, with the remedy, or "" if it is acceptable."""
     if ahead is None or abs(ahead.total_seconds()) <= CLOCKS_APART_SECONDS:
         return ""
     seconds = f"{abs(ahead.total_seconds()):.0f} s"

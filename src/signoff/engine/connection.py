@@ -1,4 +1,4 @@
-"""Connects to the Temporal server of an installation, with what encrypts there."""
+"""Connects to the Temporal server of an installation, with its encryption."""
 
 import asyncio
 
@@ -16,33 +16,32 @@ from signoff.temporal.server_connection import connect
 async def connect_installation(
     settings: Settings, secrets: SecretProvider, address: str | None = None, namespace: str | None = None
 ) -> Client:
-    """Connects as `connect`, with the encryption of the installation. Raises what `open_encryption` raises too."""
+    """Connect as `connect`, with the installation's encryption. Also raises the errors of `open_encryption`."""
     return await connect(address, namespace, encryption=await open_encryption(settings, secrets))
 
 
 def check_client(settings: Settings, client: Client) -> Client:
-    """Returns a client that somebody else connected. Raises `ConfigError` where it does not encrypt and has to."""
+    """Return a given client. Raises `ConfigError` if it lacks required encryption."""
     if settings.encryption:
         require_codec(client)
     return client
 
 
 def require_codec(client: Client) -> None:
-    """Raises `ConfigError` for a client without a codec, by which all that a worker writes would be plain."""
+    """Raise `ConfigError` for a client without a codec, which would write all of a worker's data in plain text."""
     if client.data_converter.payload_codec is None:
         raise ConfigError(
             "the client does not encrypt, and SIGNOFF_ENCRYPTION is on: connect it with the plugin of `App.plugin()` "
-            "among its own `plugins`, give it a codec of its own, or leave `client` out",
+            "among its own `plugins`, give it another codec, or leave `client` out",
             field="encryption",
         )
 
 
 async def open_encryption(settings: Settings, secrets: SecretProvider) -> Encryption | None:
-    """Reads the encryption keys of an installation; None where it encrypts nothing and has no keys.
+    """Read the encryption keys of an installation, or return `None` if it neither encrypts nor has keys.
 
-    Keys are read also where encryption is off: what was written before stays readable. The development profile makes
-    the first key itself. Raises `ConfigError` where encryption is on and there are none, `Unavailable` where their
-    source is away.
+    Keys are read even with encryption off: older data stays readable. The development profile creates the first key
+    itself. Raises `ConfigError` if encryption is on without keys, `Unavailable` if their source is unavailable.
     """
     path = encryption_file(settings)
     if path is not None and not await asyncio.to_thread(path.exists):

@@ -1,4 +1,4 @@
-"""Checks at the start of a process that its credentials are its own, and of this installation."""
+"""Checks at a process's start that its credentials belong to it and to this installation."""
 
 from collections.abc import Collection
 from typing import Final, Literal
@@ -8,27 +8,27 @@ from signoff.contracts.errors import ConfigError
 from signoff.store.store import Store
 
 ProcessName = Literal["worker", "gateway", "codec server"]
-_EXPORT: Final = "take what `signoff keys export` writes where the gateway is"
+_EXPORT: Final = "take the output of `signoff keys export` at the gateway"
 
 
 def check_store_role(store: Store, process: ProcessName) -> None:
-    """Raises `ConfigError` where the store's address is that of another process's role.
+    """Raise `ConfigError` if the store's address belongs to another process's role.
 
-    An owner may do everything, and passes.
+    An owner has all rights, and passes.
     """
     wanted = "worker" if process == "worker" else "gateway"
     if store.role not in (wanted, "owner"):
         raise ConfigError(
-            f"the SIGNOFF_STORE_URL of this {process} is that of the {store.role}'s role, which may not do what a "
-            f"{process} does: give it the address of the {wanted}'s (`signoff store roles`)",
+            f"the SIGNOFF_STORE_URL of this {process} is that of the {store.role}'s role, which lacks the "
+            f"rights of a {process}: give it the address of the {wanted}'s (`signoff store roles`)",
             field="store_url",
         )
 
 
 async def check_public_keys(store: Store, known: Collection[str], where: str) -> None:
-    """Raises `ConfigError` where the store's record was last signed by a key that is not among the `known` public ones.
+    """Raise `ConfigError` if the last signer of the store's audit log is not among the `known` public keys.
 
-    They are another gateway's, then, or of before its last change of keys: every answer would be refused.
+    The keys then belong to another gateway, or precede a change of keys: every answer would be refused.
     """
     last = await Checkpoints(store).last()
     if last is not None and last.key_id not in known:

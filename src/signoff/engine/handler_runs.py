@@ -1,4 +1,4 @@
-"""Has a worker give an event to a handler, and tells what that came to."""
+"""Runs an event handler on a worker, and returns the result."""
 
 import asyncio
 import builtins
@@ -16,15 +16,15 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import event_workflow_id
 
 UNFINISHED: Final = "unfinished"
-"""What is said of a handler that no worker has begun, or none has finished, while it was waited for."""
+"""The result of a handler that did not start or end during the wait."""
 _BEGIN_WITHIN: Final = timedelta(minutes=10)
 
 
 async def run_event_handler(client: Client, task_queue: str, store: str, task: EventTask, patience: float) -> str:
-    """Returns "" once a handler took an event, else why it did not, after `patience` seconds at the latest.
+    """Return "" once a handler accepted an event, or the failure, after `patience` seconds at the latest.
 
-    `store` is the id of the store in which it is owed. Whoever asks again meanwhile, also from elsewhere, waits for the
-    same run; after a failure another one begins. Raises `ServerUnavailable`.
+    `store` is the id of the event's store. Parallel callers, even from other processes, wait for the same run. After a
+    failure, a new one begins. Raises `ServerUnavailable`.
     """
     try:
         handle = await client.start_workflow(
@@ -34,13 +34,13 @@ async def run_event_handler(client: Client, task_queue: str, store: str, task: E
             task_queue=task_queue,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            # One that no worker takes ends by itself, and is begun anew when it is tried again.
+            # A run without a worker ends alone, and the next attempt starts a new one.
             execution_timeout=timedelta(seconds=task.seconds) + _BEGIN_WITHIN,
         )
         async with asyncio.timeout(patience):
             await handle.result()
     except WorkflowAlreadyStartedError:
-        # It was taken, and whoever waited for that did not live to say so.
+        # The event was accepted, but the waiting process ended before it could record that.
         return ""
     except WorkflowFailureError as error:
         return _code(error)

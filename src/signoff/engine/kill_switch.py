@@ -1,6 +1,4 @@
-"""Runs the kill switch: writes the freeze, after which nothing starts; then withdraws waiting requests until none is
-left.
-"""
+"""Freezes a tenant: writes the freeze, so that nothing new starts, then withdraws all pending requests."""
 
 import asyncio
 import time
@@ -17,11 +15,11 @@ from signoff.languages.remarks import worded
 from signoff.people.eligibility import rights
 
 OPERATOR: Final = "admin"
-"""The role that may freeze, thaw, stop others' turns, and take back what others had remembered."""
+"""The role that may freeze and unfreeze, stop other people's turns, and revoke their remembered answers."""
 AUDITOR: Final = "auditor"
-"""The role that may read all of a tenant: every conversation and its record. `OPERATOR` may, too."""
+"""The role that may read all of a tenant: every conversation and its audit log. `OPERATOR` may as well."""
 CLEAN_PASSES: Final = 2
-"""How many passes in a row must find nothing: lists are a moment behind the turns."""
+"""Number of successive empty passes required, because lists lag behind the turns."""
 _AT_ONCE: Final = 10
 _DONE: Final = ("accepted", "pending")
 _OVER: Final = ("already_decided", "cancelled", "expired", "unknown")
@@ -29,16 +27,16 @@ _NOT_OURS: Final = ("not_allowed", "assurance", "self_approval")
 
 
 def is_operator(person: Person, approvers: Sequence[str], *, development: bool) -> bool:
-    """Returns whether somebody may use the kill switch: it takes the role `admin`.
+    """Return whether a person may freeze a tenant: it takes the role `admin`.
 
-    In the development profile, where nobody proves who they are, any of the default `approvers` may.
+    The development profile, which has no proof of identity, also permits the default `approvers`.
     """
     listed = development and not set(rights(person)).isdisjoint(approvers)
     return person.active and (OPERATOR in person.roles or listed)
 
 
 def check_operator(person: Person, approvers: Sequence[str], *, development: bool) -> None:
-    """Raises `Refused` (`not_allowed`) for anybody who is no operator, see `is_operator`."""
+    """Raise `Refused` (`not_allowed`) unless the person is an operator, see `is_operator`."""
     if not is_operator(person, approvers, development=development):
         raise worded(Refused, Remark.of("role", role=OPERATOR, who=person.id), code="not_allowed")
 
@@ -51,27 +49,27 @@ async def sweep(
     patience: float = 30.0,
     pause: float = 0.5,
 ) -> SweepResult:
-    """Withdraws everything that waits in a tenant, in passes until one finds nothing or `patience` (seconds) is over.
+    """Withdraw all pending requests of a tenant, in passes until none is found or `patience` seconds are over.
 
-    Requests that are left are named; the first ten of them were tried however short the patience. `waiting` lists the
-    requests; `withdraw` takes an approval id and the reason. Raises what they raise, but for `NotFound` and
-    `ServerUnavailable` of one request.
+    The result names the rest. The first ten are always tried. `waiting` lists the requests. `withdraw` takes an
+    approval id and the reason. Raises their errors, except `NotFound` and `ServerUnavailable` of one request.
     """
     end = time.monotonic() + patience
     over: set[str] = set()
     kept: dict[str, None] = {}
     withdrawn = clean = 0
     while True:
-        # Asked anew each pass: a call that was being judged when the row was written may still come to wait.
+        # List again for each pass: a call in judgement during the freeze may still open a request.
         cards = await waiting()
-        # By revision, as what an edit or a lapse asked again waits once more; what nobody may end, by its id alone.
+        # Compare by revision, because an edit or a lapse asks again. Requests that cannot be withdrawn compare by id
+        # alone.
         found = [card for card in cards if _name(card) not in over and card.id not in kept]
         clean = 0 if found else clean + 1
         for start in range(0, len(found), _AT_ONCE):
-            # Thousands may wait: whoever freezes is told in time what is left, and freezes again.
+            # With thousands of requests, return in time with the rest, so that the operator can freeze again.
             if start and time.monotonic() > end:
                 break
-            # They may all be of one turn, and a server takes ten Updates of a workflow at a time.
+            # All may belong to one turn, and a server accepts ten Updates of a workflow at a time.
             page = found[start : start + _AT_ONCE]
             receipts = await asyncio.gather(*(_withdrawn(withdraw, card, reason) for card in page))
             for card, receipt in zip(page, receipts, strict=True):
@@ -81,7 +79,7 @@ async def sweep(
                 elif receipt.code in _NOT_OURS:
                     kept[card.id] = None
         left = [card.id for card in found if _name(card) not in over and card.id not in kept]
-        # Asked after the pass, so that one is made however short the patience.
+        # Check after the pass, so that at least one runs.
         if clean >= CLEAN_PASSES or time.monotonic() > end:
             return SweepResult(withdrawn=withdrawn, waiting=(*kept, *left))
         await asyncio.sleep(pause)
@@ -93,7 +91,7 @@ async def _withdrawn(withdraw: Callable[[str, str], Awaitable[Receipt]], card: W
     except NotFound:
         return Receipt(status="refused", code="unknown", approval_id=card.id)
     except ServerUnavailable:
-        # Neither over nor kept: the next pass tries again, and one turn that cannot be read stops no sweep.
+        # Retry in the next pass: one unreadable turn must not stop the sweep.
         return Receipt(status="refused", code="unavailable", approval_id=card.id)
 
 

@@ -1,4 +1,4 @@
-"""Serves the metrics of one process: what it counted, what waits in the store, and what Temporal's SDK measured."""
+"""Serves the metrics of one process: its counts, the store's backlog, and the metrics of Temporal's SDK."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ProcessKind = Literal["worker", "gateway", "dev"]
 READ_SECONDS: Final = 15.0
-"""For how long what was read of the store is told again: however many scrape, it is not read more often."""
+"""Seconds to reuse a reading of the store, for any number of scrapers."""
 _DRAIN_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
@@ -30,14 +30,14 @@ _log = logging.getLogger(__name__)
 class MetricsEndpoint:
     """The endpoint of one process.
 
-    Made before the process connects to Temporal, whose SDK is measured from then on, and only where a port is set.
-    Raises `ConfigError` where the extra is not installed.
+    Create it before connecting to Temporal: it measures the SDK from then on, if a port is set. Raises `ConfigError` if
+    the extra is not installed.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.is_ready = False
-        """Whether the process does its work, as `/readyz` says; whoever runs it says so."""
+        """True if the process does its work, for `/readyz`. The owner sets it."""
         self._sdk: SdkMetrics | None = None
         if settings.metrics_port is None:
             return
@@ -48,15 +48,15 @@ class MetricsEndpoint:
 
     @asynccontextmanager
     async def serve(self, store: Store, kind: ProcessKind, workers: WorkerWatch | None = None) -> AsyncIterator[None]:
-        """Answers scrapes and probes until the block ends; nothing where no port is set. Raises `ServerUnavailable`.
+        """Answer scrapes and probes until the block ends, if a port is set. Raises `ServerUnavailable`.
 
-        `workers` says whether a worker runs.
+        `workers` reports whether a worker runs.
         """
         host, port = self._settings.metrics_host, self._settings.metrics_port
         if port is None:
             yield
             return
-        # What only those need who set a port is not loaded by the others.
+        # Load these modules only if a port is set.
         from signoff.telemetry.exposition import write_metrics  # noqa: PLC0415
         from signoff.telemetry.metrics_server import running_metrics_server  # noqa: PLC0415
 
@@ -83,10 +83,9 @@ class MetricsEndpoint:
 
 
 class StoreGauges:
-    """Measures what waits in a store, once in `READ_SECONDS` at most.
+    """Measures the store's backlog, at most once in `READ_SECONDS`.
 
-    Unless it `reads`, nothing is measured: a worker's role does not see the queues, and two processes would tell the
-    same.
+    Without `reads`, measures nothing: a worker's role cannot read the queues, and two processes would report the same.
     """
 
     def __init__(self, store: Store, *, reads: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -99,7 +98,7 @@ class StoreGauges:
         self._found = Gauges({}, {})
 
     async def read(self) -> Gauges:
-        """Returns the last measurement; of a store that does not answer, that alone."""
+        """Return the last measurement, or only the store's state if it does not answer."""
         if not self._reads:
             return self._found
         async with self._lock:
@@ -107,14 +106,14 @@ class StoreGauges:
                 try:
                     self._found = gauges_from_backlog(await self._backlog.read(), self._tenants)
                 except StoreUnavailable as error:
-                    _log.warning("what waits is not measured: %s", error.message)
+                    _log.warning("the backlog is not measured: %s", error.message)
                     self._found = Gauges({"signoff_store_up": {(): 0.0}}, {})
                 self._read_at = self._clock()
             return self._found
 
 
 def gauges_from_backlog(backlog: Backlog, tenants: TenantLabels) -> Gauges:
-    """Converts what waits to gauges, one of each kind for every tenant that has a label, and for all others one."""
+    """Convert the backlog to gauges: one of each kind for every labelled tenant, and one for all others."""
     waiting: dict[tuple[str, ...], float] = {}
     oldest: dict[tuple[str, ...], float] = {}
     ages = HistogramCounts(AGES)
@@ -125,7 +124,7 @@ def gauges_from_backlog(backlog: Backlog, tenants: TenantLabels) -> Gauges:
         ages.numbers = [held + more for held, more in zip(ages.numbers, found.by_age, strict=True)]
         ages.sum += found.total_seconds
     for tenant in tenants.known:
-        # Where the last request was answered there is none, which is another thing than no word of it.
+        # After the last answer, report zero: a missing value means something else.
         waiting.setdefault((tenant,), 0.0)
         oldest.setdefault((tenant,), 0.0)
     values: dict[str, Mapping[tuple[str, ...], float]] = {

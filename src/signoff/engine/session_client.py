@@ -37,18 +37,18 @@ _UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a str
 
 
 class SessionClient:
-    """Talks to sessions, over the client of all runs. The times below are those of the default `patience`."""
+    """Talks to sessions, over the client of all runs. The times below apply to the default `patience`."""
 
     def __init__(self, runs: RunClient) -> None:
         self._runs = runs
 
     async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:
-        """Sends a message to a session; starts the session if there is none, and makes it talk to `actor`.
+        """Send a message to a session. Starts a missing session, which then talks to `actor`.
 
-        Sent as an Update; when no worker takes it in 3 s, the same message goes as a Signal (receipt `pending`). Raises
-        `ServerUnavailable` when the Temporal server itself does not answer.
+        Sends an Update. If no worker accepts it in 3 s, sends the same message as a Signal (receipt `pending`). Raises
+        `ServerUnavailable` if the Temporal server itself does not answer.
         """
-        # Looked at before it is sent: a worker drops a Signal that it cannot read, with a line in its log.
+        # Check before sending: a worker drops an unreadable Signal, with a line in its log.
         message = replace(message, principals=tuple(map(with_nonce, message.principals)))
         body = _plain(message)
         if body is None:
@@ -70,7 +70,7 @@ class SessionClient:
     async def _start_with(
         self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str
     ) -> SessionReceipt:
-        # In one request with the message: a caller that dies between two would leave an empty session behind.
+        # Start and send in one request: a caller that crashes in between would leave an empty session.
         start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             names.SESSION,
             _first(key, message.actor or actor),
@@ -90,7 +90,7 @@ class SessionClient:
         return receipt
 
     async def inject(self, key: SessionKey, injection: LateResult) -> SessionReceipt:
-        """Delivers a late result to a turn of a session, or to the turn that goes on in its place.
+        """Deliver a late result to a turn of a session, or to its successor.
 
         Raises `NotFound` for a session that does not exist, `ServerUnavailable`.
         """
@@ -113,7 +113,7 @@ class SessionClient:
                 raise missing(error, key.workflow_id) from None
         else:
             return receipt
-        # The Update may still apply; the shared id makes the second one a duplicate.
+        # The Update may still apply. The shared id makes the second one a duplicate.
         try:
             await handle.signal(names.INJECT, body, rpc_timeout=self._runs.patience)
         except RPCError as error:
@@ -121,14 +121,14 @@ class SessionClient:
         return SessionReceipt(status="pending", message=_STORED)
 
     async def session(self, key: SessionKey) -> SessionView:
-        """Returns a session's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        """Return a session's present view. Raises `NotFound`; `ServerUnavailable` if no worker answers in 3 s."""
         view: SessionView = await self._runs.query(key, names.STATE, SessionView)
         if (view.tenant, view.session) != key:
             raise ServerUnavailable(ANOTHER)
         return view
 
     async def has_session(self, key: SessionKey) -> bool:
-        """Returns whether a session exists; needs no worker. Raises `ServerUnavailable`."""
+        """Return whether a session exists. Needs no worker. Raises `ServerUnavailable`."""
         try:
             await self._runs.handle(key).describe(rpc_timeout=self._runs.patience)
         except RPCError as error:
@@ -140,13 +140,13 @@ class SessionClient:
     async def _send_message(
         self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str
     ) -> SessionReceipt:
-        # The Update that timed out may still apply; the shared id makes the second one a duplicate.
+        # The Update that timed out may still apply. The shared id makes the second one a duplicate.
         try:
             await self._runs.temporal.start_workflow(
                 names.SESSION,
                 _first(key, message.actor or actor),
                 **self._session_options(key, message),
-                # The server keeps a Signal though no worker runs, which it does with no Update.
+                # The server stores a Signal without a running worker, but not an Update.
                 start_signal=names.SAY,
                 start_signal_args=[body],
                 rpc_timeout=self._runs.patience,
@@ -171,7 +171,7 @@ def _first(key: SessionKey, actor: str) -> SessionInput:
 
 
 def _plain(item: MailboxMessage | LateResult) -> dict[str, Any] | None:
-    """Converts `item` to the JSON that is sent, or None where JSON cannot carry it."""
+    """Return the JSON of `item`, or `None` if JSON cannot represent it."""
     try:
         body = item.model_dump(mode="json")
         canonical_json(body)

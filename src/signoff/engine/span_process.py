@@ -1,4 +1,4 @@
-"""Opens what sends the spans of one process, where the installation wants spans."""
+"""Opens the sender of one process's spans, if the installation wants spans."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_spans(settings: Settings, process: str) -> AsyncIterator["SpanSender | None"]:
-    """Opens the sender of spans, and sends what is left at the end of the block; None where spans are off.
+    """Yield the sender of spans, and send the rest at the end of the block. `None` if spans are off.
 
-    Raises `ConfigError` where the extra is not installed.
+    Raises `ConfigError` if the extra is not installed.
     """
     if not settings.otel:
         yield None
         return
     require_extra("otel", "SIGNOFF_OTEL")
-    # What only those need who trace is not loaded by the others.
+    # Load this module only for tracing.
     from signoff.telemetry.span_sender import SpanSender  # noqa: PLC0415
 
     spans = SpanSender(process)

@@ -1,8 +1,7 @@
-"""Removes from the store what old turns have left, once the Temporal server has forgotten them.
+"""Removes old turns' data from the store, once the Temporal server has deleted the turns.
 
-A turn whose history the server still has can be reset, replayed or retried, however long ago it ended: its tickets,
-answers and blobs stay. Only the server's own word that there is no such turn counts; where it says anything else, or
-nothing, all stays.
+A turn with a history in the server can be reset, replayed or retried at any time: its tickets, answers and blobs stay.
+Only the server's own "not found" counts. With any other answer, or none, all data stays.
 """
 
 import functools
@@ -26,32 +25,32 @@ from signoff.store.store import Store
 from signoff.store.tables import QUESTIONS, TICKETS, StoreClock, millis_from_time
 
 _KNOWN_TRIED: Final = 20
-"""Of how many of the newest turns the server is asked whether it knows them."""
+"""Number of newest turns for which the server is asked."""
 _SILENCES: Final = 5
-"""After so many questions in a row that the server does not answer, nothing more is asked."""
+"""Number of successive missing answers from the server that stop the cleanup."""
 _log = logging.getLogger(__name__)
 
 
 class StoreRemoval(NamedTuple):
-    """What was, or would be, removed from a store."""
+    """The removed data of a store, or the data that a dry run would remove."""
 
     turns: Counter[str]
-    """How many turns, by tenant."""
+    """Number of turns, by tenant."""
     rows_by_tenant: dict[str, RemovedRows]
-    """How many rows, by tenant; those that no turn is asked about with the tenant `main`."""
+    """Number of rows, by tenant. Rows that belong to no turn count for the tenant `main`."""
     kept: int
-    """How many old turns stay, as the server still has them."""
+    """Number of old turns that stay, because the server still has them."""
     unknown: int
-    """How many stay because the server did not say whether it has them."""
+    """Number of turns that stay, because the server's answer is unknown."""
 
     @property
     def rows(self) -> RemovedRows:
-        """Returns how many rows in all."""
+        """The total number of rows."""
         return functools.reduce(RemovedRows.plus, self.rows_by_tenant.values(), RemovedRows())
 
 
 async def read_status(client: Client, workflow_id: str) -> WorkflowExecutionStatus | None:
-    """Returns how a workflow stands; None where the server has none of this id. Raises `ServerUnavailable`."""
+    """Return a workflow's status, or `None` if the server has no such id. Raises `ServerUnavailable`."""
     try:
         return (await client.get_workflow_handle(workflow_id).describe()).status
     except RPCError as error:
@@ -61,9 +60,9 @@ async def read_status(client: Client, workflow_id: str) -> WorkflowExecutionStat
 
 
 class StoreCleanup:
-    """Removes what turns have left that the server has forgotten and to which nothing was added since `before`.
+    """Removes data of turns that the server has deleted, without any addition since `before`.
 
-    Safe beside workers and gateways; what was removed when it is killed stays removed, and the next one goes on.
+    Safe during the work of workers and gateways. After a crash, removed data stays removed, and the next run continues.
     """
 
     def __init__(self, store: Store, client: Client, before: datetime, *, dry_run: bool = False) -> None:
@@ -80,18 +79,18 @@ class StoreCleanup:
 
     @property
     def removal(self) -> StoreRemoval:
-        """Returns what was, or would be, removed until now."""
+        """The data removed until now, or counted by a dry run."""
         return StoreRemoval(self._turns, self._rows, len(self._kept), len(self._unknown))
 
     async def run(self) -> StoreRemoval:
-        """Removes all there is.
+        """Remove all removable data.
 
-        Raises `Refused` for a time at which a turn may still have run by rule, and where the server does not know this
-        store's turns; `ServerUnavailable`, `StoreUnavailable`.
+        Raises `Refused` for a time at which a turn may still have run by rule, and if the server does not know this
+        store's turns. Raises `ServerUnavailable`, `StoreUnavailable`.
         """
         await self._check_time()
         await self._check_server()
-        # By questions first: of most turns they are the oldest rows, and all others go with them.
+        # Start with questions: for most turns they are the oldest rows, and all others are removed with them.
         for table in (QUESTIONS, TICKETS):
             await self._remove_turns(table)
         await self._remove_rest()
@@ -99,14 +98,14 @@ class StoreCleanup:
         return self.removal
 
     async def _check_time(self) -> None:
-        # Within it a rule would run a call a second time whose ticket is gone, were its turn begun anew by somebody
-        # who can start workflows; after it people are asked.
+        # Within this time, a rule would repeat a call without its ticket, if its turn were started again by anyone who
+        # can start workflows. Later, approvers are asked.
         now = await self._store.read(lambda connection: connection.execute(select(StoreClock())).scalar_one())
         if self._before > now - round(ASKED_SECONDS * 1000):
-            raise Refused("what is younger than a day is not removed: name an earlier day")
+            raise Refused("data younger than a day is not removed: name an earlier day")
 
     async def _check_server(self) -> None:
-        """Raises `Refused` where the server knows none of the store's newest turns: to another one all are unknown."""
+        """Raise `Refused` if the server knows none of the newest turns: another server would know no turn at all."""
         newest = await self._store.read(partial(old_turns.newest_turns, limit=_KNOWN_TRIED))
         for turn in newest:
             if await read_status(self._client, turn.workflow_id) is not None:
@@ -129,7 +128,7 @@ class StoreCleanup:
                 return
 
     async def _remove_turn(self, turn: TurnKey) -> None:
-        # Before the server is asked: most of what stays waits for people, and the store alone says so.
+        # Check before asking the server: most remaining turns wait for approvers, and the store alone knows that.
         if not await self._store.read(partial(old_turns.is_old, turn=turn, before=self._before)):
             return
         known = await self._is_known(turn.workflow_id)
@@ -146,7 +145,7 @@ class StoreCleanup:
             self._turns[turn.tenant] += 1
             self._count(turn.tenant, removed)
             if self._dry_run:
-                # It is still there: the other table must not count it once more.
+                # The rows still exist in a dry run: the other table must not count the turn again.
                 self._counted.add(turn)
 
     async def _remove_rest(self) -> None:
@@ -170,12 +169,12 @@ class StoreCleanup:
                 return
 
     async def _remove_blobs_of(self, session: SessionKey) -> None:
-        """Removes a session's old blobs where neither the server nor the store has anything that names them."""
+        """Remove a session's old blobs if neither the server nor the store has any data that names them."""
         if await self._store.read(partial(old_turns.has_questions, session=session)):
             return
         own = TurnKey(session.tenant, session.session, session.session)
-        # A turn's history may name what another turn of its session kept. The session's own workflow begins them all,
-        # and one that is named like its session needs none.
+        # A turn's history may name a blob of another turn in its session. The session's own workflow starts them all. A
+        # turn named like its session needs no such workflow.
         for name in (session.workflow_id, own.workflow_id):
             if await self._is_known(name) is not False:
                 return
@@ -194,7 +193,7 @@ class StoreCleanup:
         self._rows[tenant] = self._rows.get(tenant, RemovedRows()).plus(removed)
 
     async def _is_known(self, workflow_id: str) -> bool | None:
-        """Returns whether the server has a workflow; None where it does not say."""
+        """Return whether the server has a workflow, or `None` if the answer is unknown."""
         try:
             found = await read_status(self._client, workflow_id) is not None
         except ServerUnavailable as error:
@@ -204,7 +203,7 @@ class StoreCleanup:
         return found
 
     async def _has_turns(self, session: SessionKey) -> bool | None:
-        """Returns whether the server has turns of a session; None where it does not say."""
+        """Return whether the server has turns of a session, or `None` if the answer is unknown."""
         # Ids have no quotes.
         query = f'WorkflowId STARTS_WITH "turn/{session.tenant}/{session.session}/"'
         try:
@@ -216,8 +215,8 @@ class StoreCleanup:
         return False
 
     def _note_silence(self, name: str, error: Exception) -> None:
-        _log.warning("what `%s` has left stays: %s", name, error)
+        _log.warning("the data of `%s` stays: %s", name, error)
         self._unknown.add(name)
         self._silences += 1
         if self._silences >= _SILENCES:
-            raise ServerUnavailable("the server does not say which turns it has; what was removed until now stays so")
+            raise ServerUnavailable("the server does not say which turns it has; data removed until now stays removed")

@@ -1,4 +1,4 @@
-"""Starts turns, reads their state and delivers decisions over Temporal; the gateway's client."""
+"""Starts turns, reads their state and delivers decisions over Temporal, for the gateway."""
 
 import asyncio
 import hashlib
@@ -59,14 +59,13 @@ _WATCH_SECONDS = 0.7
 _UPDATE_HEX = 20
 _INPUT_HEX = 16
 _UNDECIDED_KEPT = 1_000
-"""Answers that a turn could not judge, of which it is known how often that was."""
+"""Number of answers for which failed judgements are counted."""
 
 
 class TurnClient(RunClient):
     """Talks to turns over one Temporal client.
 
-    Also holds how often each of the latest answers could not be judged. The times below are those of the default
-    `patience`.
+    Also counts the failed judgements of the latest answers. The times below apply to the default `patience`.
     """
 
     def __init__(
@@ -76,16 +75,16 @@ class TurnClient(RunClient):
         self._undecided: dict[str, int] = {}
 
     async def start_turn(self, turn: TurnInput) -> TurnKey:
-        """Starts a turn; when this returns the turn is in Temporal. The same input again is the same turn.
+        """Start a turn. On return, the turn is in Temporal. Equal input is the same turn.
 
-        Raises `Conflict` when the id is taken by a turn with other input, `Refused` (`too_large`, `malformed`) for
-        input that cannot be carried, `ServerUnavailable` when nobody answers.
+        Raises `Conflict` if a turn with other input has the id, `Refused` (`too_large`, `malformed`) for unsupported
+        input, `ServerUnavailable` if the server does not answer.
         """
         await self.begin_turn(*self.stamp_input(turn))
         return TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
 
     async def begin_turn(self, turn: TurnInput, digest: str) -> bool:
-        """Starts a turn with a stamped input; returns False where it was begun before. Raises as `start_turn`."""
+        """Start a turn with a stamped input. Returns False if it was started before. Raises as `start_turn`."""
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         try:
             await self.temporal.start_workflow(
@@ -93,10 +92,10 @@ class TurnClient(RunClient):
                 turn,
                 id=key.workflow_id,
                 task_queue=self._task_queue,
-                # A worker beside this client gets the first task with the answer, without a round of matching.
+                # A worker in the same process gets the first task with the response, without matching.
                 request_eager_start=True,
-                # Never twice, closed or not: a second run would find the first one's tickets. FAIL: USE_EXISTING hands
-                # back a turn that runs, without a word of whether it was begun with this input.
+                # Never start twice, even after its end: a second run would find the first one's tickets. Use FAIL:
+                # USE_EXISTING returns a running turn without comparing its input.
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 memo=start_options.memo(turn, digest),
@@ -112,13 +111,13 @@ class TurnClient(RunClient):
         return True
 
     def stamp_input(self, turn: TurnInput) -> tuple[TurnInput, str]:
-        """Returns a turn's input with a nonce, and the digest by which the same input is known. Raises `Refused`."""
+        """Return a turn's input with a nonce, and the digest that identifies equal input. Raises `Refused`."""
         return replace(turn, principal=with_nonce(turn.principal)), _input_digest(turn)
 
     async def view(self, key: TurnKey) -> TurnView:
-        """Returns a turn's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        """Return a turn's present view. Raises `NotFound`; `ServerUnavailable` if no worker answers in 3 s."""
         view: TurnView = await self.query(key, names.STATE, TurnView)
-        # Whoever stands in a turn's place may answer as another: what is known of that one would be told of this one.
+        # A forged workflow may answer as another turn: that turn's data would be shown for this one.
         if (view.tenant, view.session, view.turn) != key:
             raise ServerUnavailable(ANOTHER)
         if view.state != "running":
@@ -126,9 +125,9 @@ class TurnClient(RunClient):
         return replace(view, model_retry=await self._model_retry(key))
 
     async def input_of(self, key: TurnKey) -> TurnInput | None:
-        """Returns the input that a turn was started with, from its first event; None where that is no turn's input.
+        """Return the input of a turn from its first event, or `None` if it is not a turn's input.
 
-        No worker is needed. Raises `NotFound`, `ServerUnavailable`.
+        Needs no worker. Raises `NotFound`, `ServerUnavailable`.
         """
         try:
             events = self.handle(key).fetch_history_events(page_size=1, rpc_timeout=self._patience)
@@ -138,17 +137,16 @@ class TurnClient(RunClient):
         given = first.workflow_execution_started_event_attributes.input.payloads
         try:
             [turn] = await self.temporal.data_converter.decode(given, [TurnInput])
-        # Whoever may start workflows chose these bytes, and a converter raises what it likes.
+        # Anyone who can start workflows chose these bytes, and a converter may raise any error.
         except Exception:
             return None
         return turn if isinstance(turn, TurnInput) else None
 
     async def ended_view(self, key: TurnKey) -> TurnView:
-        """Builds the view of a turn that has ended from its first and last event, without a worker reading its history
-        anew.
+        """Return the view of an ended turn from its first and last event, without a worker's replay.
 
-        Its conversation is the question and the answer; its calls are those of the result, without requests. Raises
-        `NotFound`, and `ServerUnavailable` for a turn that goes on or ended without a result.
+        Its conversation is the question and the answer. Its calls come from the result, without requests. Raises
+        `NotFound`, and `ServerUnavailable` for a turn that still runs or ended without a result.
         """
         handle = self.handle(key, TurnResult)
         try:
@@ -181,7 +179,7 @@ class TurnClient(RunClient):
         )
 
     async def result(self, key: TurnKey) -> TurnResult:
-        """Waits for the turn's end and returns its result.
+        """Wait for the turn's end and return its result.
 
         Raises `NotFound`, or `ConfigError` for a turn that never began.
         """
@@ -197,7 +195,7 @@ class TurnClient(RunClient):
         return result
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
-        """Yields the turn's view whenever it changed, until it has its result."""
+        """Yield the turn's view after each change, until it has its result."""
         last: TurnView | None = None
         while True:
             view = await self.view(key)
@@ -206,11 +204,11 @@ class TurnClient(RunClient):
                 last = view
             if view.result is not None:
                 return
-            # Asked again and again: a query leaves no event; to be told instead would use up the turn's 2,000 Updates.
+            # Poll: a query leaves no event, but notifications would use up the turn's 2,000 Updates.
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def request(self, approval_id: str) -> ApprovalRequest:
-        """Returns one request, waiting or settled. Raises `NotFound`."""
+        """Return one request, pending or settled. Raises `NotFound`."""
         key = parse_approval_id(approval_id)
         if key is None:
             raise NotFound(f"`{approval_id}` is no approval id")
@@ -221,25 +219,25 @@ class TurnClient(RunClient):
         raise NotFound(f"there is no request `{approval_id}`")
 
     async def pending(self, key: TurnKey) -> list[ApprovalRequest]:
-        """Returns the requests of one turn that wait."""
+        """Return the pending requests of one turn."""
         found: list[ApprovalRequest] = await self.query(key, names.PENDING_APPROVALS, list[ApprovalRequest])
         return found
 
     async def transcript(self, key: TurnKey) -> list[Message]:
-        """Returns the conversation of one turn so far."""
+        """Return the conversation of one turn so far."""
         found: list[Message] = await self.query(key, names.TRANSCRIPT, list[Message])
         return found
 
     async def decide(self, decision: Decision) -> Receipt:
-        """Delivers a decision to its turn and returns the receipt; never raises an error of the turn.
+        """Deliver a decision to its turn and return the receipt. Never raises an error of the turn.
 
-        The decision is sent as an Update; when no worker takes it in 3 s, or one drops it, the same decision goes as a
-        Signal (receipt `pending`). Raises `ServerUnavailable` when the Temporal server itself does not answer.
+        Sends an Update. If no worker accepts it in 3 s, or one drops it, sends the same decision as a Signal (receipt
+        `pending`). Raises `ServerUnavailable` if the Temporal server itself does not answer.
         """
         key = parse_approval_id(decision.approval_id)
         if key is None:
             return malformed_receipt("`approval_id`: no such id", decision.approval_id)
-        # Made here, not in the turn: the Update and the Signal that may follow it must be one answer.
+        # Create the id here, not in the turn: the Update and a later Signal must be the same answer.
         if not decision.delivery_id:
             decision = replace(decision, delivery_id=uuid.uuid4().hex)
         handle = self.handle(key.turn)
@@ -256,7 +254,7 @@ class TurnClient(RunClient):
             return await self._after_the_end(handle, decision.approval_id, error)
 
     async def withdraw(self, wish: Decision) -> Receipt:
-        """Withdraws one waiting request; its call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
+        """Withdraw one pending request. Its call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
         approval_id = wish.approval_id
         key = parse_approval_id(approval_id)
         if key is None:
@@ -267,11 +265,11 @@ class TurnClient(RunClient):
         body = wish.model_dump(mode="json", exclude_defaults=True)
         try:
             return await self._update(handle, names.CANCEL, key, wish, body)
-        # No Signal follows: there is none to withdraw by. Should the Update still apply, it does what was wished.
+        # There is no Signal for withdrawing. If the Update still applies, it has the intended effect.
         except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
             return _unheard_receipt(approval_id)
         except RPCError as error:
-            # A turn whose task fails takes none just now.
+            # A turn with a failing task accepts no Update at present.
             if error.status == RPCStatusCode.FAILED_PRECONDITION:
                 return _unheard_receipt(approval_id)
             return await self._after_the_end(handle, approval_id, error)
@@ -284,12 +282,12 @@ class TurnClient(RunClient):
         decision: Decision,
         body: dict[str, Any],
     ) -> Receipt:
-        """Returns the receipt of an answer sent as an Update; sent again while it waits, it is still one Update."""
-        # All that tells two apart: the server gives a known update id its first result, whatever else is in the second.
-        # Ids are the workflow's own, so that neither session nor turn need be in them.
+        """Return the receipt of an answer sent as an Update. Repeated while it waits, it is still one Update."""
+        # The id must identify the answer: the server repeats its first result for a known id, ignoring the rest. Ids
+        # belong to one workflow, so they need neither session nor turn.
         kind = "" if update == names.DECIDE else f"{update}:"
         update_id = f"{kind}{decision.delivery_id}:{key.call}:{decision.revision or 1}"
-        # An Update's id lies five times in the history of its turn.
+        # An Update's id appears five times in the history of its turn.
         named = hashlib.sha256(update_id.encode(errors="surrogatepass")).hexdigest()[:_UPDATE_HEX]
         tried = f"{key.turn.workflow_id}:{named}"
         tries = self._undecided.get(tried, 0)
@@ -302,27 +300,27 @@ class TurnClient(RunClient):
             rpc_timeout=self._patience,
         )
         receipt: Receipt = await self.await_update(sent)
-        # What answers may be anybody's workflow.
+        # The answering workflow may be forged.
         if isinstance(receipt, Receipt) and receipt.code == "unavailable":
-            # The server would answer the same id so for ever, though the author can be looked up by now.
+            # The server would repeat this answer to the same id forever, even once the author can be looked up.
             self._undecided[tried] = tries + 1
             while len(self._undecided) > _UNDECIDED_KEPT:
                 del self._undecided[next(iter(self._undecided))]
         return receipt
 
     async def require_input(self, key: TurnKey, digest: str) -> None:
-        """Raises `Conflict` where a turn was begun with another input, `NotFound` where there is none."""
+        """Raise `Conflict` if a turn was started with another input, `NotFound` if it does not exist."""
         try:
             described = await self.handle(key).describe()
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
-        # The memo, as it can be read of a turn that has closed and with no worker there.
+        # The memo is readable for a closed turn and without a worker.
         memo = await described.memo()
         if memo.get(names.MEMO_INPUT_DIGEST) != digest:
             raise Conflict(f"turn `{key.turn}` exists already with other input; choose another id")
 
     async def cancel_turn(self, key: TurnKey) -> None:
-        """Asks a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
+        """Ask a turn to stop. It waits for running tools and cancels pending requests. Raises `NotFound`."""
         try:
             await self.handle(key).cancel()
         except RPCError as error:
@@ -335,7 +333,7 @@ class TurnClient(RunClient):
             raise missing(error, key.workflow_id) from None
 
     async def _as_signal(self, handle: WorkflowHandle[Any, Any], body: dict[str, Any], decision: Decision) -> Receipt:
-        # The Update that timed out may still apply; the shared delivery id makes the second one a duplicate.
+        # The Update that timed out may still apply. The shared delivery id makes the second one a duplicate.
         try:
             await handle.signal(names.APPROVAL_RESPONSE, body, rpc_timeout=self._patience)
         except RPCError as error:
@@ -350,11 +348,12 @@ class TurnClient(RunClient):
         error: WorkflowUpdateFailedError,
     ) -> Receipt:
         cause = error.cause
-        # By its type: a validator's refusal and an Update that the turn's end broke off are one error to the SDK.
+        # Compare the type: to the SDK, a validator's refusal and an Update aborted by the turn's end are the same
+        # error.
         if isinstance(cause, ApplicationError) and cause.type == "ValueError":
             return malformed_receipt(cause.message, decision.approval_id)
-        # Either the turn has closed, which the Signal learns, too, or a worker let the Update drop: the SDK's core does
-        # that to a turn which is queried while several answers arrive. Then the turn goes on and has not heard it.
+        # Either the turn has closed, which the Signal detects as well, or a worker dropped the Update. The SDK's core
+        # does that if a turn is queried while several answers arrive. The turn then continues without the answer.
         return await self._as_signal(handle, body, decision)
 
     async def _after_the_end(self, handle: WorkflowHandle[Any, Any], approval_id: str, error: RPCError) -> Receipt:
@@ -363,23 +362,23 @@ class TurnClient(RunClient):
         return await self._closed_receipt(handle, approval_id)
 
     async def _closed_receipt(self, handle: WorkflowHandle[Any, Any], approval_id: str) -> Receipt:
-        """Builds the receipt of a request of an ended turn; from the turn's description when no worker is there."""
+        """Return the receipt of an ended turn's request, from the turn's description if no worker runs."""
         unknown = Receipt(status="refused", code="unknown", approval_id=approval_id, message="there is no such request")
-        # That it cannot be read does not mean that it is not there.
-        words = "the turn has ended and cannot be read; its record says what became of the request"
+        # An unreadable turn may still exist.
+        words = "the turn has ended and cannot be read; its audit log has the outcome of the request"
         unread = Receipt(status="refused", code="unavailable", approval_id=approval_id, message=words)
         try:
             receipt = await self._run_query(handle, names.RECEIPT, approval_id, result_type=Receipt)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return unknown
-        # A query that fails, or that is answered with what is no receipt, by whatever runs under the turn's id.
+        # The query failed, or a forged workflow under the turn's id returned another type.
         except Exception:
             return unread
         else:
             return receipt if isinstance(receipt, Receipt) else unread
         try:
-            # No worker answers, but the server alone knows whether the turn has closed: then nothing changes any more.
+            # No worker answers, but the server knows whether the turn has closed. Then the state is final.
             described = await handle.describe()
         except RPCError as error:
             raise missing(error, handle.id) from None
@@ -390,19 +389,19 @@ class TurnClient(RunClient):
             code="already_decided",
             approval_id=approval_id,
             decided_at=described.close_time,
-            message="the turn has ended; who decided can be read when a worker is back",
+            message="the turn has ended; a running worker is needed to show the decision",
         )
 
 
 def _input_digest(turn: TurnInput) -> str:
-    """Computes the digest of a turn's input, which is the same whenever and by whichever key its requester was signed.
+    """Return the digest of a turn's input, independent of the time and key of its requester's signature.
 
-    Raises `Refused` for input that JSON, a history or a worker's reader cannot carry.
+    Raises `Refused` for input that JSON, a history or a worker's reader cannot represent.
     """
     if why := bounds_problem(turn.context):
         raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
     try:
-        # A turn that a session begins is not started here; left out, they say nothing new of the same input.
+        # This client starts no turn of a session. Without these fields, the digest of equal input is the same.
         plain = turn.model_dump(mode="json", exclude={"in_session", "denied", "session_events"})
         if nesting(plain) > MAX_NESTING:
             raise Refused(f"a turn's input is nested deeper than {MAX_NESTING} levels; send it flat", code="malformed")
@@ -421,14 +420,14 @@ def _unheard_receipt(approval_id: str) -> Receipt:
 
 
 async def _read_model_retry(described: WorkflowExecutionDescription) -> ModelRetry | None:
-    """Reads from a workflow's description whether its model is asked again; None at a first try.
+    """Return the retry state of a turn's model from the workflow's description, or `None` at a first attempt.
 
-    Only words that Signoff's own model activity fails with are repeated: what else stands in a failure is Temporal's.
+    Repeats only messages of Signoff's own model activity: other failures are Temporal's.
     """
     for pending in described.raw_description.pending_activities:
         if pending.activity_type.name != names.MODEL or pending.attempt < 2:
             continue
-        # The SDK leaves it as the server has it: its words may be encrypted.
+        # The SDK returns it undecoded: it may be encrypted.
         error = await described.data_converter.decode_failure(pending.last_failure)
         words = error.message if isinstance(error, ApplicationError) and error.type in _OURS else ""
         waits = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED

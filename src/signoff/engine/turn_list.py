@@ -1,6 +1,6 @@
-"""Lists turns and sessions: their existence and state from visibility, their waiting requests from the store.
+"""Lists turns and sessions: existence and state from visibility, pending requests from the store.
 
-Whoever can write a memo or a search attribute can write there who was asked; neither is believed for that.
+Anyone who can write a memo or a search attribute could forge approvers there, so neither is trusted for that.
 """
 
 import logging
@@ -24,11 +24,11 @@ from signoff.workflows import temporal_metadata
 _GOES_ON: Final = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 _log = logging.getLogger(__name__)
 TURNS_SEEN: Final = 5_000
-"""How many turns are looked through for those that somebody may read; visibility knows no requesters."""
+"""Maximum number of turns searched for a person's readable ones: visibility knows no requesters."""
 SESSIONS_SEEN: Final = 1_000
-"""Of so many sessions a list of sessions is made at most."""
+"""Maximum number of sessions for a list."""
 _PAGE: Final = 200
-"""Turns that are listed, and asked about, in one query."""
+"""Turns in one query."""
 
 
 async def turns(
@@ -43,17 +43,17 @@ async def turns(
     wanted: Callable[[TurnRow], bool] = lambda row: True,
     limit: int = 50,
 ) -> list[TurnRow]:
-    """Lists a tenant's turns, newest first; only those `wanted`, of the newest `TURNS_SEEN`.
+    """List a tenant's turns, newest first: only those `wanted`, among the newest `TURNS_SEEN`.
 
-    `readers` are the approver entries of the person whose list it is; None for one who may read all. Raises `NotFound`
-    for no such state, actor or time, `ServerUnavailable`, `StoreUnavailable`.
+    `readers` are the reader's approver entries, or `None` for a person who may read all. Raises `NotFound` for an
+    unknown state, actor or time, `ServerUnavailable`, `StoreUnavailable`.
     """
     query = _turns(tenant)
     query += f" AND {_in_state(_word(state))}" if state else ""
     query += f' AND {names.SA_ACTOR} = "{_word(actor)}"' if actor else ""
     query += f' AND StartTime >= "{_time(since)}"' if since else ""
     found: list[TurnRow] = []
-    # A generator that is left half read is closed only when it is collected; its pages would stay until then.
+    # Close the generator explicitly: otherwise its pages stay in memory until garbage collection.
     async with aclosing(_pages(_executions(client, query, TURNS_SEEN), min(limit, _PAGE))) as pages:
         async for page in pages:
             found += filter(wanted, await _build_rows(requests, page, readers))
@@ -63,7 +63,7 @@ async def turns(
 
 
 async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> TurnRow | None:
-    """Returns the row of one turn, which needs no worker; None for no such turn.
+    """Return the row of one turn, or `None` if it does not exist. Needs no worker.
 
     Raises `ServerUnavailable`, `StoreUnavailable`.
     """
@@ -77,10 +77,9 @@ async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> Turn
 
 
 async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRow, None]:
-    """Yields the turns of all tenants that ended since then, each run of one that was reset; in no order.
+    """Yield the turns of all tenants that ended since then, including each run of a reset turn, in any order.
 
-    Without what memos hold, title and requester: whoever asks again and again decrypts none. Raises
-    `ServerUnavailable`.
+    Omits the memo's title and requester: a frequent caller decrypts none. Raises `ServerUnavailable`.
     """
     query = f'WorkflowType = "{names.ACTOR_TURN}" AND CloseTime >= "{_time(since)}"'
     try:
@@ -93,13 +92,13 @@ async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRo
 
 
 async def lost_questions(client: Client, requests: RequestLists) -> AsyncGenerator[TurnRow, None]:
-    """Yields the turns of all tenants that wait for an answer and of which the store has no question at all.
+    """Yield the waiting turns of all tenants without any question in the store.
 
-    A turn with a settled question is left out: its answer is on its way, or the gateway brings it again. Raises
+    Omits turns with a settled question: its answer is on the way, or the gateway delivers it again. Raises
     `ServerUnavailable`, `StoreUnavailable`.
     """
     query = f'WorkflowType = "{names.ACTOR_TURN}" AND {_in_state("suspended")} AND ExecutionStatus = "Running"'
-    # All of them: whoever restores has to know each, and nothing else says which turn nobody can answer.
+    # Return all of them: after a restore, no other source lists the turns that cannot be answered.
     async with aclosing(_pages(_executions(client, query, None), _PAGE)) as pages:
         async for page in pages:
             rows = [row for row in map(_row_without_memo, page) if row is not None]
@@ -117,7 +116,7 @@ async def sessions(
     wanted: Callable[[SessionRow], bool] = lambda row: True,
     limit: int = 50,
 ) -> list[SessionRow]:
-    """Lists a tenant's running sessions, newest first; only those `wanted`, of the newest `SESSIONS_SEEN`.
+    """List a tenant's running sessions, newest first: only those `wanted`, among the newest `SESSIONS_SEEN`.
 
     Raises `ServerUnavailable`, `StoreUnavailable`.
     """
@@ -141,18 +140,18 @@ def _turns(tenant: str) -> str:
 
 
 def _state(status: WorkflowExecutionStatus | None, shown: str) -> str:
-    """Returns a turn's state by the status of its workflow and its state attribute, "" where that is not set."""
+    """Return a turn's state by its workflow's status and its state attribute, "" if unset."""
     if status in (None, WorkflowExecutionStatus.RUNNING):
         return shown or "running"
     if status == WorkflowExecutionStatus.COMPLETED:
         return shown or "complete"
-    # Whatever it was doing when it was ended: no later task of it could say so.
+    # In any earlier state: no later task could update the attribute.
     return "cancelled" if status == WorkflowExecutionStatus.CANCELED else status.name.lower()
 
 
 def _in_state(state: str) -> str:
-    """Builds the visibility query for turns in `state`, which is a plain name."""
-    # `!=` does not find rows without the attribute, so whatever is not set is asked for as such.
+    """Return the visibility query for turns in `state`, a plain name."""
+    # `!=` does not match rows without the attribute, so query for `NULL`.
     match state:
         case "running":
             return f'ExecutionStatus = "Running" AND {names.SA_STATE} IS NULL'
@@ -168,7 +167,7 @@ def _in_state(state: str) -> str:
 
 
 def _word(text: str) -> str:
-    # A list query takes no parameters: what comes from outside must have nothing in it that ends the quotes.
+    # A list query has no parameters: external text must not contain anything that ends the quotes.
     if not is_id(text):
         raise NotFound(f"`{text}` is no valid name")
     return text
@@ -178,7 +177,7 @@ def _time(moment: datetime) -> str:
     try:
         return moment.astimezone(UTC).isoformat()
     except (OverflowError, ValueError):
-        # The first and the last day there are have no time in every zone.
+        # The first and the last possible day do not exist in every time zone.
         raise NotFound(f"`{moment.isoformat()}` is no time of a turn") from None
 
 
@@ -213,10 +212,10 @@ async def _pages(
 async def _build_rows(
     requests: RequestLists, page: Sequence[WorkflowExecution], readers: Sequence[str] | None = None
 ) -> list[TurnRow]:
-    """Builds the rows of turns, with the store's questions of each; leaves out turns that concern no reader."""
+    """Return the rows of turns with the store's questions, without turns that concern no reader."""
     rows = [row for row in [await _turn_row(each) for each in page] if row is not None]
     asked = await requests.of_turns([_key(row) for row in rows], readers=readers)
-    # By its memo, which anybody can write, somebody might be taken to have asked for it.
+    # The memo can be forged, and could name a person as requester.
     rows = [row for row in rows if asked.get(_key(row)) != []]
     return [_with(row, asked.get(_key(row), ())) for row in rows]
 
@@ -224,7 +223,7 @@ async def _build_rows(
 def _with(row: TurnRow, asked: Sequence[ApprovalRequest]) -> TurnRow:
     if not asked:
         return row
-    # Of what was asked again, only the latest revision can wait.
+    # After a repeated question, only the latest revision can wait.
     latest = {request.id: request for request in asked}.values()
     waiting = [request for request in latest if request.state == "pending"]
     return replace(
@@ -293,9 +292,9 @@ def _count_waiting(row: SessionRow, asked: Sequence[ApprovalRequest]) -> Session
 
 
 async def _memo(row: WorkflowExecution) -> Mapping[str, Any]:
-    """Reads the memo of a row; {} for one that cannot be read.
+    """Return the memo of a row, or {} if it is unreadable.
 
-    Whoever starts a workflow writes what they like into it, and one such row must not take everybody's list away.
+    Anyone who starts a workflow controls its memo, and one bad row must not break every list.
     """
     try:
         return await row.memo()

@@ -1,4 +1,4 @@
-"""Tells whether a worker serves a task queue: without one, turns wait and approved calls do not run."""
+"""Detects whether a worker serves a task queue. Without one, turns wait and approved calls do not run."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from signoff.contracts.clock import Clock, system_clock
 
 _RECENT: Final = timedelta(minutes=2)
-"""A worker polls at least once a minute; Temporal lists it for five."""
+"""A worker polls at least once a minute. Temporal lists it for five."""
 _AGE_SECONDS: Final = 5.0
 _PATIENCE: Final = timedelta(seconds=1)
 
@@ -31,7 +31,7 @@ class WorkerWatch:
         self._due = 0.0
 
     async def running(self) -> bool | None:
-        """Return whether a worker polls; None where the server does not answer."""
+        """Return whether a worker polls, or `None` if the server does not answer."""
         async with self._lock:
             if time.monotonic() >= self._due:
                 self._running = await self._look()
@@ -39,7 +39,7 @@ class WorkerWatch:
             return self._running
 
     async def problem(self) -> str:
-        """Return the sentence for an operator; "" where a worker polls or the server does not answer."""
+        """Return the sentence for an operator, or "" if a worker polls or the server does not answer."""
         if await self.running() is not False:
             return ""
         return (
@@ -51,7 +51,7 @@ class WorkerWatch:
         request = DescribeTaskQueueRequest(
             namespace=self._client.namespace,
             task_queue=TaskQueue(name=self._task_queue),
-            # A worker whose activities are all busy goes on polling for workflows.
+            # A worker with only busy activity slots still polls for workflows.
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
         try:

@@ -1,4 +1,4 @@
-"""Reads and updates workflow runs over one Temporal client: queries are shared, and an absent server is remembered."""
+"""Reads and updates workflow runs over one Temporal client, with shared queries and a memory of server outages."""
 
 import asyncio
 import contextlib
@@ -27,38 +27,38 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.session_messages import SessionReceipt
 
 PATIENCE: Final = timedelta(seconds=3)
-"""How long a worker may take before an answer goes as a Signal, or a question is given up."""
+"""Time limit of a worker's answer, before an Update becomes a Signal or a query fails."""
 _LOOK_SECONDS = 1.0
 _LEAST_LOOK_SECONDS = 0.1
 _POLL_SECONDS = 1.0
-"""How long a worker that has just begun may take until its first poll reaches the server."""
+"""Time limit for a new worker's first poll to reach the server."""
 _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _NO_POLLER = "no poller seen"
-"""What a server may say at once, with `FAILED_PRECONDITION`, of a query for a task queue that nobody polled lately."""
-ANOTHER = "it could not be read: what runs under its id answers as another"
+"""A server's immediate answer, with `FAILED_PRECONDITION`, to a query for a task queue without recent polls."""
+ANOTHER = "it could not be read: the workflow with its id answers as another"
 _CUT_OFF = "[TMPRL1100]"
-"""What the SDK's core writes of a history that it cannot read."""
-UNREADABLE = "it could not be read: what runs under its id answers what nobody can read"
+"""The SDK core's message about an unreadable history."""
+UNREADABLE = "it could not be read: the workflow with its id gives an unreadable answer"
 _Receipt = TypeVar("_Receipt", Receipt, SessionReceipt)
 NO_MORE_UPDATES = (
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
-    # A server takes so many updates at once and so many a turn; whoever used them up must not silence the others.
+    # A server limits parallel Updates, and Updates of a turn. A caller that exhausts them must not silence others.
     RPCStatusCode.RESOURCE_EXHAUSTED,
     RPCStatusCode.FAILED_PRECONDITION,
 )
 AWAY_SECONDS: Final = 1.0
-"""Pause after which an absent server is asked again."""
+"""Pause before an absent server is probed again."""
 _PROBE_SECONDS: Final = 3.0
 _WAIT_SECONDS: Final = 0.3
-"""Time that a caller waits for the probe of a server that is known to be away."""
+"""Time that a caller waits for the probe of an absent server."""
 _MAY_BE_AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 
 
 class RunClient:
     """Queries and updates runs.
 
-    Keeps only running queries; safe to share within one event loop. `patience` is how long workers may take to answer.
+    Stores only running queries. Safe to share within one event loop. `patience` is the time limit of workers' answers.
     """
 
     def __init__(
@@ -71,36 +71,36 @@ class RunClient:
 
     @property
     def task_queue(self) -> str:
-        """Returns the task queue of the workers."""
+        """The task queue of the workers."""
         return self._task_queue
 
     @property
     def patience(self) -> timedelta:
-        """Returns how long workers may take to answer."""
+        """The time limit of workers' answers."""
         return self._patience
 
     def handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
-        """Returns a handle of a run."""
+        """Return a handle of a run."""
         return self.temporal.get_workflow_handle(key.workflow_id, result_type=result_type)
 
     async def query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
-        """Returns the answer to a query. Raises `NotFound`, and `ServerUnavailable` where no worker answers."""
+        """Return the answer to a query. Raises `NotFound`, and `ServerUnavailable` if no worker answers."""
         try:
             found = await self._run_query(self.handle(key), query, result_type=result_type)
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
             raise ServerUnavailable(f"it could not be read: {error}") from None
-        # What answers may be anybody's workflow: of an answer that is none, not even the kind of error is known.
+        # A forged workflow may answer: with an invalid answer, even the kind of error is unknown.
         except Exception:
             raise ServerUnavailable(UNREADABLE) from None
-        # Nothing at all is read as whatever was expected.
+        # An empty answer decodes as any type.
         if found is None:
             raise ServerUnavailable(UNREADABLE)
         return found
 
     async def _run_query(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
-        """Returns the answer to a query that begins now or later, and ends within `patience`."""
+        """Return the answer to a query that begins now or later, and ends within `patience`."""
         late = time.monotonic() + self._patience.total_seconds()
 
         async def ask() -> Any:
@@ -109,10 +109,10 @@ class RunClient:
         return await self._queries.ask(" ".join((handle.id, query, *about)), ask)
 
     async def await_update(self, sent: Awaitable[_Receipt]) -> _Receipt:
-        """Returns the receipt of an Update; raises the SDK's timeout where it takes longer than `patience`.
+        """Return the receipt of an Update. Raises the SDK's timeout after `patience`.
 
-        `rpc_timeout` bounds a request: of an Update that a worker accepted and did not complete, as it was lost, the
-        SDK would ask for ever.
+        `rpc_timeout` limits only one request: if a worker accepted an Update and was lost, the SDK would poll without
+        end.
         """
         try:
             async with asyncio.timeout(self._patience.total_seconds()):
@@ -122,24 +122,22 @@ class RunClient:
 
 
 async def take_start_error(start: WithStartWorkflowOperation[Any, Any]) -> None:
-    """Takes the error, if any, out of the start of an Update that failed: else asyncio writes into the log that nobody
-    did.
-    """
+    """Retrieve the start's error of a failed Update, so that asyncio does not log it as unretrieved."""
     with contextlib.suppress(WorkflowAlreadyStartedError, RPCError, asyncio.CancelledError, TimeoutError):
-        # It is there already, or never comes.
+        # The result is present already, or will never arrive.
         async with asyncio.timeout(0):
             await start.workflow_handle()
 
 
 async def execute_update(handle: WorkflowHandle[Any, Any], update: str, body: Any, **options: Any) -> Any:
-    """Executes an Update; once more where its workflow task failed, with which a server forgets it.
+    """Execute an Update, and once again if its workflow task failed, because the server then forgets it.
 
-    Raises what the SDK does.
+    Raises the SDK's errors.
     """
     try:
         return await handle.execute_update(update, body, **options)
     except RPCError as error:
-        # A turn that has had as many Updates as it may answers so as well, and again.
+        # A turn that has used up its Updates answers the same, and does so again.
         if error.status != RPCStatusCode.FAILED_PRECONDITION:
             raise
     return await handle.execute_update(update, body, **options)
@@ -148,13 +146,14 @@ async def execute_update(handle: WorkflowHandle[Any, Any], update: str, body: An
 async def _asked_until(
     late: float, handle: WorkflowHandle[Any, Any], query: str, about: Sequence[str], result_type: Any
 ) -> Any:
-    """Queries a turn until `late`; repeats the query meanwhile, because a worker may lose one of a turn that just
-    ends, and one that has just begun is not known to poll yet.
+    """Query a turn until `late`, repeatedly.
+
+    A worker may lose a query of a turn that just ends. A worker that just began is not yet known to poll.
     """
     patience = _LOOK_SECONDS
     polled = min(late, time.monotonic() + _POLL_SECONDS)
     while True:
-        # One that had to wait for another may have nothing left of its time; it looks once all the same.
+        # A query that waited for another may have no time left. It still runs once.
         left = max(late - time.monotonic(), _LEAST_LOOK_SECONDS)
         try:
             return await handle.query(
@@ -164,12 +163,12 @@ async def _asked_until(
             if _is_unpolled(error) and time.monotonic() < polled:
                 await asyncio.sleep(_LEAST_LOOK_SECONDS)
                 continue
-            # A busy machine tells of a time that ran out long after it did: nothing may be left of the patience.
+            # A busy machine reports a timeout late: the time limit may be over.
             if error.status not in _NO_ANSWER or late - time.monotonic() < _LEAST_LOOK_SECONDS:
                 raise
             patience *= 2
         except WorkflowQueryFailedError as error:
-            # The SDK's core reads a history that ends in the middle of a task wrong, and the next time right.
+            # The SDK's core misreads a history that ends within a task, and reads it correctly the next time.
             if _CUT_OFF not in str(error) or late - time.monotonic() < _LEAST_LOOK_SECONDS:
                 raise
             await asyncio.sleep(_LEAST_LOOK_SECONDS)
@@ -186,22 +185,22 @@ def _is_unpolled(error: RPCError) -> bool:
 
 
 def unavailable(error: RPCError) -> ServerUnavailable:
-    """Makes our error of one of the server's."""
+    """Return Signoff's error for one of the server's."""
     if error.status in _NO_ANSWER or _is_unpolled(error):
         return ServerUnavailable("no worker answered in time; is one running on this task queue?")
     if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
         return ServerUnavailable("the server lacks Signoff's search attributes; run `signoff doctor` to create them")
-    # Such as for a turn whose task fails, of which no worker can be asked: the server did answer.
+    # For example for a turn with a failing task, which no worker can answer for: the server did answer.
     words = "refused this for now" if error.status == RPCStatusCode.FAILED_PRECONDITION else "did not answer"
     return ServerUnavailable(f"the Temporal server {words}: {error.message.partition(chr(10))[0]}")
 
 
 class SharedQueries:
-    """Answers callers that ask the same question meanwhile by the next query, which is one for all of them.
+    """Answers callers with an equal question by one shared query.
 
-    A caller never gets the answer of the query under way: it may have been answered before what the caller did last.
-    Each query makes a worker read a run that it no longer keeps, and the SDK (1.35) loses a run that is queried several
-    times at once where it has no place left to keep it in: hence one at a time, however many callers there are.
+    A caller never gets the answer of the running query, which may precede the caller's own last action. Each query
+    makes a worker replay an uncached run, and the SDK (1.35) loses a run with parallel queries if its cache is full.
+    Therefore one query runs at a time, for any number of callers.
     """
 
     def __init__(self) -> None:
@@ -209,18 +208,18 @@ class SharedQueries:
         self._next: dict[str, asyncio.Task[Any]] = {}
 
     async def ask(self, key: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Calls `ask` once for all callers with the same `key` now; returns its result. Raises what it raises."""
+        """Call `ask` once for all present callers with the same `key`, and return its result. Raises its errors."""
         waiting = self._next.get(key)
         if waiting is None:
             before = self._now.get(key)
             waiting = asyncio.create_task(self._after(key, before, ask))
-            # Looked at here: where all who asked have gone away, nobody else does, and asyncio complains.
+            # Retrieve the exception here: if all callers have left, asyncio would otherwise log it.
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
             if before is None:
                 self._now[key] = waiting
             else:
                 self._next[key] = waiting
-        # Shielded: one who goes away does not take the answer from the others.
+        # Shield it: a caller that leaves must not cancel the answer of the others.
         return await asyncio.shield(waiting)
 
     async def _after(self, key: str, before: asyncio.Task[Any] | None, ask: Callable[[], Awaitable[Any]]) -> Any:
@@ -235,18 +234,18 @@ class SharedQueries:
 
 
 def watch_server(client: Client) -> Client:
-    """Return `client` with a service that fails at once while its server is away."""
+    """Return `client` with a service that fails at once during a server outage."""
     config = client.config(active_config=True)
     config["service_client"] = WatchedService(client.service_client)
-    # The active configuration has their changes already.
+    # The active configuration already has the plugins' changes.
     config["plugins"] = []
     return Client(**config)
 
 
 class WatchedService(ServiceClient):
-    """Asks a server that did not answer nothing but whether it is back, once in a pause.
+    """During a server outage, sends only a probe in each pause.
 
-    Without it each of a page's calls would wait for the server by itself.
+    Otherwise each of a page's calls would wait for the server separately.
     """
 
     def __init__(self, service: ServiceClient) -> None:
@@ -288,13 +287,13 @@ class WatchedService(ServiceClient):
                 rpc, req, resp_type, service=service, retry=retry, metadata=metadata, timeout=timeout
             )
         except RPCError as error:
-            # A worker that is away lets a call run out of time as well, and so does a long poll.
+            # An absent worker, or a long poll, also lets a call time out.
             if error.status in _MAY_BE_AWAY:
                 self._begin_probe()
                 await self._await_probe()
             raise
         except asyncio.CancelledError:
-            # The caller's own time ran out. Its next call waits for the probe.
+            # The caller's own time limit ended. Its next call waits for the probe.
             self._begin_probe()
             raise
 
@@ -302,7 +301,7 @@ class WatchedService(ServiceClient):
         if self._away and time.monotonic() >= self._due:
             self._begin_probe()
         if self._probe is not None:
-            # Until the probe ends where the server is only suspected: a call of its own would take no less.
+            # For a suspected outage, wait until the probe ends: another call would take as long.
             await asyncio.wait({self._probe}, timeout=_WAIT_SECONDS if self._away else None)
 
     def _begin_probe(self) -> None:
