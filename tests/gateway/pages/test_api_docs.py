@@ -38,6 +38,6 @@ def test_a_body_s_fields_are_found_through_references(gateway: GatewayRig) -> No
     assert [field.name for field in found["POST", "/v1/approvals/{approval}/withdraw"].fields if field.where == "body"]
     decide = found["POST", "/v1/approvals/{approval}/decide"]
     verdict = next(field for field in decide.fields if field.name == "verdict")
-    text = "Of a call in doubt: it did not happen and may run, give up, or it happened."
+    text = "For an unknown outcome: it did not happen and may run, give up, or it happened."
     assert verdict == FieldRow("verdict", "approved | denied | happened", "body", True, text)
     assert (found["GET", "/healthz"].scope, decide.scope) == ("", "decide")
