@@ -216,7 +216,7 @@ def files_of(folder: Path) -> str:
     return "\n".join(each.read_bytes().decode("latin-1") for each in folder.glob("temporal*"))
 
 
-@pytest.mark.failure("the encryption key ... is not among those of ...")
+@pytest.mark.failure("the encryption key ... is missing in ...")
 async def test_a_worker_without_the_new_key_waits_for_it(
     server: ServerHandle,
     tmp_path: Path,

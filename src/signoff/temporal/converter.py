@@ -17,7 +17,7 @@ from signoff.contracts.frozen_model import FrozenModel
 
 
 class _JsonConverter(PydanticJSONPlainPayloadConverter):
-    """Leaves computed fields out of records, and defaults out of messages between workflows and activities."""
+    """Omits computed fields from records, and defaults from messages between workflows and activities."""
 
     def to_payload(self, value: Any) -> Payload | None:
         """See `PydanticJSONPlainPayloadConverter`."""
@@ -27,22 +27,22 @@ class _JsonConverter(PydanticJSONPlainPayloadConverter):
 
 
 def _encodings() -> tuple[Any, ...]:
-    """Returns the SDK's converters in their order, ours in the place of the one for JSON."""
+    """Return the SDK's converters in order, with Signoff's own instead of the JSON converter."""
     ours = _JsonConverter()
     return tuple(
         ours if each.encoding == ours.encoding else each for each in DefaultPayloadConverter().converters.values()
     )
 
 
-# The SDK is given a class, which it calls without arguments: only what its instances are made of can be shared.
+# The SDK instantiates a class without arguments, so only the parts of its instances can be shared.
 _ENCODINGS: Final = _encodings()
 
 
 class SharedConverter(CompositePayloadConverter):
     """Builds the validators of the SDK's pydantic converter once.
 
-    The SDK makes a converter for each workflow instance and two for each of its tasks, and every one of its own would
-    build the validators of all our types again, and keep them as long as the instance.
+    The SDK creates a converter for each workflow instance and two for each of its tasks. Each would build the
+    validators of all Signoff types again, and keep them as long as the instance.
     """
 
     def __init__(self) -> None:
@@ -50,12 +50,14 @@ class SharedConverter(CompositePayloadConverter):
 
 
 DATA_CONVERTER: Final = DataConverter(payload_converter_class=SharedConverter)
-"""What every client and worker of Signoff uses. But for `FrozenModel` it writes what `temporalio.contrib.pydantic`
-writes."""
+"""The converter of every Signoff client and worker.
+
+Except for `FrozenModel`, it writes like `temporalio.contrib.pydantic`.
+"""
 
 
 def encrypting_converter(codec: PayloadCodec | None) -> DataConverter:
-    """Returns the converter with `codec` in it; messages and traces of failures are encoded too."""
+    """Return the converter with `codec`. It also encodes messages and traces of failures."""
     if codec is None:
         return DATA_CONVERTER
     return replace(

@@ -43,17 +43,16 @@ _PORTS_TRIED: Final = 100
 _GIVEN_PORTS: Final[set[int]] = set()
 
 POLL_RATE: Final = 500
-"""How often a second the server may look for work it owes itself; its own default, 20, makes every step wait 50 ms.
+"""The server's polling rate a second for its own tasks. Its default, 20, makes every step wait 50 ms.
 
-Measured on two cores, medians of three interleaved rounds of a workflow with one activity, on a file in WAL mode,
-p50 one at a time and throughput 50 at a time: 20: 100 ms, 44/s; 100: 41 ms, 39/s; 500: 39 ms, 44/s; 1000: 42 ms, 42/s.
-The timer and visibility rates stay as they are: raised with it to 1000 they gave 47 ms, 27/s. A lower one for
-visibility spares short turns most of their writes there, but takes nothing off the way to a turn's end, and makes
-Temporal's lists late.
+Measured on two cores, medians of three interleaved rounds of a workflow with one activity, on a file in WAL mode, p50
+one at a time and throughput 50 at a time: 20: 100 ms, 44/s; 100: 41 ms, 39/s; 500: 39 ms, 44/s; 1000: 42 ms, 42/s. The
+timer and visibility rates keep their defaults: raised to 1000 as well they gave 47 ms, 27/s. A lower visibility rate
+saves short turns most of their writes there, but does not shorten a turn, and delays Temporal's lists.
 """
 
-# 1 is PR_SET_PDEATHSIG, which outlives `execv`. A parent that died before it was set sends nothing any more, so who
-# the parent is by now is looked at afterwards.
+# 1 is PR_SET_PDEATHSIG, which survives `execv`. If the parent died before this call, no signal arrives, so check the
+# parent afterwards.
 _LAUNCHER: Final = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
@@ -67,27 +66,26 @@ class ServerOptions:
     """Options of the embedded server."""
 
     db_file: Path
-    """The file that holds all it knows."""
+    """The database file."""
     port: int = 7233
-    """The port that it listens on."""
     ui_port: int | None = 8233
-    """The port of Temporal's UI; None starts the server without it."""
+    """The port of Temporal's UI; `None` starts the server without it."""
     ui_host: str = LOOPBACK
     """The address of Temporal's UI, see `hidden_ui_address`."""
     codec_url: str = ""
-    """Where the pages of Temporal's UI have payloads decrypted; "" where nothing is encrypted."""
+    """The codec server's address for Temporal's UI; "" without encryption."""
     binary: Path | None = None
-    """The `temporal` program; looked up when None."""
+    """The `temporal` program; found automatically if `None`."""
     durable: bool = False
-    """Whether every commit is written through to the disk."""
+    """True if every commit is flushed to the disk."""
     fair: bool = False
-    """Whether tenants have equal shares of what queues up, not who queued first; that takes a quarter longer."""
+    """True if tenants get equal shares of queued tasks instead of first-come order; takes a quarter longer."""
     retention_days: int = 90
-    """For how many days finished workflows are remembered."""
+    """Days to keep finished workflows."""
     time_skipping: bool = False
-    """Whether tests may move a workflow's clock."""
+    """True if tests may skip a workflow's time."""
     log_file: Path | None = None
-    """The log; `server.log` beside the database when None."""
+    """The log; `server.log` in the database's folder if `None`."""
 
     @property
     def address(self) -> str:
@@ -101,14 +99,14 @@ class ServerOptions:
 
     @property
     def new_database_mark(self) -> Path:
-        """A file that exists from the making of a new database until it first answered."""
+        """A file that exists from the creation of a new database until the server's first answer."""
         return self.db_file.with_name(f"{self.db_file.name}.new")
 
 
 class ServerHandle:
     """Controls a running embedded server. It ends with `stop`, or at once when this process dies (Linux).
 
-    On Linux it also ends with the thread that started it; elsewhere a parent killed by SIGKILL leaves it behind.
+    On Linux it also ends with the thread that started it. Elsewhere it survives a parent killed by SIGKILL.
     """
 
     def __init__(self, options: ServerOptions, process: Process) -> None:
@@ -122,7 +120,7 @@ class ServerHandle:
 
     @property
     def ui_url(self) -> str | None:
-        """The URL of Temporal's own UI, or None when the server runs without it."""
+        """The URL of Temporal's own UI, or `None` without the UI."""
         return None if self.options.ui_port is None else f"http://{self.options.ui_host}:{self.options.ui_port}"
 
     @property
@@ -131,16 +129,16 @@ class ServerHandle:
         return self._process.pid
 
     async def connect(self, encryption: Encryption | None = None) -> Client:
-        """Connects to this very server, whatever `TEMPORAL_*` says. Raises `ServerUnavailable`."""
+        """Connect to this server, ignoring `TEMPORAL_*`. Raises `ServerUnavailable`."""
         config: ClientConnectConfig = {"target_host": self.address, "namespace": DEFAULT_NAMESPACE}
         return await dial(config, CONNECT_SECONDS, encryption)
 
     async def wait(self) -> int:
-        """Waits until the server has ended by itself or was stopped; returns its exit code."""
+        """Wait until the server has ended. Returns its exit code."""
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Stops the server: SIGTERM, then SIGKILL after 10 seconds. Stopping twice is fine."""
+        """Stop the server: SIGTERM, then SIGKILL after 10 seconds. A repeated call is harmless."""
         if self._process.returncode is not None:
             return
         self._process.terminate()
@@ -153,7 +151,7 @@ class ServerHandle:
                 await self.kill()
 
     async def kill(self) -> None:
-        """Kills the server by SIGKILL, as a crash would."""
+        """Kill the server by SIGKILL, like a crash."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
@@ -161,7 +159,7 @@ class ServerHandle:
 
 @contextlib.asynccontextmanager
 async def run_server(options: ServerOptions) -> AsyncIterator[ServerHandle]:
-    """Runs an embedded server for the length of a block. Raises as `start_server` does."""
+    """Run an embedded server for the length of a block. Raises as `start_server`."""
     server = await start_server(options)
     try:
         yield server
@@ -170,14 +168,14 @@ async def run_server(options: ServerOptions) -> AsyncIterator[ServerHandle]:
 
 
 async def start_server(options: ServerOptions) -> ServerHandle:
-    """Starts the embedded server and returns when it answers, knows our search attributes and keeps 90 days.
+    """Start the embedded server. Returns once it answers, with Signoff's search attributes and retention.
 
-    It is its own process group, so that Ctrl-C reaches the worker first. The same `db_file` takes up where it stopped.
-    Raises `ConfigError` (no such program, search attributes of another type) and `ServerUnavailable` (a port or the
-    file is taken, the server ended at once).
+    It has its own process group, so that Ctrl-C reaches the worker first. The same `db_file` continues where it
+    stopped. Raises `ConfigError` (unknown program, search attributes of another type) and `ServerUnavailable` (port or
+    file in use, or the server ended at once).
     """
     binary = find_temporal(options.binary) or await download_temporal(options.db_file.parent / "bin")
-    # Asked here, as the server would tell of it in its log alone, and without the name of a setting.
+    # Check here: the server would report it only in its log, without the name of a setting.
     _require_free(options.port, "SIGNOFF_TEMPORAL_PORT")
     if options.ui_port is not None:
         _require_free(options.ui_port, "SIGNOFF_UI_PORT", options.ui_host)
@@ -190,13 +188,13 @@ async def start_server(options: ServerOptions) -> ServerHandle:
             stderr=log,
             start_new_session=True,
             pass_fds=(lock.fileno(),),
-            # Every turn's arguments are in its database, which it would make readable by everybody.
+            # The database holds every turn's arguments, and the server would make it readable for all users.
             umask=PRIVATE_UMASK,
         )
     server = ServerHandle(options, process)
     try:
         await _make_ready(server, process)
-    # Cancelled while it starts as well: what is left behind would hold the port and the file.
+    # This includes a cancellation during the start: a leftover server would hold the port and the file.
     except BaseException:
         await server.kill()
         raise
@@ -204,17 +202,17 @@ async def start_server(options: ServerOptions) -> ServerHandle:
 
 
 def server_arguments(options: ServerOptions) -> list[str]:
-    """Returns the arguments of the `temporal` program that make it this server."""
+    """Return the arguments of the `temporal` program for this server."""
     values = {
-        # SQLite's own pragmas halve the throughput. With NORMAL a killed process loses nothing; a power failure may
-        # lose the last commits, an acknowledged approval among them: that is what `durable` is for.
+        # SQLite's default pragmas halve the throughput. With NORMAL, a killed process loses nothing, but a power
+        # failure may lose the last commits, including an acknowledged approval. `durable` prevents that.
         "--sqlite-pragma": ["journal_mode=WAL", f"synchronous={'FULL' if options.durable else 'NORMAL'}"],
         "--dynamic-config-value": [
             f"history.transferProcessorMaxPollRPS={POLL_RATE}",
-            # A worker that completes a task gets the activity which follows in the same answer, without matching.
+            # A worker that completes a task gets the next activity in the same response, without matching.
             "system.enableActivityEagerExecution=true",
-            # The server opens an HTTP API beside gRPC, which takes cross-site posts of any web page. No client has
-            # this name, so the API refuses every request.
+            # The server opens an HTTP API in addition to gRPC, which accepts cross-site posts of any web page. No
+            # client has this name, so the API refuses every request.
             f'frontend.httpAllowedHosts=["{secrets.token_hex(16)}.invalid"]',
         ],
     }
@@ -227,37 +225,36 @@ def server_arguments(options: ServerOptions) -> list[str]:
         ui = ["--ui-ip", options.ui_host, "--ui-port", str(options.ui_port), "--ui-disable-news-fetch"]
         ui += ["--ui-codec-endpoint", options.codec_url] if options.codec_url else []
     arguments = ["server", "start-dev", "--ip", LOOPBACK, "--port", str(options.port), *ui, "--log-level", "warn"]
-    # What a person has set for their own `temporal` program must not reach this server.
+    # Ignore a person's own settings of their `temporal` program.
     arguments += ["--disable-config-file", "--disable-config-env", "--db-filename", str(options.db_file)]
     return arguments + [word for flag, given in values.items() for value in given for word in (flag, value)]
 
 
 def find_temporal(explicit: Path | str | None = None) -> Path | None:
-    """Finds the `temporal` program: the named one, else the one installed beside Python, else the one on PATH, else
-    None.
+    """Return the `temporal` program: the named one, else Python's neighbour, else from PATH, else `None`.
 
-    Raises `ConfigError` when the one named is not there or is no program.
+    Raises `ConfigError` if the named one does not exist or is not executable.
     """
     if explicit is not None:
         found = shutil.which(explicit)
         if found is None:
             raise ConfigError(
                 f"the `temporal` program `{explicit}` is not there or not executable: correct SIGNOFF_TEMPORAL_BINARY, "
-                "or leave it out to use the one that was installed with Signoff",
+                "or leave it out to use Signoff's own",
                 field="temporal_binary",
                 value=str(explicit),
             )
         return Path(found).absolute()
-    # Beside Python first: that one was installed with this package, which is not always started with its PATH.
+    # Python's directory first: that program was installed with this package, which may run without its PATH.
     found = shutil.which("temporal", path=str(Path(sys.executable).parent)) or shutil.which("temporal")
     return Path(found).absolute() if found else None
 
 
 async def download_temporal(folder: Path) -> Path:
-    """Downloads the `temporal` program by Temporal's SDK, and keeps it in `folder`. Raises `ServerUnavailable`."""
+    """Download the `temporal` program with Temporal's SDK into `folder`. Raises `ServerUnavailable`."""
     try:
         make_private_folder(folder)
-        # The SDK offers no download but that of a server which it starts; it is ended at once.
+        # The SDK downloads only for a server that it starts. Stop that server at once.
         async with await WorkflowEnvironment.start_local(download_dest_dir=str(folder)):
             return _newest_program(folder)
     except (RuntimeError, OSError) as error:
@@ -269,17 +266,17 @@ async def download_temporal(folder: Path) -> Path:
 
 
 def free_port() -> int:
-    """Finds a port of the loopback address that nothing listens on at this moment.
+    """Return a port of the loopback address without a listener at present.
 
-    Raises `OSError` where every port that was tried is taken.
+    Raises `OSError` if every tried port is in use.
     """
-    # Below those that a system gives to outgoing connections (Linux from 32768, others from 49152): until somebody
-    # listens on it, a connection of any process could take one of those. None twice: whoever was given one before may
-    # not listen on it yet.
+    # Use ports below those for outgoing connections (Linux from 32768, others from 49152): a connection of any process
+    # could take one of those before the listener starts. Never return a port twice: its first caller may not listen
+    # yet.
     left = sorted(set(_FREE_PORTS) - _GIVEN_PORTS)
     for port in random.SystemRandom().sample(left, min(_PORTS_TRIED, len(left))):
         with socket.socket() as probe, contextlib.suppress(OSError):
-            # Else a port whose last connection ended a minute ago would count as taken.
+            # Otherwise a port whose last connection ended a minute ago would count as in use.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((LOOPBACK, port))
             _GIVEN_PORTS.add(port)
@@ -288,10 +285,10 @@ def free_port() -> int:
 
 
 def hidden_ui_address() -> tuple[str, int]:
-    """Return a host and port for Temporal's UI that a web page cannot guess. Raises `OSError` where no port is free.
+    """Return a host and port for Temporal's UI that a web page cannot guess. Raises `OSError` without a free port.
 
-    The UI answers every host name, so a page that rebinds its name reads it wherever it finds it. Linux routes all of
-    127.0.0.0/8 to itself: one address and port among 2**37. Elsewhere 127.0.0.1 alone exists, and the port is random.
+    The UI answers every host name, so a page with DNS rebinding could read it at a known address. Linux routes all of
+    127.0.0.0/8 to itself: one address and port among 2**37. Elsewhere only 127.0.0.1 exists, and the port is random.
     """
     port = free_port()
     host = str(IPv4Address(int(IPv4Address("127.1.0.0")) + secrets.randbelow(254 << 16)))
@@ -304,13 +301,12 @@ def hidden_ui_address() -> tuple[str, int]:
 
 
 async def _make_ready(server: ServerHandle, process: Process) -> None:
-    """Creates the search attributes, which are ours alone: `--search-attribute` would write the namespace while we
-    do.
-    """
+    """Create the search attributes. With `--search-attribute`, the server would write the namespace in parallel."""
     options = server.options
     try:
         async with asyncio.timeout(START_SECONDS):
-            # All of it until all of it holds: each step may be repeated, and a server may answer one and not the next.
+            # Repeat all steps until they succeed: each is repeatable, and a starting server may answer one and not the
+            # next.
             while not await _prepare(server):
                 if process.returncode is not None:
                     raise ServerUnavailable(
@@ -330,7 +326,7 @@ async def _prepare(server: ServerHandle) -> bool:
         client = await server.connect()
         await client.service_client.check_health()
         await read_retention(client)
-        # The namespace was read, so the first tables are whole: from here the file is never made anew.
+        # The namespace was read, so the first tables are complete: never create the file again from here on.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(server.options.new_database_mark)
         await set_retention(client, server.options.retention_days)
@@ -341,18 +337,16 @@ async def _prepare(server: ServerHandle) -> bool:
 
 
 def _launch(binary: Path) -> list[str]:
-    """Returns the command that starts the server; on Linux a launcher asks the kernel to end it with its parent, then
-    becomes it.
-    """
+    """Return the command that starts the server. On Linux a launcher binds it to its parent's life, then becomes it."""
     if sys.platform != "linux":
         return [str(binary)]
-    # Isolated, and without `site`: nothing of the environment runs in it, and it is there sooner.
+    # Isolated and without `site`: the environment runs no code in it, and it starts sooner.
     return [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(binary)]
 
 
 @contextlib.contextmanager
 def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Opens the lock and the log. The server inherits the lock, so that it lasts exactly as long as the server does."""
+    """Open the lock and the log. The server inherits the lock, so that it lasts exactly as long as the server."""
     with contextlib.ExitStack() as files:
         try:
             make_private_folder(options.db_file.parent)
@@ -364,7 +358,8 @@ def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]
                 field="state_dir",
             ) from None
         try:
-            # On a file of its own, as the database's locks are SQLite's. First: only who holds it may clear anything.
+            # Use a separate file, because SQLite locks the database. Lock first: only the lock's holder may delete
+            # files.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ServerUnavailable(
@@ -382,11 +377,9 @@ def _private(path: str, flags: int) -> int:
 
 
 def _clear_half_made(options: ServerOptions) -> None:
-    """Removes the database of a server that was killed while making its tables: it holds nothing, and never starts
-    again.
-    """
+    """Remove the database of a server killed while creating its tables: it is empty, and never starts again."""
     if options.new_database_mark.exists():
-        # Its journal goes with it: SQLite would take one of that name for the new file's.
+        # Remove its journal as well: SQLite would use it for the new file.
         for suffix in ("", "-wal", "-shm"):
             options.db_file.with_name(f"{options.db_file.name}{suffix}").unlink(missing_ok=True)
     if not options.db_file.exists():
@@ -399,7 +392,7 @@ def _newest_program(folder: Path) -> Path:
 
 def _require_free(port: int, variable: str, host: str = LOOPBACK) -> None:
     with socket.socket() as probe:
-        # As the server will: connections of the last one that linger in TIME_WAIT must not look like a listener.
+        # Like the server: lingering TIME_WAIT connections must not look like a listener.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -1,10 +1,10 @@
-"""Encrypts what Temporal keeps: a payload codec over AES-256-GCM that binds each payload to its workflow.
+"""Encrypts Temporal's data: a payload codec over AES-256-GCM that binds each payload to its workflow.
 
-A payload is `binary/encrypted`; its metadata names the key, its data are 16 bytes of place, 12 of nonce, and the
-ciphertext with its tag: one byte of form, then the JSON, or the whole payload where it is of another kind. The place is
-computed from namespace and workflow id, authenticated with the ciphertext, and compared where the SDK says whose
-payload it reads: one that was moved to another workflow is not decrypted there. It proves nothing about who wrote a
-payload; signatures do that.
+A payload is `binary/encrypted`. Its metadata names the key. Its data are 16 bytes of place, 12 of nonce, and the
+ciphertext with its tag: one byte of form, then the JSON, or the whole payload for another kind. The place is computed
+from namespace and workflow id, and authenticated with the ciphertext. It is compared if the SDK names the payload's
+workflow: a payload moved to another workflow is not decrypted there. It does not prove a payload's writer. Signatures
+do that.
 """
 
 import hashlib
@@ -42,28 +42,28 @@ _log = logging.getLogger(__name__)
 
 
 class Encryption(NamedTuple):
-    """How an installation encrypts: its keys, and whether it writes encrypted or only reads what is."""
+    """An installation's encryption: its keys, and whether it writes encrypted or only decrypts."""
 
     keys: EncryptionKeyRing
     writes: bool = True
 
     def codec(self, namespace: str) -> "EncryptionCodec":
-        """Makes the codec for one namespace."""
+        """Return the codec for one namespace."""
         return EncryptionCodec(self.keys, namespace, writes=self.writes)
 
 
 class EncryptionKeyMissing(Unavailable):
-    """A payload was encrypted with a key that is not known here."""
+    """Raised for a payload whose encryption key is unknown here."""
 
 
 class EncryptionCodec(PayloadCodec, WithSerializationContext):
-    """Encrypts payloads with the newest key and decrypts those of every key.
+    """Encrypts payloads with the newest key and decrypts payloads of every key.
 
-    `writes` False decrypts only: what was encrypted before stays readable where encryption was turned off. `decode`
-    passes through what is not encrypted, and what was changed or moved, which no converter can read then. For a key
-    that one of the known ones has introduced and that is not known yet it raises `EncryptionKeyMissing`, so that a
-    workflow's task is tried again until the key is there. Other unknown keys anybody can name: what names one is passed
-    through like what was changed, as no message of a stranger may stop a turn.
+    Without `writes` it only decrypts: older data stays readable after encryption was turned off. `decode` returns
+    plain, changed and moved payloads unchanged, and no converter can read the latter two. For a missing key that a
+    known key has introduced, it raises `EncryptionKeyMissing`, so that Temporal retries the workflow's task until the
+    key is available. Anyone can name other unknown keys: such payloads are returned unchanged, because a stranger's
+    message must not stop a turn.
     """
 
     def __init__(self, keys: EncryptionKeyRing, namespace: str, *, writes: bool = True, workflow: str = "") -> None:
@@ -75,11 +75,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
 
     @property
     def namespace(self) -> str:
-        """Returns the namespace whose payloads it encrypts."""
+        """The namespace of the encrypted payloads."""
         return self._namespace
 
     def with_context(self, context: SerializationContext) -> "EncryptionCodec":
-        """Returns the codec of the workflow that a payload belongs to."""
+        """Return the codec for the payload's workflow."""
         if isinstance(context, WorkflowSerializationContext | ActivitySerializationContext) and context.workflow_id:
             if context.namespace != self._namespace:
                 return EncryptionCodec(self._keys, context.namespace, writes=self._writes, workflow=context.workflow_id)
@@ -110,15 +110,15 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
     async def _decrypt(self, payload: Payload) -> Payload:
         key_id = key_id_of(payload)
         place, nonce = payload.data[:PLACE_BYTES], payload.data[PLACE_BYTES : PLACE_BYTES + _NONCE_BYTES]
-        # Without a context nobody says whose payload this is. What was written without one belongs nowhere.
+        # Without a context, the payload's workflow is unknown. Payloads written without one belong to no workflow.
         if self._place != self._nowhere and place not in (self._place, self._nowhere):
             return self._leave(payload, "an encrypted payload of another workflow was left unread")
         if len(payload.data) < PLACE_BYTES + _NONCE_BYTES + _TAG_BYTES:
             return payload
         cipher = await self._keys.reader(key_id)
         if cipher is None:
-            # The id alone, shortened: whoever writes payloads names keys as they like.
-            text = f"the encryption key {key_id[:16]!r} is not among those of `{self._keys.reference}`: add it there"
+            # Log the truncated id only: a payload's writer can choose any key name.
+            text = f"the encryption key {key_id[:16]!r} is missing in `{self._keys.reference}`: add it there"
             introductions = payload.metadata.get(_INTRODUCTIONS, b"")[:_INTRODUCTION_BYTES].decode("ascii", "replace")
             introduced = self._keys.introduces(key_id, introductions.split(","))
             if not introduced:
@@ -139,29 +139,29 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
 
 
 def place_of(namespace: str, workflow: str) -> bytes:
-    """Computes the 16 bytes to which a workflow's payloads are bound; with workflow "" those of no workflow."""
+    """Return the 16 bytes that bind a workflow's payloads. With workflow "", the payloads belong to no workflow."""
     return hashlib.sha256(f"{namespace}\0{workflow}".encode("utf-8", "surrogatepass")).digest()[:PLACE_BYTES]
 
 
 def is_encrypted(payload: Payload) -> bool:
-    """Tells whether a payload says that it is encrypted."""
+    """Return whether a payload claims to be encrypted."""
     return payload.metadata.get("encoding") == ENCODING
 
 
 def key_id_of(payload: Payload) -> str:
-    """Returns the id of the key by which a payload says that it is encrypted; "" where it says nothing."""
+    """Return the key id that a payload names, or ""."""
     return payload.metadata.get(_KEY, b"").decode("ascii", "replace")
 
 
 def _pack(payload: Payload) -> bytes:
-    # What most payloads are is said in one byte: each is kept, and billed, some twenty times a turn.
+    # Encode the most frequent kind as one byte: each payload is stored, and billed, some twenty times a turn.
     if dict(payload.metadata) == _JSON:
         return _PLAIN_JSON + payload.data
     return _WHOLE + payload.SerializeToString()
 
 
 def _unpack(plain: bytes) -> Payload:
-    """Raises `DecodeError` for what `_pack` does not write."""
+    """Raise `DecodeError` for data that `_pack` does not write."""
     if plain[:1] == _PLAIN_JSON:
         return Payload(metadata=_JSON, data=plain[1:])
     if plain[:1] != _WHOLE:

@@ -1,6 +1,6 @@
-"""Keeps signals whose payloads cannot be decoded from filling the log with tracebacks.
+"""Keeps signals with invalid payloads from filling the log with tracebacks.
 
-Anybody with a Temporal credential can send such a signal. The SDK drops it, and logs a traceback for each.
+Anyone with Temporal credentials can send such a signal. The SDK drops it, and logs a traceback for each.
 """
 
 import logging
@@ -14,7 +14,7 @@ _OURS: Final = (ACTOR_TURN, SESSION, HANDLER_RUN)
 
 
 class _OneLine(logging.Filter):
-    """Leaves one line, a warning, of each dropped signal of our workflows."""
+    """Reduces each dropped signal of Signoff's workflows to one warning line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         about = getattr(record, "temporal_workflow", None)
@@ -28,5 +28,5 @@ _FILTER: Final = _OneLine()
 
 
 def quiet_junk_signals() -> None:
-    """Logs each signal that cannot be decoded on one line. Calling it again changes nothing."""
+    """Log each invalid signal on one line. A repeated call has no effect."""
     logging.getLogger(_LOGGER).addFilter(_FILTER)

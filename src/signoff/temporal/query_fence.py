@@ -1,8 +1,6 @@
-"""Keeps the end of a local activity out of the time in which a query of its run is being answered.
+"""Delays the end of a local activity while a query of its run is being answered.
 
-Why: see `temporal/workflow_runner.py`.
-
-Both run in one process, always: that is what makes an activity local.
+`temporal/workflow_runner.py` explains why. Both always run in one process, because the activity is local.
 """
 
 import asyncio
@@ -17,16 +15,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 REST: Final = 0.05
-"""Seconds after an answer was sent in which it reaches the SDK's core."""
+"""Seconds for a sent answer to reach the SDK's core."""
 PATIENCE: Final = 5.0
-"""Seconds after which a local activity ends all the same: an answer that takes as long is stuck."""
+"""Seconds after which a local activity ends in any case: a longer answer is stuck."""
 LATELY: Final = 5.0
-"""Seconds for which a run counts as queried lately after it was while activities of it ran."""
+"""Seconds for which a run counts as recently queried, after a query during its activities."""
 _GLANCE: Final = 0.005
 
 
 class QueryFence:
-    """Tracks which runs are being queried, and which activities ended without their workflow knowing.
+    """Tracks runs with pending queries, and ended activities that their workflows do not know of.
 
     Workflows answer in threads.
     """
@@ -34,24 +32,24 @@ class QueryFence:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, set[str]] = {}
-        """What each run has begun, and of whose end its workflow does not know."""
+        """Maps each run to its activities whose end its workflow does not know."""
         self._ended: dict[str, set[str]] = {}
-        """What of that has ended."""
+        """Maps each run to its ended ones among these."""
         self._queried: set[str] = set()
         self._until: dict[str, float] = {}
         self._lately: dict[str, float] = {}
-        """Runs that were queried while activities of theirs ran -> until when they count as queried lately."""
+        """Maps runs queried during their activities to the end of their recently queried time."""
         self.release: Callable[[str], None] = _keep
-        """Has the core keep a run no longer, once its queries are answered; it is read anew from its history."""
+        """Evicts a run from the core once its queries are answered. It is replayed from its history."""
 
     def record_begun(self, run_id: str, activity_id: str) -> None:
-        """Records that the workflow begins an activity; what ended under its id was of an instance of before."""
+        """Record that the workflow starts an activity. An earlier end of this id belongs to an earlier instance."""
         with self._lock:
             self._running.setdefault(run_id, set()).add(activity_id)
             _discard(self._ended, run_id, activity_id)
 
     def record_known(self, run_id: str, activity_ids: Iterable[str]) -> None:
-        """Records that the workflow knows of these activities' ends."""
+        """Record that the workflow knows of these activities' ends."""
         with self._lock:
             for each in activity_ids:
                 _discard(self._running, run_id, each)
@@ -60,7 +58,7 @@ class QueryFence:
                 self._until.pop(run_id, None)
 
     def forget(self, run_id: str) -> None:
-        """Records that the worker keeps this run no longer."""
+        """Record that the worker has evicted this run."""
         with self._lock:
             self._running.pop(run_id, None)
             self._ended.pop(run_id, None)
@@ -68,21 +66,20 @@ class QueryFence:
             self._queried.discard(run_id)
 
     def record_query(self, run_id: str) -> None:
-        """Records that the core queries a run within a task: from here on no activity of it ends before the answer."""
+        """Record a query of a run within a task: until the answer, no activity of the run ends."""
         with self._lock:
-            # Those that it begins later end when they do: an answer must not cost a decision after it a moment's rest.
+            # Activities started later end at any time: an answer must not delay a decision after it.
             if run_id in self._running:
                 self._until[run_id] = time.monotonic() + PATIENCE
                 self._queried.add(run_id)
 
     def end_answer(self, run_id: str) -> bool:
-        """Ends the answer to a query, if there was one; a moment later activities may end.
+        """End the answer to a query, if any. Activities may end a moment later.
 
-        Called before anything is sent. Returns whether an activity has ended of which the workflow does not know: then
-        the answer, which would end their task, must not be sent.
-
-        Of a run that was queried lately no activity ends either in the moment after anything was sent: just then the
-        core asks the next query, and an end that is on its way to it would fail one task after the other.
+        Call this before sending. Returns whether an activity has ended without the workflow's knowledge. The answer
+        would end their task, so it must not be sent. For a recently queried run, activities also wait for a moment
+        after any message: the core asks its next query just then, and an end on its way to the core would fail one task
+        after another.
         """
         with self._lock:
             now = time.monotonic()
@@ -96,19 +93,17 @@ class QueryFence:
             return queried and run_id in self._ended
 
     def record_timeout(self, run_id: str, activity_id: str) -> None:
-        """Records that an activity ran out of time: the core has ended it, whoever is answered meanwhile."""
+        """Record that an activity timed out: the core has ended it, even during an answer."""
         with self._lock:
             self._end(run_id, activity_id)
 
     async def end(self, run_id: str, activity_id: str, *, done: bool) -> None:
-        """Waits until no query of this run is being answered; then a local activity of it may end, for good if it is
-        `done`.
-        """
+        """Wait until no query of this run is being answered. Then a local activity may end, finally if `done`."""
         late = time.monotonic() + PATIENCE
         while True:
             with self._lock:
                 if time.monotonic() >= min(self._until.get(run_id, 0.0), late):
-                    # In one step with the look at the time: an answer that is sent now has to find it here.
+                    # Check and record in one step: an answer sent now must find the end here.
                     if done:
                         self._end(run_id, activity_id)
                     return
@@ -120,7 +115,7 @@ class QueryFence:
 
 
 def _keep(run_id: str) -> None:
-    """Does nothing: histories are read without a worker."""
+    """Do nothing: this is for reading histories without a worker."""
 
 
 def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> None:
@@ -166,12 +161,12 @@ class _Unseen(ActivityInboundInterceptor):
 
 
 def is_final(error: Exception, info: activity.Info) -> bool:
-    """Returns whether the SDK's core tries an activity that failed with `error` no more."""
+    """Return whether the SDK's core never retries an activity that failed with `error`."""
     policy = info.retry_policy or RetryPolicy()
     kind = type(error).__name__
     if isinstance(error, ApplicationError):
         if error.non_retryable:
             return True
         kind = error.type or kind
-    # No number, or 0, is no end to the tries.
+    # No limit, or 0, means unlimited attempts.
     return kind in (policy.non_retryable_error_types or ()) or 0 < policy.maximum_attempts <= info.attempt

@@ -1,6 +1,6 @@
-"""Reads what Temporal's SDK measures of itself, so that one scrape shows it beside what Signoff counts.
+"""Reads the metrics of Temporal's SDK, to serve them together with Signoff's own.
 
-The SDK keeps each measurement until it is taken from its buffer, and drops what finds that full.
+The SDK buffers each measurement until it is read, and drops further ones if the buffer is full.
 """
 
 import logging
@@ -21,7 +21,7 @@ from signoff.telemetry.counts import HistogramCounts
 from signoff.telemetry.metric_table import LABEL_SETS, SECONDS
 
 BUFFER_SIZE: Final = 50_000
-"""Measurements that the SDK keeps between two looks; a turn makes some hundred."""
+"""Measurements that the SDK buffers between two reads. A turn produces some hundred."""
 _log = logging.getLogger(__name__)
 _Labels = tuple[tuple[str, str], ...]
 
@@ -32,29 +32,28 @@ class SdkSeries(NamedTuple):
     name: str
     """The metric's name, with its unit."""
     help: str
-    """What the SDK says of it."""
+    """The SDK's description."""
     labels: _Labels
-    """Its labels."""
     value: float | HistogramCounts
     """Its present value."""
     grows: bool
-    """Whether it is a counter."""
+    """True for a counter."""
 
 
 class SdkMetrics:
-    """Adds up what a buffer of the SDK holds. To be used from one event loop."""
+    """Adds up the measurements in a buffer of the SDK, for use from one event loop."""
 
     def __init__(self, buffer: MetricBuffer) -> None:
         self._buffer = buffer
         self._series: dict[tuple[str, _Labels], SdkSeries] = {}
 
     def drain(self) -> None:
-        """Takes what was measured since the last time."""
+        """Read the measurements since the last call."""
         for each in self._buffer.retrieve_updates():
             self._add(each)
 
     def series(self) -> Iterator[SdkSeries]:
-        """Yields every series as it is now."""
+        """Yield every series with its present value."""
         self.drain()
         yield from self._series.values()
 
@@ -79,9 +78,9 @@ class SdkMetrics:
 
 
 def measure_sdk() -> SdkMetrics | None:
-    """Has every client that this process connects from now on measured; None where the program did so itself.
+    """Measure every later client of this process. Returns `None` if the program has set up its own measurement.
 
-    To be called before the first connection.
+    Call this before the first connection.
     """
     buffer = MetricBuffer(BUFFER_SIZE, MetricBufferDurationFormat.SECONDS)
     try:

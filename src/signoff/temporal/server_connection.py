@@ -1,4 +1,4 @@
-"""Connects to any Temporal server, and checks or makes what its namespace must know."""
+"""Connects to any Temporal server, and checks or creates its namespace's requirements."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ SEARCH_ATTRIBUTES: Final[Mapping[str, str]] = {
     SA_TENANT: "Keyword",
     SA_TOOL: "KeywordList",
 }
-"""Search attribute name -> type, as the `temporal` program writes it."""
+"""Maps search attribute names to types, as written by the `temporal` program."""
 _TYPES: Final[Mapping[str, IndexedValueType.ValueType]] = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
@@ -42,10 +42,10 @@ async def connect(
     *,
     encryption: Encryption | None = None,
 ) -> Client:
-    """Connects to the server that `address`, else `TEMPORAL_*` and Temporal's own file name, else to the local one.
+    """Connect to `address`, else the server of `TEMPORAL_*` and Temporal's own file, else the local one.
 
-    `encryption` is that of the installation, without which payloads are plain. Raises `ConfigError` when that
-    configuration cannot be read, `ServerUnavailable` when nobody answers in time.
+    `encryption` is the installation's. Without it, payloads are plain. Raises `ConfigError` for an unreadable
+    configuration, `ServerUnavailable` if no server answers in time.
     """
     config = _read_config()
     if address:
@@ -57,15 +57,15 @@ async def connect(
 
 
 def configured_namespace() -> str:
-    """Returns the namespace that `TEMPORAL_*` and Temporal's own file name. Raises `ConfigError`."""
+    """Return the namespace of `TEMPORAL_*` and Temporal's own file. Raises `ConfigError`."""
     return str(_read_config().get("namespace", DEFAULT_NAMESPACE))
 
 
 async def check_server(client: Client) -> None:
-    """Checks that the namespace exists and has our search attributes.
+    """Check that the namespace exists and has Signoff's search attributes.
 
-    A server that lets nobody list them (a hosted one) is taken to have them. Raises `ConfigError` with the command that
-    repairs it, `ServerUnavailable` when the server does not answer.
+    A (hosted) server that permits no listing counts as having them. Raises `ConfigError` with the command for the
+    repair, `ServerUnavailable` if the server does not answer.
     """
     found = await _known_attributes(client)
     if found is None:
@@ -89,7 +89,7 @@ async def check_server(client: Client) -> None:
 
 
 async def ensure_search_attributes(client: Client) -> None:
-    """Creates those of our search attributes that the namespace lacks, then checks as `check_server` does."""
+    """Create Signoff's missing search attributes in the namespace, then check as `check_server`."""
     found = await _known_attributes(client) or {}
     missing = {name: _TYPES[kind] for name, kind in SEARCH_ATTRIBUTES.items() if name not in found}
     if missing:
@@ -102,7 +102,7 @@ async def ensure_search_attributes(client: Client) -> None:
 
 
 async def set_retention(client: Client, days: int) -> None:
-    """Sets for how many `days` the namespace remembers finished workflows. Raises `ServerUnavailable` if it refuses."""
+    """Set the number of `days` that the namespace keeps finished workflows. Raises `ServerUnavailable` on refusal."""
     wanted = timedelta(days=days)
     config = NamespaceConfig()
     config.workflow_execution_retention_ttl.FromTimedelta(wanted)
@@ -117,7 +117,7 @@ async def set_retention(client: Client, days: int) -> None:
 
 
 async def read_retention(client: Client) -> timedelta:
-    """Returns how long the namespace remembers finished workflows. Raises `RPCError`."""
+    """Return how long the namespace keeps finished workflows. Raises `RPCError`."""
     reply = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
     return reply.config.workflow_execution_retention_ttl.ToTimedelta()
 
@@ -130,7 +130,7 @@ def _read_config() -> ClientConnectConfig:
 
 
 async def dial(config: ClientConnectConfig, timeout_seconds: float, encryption: Encryption | None) -> Client:
-    """Connects as `config` says. Raises as `connect`."""
+    """Connect with `config`. Raises as `connect`."""
     target = config.get("target_host", DEFAULT_ADDRESS)
     codec = None if encryption is None else encryption.codec(config.get("namespace", DEFAULT_NAMESPACE))
     try:
@@ -149,7 +149,7 @@ async def dial(config: ClientConnectConfig, timeout_seconds: float, encryption: 
             f"`{target}` is no address of a Temporal server ({_line(error)}): write it as host:port", value=target
         ) from None
     except (RuntimeError, TimeoutError) as error:
-        # The SDK has one error for both; only its words tell a refused connection from a stranger at the other end.
+        # The SDK has one error for both. Only its message distinguishes a refused connection from another service.
         if "after connection" in str(error):
             raise ServerUnavailable(
                 f"what answers at `{target}` is no Temporal server or does not let us in: check TEMPORAL_ADDRESS, "
@@ -164,7 +164,7 @@ async def dial(config: ClientConnectConfig, timeout_seconds: float, encryption: 
 
 
 def _compression(target: str) -> GrpcCompression:
-    """Returns how messages to `target` are compressed: not at all where they stay on this machine.
+    """Return the compression of messages to `target`: none on this machine.
 
     There it took a twelfth of both processes' time in each turn.
     """
@@ -176,7 +176,7 @@ async def _known_attributes(client: Client) -> Mapping[str, IndexedValueType.Val
     try:
         reply = await client.operator_service.list_search_attributes(request)
     except RPCError as error:
-        # Hosted servers keep this for administrators: without the list nobody can say that something is missing.
+        # Hosted servers reserve this for administrators: without the list, missing attributes cannot be detected.
         if error.status in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
             return None
         raise _server_error(error, client) from None

@@ -1,19 +1,20 @@
-"""Runs workflow instances so that a history read anew gives the order of events that happened.
+"""Runs workflow instances so that a replayed history has the original order of events.
 
-The SDK's core answers queries while local activities of the same task still run, and ends the task with such an answer.
-An activity that ended before it is written to history with that task, but the workflow gets its result with the next
-task only. From the history it is read the other way round: commands then come in another order, a timer that was
-started in the first task and cancelled in the second is none at all, the SDK calls the turn nondeterministic, and it
-hangs for ever. So this runner fails such a task, of which then nothing is written: the server gives it out again, and
-its local activities run again. It is rare, as `temporal/query_fence.py` keeps activities from ending from a query's
-arrival here until its answer: one has to end while the query is on its way from the core. The core takes messages in
-the order in which they are sent; so `FencedBridge` stands where they are sent.
+The SDK's core answers queries while local activities of the same task still run, and ends the task with that answer.
+The history then holds an earlier end of an activity with this task, but the workflow gets its result only with the next
+one. Replay reverses that order. Commands differ: a timer started in the first task and cancelled in the second
+disappears. The SDK calls the turn nondeterministic, and it hangs forever. Therefore this runner fails such a task
+before anything is written. The server schedules it again, and its local activities run again. This is rare, because
+`temporal/query_fence.py` delays the end of activities between a query's arrival here and its answer. Only an activity
+that ends while the query is on its way from the core causes it. The core reads messages in sending order, so
+`FencedBridge` wraps the sending.
 
-The server may hand the core a query by itself together with events since the last task, for which a task is yet to
-come: the core has the workflow process them at once, and again nothing of them when the task comes, with more. Read
-anew both come together. So a run that is ahead of its history is let go once the query is answered, and read anew.
-The core gives such events the time of the last task, or that of a task whose worker was lost. A worker gets the latter
-for runs that it reads anew, so it lets each of these go whose first live events are followed by a query by itself.
+The server may pass the core a separate query with events since the last task, before their own task. The core lets the
+workflow process them at once, and omits them from the later task, which has more events. On replay, both come together.
+Therefore a run ahead of its history is evicted after the answer, and replayed.
+
+The core gives such events the time of the last task, or of a task with a lost worker. A worker gets the latter for
+replayed runs. Therefore it evicts each replayed run whose first live events are followed by a separate query.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,22 +31,22 @@ from temporalio.workflow import Info
 from signoff.temporal.query_fence import QueryFence
 
 Contexts = Literal["none", "workflow", "all"]
-QUERY_MET_END: Final = "a local activity ended while the turn was queried; the task is tried again, and nothing is lost"
-"""Why a task failed of which a query was to be answered; seen in Temporal's UI and in the worker's log."""
+QUERY_MET_END: Final = "a local activity ended while the turn was queried; the task is retried, without any loss"
+"""The failure message of a task with a pending query, for Temporal's UI and the worker's log."""
 _APART: Final = "legacy_query"
-"""The id of a query that is answered by itself, outside a workflow task."""
+"""The id of a query that is answered separately, outside a workflow task."""
 
 
 class FencedRunner(WorkflowRunner):
     """Wraps another runner of the SDK, so that its instances get the events known to `fence` in order.
 
-    For every payload the SDK asks an instance three to four times in which context it is to be encoded, and makes a
-    converter for each answer: a tenth of all our work. Only a codec or external storage makes use of the answer, so
-    `contexts` says which are told: `none`; those of a `workflow`, for a codec that reads nothing but whose payload it
-    is; or `all`, as the inner runner tells them.
+    For every payload, the SDK asks an instance three to four times for its encoding context, and creates a converter
+    for each answer: a tenth of Signoff's work. Only a codec or external storage uses the answer. `contexts` selects the
+    answers: `none`; the context of a `workflow`, for a codec that reads only the payload's workflow; or `all` of the
+    inner runner's.
 
-    Workflows of the types in `upgrading` go on with the version that is current, whatever the worker's others do. Of a
-    worker that has no version the server would refuse that, so it does not stand on the class.
+    Workflows of the types in `upgrading` use the current version, regardless of the worker's others. The server would
+    reject that for an unversioned worker, so it is not set on the class.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class FencedRunner(WorkflowRunner):
 
 
 class FencedBridge(Bridge):
-    """Passes a worker's messages to the SDK's core, and records in `fence` what was sent, and when."""
+    """Passes a worker's messages to the SDK's core, and records in `fence` the messages and their times."""
 
     def __init__(self, inner: Bridge, fence: QueryFence) -> None:
         self._ref = inner._ref
@@ -82,7 +83,7 @@ class FencedBridge(Bridge):
     async def poll_workflow_activation(self) -> Any:
         """See `Bridge`."""
         act = await super().poll_workflow_activation()
-        # Known from here on: until it reaches its workflow, on a busy machine, most local activities have ended.
+        # Record it here: on a busy machine, most local activities end before the query reaches its workflow.
         if _is_query(act) and not _is_apart(act):
             self._fence.record_query(act.run_id)
         return act
@@ -98,13 +99,13 @@ class _Watched(WorkflowInstance):
         self._fence = fence
         self._upgrading = upgrading
         self._begun: dict[int, str] = {}
-        """Local activities of which the workflow has not heard that they ended: number -> activity id."""
+        """Maps the numbers of local activities whose end the workflow does not know to their activity ids."""
         self._before: Any = None
         self._is_unsure = False
-        """Whether the last activation is the first live one of a run that was read anew, so may belong to no task."""
+        """True if the last activation is the first live one after a replay, and so may belong to no task."""
 
     def activate(self, act: Any) -> Any:
-        """Answers the core; its messages are those of the SDK's bridge."""
+        """Answer the core. The messages have the types of the SDK's bridge."""
         done = self._take(act)
         if self._upgrading and done.HasField("successful"):
             done.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value
@@ -112,11 +113,11 @@ class _Watched(WorkflowInstance):
 
     def _take(self, act: Any) -> Any:
         if _is_query(act):
-            # No task ends before its local activities have, so of one outside a task these were begun ahead of theirs.
+            # A task ends only after its local activities. With a query outside a task, these began ahead of theirs.
             if _is_apart(act) and (self._begun or self._is_unsure):
                 self._fence.release(act.run_id)
             return self._inner.activate(act)
-        # A run that is let go may be read anew here: what its old instance knew is nothing that the new one has heard.
+        # An evicted run may be replayed here: the new instance has not received the old one's events.
         if any(job.HasField("remove_from_cache") for job in act.jobs):
             self._fence.forget(act.run_id)
         if self._is_ahead(act):
@@ -128,7 +129,7 @@ class _Watched(WorkflowInstance):
         return self._follow(act)
 
     def _is_ahead(self, act: Any) -> bool:
-        # Each task has a time of its own, so what comes later at the time of the last one belongs to none.
+        # Each task has its own time, so later events with the last task's time belong to no task.
         before = self._before
         if before is None or act.is_replaying:
             return False
@@ -136,7 +137,7 @@ class _Watched(WorkflowInstance):
 
     def _follow(self, act: Any) -> Any:
         done = self._inner.activate(act)
-        # Of a failed completion this reads an empty message: protobuf gives unset fields their default.
+        # For a failed completion this reads an empty message: protobuf gives unset fields their default.
         for command in done.successful.commands:
             if command.HasField("schedule_local_activity"):
                 begun = command.schedule_local_activity
@@ -161,7 +162,7 @@ class _Watched(WorkflowInstance):
 
 
 def _is_query(act: Any) -> bool:
-    # The core gives queries an activation of their own, so the first job tells for all.
+    # The core gives queries a separate activation, so the first job is enough.
     return bool(act.jobs) and act.jobs[0].HasField("query_workflow")
 
 
@@ -193,7 +194,7 @@ class _WithWorkflows(_WithoutStorage):
         self._own = WorkflowSerializationContext(namespace=info.namespace, workflow_id=info.workflow_id)
 
     def get_serialization_context(self, command_info: Any) -> Any:
-        # Activities are of their workflow; what is for another one, or for none, the instance alone knows.
+        # Activities belong to their workflow. Only the instance knows the context of other payloads.
         if command_info is None or command_info.command_type == CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK:
             return self._own
         return self._inner.get_serialization_context(command_info)
