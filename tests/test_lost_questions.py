@@ -108,7 +108,7 @@ async def test_a_request_whose_turn_cannot_be_read_is_not_called_unknown() -> No
     answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
     receipt = await signoff(Unreadable(0)).decide(answer)
     assert (receipt.status, receipt.code) == ("refused", "unavailable")
-    assert "its record says what became of the request" in receipt.message
+    assert "its audit log has the outcome of the request" in receipt.message
 
 
 class HalfRead(Forgetful):

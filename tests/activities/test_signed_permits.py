@@ -137,11 +137,11 @@ async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Pro
     kit = PermitKit(store, profile=profile)
     altered = replace(signed(await kit.ask()), **change)
     assert "too few people" in await kit.refused(kit.permit(altered))
-    assert "not what the gateway signed" in await kit.refused_with(altered)
+    assert "the gateway did not sign" in await kit.refused_with(altered)
 
 
 @table("approval_id", "main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1")
-@table(("hash_too", "why"), (False, "about something else"), (True, "not what the gateway signed"))
+@table(("hash_too", "why"), (False, "about something else"), (True, "the gateway did not sign"))
 async def test_a_decision_copied_from_another_call_is_refused(
     store: Store, approval_id: str, hash_too: bool, why: str
 ) -> None:
@@ -220,20 +220,20 @@ def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
 async def test_a_decision_by_the_wrong_key_is_refused(store: Store, key_id: str) -> None:
     kit = PermitKit(store)
     foreign = replace(signed(await kit.ask(), STRANGER), key_id=key_id)
-    assert "not what the gateway signed" in await kit.refused_with(foreign)
+    assert "the gateway did not sign" in await kit.refused_with(foreign)
 
 
 async def test_without_any_keys_nothing_signed_is_believed(store: Store) -> None:
     bare = PermitKit(store, verifier=Verifier(), profile="development")
     request = await asked(bare.deps, bare.tool)
-    assert "not what the gateway signed" in await bare.refused_with(signed(request), permit=bare.permit(ctx=pinned()))
+    assert "the gateway did not sign" in await bare.refused_with(signed(request), permit=bare.permit(ctx=pinned()))
 
 
 async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -> None:
     keys = PrivateKeys(keys=(replace(OLD, retired_at=NOW), NEW))
     kit = PermitKit(store, verifier=Signer(keys).verifier())
     late = signed(await kit.ask(), STRANGER)
-    assert "not what the gateway signed" in await kit.refused_with(late)
+    assert "the gateway did not sign" in await kit.refused_with(late)
     await Questions(store).end(late.approval_id, 1, "superseded")
     await answer(store, signed(await kit.ask(), STRANGER, received_at=NOW - timedelta(seconds=1)))
     reply = await kit.run(kit.permit(revision=2))

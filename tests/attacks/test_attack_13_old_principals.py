@@ -75,4 +75,4 @@ async def test_nothing_of_what_was_asked_is_changed(
         change = {"user": replace(ctx.user, **change["user"])}
     reply = await tipped(impostor, forged, replace(ctx, **change), {"amount": 6, "to": to})
     assert (reply.outcome.code, site.amounts(to)) == ("refused", [])
-    assert "not what the gateway signed for" in str(reply.outcome.value.inline)
+    assert "the gateway did not sign this request" in str(reply.outcome.value.inline)

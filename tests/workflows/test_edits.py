@@ -145,7 +145,7 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
             {"route_to": "args.amount > 1000.0 ? ['role:cfo'] : ['role:approvers']"},
             {"amount": 1001},
             "not_allowed",
-            "other people",
+            "other approvers",
         ),
     ],
 )

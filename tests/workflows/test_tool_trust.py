@@ -331,7 +331,7 @@ async def test_an_impostor_needs_what_the_gateway_signed(turn_rig: TurnRig) -> N
         await answer(turn_rig.store, decision)
         others = {
             "the requester is not signed": forge.permit(decisions=(decision,)),
-            "who asked, or for what, is not": forge.permit(decisions=(decision,), ctx=raised),
+            "the gateway did not sign": forge.permit(decisions=(decision,), ctx=raised),
         }
         for why, permit in others.items():
             assert why in refused(await forge.run(permit))

@@ -56,7 +56,7 @@ async def test_named_step_that_is_the_present_one_changes_nothing(store: Store) 
 
 @table(
     ("step", "where", "why"),
-    ("byu", {}, "`byu`, and route `trip` has `ask`, `buy`, `thank`, so nothing"),
+    ("byu", {}, "`byu`, and route `trip` has `ask`, `buy`, `thank`, so none"),
     ("end", {}, "`end`, and route `trip` has"),
     ("buy", {"route": "", "step": ""}, "`buy`, and the conversation is on no route with steps"),
     ("buy", {"actor": "nobody"}, "`buy`, and the conversation is on no route with steps"),
