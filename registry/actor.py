@@ -54,31 +54,29 @@ class Level:
     description: str = ""
     """For people."""
     instructions: Annotated[str, FieldSpec(aliases=("prompt",))] = ""
-    """Added to the model's system prompt while the conversation is here. `prompt` is another name of it."""
+    """Added to the model's system prompt while the conversation is here. Alias: `prompt`."""
     prompt: InitVar[str] = ""
     tools: Annotated[tuple[ListedTool, ...], FieldSpec(key=list[Any])] = ()
-    """Names, or names with more to say: `{name, optional, min_step, loosens}`.
+    """Names, or `{name, optional, min_step, loosens}`.
 
-    They come before those of the level around it. An `optional` one may be missing. One with `min_step` is seen from
-    that step on.
+    An `optional` tool may be missing. The model sees a tool with `min_step` from that step on.
     """
     mode: LayerMode = "inherit"
-    """`inherit`: the tools of the levels around it are here as well. `only`: they are not."""
+    """`inherit` adds the tools of the outer levels, `only` does not."""
     tool_filter: Annotated[str, FieldSpec(unset="all")] = ""
-    """CEL over `tool`, `actor` and `ctx`: a tool is seen only if it is exactly `true`."""
+    """CEL over `tool`, `actor` and `ctx`. The model sees a tool only if it is exactly `true`."""
     tool_filter_reason: str = ""
-    """Why the filter refuses, for the trace and the model. Without one such a tool reads as if it did not exist.
+    """The filter's reason, for the trace and the model.
 
-    A model that calls such a tool reads `Tool NAME is not available here: REASON`. A tool that a list, a rule or a
-    surface hides as well reads as if it did not exist.
+    A model that calls a filtered tool reads `Tool NAME is not available here: REASON`. Without a reason, or if a list,
+    rule or surface hides the tool too, it reads that the tool does not exist.
     """
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
         default=None, repr=False, compare=False
     )
-    """`module:function` that selects among the visible tools. If it fails, none is seen.
+    """`module:function` that selects among the visible tools. If it fails, the model sees none.
 
-    An `async (context, data)` that gives names of tools. It is asked for each completion. It fails without a list of
-    names within 2 s.
+    An `async (context, data)` that returns names of tools within 2 s, called for each completion.
     """
 
     def __post_init__(self, prompt: str) -> None:
@@ -96,13 +94,13 @@ class Step(Level):
     """
 
     requires: tuple[str, ...] = ()
-    """Of a step: data that its tools wait for."""
+    """The data that a step's tools wait for."""
     collect: Annotated[
         Mapping[str, Mapping[str, Any] | None], FieldSpec(key=dict[str, dict[str, Any] | None] | list[str])
     ] = field(default_factory=dict)
-    """Of a step: data that it brings, a list of names, or by name a JSON Schema or nothing.
+    """The data that a step brings: a list of names, or by name a JSON Schema or nothing.
 
-    The model keeps it by the tool `collect`.
+    The model stores it with the tool `collect`.
     """
 
     def __post_init__(self, prompt: str) -> None:
@@ -116,7 +114,7 @@ class Route(Level):
     """One course a conversation may take, with its steps in order."""
 
     steps: Annotated[tuple[Step, ...], FieldSpec(key=dict[str, Any])] = ()
-    """Of a route: its steps, in order."""
+    """The steps of a route, in order."""
 
 
 def tool_uses(listed: tuple[ListedTool, ...]) -> tuple[ToolUse, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import PAGES, ROOT, Block, blocks, shell_lines
+from documents import PAGES, ROOT, Block, blocks, links, shell_lines
 from tables import table
 from temporalio.client import Client
 from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
@@ -69,7 +69,10 @@ def test_every_example_loads(block: Block, tmp_path: Path) -> None:
 
 @table("face", "signoff", "signoff.channels", "signoff.people", "signoff.testing", "signoff.tools")
 def test_every_name_of_a_face_is_in_an_example(face: str) -> None:
-    text = "\n".join(block.text for block in (*EXAMPLES, *SHOWN) if block.language == "python")
+    linked = {(path.parent / link).resolve() for path in PAGES for link in links(path) if link.endswith(".py")}
+    examples = [path for path in linked if path.is_relative_to(ROOT / "examples")]
+    shown = [block.text for block in (*EXAMPLES, *SHOWN) if block.language == "python"]
+    text = "\n".join((*shown, *(path.read_text(encoding="utf-8") for path in examples)))
     missing = [name for name in import_module(face).__all__ if re.search(rf"\b{name}\b", text) is None]
     assert missing == []
 

@@ -21,7 +21,7 @@ ReadTool = Callable[[Place, str, Any], Tool]
 # In both spellings: they are taken out of what stands in the file, before aliases are read.
 _OF_USE = ("loosens", "min_step", "minStep")
 _SELECT = "select"
-_OWN: Final[Any] = (dict[str, Any], Field({}, description="Tools that are there and nowhere else, by name."))
+_OWN: Final[Any] = (dict[str, Any], Field({}, description="Tools of this place alone, by name."))
 
 RouteSection: Final = record_section(Route, own_tools=_OWN)
 StepSection: Final = record_section(Step, own_tools=_OWN)

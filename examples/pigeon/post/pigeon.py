@@ -1,4 +1,4 @@
-"""Pigeon, a chat with buttons. This module, its test and its entry in the manifest are all that a channel is."""
+"""The channel of Pigeon, a chat with buttons."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,14 +31,14 @@ FIELDS = TypeAdapter(dict[str, str])
 ERRORS = VendorErrors(
     "Pigeon",
     lambda answer: answer.body.get("error"),
-    meanings={"no_such_bird": "nobody of that name has a pigeon; check the identity"},
+    meanings={"no_such_bird": "there is no such account; check the identity"},
     pauses={"loft_full": 20.0},
 )
-"""Its error codes: which are final, and after which it is left alone. All else is told by the status of HTTP."""
+"""Its error codes, final or with a pause in seconds. Otherwise the HTTP status decides."""
 
 
 class PigeonOptions(ChannelOptions):
-    """As the manifest has them; secrets are written `env:NAME` there, and are read before they come here."""
+    """The options in the manifest. Secrets are resolved."""
 
     url: str
     token: str
@@ -46,7 +46,7 @@ class PigeonOptions(ChannelOptions):
 
 
 class Pigeon(Channel):
-    """See the module."""
+    """Sends cards to Pigeon and reads its events."""
 
     kind = "pigeon"
     identity = "pigeon"
@@ -62,36 +62,36 @@ class Pigeon(Channel):
         )
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """A card with two buttons. A reminder stands below it and has none: only one message is to be closed."""
+        """Send a card with two buttons. A reminder is a message below it, without buttons."""
         words = self._words(card)
         message = {"to": card.address, "text": words.text, "token": card.token, "buttons": {}}
         if before is not None:
             message["below"] = before.vendor_id
         elif words.decides:
-            # What does not fit is approved where all of it is read; a no needs no more than this.
+            # An incomplete card cannot be approved here, only denied.
             approve = {words.approve: f"{card.token} approved"} if words.approves else {}
             message["buttons"] = {**approve, words.deny: f"{card.token} denied"}
         return await self._ask("POST", "/messages", message)
 
     def draws_whole(self, card: OutboundCard) -> bool:
-        """As `deliver` writes it: of a card that is not whole no yes is taken."""
+        """Return whether `deliver` shows every value."""
         return self._words(card).whole
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """The card says how it ended, and loses its buttons."""
+        """Show the result on the card, and remove its buttons."""
         words = closing_text(closed, self.formatter(closed.person))
         await self._ask("PATCH", f"/messages/{sent.vendor_id}", {"text": words, "buttons": {}})
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard:
-        """A message to whoever did something. An answer to it names its id."""
+        """Send a message to the author of an action."""
         return await self._ask("POST", "/messages", {"to": where["to"], "text": reply.text, "token": "", "buttons": {}})
 
     def verify(self, raw: InboundRequest) -> None:
-        """Signed are the time and the body."""
+        """Check the signature of time and body."""
         self._signature.check(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """What the vendor tells of: a button, a message, a state. What is new to us is left out."""
+        """Parse a button, a message or a state. Ignore other events."""
         try:
             event = FIELDS.validate_json(raw.body)
             if event.get("type") == "state":
@@ -106,7 +106,7 @@ class Pigeon(Channel):
             given = {"key": event["id"], "said_at": event["at"], "where": {"to": event["from"]}} | about | said
             return InboundBatch(actions=(InboundAction.model_validate(given),))
         except (ValidationError, KeyError):
-            raise Malformed("not what a pigeon brings") from None
+            raise Malformed("not an event of Pigeon") from None
 
     def _words(self, card: OutboundCard) -> CardWords:
         formatter, limits = self.formatter(card.person), CardLimits(whole=4_000)
