@@ -89,7 +89,7 @@ async def test_one_human_is_no_second_approver(
     assert await VouchedPeople(rig.deps.store).all() == []
     assert back.status_code == 401
     # The refusal names nobody; the log does, with the remedy.
-    assert "Nobody here is known by this login" in words(back.text)
+    assert "This login belongs to no known person" in words(back.text)
     assert "bo" not in words(back.text).split()
     found = next(each.getMessage() for each in caplog.records if "b-2" in each.getMessage())
     assert "`bo`" in found
