@@ -3,7 +3,7 @@
 import hashlib
 
 from signoff.approvals.card import render_card
-from signoff.approvals.unseen_values import FILE_CHARS, every_value, pages_of, seen_hash
+from signoff.approvals.unseen_values import FILE_CHARS, ValuePages, every_value, seen_hash
 from signoff.contracts.approval import Card
 from signoff.contracts.limits import VALUES_PER_PAGE
 
@@ -48,11 +48,15 @@ def test_a_long_text_has_size_and_hash() -> None:
 
 
 def test_pages_hold_every_value_once() -> None:
-    values = every_value({f"n{n}": n for n in range(2 * VALUES_PER_PAGE + 1)}, {}, ())
-    pages = pages_of(values)
+    count = 2 * VALUES_PER_PAGE + 1
+    pages = ValuePages({f"n{n}": n for n in range(count)}, {}, ())
     assert [len(page) for page in pages] == [VALUES_PER_PAGE, VALUES_PER_PAGE, 1]
-    assert [value for page in pages for value in page] == values
-    assert pages_of([]) == [()]
+    assert [value.name for page in pages for value in page] == [f"n{n}" for n in range(count)]
+    assert (len(pages), pages.total) == (3, count)
+
+
+def test_arguments_without_a_value_have_one_empty_page() -> None:
+    assert list(ValuePages({}, {}, ())) == [[]]
 
 
 def test_the_proof_is_of_one_question_and_its_values() -> None:

@@ -1,7 +1,8 @@
-"""Asks a gateway for its health again and again, in a process of its own, and says how long each answer took.
+"""Asks a gateway for its health again and again from a process of its own and measures each answer.
 
-`health_probe.py URL`; ends with its standard input, then prints the seconds as JSON. Between two such questions it asks
-a server that does nothing, in one more process: how long that takes says how busy the machine is by itself.
+`health_probe.py URL` runs until its standard input ends, then prints the seconds as JSON. Between its requests it asks
+a reference server in one more process, which computes for a fixed number of steps. The time of that answer measures
+the speed and the load of the machine.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import contextlib
 import http.client
 import http.server
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -18,42 +20,45 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 FLOOR_SECONDS = 1.0
-"""Within which health is answered, whatever strangers do."""
-RATIO = 5.0
-"""A machine that is slow by itself is given so many times what a server takes on it that does nothing, on top."""
+"""The longest answer of health on an idle machine."""
+RATIO = 10.0
+"""The allowance for a slow machine, in answers of the reference server."""
 _BETWEEN_SECONDS = 0.02
-_IDLE = "--idle"
+_REFERENCE_EVERY = 5
+_REFERENCE_STEPS = 150_000
+"""About 20 ms on an idle machine."""
+_REFERENCE = "--reference"
 
 
 @dataclass
 class Answers:
     health: list[float] = field(default_factory=list)
-    """Those of the gateway."""
-    idle: list[float] = field(default_factory=list)
-    """Those of the server that does nothing."""
+    """Seconds of each answer of the gateway."""
+    reference: list[float] = field(default_factory=list)
+    """Seconds of each answer of the reference server."""
 
     @property
     def in_time(self) -> bool:
-        """Whether the gateway's answers came in time, by what the machine takes without it.
+        """Whether the gateway answered in time for this machine.
 
-        One may be late: a busy machine lets one process stand still for a moment, and not the other. What holds up a
-        gateway does so whenever it comes, and every load brings it several times.
+        One answer may be late: a busy machine can pause one process and not the other. A request that blocks the
+        gateway blocks it each time, and every test sends it several times.
         """
         assert self.health
-        return sum(each > FLOOR_SECONDS + RATIO * max(self.idle) for each in self.health) <= 1
+        return sum(each > FLOOR_SECONDS + RATIO * max(self.reference) for each in self.health) <= 1
 
     def __str__(self) -> str:
-        return f"health within {max(self.health):.2f} s, a server that does nothing within {max(self.idle):.2f} s"
+        return f"health within {max(self.health):.2f} s, the reference server within {max(self.reference):.2f} s"
 
 
 @contextlib.asynccontextmanager
 async def probed(url: str) -> AsyncIterator[Answers]:
-    """The answers during the block; they are filled in at its end."""
+    """The answers during the block, filled in at its end."""
     found = Answers()
     process = await asyncio.create_subprocess_exec(
         sys.executable, __file__, url, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    # No module of the tests: this file runs as a program too.
+    # No import from the tests: this file is a program too.
     assert process.stdout is not None
     assert await process.stdout.readline() == b"begun\n"
     try:
@@ -61,11 +66,12 @@ async def probed(url: str) -> AsyncIterator[Answers]:
     finally:
         # Empty input closes it; None would leave it open.
         out, _ = await process.communicate(b"")
-    found.health, found.idle = json.loads(out)
+    found.health, found.reference = json.loads(out)
 
 
-class _Idle(http.server.BaseHTTPRequestHandler):
+class _Reference(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        sum(math.sqrt(step) for step in range(_REFERENCE_STEPS))
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()
@@ -74,8 +80,8 @@ class _Idle(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def _serve_idle() -> None:
-    server = http.server.HTTPServer(("127.0.0.1", 0), _Idle)
+def _serve_reference() -> None:
+    server = http.server.HTTPServer(("127.0.0.1", 0), _Reference)
     print(server.server_port, flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.read()
@@ -83,7 +89,7 @@ def _serve_idle() -> None:
 
 def _asked(host: str, port: int | None) -> float:
     begun = time.monotonic()
-    # A connection for each: what is kept open would not be kept out by a limit of connections.
+    # A new connection for each request: a limit of connections must not pass unseen.
     connection = http.client.HTTPConnection(host, port, timeout=60)
     connection.request("GET", "/healthz")
     answer = connection.getresponse()
@@ -98,20 +104,21 @@ def _probe(url: str) -> None:
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     health: list[float] = []
-    idle: list[float] = []
-    command = (sys.executable, __file__, _IDLE)
+    reference: list[float] = []
+    command = (sys.executable, __file__, _REFERENCE)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         port = int(server.stdout.readline())
         while not ended.wait(_BETWEEN_SECONDS):
             health.append(_asked(parts.hostname or "", parts.port))
-            idle.append(_asked("127.0.0.1", port))
+            if len(health) % _REFERENCE_EVERY == 1:
+                reference.append(_asked("127.0.0.1", port))
             if len(health) == 1:
                 print("begun", flush=True)
         server.stdin.close()
-    print(json.dumps([health, idle]), flush=True)
+    print(json.dumps([health, reference]), flush=True)
 
 
 if __name__ == "__main__":
-    _serve_idle() if sys.argv[1] == _IDLE else _probe(sys.argv[1])
+    _serve_reference() if sys.argv[1] == _REFERENCE else _probe(sys.argv[1])

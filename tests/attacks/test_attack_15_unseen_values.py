@@ -70,8 +70,8 @@ async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSi
 
 
 async def test_every_value_can_be_reached_from_the_card(site: AttackSite) -> None:
-    # Turning over every page that the card leads to, one reads the last line; then it can be approved. With `pages_of`
-    # giving the first page alone the last line stood nowhere.
+    # An approver who opens every page behind the card reads the last line and can approve. With only the first page of
+    # `ValuePages`, no page showed the last line.
     to, bo = payee(), await site.browser("bo")
     key = await long_order(site, to)
     await site.person("ana").waiting(approval_id(key))

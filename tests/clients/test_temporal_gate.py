@@ -205,7 +205,7 @@ async def test_what_arrives_without_a_permit_is_refused(workers: Workers) -> Non
     async with workers.work() as queue, workers.work(workers.gated()) as other:
         handle = await workers.start(queue, Refunds.run, [(name, 20.0)], "refund", other)
         [told] = await handle.result()
-    assert told.startswith("ToolDenied: Not run: it was started without asking")
+    assert told.startswith("ToolDenied: Not run: it was started without approval")
     assert ran(name) == []
 
 

@@ -5,8 +5,11 @@ question. This module builds the pages of these values, and the proof that a dec
 """
 
 import hashlib
+import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final, NamedTuple, overload
 
 from signoff.approvals.argument_rows import ArgumentLeaf, leaf_line, leaves, suspects_of
 from signoff.approvals.redaction import redact_arguments, secret_values
@@ -40,24 +43,44 @@ class FullValue(NamedTuple):
     """The SHA-256 of these bytes, only for long texts."""
 
 
-def every_value(
-    args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str], texts: Collection[str] = ()
-) -> list[FullValue]:
-    """Return all values of a call in order, in full.
+class ValuePages(Sequence[Sequence[FullValue]]):
+    """All values of a call in full and in order, in pages of `VALUES_PER_PAGE`. There is at least one page.
 
-    Secret values are masked.
-
-    `texts` are values of secret arguments of other calls. No value repeats these or the secret values in `args`.
+    Formats only the pages that are read: a call has up to `MAX_VALUES` values.
     """
-    shown = redact_arguments(args, secrets, secret_values(args, secrets).union(texts))
-    leaves_shown = list(leaves(shown, schema, secrets))
-    suspects = suspects_of(leaves_shown)
-    return [_value(leaf, suspects) for leaf in leaves_shown]
+
+    def __init__(self, args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> None:
+        """Mask the arguments named in `secrets`, also where other values repeat their texts."""
+        shown = redact_arguments(args, secrets, secret_values(args, secrets))
+        self._leaves = list(leaves(shown, schema, secrets))
+
+    @property
+    def total(self) -> int:
+        """The number of values."""
+        return len(self._leaves)
+
+    def __len__(self) -> int:
+        return max(1, math.ceil(self.total / VALUES_PER_PAGE))
+
+    @overload
+    def __getitem__(self, page: int) -> Sequence[FullValue]: ...
+    @overload
+    def __getitem__(self, page: slice) -> Sequence[Sequence[FullValue]]: ...
+    def __getitem__(self, page: int | slice) -> Sequence[FullValue] | Sequence[Sequence[FullValue]]:
+        """Return the page with this index from 0. Raises `IndexError`."""
+        if isinstance(page, slice):
+            return [self[each] for each in range(*page.indices(len(self)))]
+        start = range(len(self))[page] * VALUES_PER_PAGE
+        return [_value(leaf, self._suspects) for leaf in self._leaves[start : start + VALUES_PER_PAGE]]
+
+    @cached_property
+    def _suspects(self) -> frozenset[str]:
+        return suspects_of(self._leaves)
 
 
-def pages_of(values: Sequence[FullValue]) -> list[Sequence[FullValue]]:
-    """Split the values into pages of `VALUES_PER_PAGE`. There is at least one page."""
-    return [values[at : at + VALUES_PER_PAGE] for at in range(0, len(values), VALUES_PER_PAGE)] or [()]
+def every_value(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> list[FullValue]:
+    """Return all values of a call in order, in full."""
+    return list(chain.from_iterable(ValuePages(args, schema, secrets)))
 
 
 def seen_hash(question_hash: str, shown: Any) -> str:

@@ -1,9 +1,8 @@
 """Checks whether a person has read all values of a question if its card does not show all of them."""
 
 import hmac
-from collections.abc import Sequence
 
-from signoff.approvals.unseen_values import FullValue, every_value, pages_of, seen_hash
+from signoff.approvals.unseen_values import ValuePages, seen_hash
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.person import Person
@@ -14,12 +13,12 @@ from signoff.store.request_reader import LoadedRequest
 from signoff.store.store import Store
 
 
-def value_pages(loaded: LoadedRequest) -> list[Sequence[FullValue]]:
+def value_pages(loaded: LoadedRequest) -> ValuePages:
     """Return all values of a request in the pages that people open."""
     declared = loaded.declaration
     # Both, as for the card: secrets of the tool itself stay hidden even if the question does not list them.
     secrets = {*loaded.request.secrets, *declared["secrets"]}
-    return pages_of(every_value(loaded.args, declared["input_schema"], secrets))
+    return ValuePages(loaded.args, declared["input_schema"], secrets)
 
 
 def proof_of(loaded: LoadedRequest) -> str:

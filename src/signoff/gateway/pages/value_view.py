@@ -136,7 +136,7 @@ async def show_page(
     return {
         "effect": loaded.request.card.effect,
         "parts": _page_parts(pages[page - 1], masked_args(loaded.args, loaded.request.secrets), visitor.formatter),
-        "total": sum(map(len, pages)),
+        "total": pages.total,
         "page": page,
         "pages": len(pages),
         "address": request.url.path,
