@@ -53,6 +53,25 @@ async def test_a_conversation_on_a_route_gives_the_model_its_instructions(cli: C
     assert all("Be brief." in words and "Ask for the receipt." in words for words in read)
 
 
+async def test_a_message_to_a_place_that_the_actor_does_not_have_fails(cli: Cli) -> None:
+    app = signoff.App(model="openai:gpt-5")
+    app.actor("clerk").route("returns")
+    lost = "actor `clerk` has no route and step `lost/`; known: `returns`"
+    async with app.test(ScriptedModel(lambda request: respond("Hello."))) as test:
+        url = ("--url", test.client.url)
+        lost_place = ("chat", "hello", "--route", "lost")
+        assert assert_one_sentence(await cli(*lost_place, "--actor", "clerk", *url)) == lost
+        assert (await cli(*lost_place, *url)).code == 1
+        talk = ("--session", "talk4", *url)
+        assert (await cli("chat", "hello", *talk)).code == 0
+        said = await cli(*lost_place, *talk)
+        assert (said.code, f"error: {lost}" in said.out) == (1, True)
+        as_json = await cli(*lost_place, "--json", *talk)
+        assert (as_json.code, as_json.data["state"]) == (1, "error")
+        assert [each["message"] for each in as_json.data["errors"]] == [lost]
+        assert (await cli("chat", "hello", *talk)).code == 0
+
+
 async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("pay 5\n\npay 6\n"))
     ran = await served_cli("chat", "--session", "talk2", "--json")

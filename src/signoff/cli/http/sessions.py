@@ -95,13 +95,17 @@ async def _say(out: Output, *, url: str | None, session: str, text: str, **given
         if receipt.status == "pending":
             out.show({"session": session, "receipt": receipt, "turns": []}, receipt.message, compact=True)
             return 0
-        state, turns = await _follow(out, client, receipt.id, message)
-    out.show({"session": session, "receipt": receipt, "state": state, "turns": turns}, compact=True)
-    return int(any(turn.state in _FAILED for turn in turns))
+        state, mine, turns = await _follow(out, client, receipt.id, message)
+    errors = [turn.error for turn in mine if turn.error is not None]
+    out.show({"session": session, "receipt": receipt, "state": state, "turns": turns, "errors": errors}, compact=True)
+    # Of a turn that could not begin, only the session knows the end.
+    return int(any(turn.state in _FAILED for turn in mine))
 
 
-async def _follow(out: Output, client: Client, name: str, message: str) -> tuple[str, list[TurnView]]:
-    """Print the course of a message until all is answered or waits for people; return the session's state and turns."""
+async def _follow(
+    out: Output, client: Client, name: str, message: str
+) -> tuple[str, list[SessionTurnView], list[TurnView]]:
+    """Print the course of a message until every turn ends or waits; return the session's state and the turns."""
     printed: set[tuple[str, str]] = set()
     while True:
         view = await client.session(name)
@@ -113,7 +117,7 @@ async def _follow(out: Output, client: Client, name: str, message: str) -> tuple
                     printed.add((turn.turn, line.plain))
                     out.say(line)
         if _is_settled(mine):
-            return view.state, [full for _, full in found if full is not None]
+            return view.state, mine, [full for _, full in found if full is not None]
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
