@@ -21,6 +21,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.limits import RECORDED_RESULT_CHARS
 from signoff.contracts.names import ACTOR_TURN
+from signoff.contracts.turn import FAILED_STATES
 from signoff.formats.replace import replace
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.local_decision import LocalGateDecision
@@ -30,7 +31,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_result import trim
 from signoff.store.content_store import to_content
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.questions.questions import end_by_turn
+from signoff.store.questions.questions import end_by_turn, end_turn_questions
 from signoff.store.store import Also
 
 
@@ -62,16 +63,20 @@ def _write_endings(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | N
     # An entry of the turn's own stream may name any approval. A foreign question would end while its turn still asks
     # it.
     ended = [entry.data for entry in own if entry.kind == "ending" and _is_own(entry.data.get("approval"))]
+    turn = _turn()
+    is_stopped = any(entry.kind == "turn" and entry.data.get("ended") in FAILED_STATES for entry in own)
 
     def write(connection: Connection) -> None:
         # Keep one order: each row remains locked.
         for facts in sorted(ended, key=lambda each: str(each["approval"])):
             approval, revision, state = facts["approval"], facts.get("revision", 0), facts.get("state", "")
             end_by_turn(connection, approval, revision, state, known_rows.get(approval))
+        if is_stopped and turn is not None:
+            end_turn_questions(connection, turn)
         # Last, because it locks the heads of its streams.
         also(connection)
 
-    return write if ended else also
+    return write if ended or is_stopped else also
 
 
 async def write(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:

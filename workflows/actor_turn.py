@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
     from signoff.contracts.message import CallPart, Message
     from signoff.contracts.receipt import Receipt
-    from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
+    from signoff.contracts.turn import FAILED_STATES, TurnError, TurnInput, TurnResult, TurnView
     from signoff.formats.replace import replace
     from signoff.workflows import options, outcomes, start_options
     from signoff.workflows.alarm import Alarm
@@ -43,7 +43,6 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.turn_state import TurnState, correction, skipped_outcome, untaken_answer
 
 
-_BROKEN_OFF = ("error", "cancelled")
 _ERROR_CODES = {"ConfigError": "config_error", "ModelRefused": "model_refused"}
 _NOBODY_WAITS = "its agent does not wait for it any more"
 _NO_ANSWER = "no worker brought an answer of the model"
@@ -434,7 +433,7 @@ class ActorTurn:
         A turn that comes to its end in the ordinary way is not made longer to say so.
         """
         rest = self._unwritten()
-        broke_off = result.state in _BROKEN_OFF and not self._end_reported
+        broke_off = result.state in FAILED_STATES and not self._end_reported
         if not (rest or broke_off):
             return False
         self._end_reported = True

@@ -2,7 +2,7 @@
 
 import operator
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,8 @@ FinalState = Literal["complete", "clarifying", "awaiting", "delegated", "passed"
 LiveState = Literal[
     "running", "suspended", "complete", "clarifying", "awaiting", "delegated", "passed", "error", "cancelled"
 ]
+FAILED_STATES: Final[tuple[FinalState, ...]] = ("error", "cancelled")
+"""The states of a turn that ended without an answer."""
 
 
 class Denial(FrozenModel):

@@ -1,5 +1,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ from temporalio.client import Client
 from turn_fixtures import catalog_of
 
 from signoff.contracts.activity_messages import UseReply
+from signoff.contracts.approval import Question
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.engine.call_client import CallClient
 from signoff.formats.replace import replace
 from signoff.gateway.calls import permit_service
 from signoff.store.claim_conditions import add_restoration
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
 
@@ -145,6 +149,35 @@ async def test_what_people_deny_cannot_be_used(agent: CallRig) -> None:
     refused = await agent.use(call)
     assert (refused.status_code, refused.json()) == (409, {"code": "denied", "message": "not twice"})
     assert (await agent.report(call)).json()["code"] == "not_used"
+
+
+async def test_withdrawal_while_the_gates_judge_ends_the_question(
+    agent: CallRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The question is in the store, and its turn is cancelled before it learns of it. Without `end_turn_questions` the
+    # request waited until its deadline, and took an approval. The server passes a cancellation on after most of the
+    # timeout of a workflow task.
+    monkeypatch.setattr(
+        Client, "start_workflow", partialmethod(Client.start_workflow, task_timeout=timedelta(seconds=1))
+    )
+    stored: asyncio.Future[Question] = asyncio.get_running_loop().create_future()
+    ask = Questions.ask
+
+    async def ask_and_hang(*args: Any, **kwargs: Any) -> Question | None:
+        question = await ask(*args, **kwargs)
+        assert question is not None
+        stored.set_result(question)
+        await asyncio.Event().wait()
+        return question
+
+    monkeypatch.setattr(Questions, "ask", ask_and_hang)
+    proposing = asyncio.create_task(agent.propose(euro=200))
+    question = await stored
+    call = TurnKey(question.tenant, question.session, question.turn)
+    assert (await agent.withdraw(".".join(call))).json()["state"] == "denied"
+    assert (await proposing).json()["state"] == "denied"
+    assert (await agent.rig.request(question.id)).state == "cancelled"
+    assert (await agent.decide(".".join(call))).json()["code"] == "cancelled"
 
 
 @pytest.mark.row("C06")

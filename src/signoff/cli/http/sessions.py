@@ -20,11 +20,10 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import uuid7
 from signoff.contracts.message import APPROVAL_REQUEST, TextPart
 from signoff.contracts.session_messages import SessionTurnView, SessionView
-from signoff.contracts.turn import TurnView
+from signoff.contracts.turn import FAILED_STATES, TurnView
 
 _PAUSE_SECONDS: Final = 0.5
 _OPEN: Final = ("working", "waiting")
-_FAILED: Final = ("error", "cancelled")
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -99,7 +98,7 @@ async def _say(out: Output, *, url: str | None, session: str, text: str, **given
     errors = [turn.error for turn in mine if turn.error is not None]
     out.show({"session": session, "receipt": receipt, "state": state, "turns": turns, "errors": errors}, compact=True)
     # Of a turn that could not begin, only the session knows the end.
-    return int(any(turn.state in _FAILED for turn in mine))
+    return int(any(turn.state in FAILED_STATES for turn in mine))
 
 
 async def _follow(

@@ -16,10 +16,8 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id, read_code
-from signoff.contracts.turn import TurnView
+from signoff.contracts.turn import FAILED_STATES, TurnView
 from signoff.formats.nearest_name import quote_name
-
-_FAILED = ("error", "cancelled")
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -182,4 +180,4 @@ async def _follow(out: Output, turn: TurnHandle, *, every: bool) -> int:
                 out.say(line)
     if not every and out.as_json:
         out.show(view)
-    return int(view is None or view.state in _FAILED)
+    return int(view is None or view.state in FAILED_STATES)

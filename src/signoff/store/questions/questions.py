@@ -44,6 +44,17 @@ _END: Final = (
     )
     .values(ended_at=StoreClock(), ended_as=bindparam("how"))
 )
+_OPEN_OF_TURN: Final = (
+    select(QUESTIONS.c.approval, QUESTIONS.c.revision)
+    .where(
+        QUESTIONS.c.tenant == bindparam("tenant"),
+        QUESTIONS.c.session == bindparam("session"),
+        QUESTIONS.c.turn == bindparam("turn"),
+        QUESTIONS.c.ended_at.is_(None),
+        QUESTIONS.c.settled_at.is_(None),
+    )
+    .order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
+)
 _INSERT: Final = insert(QUESTIONS)
 _SETTLE: Final = (
     update(QUESTIONS)
@@ -281,6 +292,15 @@ def end_by_turn(
     if (ending == "lapsed" or stored == "approved") and has_begun(connection, question):
         return False
     return end_question(connection, approval, revision, ending)
+
+
+def end_turn_questions(connection: Connection, turn: TurnKey) -> None:
+    """End the waiting questions of a turn that says it was stopped.
+
+    A turn that is stopped while the gates judge does not learn of the question that they stored.
+    """
+    for approval, revision in connection.execute(_OPEN_OF_TURN, turn._asdict()).all():
+        end_by_turn(connection, approval, revision, "cancelled")
 
 
 def _add_proposers(rows: ApprovalRows, question: Question) -> Question:
