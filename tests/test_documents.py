@@ -313,8 +313,3 @@ def test_the_documented_remark_reads_as_its_sentence() -> None:
 def test_each_concept_is_explained_once() -> None:
     words = re.findall(r"^\| \*\*(.+?)\*\*", page("docs/concepts.md"), re.MULTILINE)
     assert len(words) == len(set(words)) > 40
-
-
-def test_pictures_are_small() -> None:
-    for picture in (ROOT / "docs" / "images").glob("*.png"):
-        assert picture.stat().st_size < 200_000

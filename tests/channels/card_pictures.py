@@ -1,33 +1,27 @@
-"""The pictures of cards in docs/channels.md: `python tests/channels/card_pictures.py docs/images` makes them anew.
+"""Draws docs/images/cards.svg from the messages that the fake vendors hold.
 
-The mail is shown as it is sent. Slack's and WhatsApp's messages are drawn here, from what the fake vendors hold.
+`python tests/channels/card_pictures.py` writes the file.
 """
 
 import asyncio
 import html
-import shutil
-import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
-
-from jinja2 import Environment, StrictUndefined
-from playwright.async_api import Browser, async_playwright
+from typing import Final, Literal, NamedTuple
 
 from signoff.approvals.card import render_card
 from signoff.channels.base import Channel, ChannelContext
 from signoff.channels.channel_loader import channel_class, read_options
-from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, SentCard
+from signoff.channels.envelopes import ClosedCard, OutboundCard, SentCard
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.keys.secrets import SecretProvider
 from signoff.plugins.loader import Plugins
@@ -37,37 +31,37 @@ from signoff.testing.fake_mail import FakeMail, fake_mail
 from signoff.testing.fake_slack import FakeSlack, fake_slack
 from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp
 from signoff.testing.rig import RecordingDecisions
-from signoff.texts.endings import receipt_words
-from signoff.texts.formatter import formatter_for
 
 NOW: Final = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
-WIDE, CHAT, PHONE = 640, 400, 360
+PICTURE: Final = Path(__file__).parents[2] / "docs" / "images" / "cards.svg"
 PUBLIC_URL: Final = "https://signoff.example"
 MAIL, SLACK, WHATSAPP = "ana@people.example", FakeSlack.identities[0], FakeWhatsApp.identities[0]
-ARGUMENTS: Final = ("--no-sandbox", "--disable-gpu", "--disable-lcd-text")
-"""Letters without coloured edges make files that are half as large."""
+WIDTH, GAP, PADDING = 300, 20, 14
+"""Pixels."""
+Style = Literal["title", "text", "button"]
+CHARS: Final[dict[Style, int]] = {"title": 33, "text": 43}
+"""Characters in the width of a card."""
+LEADING: Final[dict[Style, int]] = {"title": 20, "text": 17, "button": 32}
 _MANIFEST: Final = Path(__file__).parents[2] / "examples" / "payments" / "signoff.yaml"
 _SECRET: Final = bytes(32)
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A page, and how wide its window is, in CSS pixels."""
+class Line(NamedTuple):
+    """One line of a card."""
 
-    page: str
-    width: int
+    text: str = ""
+    style: Style = "text"
 
 
-@dataclass(frozen=True)
-class Taken:
-    """A picture's file, and the words that the browser shows on it."""
+class Card(NamedTuple):
+    """A message as its vendor shows it."""
 
-    file: Path
-    words: str
+    vendor: str
+    lines: tuple[Line, ...]
 
 
 class Story:
-    """One request to Ana on several channels, as `demo channels` plays it; `stack` closes the channels."""
+    """One request to Ana on several channels. `stack` closes the channels."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self.stack = stack
@@ -77,7 +71,7 @@ class Story:
         self.request = self.decisions.open(self._proposed())
         self.cards: list[tuple[Channel, OutboundCard, SentCard]] = []
 
-    async def told(self, vendor: FakeSlack | FakeMail | FakeWhatsApp, kind: str, address: str) -> Channel:
+    async def send_card(self, vendor: FakeSlack | FakeMail | FakeWhatsApp, kind: str, address: str) -> None:
         made, secrets = channel_class(kind, Plugins()), {} if isinstance(vendor, FakeMail) else vendor.environment
         channel = made(
             ChannelContext(
@@ -93,9 +87,8 @@ class Story:
         link = f"{PUBLIC_URL}/approvals/{self.request.id}"
         card = OutboundCard(token=token, request=self.request, person=self.ana, address=address, link=link)
         self.cards.append((channel, card, await channel.deliver(card, None)))
-        return channel
 
-    async def decided(self, verdict: Verdict, channel: str, reason: str = "") -> Receipt:
+    async def decide(self, verdict: Verdict, channel: str, reason: str) -> None:
         asked = self.request
         draft = DecisionDraft.model_validate(
             {
@@ -107,9 +100,9 @@ class Story:
                 "delivery_id": "1",
             }
         )
-        return await self.decisions.decide(draft, DecisionAuthor(self.ana, channel, "channel", NOW))
+        await self.decisions.decide(draft, DecisionAuthor(self.ana, channel, "channel", NOW))
 
-    async def over(self) -> None:
+    async def close_cards(self) -> None:
         request = self.decisions.request(self.request.id)
         for channel, card, sent in self.cards:
             closed = ClosedCard(request=request, person=self.ana, token=card.token, link=card.link)
@@ -121,7 +114,6 @@ class Story:
         return found
 
     def _proposed(self) -> ApprovalRequest:
-        """What the example's gates ask about its script's proposal."""
         tool = self.catalog.tool("top_up")
         assert tool is not None
         args = {"office": "Lisbon", "amount": 80.0}
@@ -152,144 +144,103 @@ class Story:
         )
 
 
-async def pictures() -> dict[str, Picture]:
-    """Every picture by name, drawn from what the vendors hold before and after the decision."""
+async def cards_svg() -> str:
+    """Return the picture of one request: its cards in Slack, mail and WhatsApp, and the same cards after its end."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(fake_slack())
         phone = await stack.enter_async_context(fake_whatsapp())
-        quiet = await stack.enter_async_context(fake_whatsapp(template=True))
-        # Nobody answers here, so the port for answers is never opened.
+        # No test answers this mail, so no port for answers is open.
         mail = await stack.enter_async_context(fake_mail(24))
-        for vendor in (slack, phone, quiet):
+        for vendor in (slack, phone):
             vendor.clock = lambda: NOW
-        quiet.silent.add(WHATSAPP)
         story = Story(stack)
-        chat = await story.told(slack, "slack", SLACK)
-        await story.told(mail, "email", MAIL)
-        await story.told(phone, "whatsapp", WHATSAPP)
-        made = {"email": Picture(html_of(mail), WIDE), "email-phone": Picture(html_of(mail), PHONE)}
-        made |= {"slack": drawn_slack(slack), "whatsapp": drawn_whatsapp(phone)}
-        await story.decided("approved", "email", "The receipts are in the safe.")
-        await story.over()
-        late = await story.decided("denied", "slack")
-        respond = {"response_url": f"{slack.url}/respond/{SLACK.rpartition(':')[2]}"}
-        page_text = receipt_words(late, formatter_for(story.ana, NOW), story.cards[0][1].link, code=story.request.code)
-        await chat.answer(respond, ChannelReply(text=page_text, receipt=late))
-        made |= {"email-closed": Picture(html_of(mail), WIDE), "slack-closed": drawn_slack(slack)}
-        made["whatsapp-closed"] = drawn_whatsapp(phone, after=1)
-        await Story(stack).told(quiet, "whatsapp", WHATSAPP)
-        made["whatsapp-template"] = drawn_whatsapp(quiet)
-    return made
+        await story.send_card(slack, "slack", SLACK)
+        await story.send_card(mail, "email", MAIL)
+        await story.send_card(phone, "whatsapp", WHATSAPP)
+        asked = [read_slack(slack), read_mail(mail), read_whatsapp(phone)]
+        await story.decide("approved", "email", "The receipts are in the safe.")
+        await story.close_cards()
+        return draw([asked, [read_slack(slack), read_mail(mail), read_whatsapp(phone, after=1)]])
 
 
-def html_of(mail: FakeMail) -> str:
-    """The HTML of the last mail, as it was sent."""
-    part = mail.taken[-1].get_body(("html",))
+def read_slack(slack: FakeSlack) -> Card:
+    """Return what Slack shows to Ana. Raises `KeyError` for a block that this picture cannot draw."""
+    [message] = [each for each in slack.messages if each.user == SLACK.rpartition(":")[2]]
+    lines: list[Line] = []
+    for block in message.blocks:
+        if block["type"] == "actions":
+            lines += [Line(each["text"]["text"], "button") for each in block["elements"]]
+            continue
+        style: Style = {"header": "title", "section": "text"}[block["type"]]  # type: ignore[assignment]
+        lines += [Line(each, style) for each in block["text"]["text"].split("\n")] + [Line()]
+    return Card("Slack", tuple(lines))
+
+
+def read_mail(mail: FakeMail) -> Card:
+    """Return the last mail to Ana as plain text."""
+    sent = mail.taken[-1]
+    part = sent.get_body(("plain",))
     assert part is not None
-    return str(part.get_content())
+    body = part.get_content().strip().splitlines()
+    return Card("Mail", (Line(sent["Subject"], "title"), Line(), *map(Line, body)))
 
 
-def drawn_slack(slack: FakeSlack) -> Picture:
-    """Ana's conversation with the app. A block that cannot be drawn raises `UndefinedError`."""
-    mine = [each for each in slack.messages if each.user == SLACK.rpartition(":")[2]]
-    messages = [
-        {"blocks": each.blocks or _said(each.text), "private": each.ephemeral, "clock": f"{NOW:%H:%M}"} for each in mine
-    ]
-    return Picture(_SLACK.render(messages=messages), WIDE)
+def read_whatsapp(phone: FakeWhatsApp, after: int = 0) -> Card:
+    """Return the last message to Ana on WhatsApp, from `after` messages on."""
+    *_, bubble = [each for each in phone.bubbles if each.person == WHATSAPP][after:]
+    buttons = (Line(each, "button") for each in bubble.buttons)
+    return Card("WhatsApp", (*map(Line, bubble.text.splitlines()), Line(), *buttons))
 
 
-def drawn_whatsapp(phone: FakeWhatsApp, after: int = 0) -> Picture:
-    """Ana's conversation with our number, from `after` that many messages on.
-
-    What answers another message shows the first line of that.
-    """
-    mine = [each for each in phone.bubbles if each.person == WHATSAPP]
-    first = {each.name: each.text.partition("\n")[0] for each in mine}
-    bubbles = [{"text": each.text, "about": first.get(each.about, ""), "buttons": list(each.buttons)} for each in mine]
-    return Picture(_WHATSAPP.render(bubbles=bubbles[after:]), CHAT)
-
-
-async def take(made: Mapping[str, Picture], folder: Path) -> dict[str, Taken]:
-    """`channel-<name>.png` of each picture, as chromium shows it."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
-        taken = {name: await _shown(browser, picture, folder / f"channel-{name}.png") for name, picture in made.items()}
-        await browser.close()
-    return taken
-
-
-async def _shown(browser: Browser, picture: Picture, file: Path) -> Taken:
-    window = await browser.new_page(viewport={"width": picture.width, "height": 100}, color_scheme="light")
-    await window.set_content(picture.page)
-    await window.screenshot(path=file, full_page=True)
-    words = await window.inner_text("body")
-    await window.close()
-    return Taken(file, words)
+def draw(rows: Sequence[Sequence[Card]]) -> str:
+    """Return the cards as SVG, each row below the one before."""
+    parts: list[str] = []
+    top = GAP
+    for row in rows:
+        drawn = [[each for line in card.lines for each in wrap(line)] for card in row]
+        height = PADDING * 2 + max(sum(LEADING[line.style] for line in lines) for lines in drawn)
+        for number, (card, lines) in enumerate(zip(row, drawn, strict=True)):
+            x = GAP + number * (WIDTH + GAP)
+            parts.append(f'<text x="{x}" y="{top + 12}" font-weight="600" fill="#57606a">{card.vendor}</text>')
+            parts.append(box(x, top + 22, WIDTH, height, "#fff", "#d0d7de"))
+            y = top + 22 + PADDING
+            for line in lines:
+                parts += draw_line(line, x + PADDING, y)
+                y += LEADING[line.style]
+        top += height + 22 + 2 * GAP
+    width = GAP + len(rows[0]) * (WIDTH + GAP)
+    return _SVG.format(width=width, height=top - GAP, body="\n".join(parts))
 
 
-def _said(text: str) -> list[dict[str, Any]]:
-    """A message without blocks: Slack reads its text, in which three characters are written as entities."""
-    return [{"type": "section", "text": {"text": html.unescape(text)}}]
+def wrap(line: Line) -> list[Line]:
+    """Return the lines that fit the width of a card. A button stays on one line."""
+    if line.style == "button":
+        return [line]
+    return [Line(each, line.style) for each in textwrap.wrap(line.text, CHARS[line.style])] or [Line()]
 
 
-_PAGES: Final = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-_FONT: Final = "font:15px/1.45 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;overflow-wrap:anywhere"
-_SLACK: Final = _PAGES.from_string(
-    """<!doctype html><meta charset="utf-8"><style>
-body{margin:0;padding:6px 20px 16px;background:#fff;color:#1d1c1d;FONT}
-.message{display:grid;grid-template-columns:36px 1fr;gap:10px;padding:10px 0 4px}
-.face{width:36px;height:36px;border-radius:6px;background:#1f2937;color:#fff;font-weight:700;
- display:grid;place-items:center}
-.who{font-weight:700}.app{background:#e8e8e8;color:#616061;font-size:10px;padding:1px 4px;border-radius:3px}
-.faint{color:#616061;font-size:12px}
-h3{font-size:18px;margin:6px 0}
-p{margin:6px 0;white-space:pre-wrap}
-.buttons{display:flex;flex-wrap:wrap;gap:8px;margin:10px 0 4px}
-.button{border:1px solid #bbb;border-radius:5px;padding:5px 12px;
- font-weight:700;font-size:14px}
-.primary{background:#007a5a;border-color:#007a5a;color:#fff}.danger{background:#cc2e45;border-color:#cc2e45;color:#fff}
-</style>
-{% for message in messages %}
-<div class="message"><div class="face">S</div><div>
-{% if message.private %}<div class="faint">Only visible to you</div>{% endif %}
-<span class="who">Signoff</span> <span class="app">APP</span> <span class="faint">{{ message.clock }}</span>
-{% for block in message.blocks %}
-{% if block.type == "header" %}<h3>{{ block.text.text }}</h3>
-{% elif block.type == "section" %}<p>{{ block.text.text }}</p>
-{% else %}<div class="buttons">{% for button in block["elements"] %}
-<div class="button {{ button.style | default("") }}">{{ button.text.text }}</div>{% endfor %}</div>
-{% endif %}
-{% endfor %}
-</div></div>
-{% endfor %}
-""".replace("FONT", _FONT)
-)
-_WHATSAPP: Final = _PAGES.from_string(
-    """<!doctype html><meta charset="utf-8"><style>
-body{margin:0;padding:14px 14px 6px;background:#efeae2;color:#111b21;FONT}
-.bubble{display:flow-root;max-width:340px;margin-bottom:10px;background:#fff;border-radius:8px;
- box-shadow:0 1px 1px #0002}
-.text{padding:8px 10px;white-space:pre-wrap}
-.about{margin:6px 6px 0;padding:6px 10px;border-left:4px solid #06cf9c;border-radius:6px;background:#f0f2f5;
- color:#54656f;font-size:13px}
-.about b{display:block;color:#008069}
-.button{border-top:1px solid #e9edef;padding:9px;text-align:center;color:#027eb5;font-weight:500}
-</style>
-{% for bubble in bubbles %}
-<div class="bubble">
-{% if bubble.about %}<div class="about"><b>Signoff</b>{{ bubble.about }}</div>{% endif %}
-<div class="text">{{ bubble.text }}</div>
-{% for title in bubble.buttons %}<div class="button">{{ title }}</div>{% endfor %}
-</div>
-{% endfor %}
-""".replace("FONT", _FONT)
-)
+def draw_line(line: Line, x: int, y: int) -> list[str]:
+    words = html.escape(line.text, quote=False)
+    if line.style == "button":
+        middle = f'x="{x + (WIDTH - 2 * PADDING) // 2}" text-anchor="middle"'
+        label = f'<text {middle} y="{y + 18}" font-weight="600" fill="#1d5fa8">{words}</text>'
+        return [box(x, y, WIDTH - 2 * PADDING, 26, "#f6f8fa", "#d0d7de"), label]
+    bold = ' font-weight="600" font-size="13"' if line.style == "title" else ""
+    return [f'<text x="{x}" y="{y + 12}"{bold}>{words}</text>'] if words else []
 
 
-async def _main(folder: Path) -> None:
-    for taken in (await take(await pictures(), folder)).values():
-        print(f"{taken.file.name}: {taken.file.stat().st_size} bytes")
+def box(x: int, y: int, width: int, height: int, fill: str, stroke: str) -> str:
+    return f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{stroke}"/>'
+
+
+_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" \
+aria-label="One request in Slack, mail and WhatsApp: the cards that ask, and the cards after the approval" \
+font-family="system-ui, sans-serif" font-size="12" fill="#1f2328">
+<rect width="{width}" height="{height}" fill="#f6f8fa"/>
+{body}
+</svg>
+"""
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(Path(sys.argv[1])))
+    PICTURE.write_text(asyncio.run(cards_svg()), encoding="utf-8")
