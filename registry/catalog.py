@@ -479,11 +479,11 @@ def _policy(tool: Tool, fields: ContextFields, approvers: Sequence[str]) -> Comp
     if tool.stricter_policy is False:
         return own
     over = _compiled(tool, tool.stricter_policy, fields, approvers)
-    why = incomparable(over, [own], approvers)
+    why = incomparable(over, [own], approvers, together=True)
     if why:
         message = f"tool `{tool.name}` has a policy in code and one in the manifest, but {why}"
         raise ConfigError(message, tool_name=tool.name, field="requires_approval", value=tool.name)
-    return stack_policies(over, [UnderlyingPolicy(own, lambda args: True)], approvers)
+    return stack_policies(over, [UnderlyingPolicy(own, lambda args: True)], approvers, together=True)
 
 
 def _compiled(tool: Tool, policy: RequiresApproval, fields: ContextFields, approvers: Sequence[str]) -> CompiledPolicy:

@@ -62,6 +62,26 @@ async def test_app_under_test_asks_and_runs_what_was_approved(outside: None) -> 
         assert "Nobody answered in time." in (await late.result()).text
 
 
+async def test_approvers_of_code_and_manifest_both_decide(outside: None, tmp_path: Path) -> None:
+    manifest = tmp_path / "over.yaml"
+    manifest.write_text(
+        """
+version: 1
+tools: {refund: {requires_approval: {approvers: [user:bo]}}}
+people: [{id: guest}, {id: ana}, {id: bo}]
+"""
+    )
+    async with an_app(manifest=manifest, approvers=["user:ana"]).test(ScriptedModel(react)) as test:
+        turn = await test.say("refund ana 50")
+        request = await turn.request()
+        assert [group.of for group in request.groups] == [("user:bo",), ("user:ana",)]
+        first = await test.approve(request, by="bo")
+        assert (first.status, request.quorum) == ("counted", 2)
+        assert (await turn.calls())[0].state == "waiting"
+        assert (await test.approve(request, by="ana")).status == "accepted"
+        assert "refunded 50.0 to ana, approved by bo, ana" in (await turn.result()).text
+
+
 async def test_app_under_test_without_a_model_answers_offline_whatever_its_provider(
     outside: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

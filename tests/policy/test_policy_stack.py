@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval, ShownArguments, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
@@ -218,6 +219,23 @@ A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
 def test_what_cannot_be_compared_is_said(own: RequiresApproval, below: list[RequiresApproval], why: str) -> None:
     """Nobody is asked where it would not be known whom; whoever wrote the policies is told what to write instead."""
     assert incomparable(compiled(own), [compiled(each) for each in below], DEFAULT) == why
+
+
+@table(
+    ("own", "below", "approvers"),
+    (B, A_AND_C, (ApproverGroup(of=("role:b",)), ApproverGroup(of=("role:a", "role:c")))),
+    (ApprovalPolicy(approvers=("role:c",)), A_AND_C, ("role:c",)),
+    (True, IN_GROUPS, (ApproverGroup(of=("role:a",)), ApproverGroup(of=("role:b",)))),
+    (B, SMALL, (ApproverGroup(of=("role:b",)), ApproverGroup(of=DEFAULT))),
+)
+def test_policies_that_hold_together_ask_the_approvers_of_each(
+    own: RequiresApproval, below: RequiresApproval, approvers: tuple[Any, ...]
+) -> None:
+    first, second = compiled(own), compiled(below)
+    assert incomparable(first, [second], DEFAULT, together=True) == ""
+    found = policy_of(stack_policies(first, [UnderlyingPolicy(second, lambda args: True)], DEFAULT, together=True))
+    assert found.approvers == approvers
+    assert ApprovalPolicy.model_validate(dict(found)) == found
 
 
 RULES = st.sampled_from([None, "true", "false", "args.amount < 50.0", "args.amount > 10.0"])

@@ -408,12 +408,12 @@ def _impossible_groups(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]
         why = f"`escalate_to` names `{both}` of a group, who could fill another group's place; name others"
         yield "escalate_to", both, why
     for asked in (groups, *((*groups, *term.groups) for term in policy.terms)):
-        if not _can_be_filled(asked):
+        if not can_be_filled(asked):
             why = "the groups of `approvers` ask more people than they name; lower a `quorum`, or name more"
             yield "approvers", (), why
 
 
-def _can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
+def can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
     """Return whether enough people can exist to fill the groups.
 
     A role may have any number of people, but a named person fills only one place.

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from signoff.contracts.approval import EDIT_MODES, EditMode
+from signoff.contracts.approval import EDIT_MODES, ApproverGroup, EditMode
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import ASSURANCES
 from signoff.formats.replace import replace
-from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
+from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments, can_be_filled
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.terms import terms_of
 
@@ -54,16 +54,20 @@ class StackedPolicy(CompiledPolicy):
         engines = tuple(answer for one in verdicts for answer in one.engines)
         terms = strictest.terms
         if self.policy is not None:
-            # Use the approvers allowed by every policy, and the strictest terms. This also applies to `auto`, because
+            # Use the approvers of the combination, and the strictest terms. This also applies to `auto`, because
             # another gate may ask.
-            terms = terms_of(self.policy, self.policy.named_approvers or self.default)
+            applied = [term for one in verdicts for term in one.terms.applied]
+            terms = terms_of(self.policy, self.policy.named_approvers or self.default, applied)
         return dataclasses.replace(strictest, policy_hash=self.hash, engines=engines, terms=terms)
 
 
-def stack_policies(own: CompiledPolicy, below: Sequence[UnderlyingPolicy], default: Sequence[str]) -> CompiledPolicy:
+def stack_policies(
+    own: CompiledPolicy, below: Sequence[UnderlyingPolicy], default: Sequence[str], *, together: bool = False
+) -> CompiledPolicy:
     """Combine `own` with the policies `below`.
 
-    `default` are the approvers of policies that name none.
+    `default` are the approvers of policies that name none. With `together`, approvers of each policy must approve if
+    `own` names approvers that another policy does not.
 
     Stack only policies for which `incomparable` returns "". A policy that never asks adds nothing.
     """
@@ -75,7 +79,7 @@ def stack_policies(own: CompiledPolicy, below: Sequence[UnderlyingPolicy], defau
     return StackedPolicy(
         **{each.name: vars(own)[each.name] for each in dataclasses.fields(CompiledPolicy)}
         | {
-            "policy": _strictest(own, policies, default),
+            "policy": _strictest(own, policies, default, _groups(own, policies, default) if together else ()),
             "needs_person": max((own.needs_person, *(each.needs_person for each in policies)), key=_NEEDS.index),
             # The hash covers all of them: a change of any ends the grants for this tool.
             "hash": sha256_hex({"stacked": hashes}),
@@ -85,16 +89,21 @@ def stack_policies(own: CompiledPolicy, below: Sequence[UnderlyingPolicy], defau
     )
 
 
-def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> str:
+def incomparable(
+    own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str], *, together: bool = False
+) -> str:
     """Return why the strictest of these policies is undefined, with the remedy, or ""."""
     asking = [policy for policy in below if policy.needs_person != "never"]
     if not asking:
         return ""
     for policy in (own, *asking):
         # Approvers must be known at build time: a list computed for each call cannot be intersected with others.
-        dynamic = _dynamic(policy.policy)
+        dynamic = _dynamic(policy.policy, together=together)
         if dynamic:
             return f"a policy with {dynamic} cannot be compared with another; name `approvers` and write rules"
+    if together:
+        few = not can_be_filled(_groups(own, asking, default))
+        return "both together ask more people than they name; lower a `quorum`, or name more" if few else ""
     named, allowed = own.policy.named_approvers if own.policy is not None else (), _common(asking, default)
     strange = next((each for each in named if each not in allowed), None)
     if strange is None and allowed:
@@ -113,16 +122,31 @@ def _of(
     return dataclasses.replace(verdict, verdict="ask", reasons=(_MISFIT,))
 
 
-def _dynamic(policy: ApprovalPolicy | None) -> str:
+def _dynamic(policy: ApprovalPolicy | None, *, together: bool) -> str:
     if policy is None:
         return ""
     fields = (
         ("`handler`", policy.handler),
         ("`route_to`", policy.route_to),
-        ("groups in `approvers`", policy.groups),
-        ("`terms`", policy.terms),
+        ("groups in `approvers`", policy.groups and not together),
+        ("`terms`", policy.terms and not together),
     )
     return next((name for name, given in fields if given), "")
+
+
+def _groups(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[ApproverGroup, ...]:
+    """Return the groups of all policies; () if one list is enough because each of its names may decide for all."""
+    policies = [*((own,) if own.rules.named_approvers and own.needs_person != "never" else ()), *below]
+    allowed, declared = _common(below, default), any(each.rules.groups for each in policies)
+    if not declared and allowed and all(each in allowed for each in own.rules.named_approvers):
+        return ()
+    merged: dict[frozenset[str], ApproverGroup] = {}
+    for rules in (each.rules for each in policies):
+        named = rules.named_approvers or tuple(default)
+        for group in rules.groups or ((ApproverGroup(of=named, quorum=rules.quorum),) if named else ()):
+            previous = merged.get(frozenset(group.of), group)
+            merged[frozenset(group.of)] = max(previous, group, key=lambda one: one.quorum)
+    return tuple(merged.values())
 
 
 def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[str, ...]:
@@ -131,10 +155,12 @@ def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple
     return tuple(each for each in lists[0] if all(each in others for others in lists))
 
 
-def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> ApprovalPolicy:
+def _strictest(
+    own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str], groups: tuple[ApproverGroup, ...]
+) -> ApprovalPolicy:
     """Return a policy that is at least as strict as each of them.
 
-    Its rules come from the nearest policy that asks.
+    Its rules come from the nearest policy that asks. Each of `groups` must approve.
     """
     asking = [*(() if own.needs_person == "never" else (own,)), *below]
     policies = [each.rules for each in asking]
@@ -142,10 +168,13 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
     # If the nearest policy names no approvers, use the approvers of the policies below.
     approvers = tuple(each for each in nearest.named_approvers if each in common) or common
     timeout, remind = min(each.timeout for each in policies), nearest.remind_after
+    quorum = max(each.quorum for each in policies)
     strict = {
         "level": "admin" if any(each.level == "admin" for each in policies) else "user",
-        "approvers": approvers,
-        "quorum": max(each.quorum for each in policies),
+        "approvers": groups or approvers,
+        # A quorum within the sum of the groups has no effect.
+        "quorum": 1 if quorum <= sum(group.quorum for group in groups) else quorum,
+        "terms": tuple(term for each in policies for term in each.terms),
         "veto": any(each.veto for each in policies),
         "require_reason": any(each.require_reason for each in policies),
         "allow_self_approval": all(each.allow_self_approval for each in policies),

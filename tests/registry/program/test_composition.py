@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -132,14 +133,60 @@ def test_error_in_a_tightened_tool_names_the_line_of_the_manifest(tmp_path: Path
 
 
 @table(
-    ("ours", "theirs", "words"),
-    (["role:a"], "[role:b]", "`role:b` may not decide there; those who may: `role:a`"),
-    (["role:a"], "[{of: role:b}]", "a policy with groups in `approvers` cannot be compared with another"),
+    ("ours", "theirs", "groups", "people"),
+    ({"approvers": ["role:a"]}, "{approvers: [role:b]}", {("role:b",): 1, ("role:a",): 1}, 2),
+    ({"approvers": ["role:a"]}, "{approvers: [role:a, role:b]}", {("role:a", "role:b"): 1, ("role:a",): 1}, 2),
+    ({"approvers": ["role:a"]}, "{approvers: [{of: role:b, quorum: 2}]}", {("role:b",): 2, ("role:a",): 1}, 3),
+    ({"approvers": ["role:a"]}, "{approvers: [role:b], quorum: 2}", {("role:b",): 2, ("role:a",): 1}, 3),
+    ({"approvers": ["role:a"]}, "{level: admin}", {("role:admin",): 1, ("role:a",): 1}, 2),
+    ({"requires_approval": {"approvers": [{"of": "role:a"}, {"of": "role:b"}]}}, "{approvers: [role:a]}",
+     {("role:a",): 1, ("role:b",): 1}, 2),
+    ({"requires_approval": {"approvers": [{"of": "role:a"}, {"of": "role:b"}]}}, "{quorum: 3}",
+     {("role:a",): 1, ("role:b",): 1}, 3),
+    ({"requires_approval": True}, "{approvers: [role:b]}", {("role:b",): 1, ("role:approvers",): 1}, 2),
+    ({"approvers": ["role:a"]}, "true", {}, 1),
+)  # fmt: skip
+def test_other_approvers_in_the_manifest_approve_beside_those_of_the_code(
+    tmp_path: Path, ours: dict[str, object], theirs: str, groups: dict[tuple[str, ...], int], people: int
+) -> None:
+    app = compose(tmp_path, f"tools: {{refund: {{requires_approval: {theirs}}}}}", **ours)
+    terms = app.build().policy("refund").judge({"customer": "ana", "amount": 5.0}, {}).terms
+    assert {group.of: group.quorum for group in terms.groups} == groups
+    assert terms.quorum == people
+    assert {*terms.approvers} == {name for of in groups or [("role:a",)] for name in of}
+
+
+@table(
+    ("amount", "verdict", "groups"),
+    (5.0, "auto", [("role:b",), ("role:a",)]),
+    (50.0, "ask", [("role:b",), ("role:a",)]),
+    (500.0, "ask", [("role:b",), ("role:a",), ("role:c",), ("role:d",)]),
 )
-def test_other_approvers_in_the_manifest_are_refused(tmp_path: Path, ours: list[str], theirs: str, words: str) -> None:
-    app = compose(tmp_path, f"tools: {{refund: {{requires_approval: {{approvers: {theirs}}}}}}}", approvers=ours)
+def test_terms_of_both_policies_apply(tmp_path: Path, amount: float, verdict: str, groups: list[tuple[str]]) -> None:
+    ours, theirs = (
+        {
+            "auto_approve_if": "args.amount < 10.0",
+            "approvers": [f"role:{who}"],
+            "terms": [{"when": "args.amount > 100.0", "approvers": [f"role:{more}"]}],
+        }
+        for who, more in (("a", "d"), ("b", "c"))
+    )
+    app = compose(tmp_path, f"tools: {{refund: {{requires_approval: {json.dumps(theirs)}}}}}", requires_approval=ours)
+    judged = app.build().policy("refund").judge({"customer": "ana", "amount": amount}, {})
+    assert (judged.verdict, [group.of for group in judged.terms.groups]) == (verdict, groups)
+
+
+@table(
+    ("ours", "theirs", "words"),
+    ({"route_to": "['role:a']"}, "[role:b]", "a policy with `route_to` cannot be compared with another"),
+    ({"approvers": ["user:ana"]}, "[user:ana, user:bo], quorum: 2", "both together ask more people than they name"),
+)
+def test_policies_that_nobody_could_decide_together_are_refused(
+    tmp_path: Path, ours: dict[str, object], theirs: str, words: str
+) -> None:
+    manifest = f"tools: {{refund: {{requires_approval: {{approvers: {theirs}}}}}}}"
     with pytest.raises(ConfigError, match=re.escape(words)):
-        app.build()
+        compose(tmp_path, manifest, requires_approval=ours).build()
 
 
 def test_manifest_narrows_the_approvers_of_the_code(tmp_path: Path) -> None:
