@@ -4,6 +4,8 @@
 A declaration has the shape of its section of the manifest, so that both ways have the same keys, checks and errors.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,19 +22,22 @@ from signoff.registry.actor import (
     Step,
     Surface,
 )
-from signoff.registry.hooks import Select
+from signoff.registry.hooks import PER_CALL, Select
+from signoff.registry.import_reference import load_reference
 from signoff.registry.program.call_site import CodeSite, call_site, function_site
 from signoff.registry.program.keywords import explain_keywords
 from signoff.registry.program.plain_values import plain
 from signoff.registry.program.tool_keywords import ToolFields
 from signoff.registry.results.domain_data import DomainMerge
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_fields import id_and_title
 
 F = TypeVar("F", bound=Callable[..., Any])
 ToolLike: TypeAlias = str | Callable[..., Any] | Tool
 """How an actor or a route lists a tool: by its name, its function, or itself."""
 _SHORT_FORMS: Final = ("auto_approve_if", "deny_if", "approvers", "autoApproveIf", "denyIf")
+_FACTORY: Final = ("per_call", "perCall")
 _SHOWN_CHARS: Final = 60
 
 
@@ -175,7 +180,7 @@ class Tools:
         yield from self._declared.values()
         for other, prefix in self._included:
             for each in other._all():
-                yield DeclaredTool(f"{prefix}{each.name}", each.section, each.site, each.targets) if prefix else each
+                yield _prefixed(prefix, each) if prefix else each
 
 
 class DeclaredActor(Tools):
@@ -325,6 +330,35 @@ def own_tools(level: Tools, listed: Iterable[object], site: CodeSite, around: It
             check_twin(own.get(made.name), made)
             own[made.name] = made
     return own
+
+
+def _prefixed(prefix: str, tool: DeclaredTool) -> DeclaredTool:
+    """Return the tool under its longer name, which a `Tool` itself and a factory of several tools have to know."""
+    name, section = f"{prefix}{tool.name}", dict(tool.section)
+    if isinstance(section.get("handler"), Tool):
+        section["handler"] = dataclasses.replace(section["handler"], name=name)
+    for key in _FACTORY:
+        if key in section:
+            section[key] = _renamed(section[key], tool.name, name)
+    return DeclaredTool(name, section, tool.site, tool.targets)
+
+
+def _renamed(factory: Any, old: str, new: str) -> Any:
+    """Return a factory that makes the handler `old` under the name `new`."""
+    try:
+        make = load_reference(factory) if isinstance(factory, str) else factory
+    except ConfigError:
+        # Its section says what is wrong with it, with file and line.
+        return factory
+    if PER_CALL.objection(make):
+        return factory
+
+    @functools.wraps(make)
+    def renamed(context: ToolContext) -> Any:
+        made = make(context)
+        return {new: made[old]} if isinstance(made, Mapping) and old in made else made
+
+    return renamed
 
 
 def _unwrapped(target: object) -> object:

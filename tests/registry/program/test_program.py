@@ -19,6 +19,7 @@ from signoff.registry.manifest.tool_section import ToolSection
 from signoff.registry.program.declarations import ActorOptions, ToolFields
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.results.reducers import BUILT_IN, ToolReducer
+from signoff.testing import a_call_context, execute_parallel
 
 MODEL = "openai:gpt-5"
 TOOL = ToolFacts(name="third", scope="generalist", routing="routed", tags=())
@@ -129,6 +130,59 @@ def test_tools_of_another_module_are_included_with_their_prefix() -> None:
     part.tool(refund)
     app.actor("clerk", tools=[refund])
     assert app.build().actor("clerk").tools == ("shop_refund",)
+
+
+def scoped(context: signoff.ToolContext) -> dict[str, Any]:
+    async def files(args: dict[str, Any], context: signoff.ToolContext) -> str:
+        return f"files of {context.user_id}"
+
+    async def notes(args: dict[str, Any], context: signoff.ToolContext) -> str:
+        return f"notes of {context.user_id}"
+
+    return {"files": files, "notes": notes}
+
+
+@table(
+    ("key", "factory"),
+    ("per_call", scoped),
+    ("perCall", scoped),
+    ("per_call", f"{__name__}:scoped"),
+)
+async def test_factory_of_several_tools_is_included_with_a_prefix(key: str, factory: object) -> None:
+    inner, part, app = signoff.Tools(), signoff.Tools(), an_app()
+    for name in ("files", "notes"):
+        inner.add({"name": name, "description": "Read.", key: factory, "input_schema": {"type": "object"}})
+    part.include(inner, prefix="user_")
+    app.include(part, prefix="shop_")
+    app.actor("clerk")
+    assert {tool.name for tool in app.build().tools()} == {"shop_user_files", "shop_user_notes"}
+    for name in ("files", "notes"):
+        [made] = await execute_parallel(app, [(f"shop_user_{name}", {})], a_call_context(actor="clerk"))
+        assert made.outcome is not None
+        assert (made.outcome.code, made.outcome.value.inline) == ("ok", f"{name} of guest")
+
+
+def test_declared_tool_is_included_with_a_prefix() -> None:
+    part, app = signoff.Tools(), an_app()
+    declared = signoff.tool(scope="generalist")(refund)
+    part.add(declared)
+    app.include(part, prefix="shop_")
+    app.actor("clerk", tools=[declared])
+    found = app.build().resolve("shop_refund")
+    assert found is not None
+    assert (found.name, found.handler, app.build().actor("clerk").tools) == (
+        "shop_refund",
+        declared.handler,
+        ("shop_refund",),
+    )
+
+
+def test_prefix_keeps_the_place_of_an_unknown_factory() -> None:
+    part, app = signoff.Tools(), an_app()
+    part.add({"name": "files", "description": "Read.", "per_call": "nowhere:make", "input_schema": {"type": "object"}})
+    app.include(part, prefix="shop_")
+    with pytest.raises(ConfigError, match=r"test_program\.py:.*`per_call` of tool `shop_files`"):
+        app.build()
 
 
 @table(
