@@ -1,4 +1,4 @@
-"""Files of declared folders: read, listed and written there, and nowhere else, whatever links somebody lays."""
+"""Files in declared directories: reads, lists and writes stay inside them, even across symlinks."""
 
 import os
 import threading
@@ -32,7 +32,7 @@ def known(tool: Tool) -> Catalog:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder that may be read, one that may be written, and a secret beside them."""
+    """Create a readable directory, a writable one, and a secret next to them."""
     for name in ("reports/q3", "out", "secrets"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "reports" / "q3" / "a.txt").write_text("a")
@@ -46,7 +46,7 @@ def reach(root: Path) -> FileReach:
 
 
 @pytest.mark.row("E47")
-async def test_declared_folders_are_reached_in_a_call_and_others_are_not(store: Store, root: Path) -> None:
+async def test_declared_directories_are_reachable_and_others_are_not(store: Store, root: Path) -> None:
     async def handler(args: dict[str, Any], context: ToolContext) -> str:
         files = context.capabilities.fs_reach
         await files.write(f"{root}/out/copy.txt", await files.read(f"{root}/reports/q3/a.txt"))
@@ -60,7 +60,7 @@ async def test_declared_folders_are_reached_in_a_call_and_others_are_not(store: 
     assert (root / "out" / "copy.txt").read_text() == "a"
 
 
-async def test_files_are_read_listed_and_replaced(root: Path) -> None:
+async def test_reads_lists_and_replaces_files_in_declared_directories(root: Path) -> None:
     files = reach(root)
     (root / "reports" / "last").symlink_to(root / "reports" / "q3")
     (root / "out" / "there").symlink_to(root / "reports" / "q3" / "a.txt")
@@ -81,7 +81,7 @@ async def test_files_are_read_listed_and_replaced(root: Path) -> None:
     ["secrets/key", "reports/../secrets/key", "reports/out/key", "reports/file", "", "reports-other/key", "reports/q3",
      "reports/pipe", "reports/loop", "reports/q3/a.txt/b"],
 )  # fmt: skip
-async def test_nothing_else_is_read(root: Path, path: str) -> None:
+async def test_paths_outside_the_directory_cannot_be_read(root: Path, path: str) -> None:
     (root / "reports-other").mkdir()
     (root / "reports-other" / "key").write_text("secret")
     (root / "reports" / "out").symlink_to(root / "secrets")
@@ -95,8 +95,8 @@ async def test_nothing_else_is_read(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["reports/q3/a.txt", "a.txt", "/proc/self/environ", "\0", "."])
-async def test_no_path_is_taken_that_is_not_absolute_or_leads_elsewhere(root: Path, path: str) -> None:
-    """A relative one would hang on where the worker was started."""
+async def test_relative_and_special_paths_are_rejected(root: Path, path: str) -> None:
+    """A relative path would depend on the worker's working directory."""
     with pytest.raises(CapabilityError, match="PATH_NOT_REACHABLE"):
         await reach(root).read(path)
     with pytest.raises(CapabilityError, match="PATH_NOT_REACHABLE"):
@@ -108,7 +108,7 @@ def names(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["reports/b", "out", "secrets/key", "out/up", "out/../secrets/key", "out/folder"])
-async def test_nothing_is_written_elsewhere(root: Path, path: str) -> None:
+async def test_paths_outside_the_writable_directory_cannot_be_written(root: Path, path: str) -> None:
     (root / "out" / "up").symlink_to(root / "secrets" / "key")
     (root / "out" / "folder").mkdir()
     before = names(root)
@@ -118,7 +118,7 @@ async def test_nothing_is_written_elsewhere(root: Path, path: str) -> None:
     assert (root / "secrets" / "key").read_text() == "secret"
 
 
-async def test_a_folder_that_becomes_a_link_later_leads_nowhere(root: Path) -> None:
+async def test_directory_replaced_by_symlink_after_declaration_is_unreachable(root: Path) -> None:
     backend, declared = Folders(), Capabilities(fs_reach=(f"{root}/reports",))
     assert backend.problem(declared) == ""
     (root / "reports").rename(root / "before")
@@ -129,7 +129,7 @@ async def test_a_folder_that_becomes_a_link_later_leads_nowhere(root: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["folder", "file"])
-async def test_a_link_that_is_swapped_in_after_the_look_is_not_followed(
+async def test_symlink_swapped_in_after_path_check_is_not_followed(
     root: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "reports" / "q3" / "key").write_text("mine")
@@ -148,7 +148,7 @@ async def test_a_link_that_is_swapped_in_after_the_look_is_not_followed(
         await files.read(f"{root}/reports/q3/key")
 
 
-async def test_a_link_that_becomes_a_folder_while_it_is_followed_is_refused(
+async def test_symlink_replaced_by_directory_during_resolution_is_rejected(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = root / "reports" / "link"
@@ -165,7 +165,7 @@ async def test_a_link_that_becomes_a_folder_while_it_is_followed_is_refused(
         await files.read(f"{link}/key")
 
 
-async def test_no_race_of_links_brings_anything_from_outside(root: Path) -> None:
+async def test_racing_symlinks_never_expose_outside_files(root: Path) -> None:
     place, aside, link = (root / "reports" / name for name in ("q3", "aside", "link"))
     (place / "key").write_text("mine")
     files, over = reach(root), threading.Event()
@@ -194,7 +194,7 @@ async def test_no_race_of_links_brings_anything_from_outside(root: Path) -> None
     assert seen[b"refused"] > 0
 
 
-async def test_a_file_may_be_so_large_and_no_larger(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_above_the_size_limit_are_rejected(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "FILE_BYTES", 3)
     (root / "reports" / "b").write_bytes(b"xxx")
     assert await reach(root).read(f"{root}/reports/b") == b"xxx"
@@ -204,7 +204,7 @@ async def test_a_file_may_be_so_large_and_no_larger(root: Path, monkeypatch: pyt
 
 
 @pytest.mark.row("E47")
-async def test_a_declared_folder_that_is_missing_is_an_error_at_start_naming_it(store: Store, root: Path) -> None:
+async def test_missing_declared_directory_fails_at_start_with_its_path(store: Store, root: Path) -> None:
     capabilities = Capabilities(fs_reach=(f"{root}/none:write",))
     declared = pay_tool(Ledger(), False, capabilities=capabilities)
     with pytest.raises(ConfigError) as refused:
@@ -218,6 +218,6 @@ async def test_a_declared_folder_that_is_missing_is_an_error_at_start_naming_it(
     ("/srv/../etc", "is no absolute path"),
     ("/", "may reach all files"),
 )
-def test_a_wrong_declaration_is_refused(folder: str, words: str) -> None:
+def test_invalid_directory_declaration_is_rejected(folder: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ToolRegistry([pay_tool(Ledger(), False, capabilities=Capabilities(fs_reach=(folder,)))])

@@ -1,4 +1,4 @@
-"""Declared programs: run as they are, within limits, and nothing else of this machine is run."""
+"""Declared programs run unchanged and within limits. Other programs of the machine never run."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ SHOWS = "import os, sys; print(sorted(os.environ), sys.argv[1:], os.listdir('.')
 
 
 def tool(handler: Any = None, **fields: Any) -> Tool:
-    """A tool that may run Python, and what `fields` say."""
+    """Build a tool that may run Python, with `fields` on top."""
     capabilities = Capabilities(**{"process": (sys.executable,)} | fields.pop("capabilities", {}))
     given = {"handler": handler} if handler else {}
     return pay_tool(Ledger(), False, capabilities=capabilities, **given, **fields)
@@ -44,7 +44,7 @@ def known(tool: Tool) -> Catalog:
 
 
 def process(*names: str, environment: tuple[str, ...] = ()) -> Process:
-    """The programs of these names as a handler has them."""
+    """Return the capability for these program names, as a handler receives it."""
     declared = Capabilities(process=names or (sys.executable,), environment=environment)
     return Programs().resolve(declared, "main")  # type: ignore[return-value]
 
@@ -57,7 +57,7 @@ def program(folder: Path, name: str, text: str) -> Path:
 
 
 @pytest.mark.row("E47")
-async def test_a_declared_program_runs_in_a_call_and_another_is_not_allowed(store: Store) -> None:
+async def test_declared_program_runs_in_a_call_and_others_are_not_allowed(store: Store) -> None:
     async def handler(args: dict[str, Any], context: ToolContext) -> str:
         given = context.capabilities.process
         first = await given.run(sys.executable, "-c", "print('hi')")
@@ -72,31 +72,31 @@ async def test_a_declared_program_runs_in_a_call_and_another_is_not_allowed(stor
     assert (await process().run(sys.executable, "-c", "print('hi')")).text == "hi\n"
 
 
-async def test_a_program_sees_declared_variables_alone_and_an_empty_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_program_sees_only_declared_variables_and_an_empty_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SHOWN", "yes"), ("HIDDEN", "no")):
         monkeypatch.setenv(name, value)
     given = process(environment=("SHOWN", "UNSET_VARIABLE"))
     result = await given.run(sys.executable, "-ISc", SHOWS, "$HOME; rm *", "`id`", content=b"from the handler")
-    # Python itself sets this one where it finds no locale.
+    # Python sets this variable itself if it finds no locale.
     assert result.text.replace("'LC_CTYPE', ", "") == "['SHOWN'] ['$HOME; rm *', '`id`'] [] from the handler\n"
     assert (result.status, result.errors) == (0, b"")
 
 
-async def test_status_and_errors_are_told() -> None:
+async def test_exit_status_and_stderr_are_returned() -> None:
     failing = "import sys; sys.stdin.close(); print('no', file=sys.stderr); sys.exit(3)"
     result = await process().run(sys.executable, "-c", failing, content=b"x" * 1_000_000)
     assert (result.status, result.output, result.errors) == (3, b"", b"no\n")
 
 
 @table("name", "git", "", "/usr/bin/git", "python3", f"{sys.executable} ", "../python")
-async def test_no_other_program_runs(name: str) -> None:
+async def test_undeclared_program_names_are_rejected(name: str) -> None:
     with pytest.raises(CapabilityError) as refused:
         await process().run(name)
     assert (refused.value.code, str(refused.value)) == ("BINARY_NOT_ALLOWED", f"BINARY_NOT_ALLOWED: {name}")
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs, and is no mere entry that nobody has waited for."""
+    """Return whether a process runs and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -111,13 +111,13 @@ CHILD = (
 
 
 def pids(file: Path) -> list[int]:
-    """The processes that a file names; none if it is not there or not written yet."""
+    """Return the process ids in a file, or none if the file is missing or incomplete."""
     text = file.read_text() if file.exists() else ""
     return [int(each) for each in text.split()] if text.endswith(" ") else []
 
 
 @pytest.mark.parametrize("how", ["late", "loud", "cancelled", "done"])
-async def test_a_program_ends_with_all_that_it_started(
+async def test_child_processes_end_together_with_the_program(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(programs, "OUTPUT_BYTES", 100_000)
@@ -135,12 +135,12 @@ async def test_a_program_ends_with_all_that_it_started(
         expected = {"late": TimeoutError, "loud": CapabilityError, "cancelled": asyncio.CancelledError}[how]
         with pytest.raises(expected):
             await running
-    # They end soon after they are killed. One whose time is over may not have come as far as to name itself.
+    # The processes end soon after the kill. A process that timed out may not have written its pid.
     while any(alive(pid) for pid in pids(file)):
         await asyncio.sleep(0.01)
 
 
-async def test_as_much_as_the_limit_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_output_exactly_at_the_limit_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "OUTPUT_BYTES", 10)
     assert (await process().run(sys.executable, "-c", "print('x' * 9)")).output == b"x" * 9 + b"\n"
     for stream in ("stdout", "stderr"):
@@ -149,7 +149,7 @@ async def test_as_much_as_the_limit_is_no_mistake(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.row("E47")
-async def test_a_declared_program_that_is_missing_is_an_error_at_start_naming_it(store: Store) -> None:
+async def test_missing_declared_program_fails_at_start_with_its_name(store: Store) -> None:
     declared = tool(capabilities={"process": ("no-such-program",)})
     with pytest.raises(ConfigError) as refused:
         await build_deps(known(declared), store)
@@ -163,7 +163,7 @@ async def test_a_declared_program_that_is_missing_is_an_error_at_start_naming_it
     await build_deps(known(declared), store, backends={})
 
 
-async def test_a_program_is_found_once_and_never_where_the_worker_stands(
+async def test_program_path_is_resolved_once_and_never_from_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("first", "second", "here"):
@@ -192,10 +192,10 @@ async def test_a_program_is_found_once_and_never_where_the_worker_stands(
     ({"environment": ("LANG",)}, "declares an `environment`, but no `process` that would see it"),
     ({"process": True}, "needs `capabilities.process` to be a list of names"),
 )
-def test_a_wrong_declaration_is_refused(declared: dict[str, Any], words: str) -> None:
+def test_invalid_program_declaration_is_rejected(declared: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ToolRegistry([pay_tool(Ledger(), False, capabilities=Capabilities(**declared))])
 
 
-def test_every_worker_has_the_backend(tmp_path: Path) -> None:
+def test_process_backend_is_built_in(tmp_path: Path) -> None:
     assert isinstance(built_in_backends(tmp_path)["process"], Programs)

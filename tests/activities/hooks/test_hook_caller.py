@@ -1,4 +1,4 @@
-"""Running hooks: an answer in time, or words that say why there is none; nothing that a hook does reaches further."""
+"""Running hooks: a hook answers in time or fails with a reason, and its side effects stay contained."""
 
 import asyncio
 import dataclasses
@@ -24,7 +24,7 @@ HURRIED = dataclasses.replace(YES, seconds=0.05)
 
 
 def raises(error: BaseException) -> Callable[[Any], bool]:
-    """A plain function that raises it."""
+    """Return a plain function that raises the error."""
 
     def function(args: Any) -> bool:
         raise error
@@ -33,7 +33,7 @@ def raises(error: BaseException) -> Callable[[Any], bool]:
 
 
 async def hangs(args: Any) -> bool:
-    """Never answers, and takes no notice of being cancelled."""
+    """Never answer, and ignore cancellation."""
     while True:
         try:
             await asyncio.sleep(60)
@@ -43,7 +43,7 @@ async def hangs(args: Any) -> bool:
 
 
 async def cancels(args: Any) -> bool:
-    """Cancels its own task."""
+    """Cancel the hook's own task."""
     raise asyncio.CancelledError
 
 
@@ -57,7 +57,7 @@ async def cancels(args: Any) -> bool:
     (raises(StopIteration()), "failed (HandlerEnded)"),
     (lambda: True, "failed (TypeError)"),
 )
-async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any, why: str) -> None:
+async def test_invalid_hook_answers_give_a_uniform_reason(function: Any, why: str) -> None:
     with pytest.raises(NoAnswer) as none:
         await ask(YES, function, {"amount": 20})
     assert str(none.value) == why
@@ -72,7 +72,7 @@ async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any,
     (raises(ValueError("Ana owes 20")), ValueError, "Ana owes 20"),
     (hangs, TimeoutError, "no answer within 0.05 s"),
 )
-async def test_what_ends_more_than_itself_is_an_error_that_says_so(
+async def test_cancellation_or_exit_by_a_hook_becomes_an_error(
     function: Any, error: type[Exception], words: str
 ) -> None:
     seconds = 0.05 if function is hangs else 60.0
@@ -81,13 +81,13 @@ async def test_what_ends_more_than_itself_is_an_error_that_says_so(
     assert (type(raised.value), str(raised.value)) == (error, words)
 
 
-async def test_who_gives_no_answer_in_time_is_left() -> None:
+async def test_slow_hook_is_abandoned_after_its_timeout() -> None:
     with pytest.raises(NoAnswer) as none:
         await ask(HURRIED, hangs, {"amount": 20})
     assert str(none.value) == "gave no answer within 0.05 s"
 
 
-async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None:
+async def test_sync_hook_runs_in_a_thread_and_async_hook_in_the_loop() -> None:
     seen: list[threading.Thread] = []
 
     def plain(args: Any) -> bool:
@@ -100,12 +100,13 @@ async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None
 
     assert (await ask(YES, plain, {}), await ask(YES, here, {})) == (True, False)
     assert seen[0] is not threading.current_thread()
-    # A plain one that hangs is to be found by name in a process, and keeps none from ending.
+    # The thread is a daemon with a name: a hanging hook can be found in a process dump and does not keep the
+    # process alive.
     assert (seen[0].daemon, seen[0].name) == (True, "signoff policy handler")
     assert seen[1] is threading.current_thread()
 
 
-async def test_a_hook_is_given_copies_all_the_way_down() -> None:
+async def test_hook_receives_deep_copies_of_its_arguments() -> None:
     given = {"legs": [1, 2]}
 
     async def changes(args: Any) -> bool:
@@ -116,8 +117,8 @@ async def test_a_hook_is_given_copies_all_the_way_down() -> None:
     assert given == {"legs": [1, 2]}
 
 
-async def test_who_asks_may_give_another_limit() -> None:
-    """In seconds; the hook's own is the one that holds otherwise."""
+async def test_caller_may_override_the_timeout_of_a_hook() -> None:
+    """The limit is in seconds. Without it, the hook's own limit applies."""
 
     async def slow(args: Any) -> bool:
         await asyncio.sleep(0.08)

@@ -1,4 +1,4 @@
-"""Answers of permission checks that stand for a while: for the same call of the same person, and for nothing else."""
+"""Cached permission checks apply only to the same call by the same person."""
 
 import asyncio
 import dataclasses
@@ -38,14 +38,14 @@ YES, NO = Permission.allow(), Permission.deny("taken back")
 
 
 class Guard:
-    """A permission check that says what it is set to, and keeps who asked for what."""
+    """A permission check that returns `says` and records its callers."""
 
     def __init__(self, says: Permission | Exception = YES) -> None:
         self.says = says
         self.asked: list[tuple[dict[str, Any], HookContext]] = []
 
     async def __call__(self, args: dict[str, Any], context: HookContext) -> Permission:
-        """What it is set to; an exception is raised."""
+        """Return `says`, or raise it if it is an exception."""
         self.asked.append((args, context))
         if isinstance(self.says, Exception):
             raise self.says
@@ -53,13 +53,13 @@ class Guard:
 
 
 def cached(guard: Any, **fields: Any) -> Tool:
-    """A tool whose permission check is cached for a minute."""
+    """Build a tool that caches its permission check for a minute."""
     given = {"requires_approval": False, "check_permissions": guard, "cache_permission": 60.0} | fields
     return pay_tool(Ledger(), **given)
 
 
 class Rig:
-    """One worker, its clock, and a check that allowed one call and denies every one from now on."""
+    """One worker, its clock, and a check that allowed one call and denies all later calls."""
 
     def __init__(self, store: Store, **fields: Any) -> None:
         self.guard, self.now = Guard(), NOW
@@ -69,7 +69,7 @@ class Rig:
         self.deps = dataclasses.replace(deps, clock=lambda: self.now)
 
     async def allowed(self) -> "Rig":
-        """Itself, once the one call was allowed."""
+        """Return the rig after the allowed call."""
         assert await self.says() == YES
         assert await self.says() == YES
         assert len(self.guard.asked) == 1
@@ -77,7 +77,7 @@ class Rig:
         return self
 
     async def says(self, args: Any = None, deps: WorkerDeps | None = None, **ctx: Any) -> Permission:
-        """What is said of a call now."""
+        """Return the permission for a call now."""
         return await self.read(pinned(**ctx), args, deps)
 
     async def read(self, ctx: CallContext, args: Any = None, deps: WorkerDeps | None = None) -> Permission:
@@ -85,7 +85,7 @@ class Rig:
 
 
 @pytest.mark.row("F58")
-async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person(store: Store) -> None:
+async def test_permission_check_is_cached_for_the_same_call_and_person(store: Store) -> None:
     rig = await Rig(store).allowed()
     assert await rig.says(turn="another") == YES
     assert await rig.says(user=replace(GUEST, nonce="another", issued_at=NOW)) == YES
@@ -93,7 +93,7 @@ async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person
     assert await rig.says() == YES
     rig.now = NOW + timedelta(seconds=60)
     assert await rig.says() == NO
-    # A denial stands as long as an allowance, and no longer.
+    # A denial is cached exactly as long as an approval.
     rig.guard.says = YES
     rig.now = NOW + timedelta(seconds=119.9)
     assert await rig.says() == NO
@@ -111,7 +111,7 @@ async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person
     {"user": replace(GUEST, person_id="ana")}, {"user": replace(GUEST, locale="pt")},
     ids=str,
 )  # fmt: skip
-async def test_no_answer_is_good_for_another_person_or_place(store: Store, other: dict[str, Any]) -> None:
+async def test_cached_permission_does_not_apply_to_another_person_or_place(store: Store, other: dict[str, Any]) -> None:
     rig = await Rig(store).allowed()
     assert await rig.says(**other) == NO
     assert await rig.says() == YES
@@ -123,13 +123,13 @@ async def test_no_answer_is_good_for_another_person_or_place(store: Store, other
      {"amount": 20, "to": "Ana", "more": None}, {"amount": "20", "to": "Ana"}, {"amount": True, "to": "Ana"},
     ids=str,
 )  # fmt: skip
-async def test_no_answer_is_good_for_other_arguments(store: Store, args: dict[str, Any]) -> None:
+async def test_cached_permission_does_not_apply_to_other_arguments(store: Store, args: dict[str, Any]) -> None:
     rig = await Rig(store).allowed()
     assert await rig.says(args) == NO
     assert await rig.says({"to": "Ana", "amount": 20}) == NO
 
 
-async def test_a_check_is_told_no_more_than_its_answer_is_kept_for(store: Store) -> None:
+async def test_check_sees_only_the_fields_of_its_cache_key(store: Store) -> None:
     rig = Rig(store)
     user = replace(GUEST, nonce="n", signature="s", issued_at=NOW, given=("x",), store_id="d")
     await rig.says(turn="t7", user=user, transient=("pay",))
@@ -138,7 +138,7 @@ async def test_a_check_is_told_no_more_than_its_answer_is_kept_for(store: Store)
     assert (context.session, context.actor, context.tenant) == ("s", "desk", "main")
 
 
-async def test_a_check_is_told_the_declared_context_for_which_its_answer_is_kept(store: Store) -> None:
+async def test_check_sees_the_declared_context_of_its_cache_key(store: Store) -> None:
     rig = Rig(store)
     await rig.says(extra={"user.limit": 7, "data": {"amount": 2}})
     [(_, context)] = rig.guard.asked
@@ -146,7 +146,7 @@ async def test_a_check_is_told_the_declared_context_for_which_its_answer_is_kept
 
 
 @table("people", (), (Person(id="ana"), Person(id="guest", tier="trusted")), (Person(id="ben"),))
-async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tuple[Person, ...]) -> None:
+async def test_change_of_people_clears_cached_permissions(store: Store, people: tuple[Person, ...]) -> None:
     rig = Rig(store)
     before = dataclasses.replace(rig.deps, people=development_directory([Person(id="ana")]))
     after = dataclasses.replace(rig.deps, people=development_directory(people))
@@ -157,7 +157,7 @@ async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tupl
     assert await rig.says(deps=before) == NO
 
 
-async def test_a_change_of_another_tenants_people_drops_nothing(store: Store) -> None:
+async def test_change_of_people_in_another_tenant_keeps_cached_permissions(store: Store) -> None:
     rig = await Rig(store).allowed()
     people = development_directory([Person(id="ana", tenant="other")])
     assert await rig.says(deps=dataclasses.replace(rig.deps, people=people)) == YES
@@ -177,7 +177,7 @@ ANA = Person(id="ana", tenant="other", identities={"email": ("ana@example.com",)
     (None, CY, ANA.id),
     ids=["other roles", "signed out", "first seen", "somebody else"],
 )
-async def test_a_change_of_whom_a_login_vouches_for_drops_what_was_kept(
+async def test_change_of_a_signed_in_identity_clears_cached_permissions(
     store: Store, before: Person | None, after: Person | None, names: str
 ) -> None:
     rig = Rig(store)
@@ -200,7 +200,7 @@ async def test_a_change_of_whom_a_login_vouches_for_drops_what_was_kept(
     assert await rig.says(**asking) == NO
 
 
-async def test_what_was_asked_while_people_changed_is_not_kept(store: Store) -> None:
+async def test_permission_checked_during_a_change_of_people_is_not_cached(store: Store) -> None:
     rig = Rig(store)
     began, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -221,7 +221,7 @@ async def test_what_was_asked_while_people_changed_is_not_kept(store: Store) -> 
 
 
 async def grant(store: Store, verdict: Any = "approved", tool: str = "pay", seconds: float = 60.0) -> None:
-    """Have an answer for `tool` remembered."""
+    """Store a grant for `tool`."""
     like = GrantScope(tenant="main", session="", tool=tool, definition="d", where="true", policy_hash="p")
     wish = GrantRequest(scope="tenant", where="true", uses=1, seconds=seconds)
     await store.run(
@@ -239,7 +239,7 @@ async def grant(store: Store, verdict: Any = "approved", tool: str = "pay", seco
 
 
 @table("change", "given", "denied", "revoked", "spent", "of another tool")
-async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, change: str) -> None:
+async def test_change_of_grants_for_the_tool_clears_cached_permissions(store: Store, change: str) -> None:
     rig = Rig(store)
     if change in ("revoked", "spent"):
         await grant(store)
@@ -256,7 +256,7 @@ async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, 
 
 
 @table("changed", {"description": "Pays."}, {"tags": ("late",)}, {"cache_permission": 30.0})
-async def test_a_change_of_the_catalog_drops_what_was_kept(store: Store, changed: dict[str, Any]) -> None:
+async def test_change_of_the_catalog_clears_cached_permissions(store: Store, changed: dict[str, Any]) -> None:
     rig = await Rig(store).allowed()
     tool = dataclasses.replace(rig.tool, **changed)
     other = dataclasses.replace(rig.deps, catalog=worker_deps(store, tool).catalog)
@@ -265,7 +265,7 @@ async def test_a_change_of_the_catalog_drops_what_was_kept(store: Store, changed
     assert await rig.says() == NO
 
 
-async def test_a_clock_that_is_set_back_lengthens_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clock_set_back_does_not_extend_cached_permissions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = await Rig(store).allowed()
     rig.now = NOW - timedelta(seconds=1)
     assert await rig.says() == NO
@@ -276,7 +276,7 @@ async def test_a_clock_that_is_set_back_lengthens_nothing(store: Store, monkeypa
 
 
 @table(("seconds", "found"), (59.5, YES), (60.0, NO))
-async def test_an_answer_is_good_until_its_last_moment_and_not_in_it(
+async def test_cached_permission_expires_exactly_at_its_end(
     store: Store, monkeypatch: pytest.MonkeyPatch, seconds: float, found: Permission
 ) -> None:
     moments = SimpleNamespace(monotonic=lambda: 1_000.0)
@@ -286,7 +286,7 @@ async def test_an_answer_is_good_until_its_last_moment_and_not_in_it(
     assert await rig.says() == found
 
 
-async def test_no_answer_is_not_kept(store: Store) -> None:
+async def test_failed_permission_check_is_not_cached(store: Store) -> None:
     rig = Rig(store)
     rig.guard.says = RuntimeError("no directory")
     assert (await rig.says()).allowed is False
@@ -296,7 +296,7 @@ async def test_no_answer_is_not_kept(store: Store) -> None:
 
 @table("one_moment", True, False)
 @table("later_first", True, False)
-async def test_the_later_of_two_answers_counts(
+async def test_later_of_two_concurrent_permission_answers_is_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch, later_first: bool, one_moment: bool
 ) -> None:
     # A slow yes of before a permission was taken back does not stand in for the quick no of after it. Of two that were
@@ -327,7 +327,7 @@ async def test_the_later_of_two_answers_counts(
     assert await rig.says() == NO
 
 
-async def test_without_a_store_every_call_is_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_store_disables_the_permission_cache(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = await Rig(store).allowed()
 
     async def away(*_: Any) -> Any:
@@ -338,7 +338,7 @@ async def test_without_a_store_every_call_is_asked_about(store: Store, monkeypat
     assert [args for args, _ in rig.guard.asked] == [ARGS, ARGS, ARGS]
 
 
-async def test_the_oldest_make_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_permission_cache_evicts_oldest_entries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permissions, "_KEPT", 2)
     rig = Rig(store)
     for amount in (1, 2, 3):
@@ -348,8 +348,8 @@ async def test_the_oldest_make_room(store: Store, monkeypatch: pytest.MonkeyPatc
     assert await rig.says({"amount": 1}) == NO
 
 
-async def test_it_has_to_be_asked_for_and_is_bounded(store: Store) -> None:
-    """Without `cache_permission` each call is asked about, with its turn; more than five minutes are refused."""
+async def test_permission_cache_is_opt_in_and_limited_to_five_minutes(store: Store) -> None:
+    """Without `cache_permission`, every call runs the check and the check sees the turn."""
     rig = Rig(store, cache_permission=None)
     assert [await rig.says(), await rig.says()] == [YES, YES]
     assert [context.turn for _, context in rig.guard.asked] == ["t", "t"]
@@ -361,7 +361,7 @@ async def test_it_has_to_be_asked_for_and_is_bounded(store: Store) -> None:
 
 
 @pytest.mark.row("F58")
-async def test_in_a_turn_one_answer_serves_proposal_and_run_but_not_what_people_approved(turn_rig: TurnRig) -> None:
+async def test_cached_permission_serves_proposal_and_run_but_not_approved_calls(turn_rig: TurnRig) -> None:
     guard, ledger = Guard(), Ledger()
     tools = [
         pay_tool(ledger, asks, name=name, check_permissions=guard, cache_permission=60.0)

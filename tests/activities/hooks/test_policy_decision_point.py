@@ -1,4 +1,4 @@
-"""The handler that asks a policy decision point: it only ever tightens, whatever comes back, and if nothing does."""
+"""The policy decision point handler only tightens a verdict, for every answer and on failure."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ def a_point(url: str, **fields: Any) -> PolicyDecisionPoint:
 
 
 class Answers:
-    """A decision point that answers what a test says, and keeps what it is asked."""
+    """A decision point that returns a fixed answer and records its requests."""
 
     def __init__(self, body: bytes | Mapping[str, Any], status: int = 200) -> None:
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -61,7 +61,7 @@ class Answers:
         self.asked: list[tuple[str, dict[str, str], Any]] = []
 
     async def evaluate(self, request: Request) -> Response:
-        """One evaluation."""
+        """Answer one evaluation request."""
         self.asked.append((request.url.path, dict(request.headers), await request.json()))
         if self.body == b"never":
             await asyncio.Event().wait()
@@ -69,14 +69,14 @@ class Answers:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[str]:
-        """Serves it by real HTTP; gives its address."""
+        """Serve the decision point over real HTTP and yield its URL."""
         app = Starlette(routes=[Route("/{path:path}", self.evaluate, methods=["POST"])])
         async with serve_vendor(app) as url:
             yield url
 
 
 async def judged(point: PolicyDecisionPoint, **rules: Any) -> PolicyVerdict:
-    """What becomes of one call of `pay` whose policy has these rules and asks the decision point."""
+    """Return the verdict on one `pay` call whose policy has these rules and uses the decision point."""
     ASKED.append(point)
     policy = ApprovalPolicy(handler=f"{__name__}:pdp", **rules)
     catalog = catalog_of([pay_tool(Ledger(), policy)])
@@ -91,10 +91,10 @@ async def judged(point: PolicyDecisionPoint, **rules: Any) -> PolicyVerdict:
     ({"auto_approve_if": "true"}, "auto"),
     ({"require_approval_if": "true"}, "ask"),
     ({"deny_if": "true"}, "deny"),
-    # Alone it lets nothing pass: no rule does.
+    # Alone, a permit approves nothing: no rule approves.
     ({}, "ask"),
 )
-async def test_a_permit_is_no_opinion(rules: dict[str, str], verdict: str) -> None:
+async def test_permit_of_decision_point_leaves_the_verdict_to_the_rules(rules: dict[str, str], verdict: str) -> None:
     async with Answers({"decision": True}).served() as url:
         found = await judged(a_point(url), **rules)
     assert found.verdict == verdict
@@ -103,7 +103,7 @@ async def test_a_permit_is_no_opinion(rules: dict[str, str], verdict: str) -> No
 
 
 @table("does", "deny", "ask")
-async def test_a_denial_denies_or_asks(does: Any) -> None:
+async def test_denial_of_decision_point_denies_or_asks_as_configured(does: Any) -> None:
     answer = {"decision": False, "context": {"reason_admin": {"403": "C076"}, "reason_user": {"403": "no clearance"}}}
     async with Answers(answer).served() as url:
         found = await judged(a_point(url, on_deny=does), auto_approve_if="true")
@@ -128,14 +128,16 @@ async def test_a_denial_denies_or_asks(does: Any) -> None:
     (b'{"decision": true}', 500),
 )
 @table("does", "ask", "deny")
-async def test_what_is_no_answer_asks_or_denies(does: Any, body: bytes, status: int) -> None:
+async def test_invalid_decision_point_response_asks_or_denies_as_configured(
+    does: Any, body: bytes, status: int
+) -> None:
     async with Answers(body, status).served() as url:
         point = a_point(url, on_failure=does)
         found = await judged(point, auto_approve_if="true")
     assert (found.verdict, found.rule.answer) == (does, "failed" if does == "ask" else "")
 
 
-async def test_one_that_is_slow_is_not_waited_for() -> None:
+async def test_slow_decision_point_is_abandoned_after_its_timeout() -> None:
     answers = Answers(b"never")
     async with answers.served() as url:
         found = await judged(a_point(url, timeout=0.2, on_failure="deny"), auto_approve_if="true")
@@ -143,7 +145,7 @@ async def test_one_that_is_slow_is_not_waited_for() -> None:
     assert "gave no answer" in found.why
 
 
-async def test_one_on_our_own_network_is_not_asked_unless_that_is_allowed() -> None:
+async def test_decision_point_on_private_network_needs_explicit_permission() -> None:
     answers = Answers({"decision": True})
     async with answers.served() as url:
         found = await judged(a_point(url, on_failure="deny", allow_networks=()), auto_approve_if="true")
@@ -151,7 +153,7 @@ async def test_one_on_our_own_network_is_not_asked_unless_that_is_allowed() -> N
     assert "may not be asked" in found.why
 
 
-async def test_it_is_sent_what_the_specification_wants() -> None:
+async def test_request_to_decision_point_follows_the_authzen_schema() -> None:
     answers, secrets = Answers({"decision": True}), {"PDP_TOKEN": "first-of-all-tokens\n"}
     async with answers.served() as url:
         point = a_point(url, token="env:PDP_TOKEN", secrets=SecretProvider(environment=secrets))
@@ -171,7 +173,7 @@ async def test_it_is_sent_what_the_specification_wants() -> None:
     assert body["context"]["agent"] == body["subject"]["properties"]["act"]["sub"] == CONTEXT["actor"]
 
 
-async def test_a_secret_that_is_missing_asks() -> None:
+async def test_missing_decision_point_secret_asks_an_approver() -> None:
     answers = Answers({"decision": True})
     async with answers.served() as url:
         point = a_point(url, token="env:NOT_SET", secrets=SecretProvider(environment={}))
@@ -179,7 +181,7 @@ async def test_a_secret_that_is_missing_asks() -> None:
     assert (found.verdict, answers.asked) == ("ask", [])
 
 
-async def test_a_request_and_an_endpoint_of_ones_own() -> None:
+async def test_custom_request_and_endpoint_reach_the_decision_point() -> None:
     answers = Answers({"decision": False})
 
     def request(call: HandlerCall, context: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -201,7 +203,7 @@ async def test_a_request_and_an_endpoint_of_ones_own() -> None:
     assert (path, body["resource"]) == ("/v2/eval", {"type": "account", "id": "Ana"})
 
 
-def test_a_request_of_a_context_that_lacks_all_is_one_still() -> None:
+def test_evaluation_request_with_empty_context_is_still_valid() -> None:
     call = HandlerCall(ToolFacts("pay", "generalist", "", ("money",)), {"amount": 1.5})
     assert schema_problems("request", evaluation_request(call, {})) == []
 
@@ -214,11 +216,11 @@ def test_a_request_of_a_context_that_lacks_all_is_one_still() -> None:
     ({"reason_user": {"en": 7}, "reason_admin": {"403": "policy 9"}}, "policy 9"),
     ({"reason": "x" * 1_000}, "x" * 300),
 )
-def test_the_reason_of_a_denial_is_read(context: dict[str, Any], reason: str) -> None:
+def test_denial_reason_of_decision_point_is_read(context: dict[str, Any], reason: str) -> None:
     assert read_decision(json.dumps({"decision": False, "context": context}).encode()) == (False, reason)
 
 
-def test_a_permit_with_obligations_is_none() -> None:
+def test_permit_with_obligations_is_rejected() -> None:
     with pytest.raises(NotDelivered, match="obligations"):
         read_decision(b'{"decision": true, "context": {"obligations": [{"type": "x"}]}}')
 
@@ -236,13 +238,13 @@ def test_a_permit_with_obligations_is_none() -> None:
     ({"timeout": 0}, "timeout"),
     ({"allow_networks": ["here"]}, "allow_networks"),
 )
-def test_what_is_declared_wrong_is_told_at_start(fields: dict[str, Any], named: str) -> None:
+def test_invalid_decision_point_settings_fail_at_start(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError) as error:
         PolicyDecisionPoint(**{"url": "https://pdp.example.com"} | fields)
     assert error.value.context["field"] == named
 
 
-async def test_the_documents_example_asks_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_documented_example_sends_the_documented_request(monkeypatch: pytest.MonkeyPatch) -> None:
     page = ROOT / "docs" / "authzen.md"
     module = next(block.text for block in blocks(page, "python") if block.file == "rules.py")
     documented = json.loads(blocks(page, "json")[0].text)
@@ -274,7 +276,7 @@ resourcePolicy:
 
 
 @pytest.mark.cerbos
-async def test_a_real_decision_point_is_asked_and_missed(tmp_path: Path) -> None:
+async def test_real_decision_point_is_queried_and_its_outage_asks(tmp_path: Path) -> None:
     async with running_cerbos(tmp_path, POLICY % CONTEXT["actor"]) as url:
         point = a_point(url)
         assert (await judged(point, auto_approve_if="true")).verdict == "auto"

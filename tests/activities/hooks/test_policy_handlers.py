@@ -37,7 +37,7 @@ ENDED: list[str] = []
 
 
 async def answer(call: HandlerCall, context: dict[str, Any]) -> Any:
-    """The next of `SAYS`, the last one again and again; an exception is raised."""
+    """Return the next item of `SAYS`, then keep repeating the last one; raise it if it is an exception."""
     SEEN.append((call, context))
     value = SAYS.pop(0) if len(SAYS) > 1 else SAYS[0]
     if isinstance(value, BaseException):
@@ -62,7 +62,7 @@ rules = Rules()
 
 
 async def deaf(call: HandlerCall, context: dict[str, Any]) -> str:
-    """Never answers, and does not mind being cancelled."""
+    """Never answer, and ignore cancellation."""
     still, ended = STILL, ENDED
     while not still.is_set():
         with contextlib.suppress(asyncio.CancelledError):
@@ -72,8 +72,8 @@ async def deaf(call: HandlerCall, context: dict[str, Any]) -> str:
 
 
 def stuck(call: HandlerCall, context: dict[str, Any]) -> str:
-    """Never answers, in a thread that nobody can stop."""
-    # Of its own test: a thread that another one left goes on for a moment.
+    """Never answer, in a thread that cannot be stopped."""
+    # Each test has its own list: a thread left by another test continues for a moment.
     ended = ENDED
     STILL.wait(30)
     ended.append("stuck")
@@ -100,7 +100,7 @@ def handled(ledger: Ledger | None = None, function: str = "answer", **fields: An
 
 
 async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[GateDecision, ...]:
-    """The gate's gate_decisions over one call for each of `args`."""
+    """Return the gate decisions, one call for each of `args`."""
     calls = tuple(
         CallPart(call=f"c1.{number}", tool="pay", args=Content(inline=each))
         for number, each in enumerate(args or [ARGS], 1)
@@ -112,7 +112,7 @@ async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[Gat
 
 @pytest.mark.parametrize("function", ["answer", "answer_sync"])
 @pytest.mark.parametrize(("answer", "verdict"), [("auto", "run"), ("user", "ask"), ("deny", "settled")])
-async def test_the_gate_asks_the_handler(store: Store, function: str, answer: str, verdict: str) -> None:
+async def test_gate_follows_the_verdict_of_the_handler(store: Store, function: str, answer: str, verdict: str) -> None:
     SAYS.append(answer)
     (gate_decision,) = await gate(store, handled(function=function))
     (call, context) = SEEN[0]
@@ -134,11 +134,11 @@ async def test_the_gate_asks_the_handler(store: Store, function: str, answer: st
         assert gate_decision.rule.label == f"handler:test_policy_handlers:{function}"
 
 
-async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
+async def test_callable_object_works_as_a_handler(store: Store) -> None:
     assert (await gate(store, handled(function="rules")))[0].kind == "run"
 
 
-async def test_the_card_says_what_the_handler_said(store: Store) -> None:
+async def test_card_shows_the_handler_reason_with_masked_arguments(store: Store) -> None:
     SAYS.append(HandlerVerdict("ask", "admin", "Ana is a new payee"))
     (gate_decision,) = await gate(
         store, handled(approvers=("role:finance",), show=ShownArguments(secret=("to",)), effect="Pay")
@@ -161,7 +161,7 @@ async def test_the_card_says_what_the_handler_said(store: Store) -> None:
     ],
 )
 @pytest.mark.parametrize("function", ["answer", "answer_sync"])
-async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, answer: Any, why: str) -> None:
+async def test_invalid_handler_answer_asks_an_approver(store: Store, function: str, answer: Any, why: str) -> None:
     SAYS.append(answer)
     (gate_decision,) = await gate(store, handled(function=function, auto_approve_if="true"))
     assert gate_decision.request is not None
@@ -172,13 +172,13 @@ async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, 
     assert gate_decision.request.rule_text == f"ask: `handler` {why}, so a person is asked"
 
 
-async def test_a_handler_that_cancels_itself_asks_a_person(store: Store) -> None:
+async def test_handler_that_cancels_itself_asks_an_approver(store: Store) -> None:
     (gate_decision,) = await gate(store, handled(function="gone"))
     assert (gate_decision.kind, gate_decision.rule.label) == ("ask", "handler:test_policy_handlers:gone (failed)")
 
 
 @pytest.mark.parametrize("function", ["deaf", "stuck"])
-async def test_a_handler_that_hangs_is_not_waited_for(store: Store, function: str) -> None:
+async def test_hanging_handler_is_abandoned_after_its_timeout(store: Store, function: str) -> None:
     tool = handled(function=function, auto_approve_if="true")
     catalog = worker_deps(store, tool).catalog
     rules_say = catalog.policy("pay").judge(ARGS, {})
@@ -187,7 +187,7 @@ async def test_a_handler_that_hangs_is_not_waited_for(store: Store, function: st
     assert (verdict.verdict, verdict.why) == ("ask", "`handler` gave no answer within 0.05 s, so a person is asked")
 
 
-async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
+async def test_handlers_of_a_batch_run_concurrently(store: Store) -> None:
     together = asyncio.Event()
     words = ["auto", "ask", "deny"]
 
@@ -204,7 +204,7 @@ async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
     assert [gate_decision.call for gate_decision in gate_decisions] == ["c1.1", "c1.2", "c1.3"]
 
 
-async def test_a_handler_changes_nothing_of_the_call(store: Store, ledger: Ledger) -> None:
+async def test_handler_cannot_change_the_arguments_of_the_call(store: Store, ledger: Ledger) -> None:
     def grow(call: HandlerCall, context: dict[str, Any]) -> str:
         call.args["amount"] = 1_000_000
         context["user"]["id"] = "ceo"
@@ -218,7 +218,7 @@ async def test_a_handler_changes_nothing_of_the_call(store: Store, ledger: Ledge
     assert SEEN[1][1]["user"]["id"] == "ceo"
 
 
-async def test_a_handler_is_shown_copies_all_the_way_down(store: Store) -> None:
+async def test_handler_receives_deep_copies_of_arguments_and_context(store: Store) -> None:
     def grow(call: HandlerCall, context: dict[str, Any]) -> str:
         call.args["lines"].append(1_000_000)
         context["user"]["roles"].append("ceo")
@@ -236,7 +236,7 @@ async def test_a_handler_is_shown_copies_all_the_way_down(store: Store) -> None:
     assert (args, ctx) == ({"lines": [20]}, {"user": {"roles": ["guests"]}})
 
 
-async def test_the_log_says_which_handler_failed_and_how(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_names_the_failed_handler_and_its_error(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     SAYS.extend([ValueError("Ana owes 20"), "auto"])
     tool = handled()
     for _ in range(2):
@@ -248,14 +248,16 @@ async def test_the_log_says_which_handler_failed_and_how(store: Store, caplog: p
 @pytest.mark.parametrize(
     ("effect", "verdict", "asked"), [("require_approval", "ask", 1), ("deny", "settled", 0), ("hide", "settled", 0)]
 )
-async def test_global_rules_stand_above_the_handler(store: Store, effect: Any, verdict: str, asked: int) -> None:
+async def test_global_rules_override_an_approval_by_the_handler(
+    store: Store, effect: Any, verdict: str, asked: int
+) -> None:
     SAYS.append("auto")
     (gate_decision,) = await gate(store, handled(), policies=[GlobalRule(name="all", rule="true", effect=effect)])
     assert (gate_decision.kind, len(SEEN)) == (verdict, asked)
     assert gate_decision.rule == (RuleReference(kind="global", name="all") if effect == "require_approval" else None)
 
 
-async def test_a_handler_lets_nothing_pass_to_which_the_permission_check_objects(store: Store) -> None:
+async def test_handler_cannot_approve_a_call_the_permission_check_denies(store: Store) -> None:
     async def objects(args: Any, context: HookContext) -> Permission:
         return Permission.deny("not yours", can_override=True)
 
@@ -276,7 +278,7 @@ HANDLER_ASKS = ApprovalPolicy(handler="test_policy_handlers:answer", approvers=(
 
 
 def by_hour(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
-    """An answer that asks administrators in the morning."""
+    """Return a verdict that asks administrators in the morning."""
     return HandlerVerdict("ask", "admin" if context["now"]["hour"] < 12 else "user")
 
 
@@ -295,7 +297,7 @@ def by_hour(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
         (HANDLER_ASKS, MORNING, EVENING, ("user:bo",), 2),
     ],
 )
-async def test_terms_are_of_the_instant_when_people_were_asked(
+async def test_terms_are_judged_at_the_time_of_the_question(
     store: Store,
     policy: ApprovalPolicy,
     judged: datetime,
@@ -312,14 +314,14 @@ async def test_terms_are_of_the_instant_when_people_were_asked(
     assert len(SEEN) == handler_calls
 
 
-async def test_a_handler_denies_what_a_global_rule_asks(store: Store) -> None:
+async def test_handler_denial_overrides_a_global_rule_that_asks(store: Store) -> None:
     SAYS.append("deny")
     rule = GlobalRule(name="all", rule="true", effect="require_approval")
     (gate_decision,) = await gate(store, handled(), policies=[rule])
     assert gate_decision.kind == "settled"
 
 
-async def test_what_rules_deny_is_not_shown_to_the_handler(store: Store) -> None:
+async def test_handler_does_not_see_calls_denied_by_rules(store: Store) -> None:
     SAYS.append("auto")
     denied, wrong = await gate(store, handled(deny_if="args.amount > 10.0"), ARGS, {"amount": "much"})
     assert [denied.outcome and denied.outcome.code, wrong.outcome and wrong.outcome.code] == ["denied", "input_invalid"]
@@ -327,7 +329,9 @@ async def test_what_rules_deny_is_not_shown_to_the_handler(store: Store) -> None
 
 
 @pytest.mark.parametrize(("answer", "again"), [("ask", "policy"), ("admin", "policy"), (ValueError(), "policy")])
-async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, answer: Any, again: str) -> None:
+async def test_auto_approved_call_stops_if_the_handler_no_longer_approves(
+    store: Store, answer: Any, again: str
+) -> None:
     SAYS.append(answer)
     ledger = Ledger()
     tool = handled(ledger)
@@ -335,7 +339,7 @@ async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, an
     assert (reply.again, ledger.rows) == (again, [])
 
 
-async def test_a_call_that_its_handler_denies_now_is_denied(store: Store, ledger: Ledger) -> None:
+async def test_handler_denial_at_run_time_denies_the_call(store: Store, ledger: Ledger) -> None:
     SAYS.append(HandlerVerdict("deny", reason="the payee is blocked"))
     tool = handled(ledger)
     for kind in ("auto", "approved"):
@@ -346,7 +350,7 @@ async def test_a_call_that_its_handler_denies_now_is_denied(store: Store, ledger
 
 
 @pytest.mark.parametrize("says", ["auto", "ask", ValueError()])
-async def test_what_people_approved_needs_no_handlers_consent(store: Store, says: Any, ledger: Ledger) -> None:
+async def test_approved_call_runs_without_handler_consent(store: Store, says: Any, ledger: Ledger) -> None:
     SAYS.append(says)
     tool = handled(ledger)
     deps = worker_deps(store, tool)
@@ -354,7 +358,7 @@ async def test_what_people_approved_needs_no_handlers_consent(store: Store, says
     assert summary(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
 
 
-async def test_the_record_names_the_handler(store: Store) -> None:
+async def test_audit_log_names_the_handler_that_approved(store: Store) -> None:
     SAYS.append("auto")
     tool = handled()
     (gate_decision,) = await gate(store, tool)
@@ -367,14 +371,14 @@ async def test_the_record_names_the_handler(store: Store) -> None:
     assert body["engines"].endswith(f", {RULE}")
 
 
-def test_a_handler_that_is_not_there_is_a_mistake_at_build(store: Store) -> None:
+def test_unknown_handler_name_fails_at_build(store: Store) -> None:
     with pytest.raises(ConfigError, match=r"has no `answr`; did you mean `answer`\?") as caught:
         worker_deps(store, handled(function="answr"))
     assert caught.value.context["field"] == "requires_approval.handler"
     assert caught.value.context["tool_name"] == "pay"
 
 
-async def test_why_terms_are_stricter_hides_what_the_card_masks(store: Store) -> None:
+async def test_reason_for_stricter_terms_hides_masked_arguments(store: Store) -> None:
     SAYS.append(HandlerVerdict("ask", stricter=Term(min_assurance="mfa", reason="Ana is a new payee")))
     (gate_decision,) = await gate(store, handled(show=ShownArguments(secret=("to",)), effect="Pay"))
     assert gate_decision.request is not None

@@ -1,4 +1,4 @@
-"""Functions that choose among the tools of a place: they only take away, and one that fails leaves nothing."""
+"""Tool selection functions only remove tools, and a failing function removes all."""
 
 import asyncio
 import copy
@@ -24,7 +24,7 @@ NAMES = ("pay", "look", "note")
 
 
 @pytest.mark.row("F11")
-async def test_a_function_chooses_by_the_metadata_of_tools() -> None:
+async def test_selection_function_chooses_by_tool_metadata() -> None:
     async def select(context: HookContext, data: dict[str, Any]) -> list[str]:
         return [name for name, tool in context.tools.items() if tool.metadata.get("min_step", 0) <= data["step"]]
 
@@ -39,7 +39,7 @@ def catalog(**fields: Any) -> Catalog:
 
 
 def chooses(answer: Any) -> Any:
-    """A function that says so, or raises it."""
+    """Return a function that returns the answer, or raises it."""
 
     async def select(context: HookContext, data: dict[str, Any]) -> Any:
         if isinstance(answer, Exception):
@@ -62,13 +62,13 @@ def chooses(answer: Any) -> Any:
     (RuntimeError("no"), set(NAMES)),
     (lambda context, data: ["pay", *data["more"]] if context.channel == "slack" else [], {"note"}),
 )
-async def test_a_function_chooses_among_what_is_there(answer: Any, left_out: set[str]) -> None:
+async def test_selection_function_only_narrows_the_available_tools(answer: Any, left_out: set[str]) -> None:
     ctx = pinned(channel="slack", extra={"data": {"more": ["look"]}})
     assert await withheld_tools(catalog(select=chooses(answer)), ctx, at=NOW) == left_out
 
 
 @pytest.mark.row("F10")
-async def test_each_place_chooses_once_more() -> None:
+async def test_actor_route_and_step_selections_apply_in_turn() -> None:
     step = Step(name="s", select=chooses(["pay"]))
     routes = (Route(name="r", select=chooses(["pay", "look"]), steps=(step, Step(name="t"))),)
     known = catalog(routes=routes, select=chooses(["pay", "look", "note"]))
@@ -85,7 +85,7 @@ async def test_each_place_chooses_once_more() -> None:
     (["r"], set()), (["r", "nowhere"], set()), (["q"], set(NAMES)), ([], set(NAMES)), (None, set(NAMES)),
      ("r", set(NAMES)), (RuntimeError("no"), set(NAMES)),
 )  # fmt: skip
-async def test_a_route_that_is_not_chosen_shows_nothing(answer: Any, left_out: set[str]) -> None:
+async def test_unselected_route_offers_no_tools(answer: Any, left_out: set[str]) -> None:
     routes = (Route(name="r", steps=(Step(name="s"),)), Route(name="q"))
     known = catalog(routes=routes, route_select=chooses(answer))
     for step in ("", "s"):
@@ -95,7 +95,7 @@ async def test_a_route_that_is_not_chosen_shows_nothing(answer: Any, left_out: s
     assert [tool.name for tool in known.available(pinned())] == sorted(NAMES)
 
 
-def test_a_choice_of_routes_that_cannot_be_is_an_error_at_build() -> None:
+def test_invalid_route_selection_is_an_error_at_build() -> None:
     routes = (Route(name="r"),)
     with pytest.raises(ConfigError, match="has a function that chooses its `routes`, but declares none"):
         catalog(route_select=chooses([]))
@@ -106,7 +106,7 @@ def test_a_choice_of_routes_that_cannot_be_is_an_error_at_build() -> None:
     assert catalog(routes=routes, route_select=chooses([])).hash != catalog(routes=routes).hash
 
 
-async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_selection_function_hides_all_tools_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_hooks, "SELECT", dataclasses.replace(SELECT, seconds=0.05))
 
     async def slow(context: HookContext, data: dict[str, Any]) -> list[str]:
@@ -119,7 +119,7 @@ async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pyt
     assert ctx.extra == {"data": {"city": "Porto"}}
 
 
-async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down() -> None:
+async def test_selection_function_receives_a_deep_copy_of_collected_data() -> None:
     entries: list[Any] = []
 
     async def select(context: HookContext, data: dict[str, Any]) -> list[str]:
@@ -133,7 +133,7 @@ async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down(
     assert entries == [data, {}, {}] == [{"legs": [1, 2]}, {}, {}]
 
 
-def test_what_cannot_be_asked_is_an_error_at_build() -> None:
+def test_invalid_selection_function_is_an_error_at_build() -> None:
     async def one(context: HookContext) -> list[str]:
         return []
 
@@ -150,9 +150,9 @@ def test_what_cannot_be_asked_is_an_error_at_build() -> None:
     (RuntimeError("secret"), "failed (RuntimeError)"),
     ("pay", "returned a str that is no answer"),
 )
-async def test_who_runs_the_worker_reads_why_nothing_is_chosen(
+async def test_failed_selection_is_logged_with_its_function(
     answer: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With whose function it was, and none of its words."""
+    """The log names the owner of the function and omits the error's text."""
     assert await withheld_tools(catalog(select=chooses(answer)), pinned(), at=NOW) == set(NAMES)
     assert caplog.messages == [f"no tool is chosen: `select` of actor desk {words}"]

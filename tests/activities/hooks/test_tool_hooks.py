@@ -1,4 +1,4 @@
-"""A tool's own functions as activities ask them: at once, within two seconds, and whatever is no yes is a no."""
+"""A tool's own functions run concurrently within two seconds, and every invalid answer counts as no."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -51,14 +51,14 @@ SOON = 0.05
 
 
 class Switch:
-    """An `available` that says what it is set to, and who asked."""
+    """An `available` function that returns `says` and records its callers."""
 
     def __init__(self, says: Any = True) -> None:
         self.says = says
         self.asked: list[HookContext] = []
 
     async def __call__(self, context: HookContext) -> Any:
-        """What it is set to; an exception is raised."""
+        """Return `says`, or raise it if it is an exception."""
         self.asked.append(context)
         if isinstance(self.says, BaseException):
             raise self.says
@@ -66,16 +66,16 @@ class Switch:
 
 
 class Guard(Switch):
-    """The same as a `check_permissions`."""
+    """The same as a `check_permissions` function."""
 
     async def __call__(self, args: dict[str, Any], context: HookContext) -> Any:  # type: ignore[override]
-        """What it is set to; it also tries to change what it is shown."""
+        """Return `says`, and try to change the arguments."""
         args["amount"] = 1_000_000
         return await super().__call__(context)
 
 
 async def forever() -> Any:
-    """No answer."""
+    """Never answer."""
     await asyncio.Event().wait()
 
 
@@ -91,14 +91,14 @@ async def gated(deps: WorkerDeps, *names: str, **fields: Any) -> GateReply:
 
 @pytest.mark.row("E04")
 @table("says", False, None, 1, "yes", [True], ValueError("down"), SystemExit(1), forever)
-async def test_only_true_is_available(store: Store, says: Any) -> None:
+async def test_tool_is_available_only_if_its_function_returns_true(store: Store, says: Any) -> None:
     deps = worker_deps(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
     asked = ("pay", "wire", "look", "nothing", "pay")
     assert await unavailable_tools(deps.catalog, pinned(), asked, SOON, at=NOW) == {"pay"}
 
 
-async def test_all_are_asked_at_once(store: Store) -> None:
-    """Fifty tools that answer only once the last of them was asked: one after the other, none would be available."""
+async def test_availability_functions_run_concurrently(store: Store) -> None:
+    """Fifty tools answer only after the last one is called: called in sequence, all would be unavailable."""
     names = [f"t{number}" for number in range(50)]
     together = asyncio.Barrier(len(names))
 
@@ -110,7 +110,7 @@ async def test_all_are_asked_at_once(store: Store) -> None:
     assert await unavailable_tools(deps.catalog, pinned(), names, 30.0, at=NOW) == set()
 
 
-async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
+async def test_availability_is_checked_only_for_tools_the_actor_can_see(store: Store) -> None:
     switches = {name: Switch() for name in ("pay", "hidden", "other")}
     hide = GlobalRule(name="h", rule="tool.name == 'hidden'", effect="hide")
     actors = [Actor(name="desk", model="scripted", tools=("pay", "hidden"))]
@@ -124,7 +124,7 @@ async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
     assert (context.tenant, context.user, context.actor, context.channel) == ("main", ctx.user, "desk", "slack")
 
 
-async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None:
+async def test_tools_withheld_from_the_model_are_recorded(store: Store) -> None:
     seen: list[CompletionRequest] = []
 
     def react(request: CompletionRequest) -> Any:
@@ -144,7 +144,7 @@ async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None
     ]
 
 
-async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: Store) -> None:
+async def test_withheld_tool_does_not_run_even_if_available_again(store: Store) -> None:
     switch = Switch(True)
     deps = worker_deps(store, tool(available=switch), tool("look"))
     reply = await gated(deps, "pay", "look", withheld=("pay",))
@@ -155,7 +155,7 @@ async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: S
     assert switch.asked == []
 
 
-async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store: Store) -> None:
+async def test_tool_that_became_unavailable_stops_at_gate_and_at_run(store: Store) -> None:
     switch = Switch(False)
     declared = tool(available=switch, requires_approval=True)
     deps = worker_deps(store, declared)
@@ -170,7 +170,7 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
     assert len(switch.asked) == 4
 
 
-async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) -> None:
+async def test_hooks_do_not_run_for_a_forged_requester(store: Store) -> None:
     switch, guard = Switch(), Guard(Permission.allow())
     deps = worker_deps(store, tool(available=switch, check_permissions=guard), profile="production")
     reply = await gated(deps, "pay")
@@ -191,7 +191,7 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
     (PermissionError("not the owner"), "failed (PermissionError)"),
     (forever, "gave no answer within 0.05 s"),
 )
-async def test_what_is_no_permission_denies(
+async def test_invalid_permission_answer_denies_the_call(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await permission_of(tool(check_permissions=Guard(says)), dict(ARGS), hook_context(pinned()), SOON)
@@ -199,7 +199,7 @@ async def test_what_is_no_permission_denies(
     assert caplog.messages == [f"tool pay: the permission check {words}"]
 
 
-async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with_what_it_is_shown(store: Store) -> None:
+async def test_permission_check_receives_the_requester_and_a_copy_of_arguments(store: Store) -> None:
     asked: list[HookContext] = []
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -214,9 +214,7 @@ async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with
 
 
 @table("cached", True, False)
-async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_that_is_known(
-    store: Store, cached: bool
-) -> None:
+async def test_judging_a_call_reuses_a_cached_permission(store: Store, cached: bool) -> None:
     guard = Guard(Permission.allow())
     declared = tool(check_permissions=guard, cache_permission=60.0)
     deps = worker_deps(store, declared, context={"user.limit": {"type": "number"}})
@@ -237,7 +235,7 @@ async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_tha
     {"available": Switch(False)},
 )
 @table(("hour", "asks"), (9, "user:ana"), (22, "user:bo"))
-async def test_a_past_call_is_judged_at_the_instant_in_question_and_by_nothing_of_the_present(
+async def test_past_call_is_judged_at_its_instant_and_ignores_present_hooks(
     store: Store, fields: dict[str, Any], hour: int, asks: str
 ) -> None:
     policy = ApprovalPolicy(route_to="ctx.now.hour < 12 ? ['user:ana'] : ['user:bo']")
@@ -246,12 +244,12 @@ async def test_a_past_call_is_judged_at_the_instant_in_question_and_by_nothing_o
     at = NOW.replace(hour=hour)
     found = await judge_past_call(deps.catalog, pinned(), call, dict(ARGS), at)
     assert (found.kind, found.at, some(found.verdict).terms.approvers) == ("ask", at, (asks,))
-    # Nobody knows the instant: rules that read it err, and the policy's own people are asked.
+    # The instant is unknown: rules that read it fail, and the policy's own approvers are asked.
     unknown = await judge_past_call(deps.catalog, pinned(), call, dict(ARGS), None)
     assert (unknown.at, some(unknown.verdict).terms.approvers) == (None, ("role:approvers",))
 
 
-async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> None:
+async def test_long_permission_reason_is_truncated(store: Store) -> None:
     guard = Guard(Permission.deny("n" * 501))
     assert (await permission_of(tool(check_permissions=guard), dict(ARGS), hook_context(pinned()))).reason == "n" * 500
 
@@ -264,7 +262,7 @@ async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> No
     (False, ""),
     (True, ""),
 )
-async def test_who_runs_the_worker_reads_why_a_tool_is_away(
+async def test_log_gives_the_reason_for_an_unavailable_tool(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     deps = worker_deps(store, tool(available=Switch(says)))
@@ -274,14 +272,14 @@ async def test_who_runs_the_worker_reads_why_a_tool_is_away(
     assert caplog.messages == ([f"tool pay is not available: `available` {words}"] if words else [])
 
 
-async def test_a_dry_run_asks_for_permission_and_runs_nothing(store: Store) -> None:
+async def test_dry_run_checks_permission_and_runs_nothing(store: Store) -> None:
     guard = Guard(Permission.allow())
     deps = worker_deps(store, tool(check_permissions=guard, requires_approval=True))
     settled = some((await gated(deps, "pay", dry_run=True)).gate_decisions[0].outcome)
     assert (settled.code, settled.gate, len(guard.asked)) == ("ok", "dry_run", 1)
 
 
-async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store: Store) -> None:
+async def test_permission_check_gets_a_copy_and_its_reason_hides_secrets(store: Store) -> None:
     guard = Guard(Permission.deny("Ana is not to be paid", can_override=True))
     given = dict(ARGS)
     answer = await permission_of(
@@ -291,7 +289,7 @@ async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store:
     assert await permission_of(tool(), given, hook_context(pinned())) == Permission.allow()
 
 
-async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> None:
+async def test_denied_permission_settles_the_call_at_its_gate(store: Store) -> None:
     deps = worker_deps(store, tool(check_permissions=Guard(Permission.deny("not yours"))), tool("look"))
     first, second = (await gated(deps, "pay", "look")).gate_decisions
     assert (first.kind, second.kind) == ("settled", "run")
@@ -301,7 +299,7 @@ async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> No
     assert (first.outcome.denied.source, first.outcome.denied.reason) == ("policy", "Permission denied: not yours")
 
 
-async def test_an_override_asks_whom_the_policy_names_for_this_once(store: Store) -> None:
+async def test_permission_override_asks_the_approvers_of_the_policy_once(store: Store) -> None:
     override = Guard(Permission.deny("not yours", can_override=True))
     policy = ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"], allow_remember=True)
     deps = worker_deps(
@@ -313,14 +311,14 @@ async def test_an_override_asks_whom_the_policy_names_for_this_once(store: Store
     assert (request.approvers, request_of(default.request).approvers) == (("user:ana",), ("role:approvers",))
 
 
-async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store: Store) -> None:
+async def test_call_runs_only_with_an_approved_override(store: Store) -> None:
     guard = Guard(Permission.deny("not yours", can_override=True))
     declared = tool(check_permissions=guard)
     deps = worker_deps(store, declared)
     claims = {"rule": PERMISSION_RULE, "override": override_hash("not yours")}
     by_rule = await run(deps, declared, task_for(declared, permit_for(declared)))
     assert by_rule.again == "policy"
-    # The permit's own word for what was shown is nothing: the row of the question says it.
+    # The permit's claim about the card is untrusted: the row of the question decides.
     for revision, override in enumerate(("", override_hash("too late")), 1):
         request = await asked(deps, declared, override=override)
         await keep(store, about(request))
@@ -341,7 +339,7 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
     assert len(LEDGER.rows) == before + 1
 
 
-async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_card(store: Store) -> None:
+async def test_tolerated_schema_mismatch_is_noted_in_result_and_card(store: Store) -> None:
     odd = {"amount": "much"}
     declared = tool(validation="warn")
     asks = tool("wire", validation="warn", requires_approval=True)
@@ -355,7 +353,7 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
     assert request_of(gate_decision.request).card.note == reply.outcome.note
 
 
-async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> None:
+async def test_in_doubt_question_shows_the_arguments_that_ran(store: Store) -> None:
     def round_down(args: Any) -> Any:
         return [] if args["amount"] == 20 else Correction({**args, "amount": 20})
 

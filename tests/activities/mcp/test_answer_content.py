@@ -1,4 +1,4 @@
-"""Answers of servers become texts and data; what no model can read is named."""
+"""Server answers become texts and data. Content that models cannot read is named."""
 
 import mcp_types as types
 from tables import table
@@ -27,12 +27,12 @@ def text(words: str) -> types.TextContent:
         "[the resource file:///a, of no type, 3 bytes: left out]",
     ),
 )
-def test_each_kind_of_content_is_words(block: types.ContentBlock, words: str) -> None:
+def test_each_content_type_becomes_text(block: types.ContentBlock, words: str) -> None:
     assert call_result(types.CallToolResult(content=[block])) == ToolResult(words)
     assert call_result(types.CallToolResult(content=[text("a"), block])) == ToolResult(f"a\n{words}")
 
 
-def test_structured_content_is_for_programs_and_read_where_there_is_no_text() -> None:
+def test_structured_content_is_kept_and_shown_only_without_text() -> None:
     both = types.CallToolResult(content=[text("7 degrees")], structured_content={"degrees": 7})
     assert call_result(both) == ToolResult("7 degrees", {"degrees": 7})
     alone = types.CallToolResult(content=[], structured_content=[1])
@@ -40,12 +40,12 @@ def test_structured_content_is_for_programs_and_read_where_there_is_no_text() ->
     assert call_result(types.CallToolResult(content=[])) == ToolResult("")
 
 
-def test_errors_are_failures_in_the_servers_words() -> None:
+def test_server_errors_become_failures_with_their_text() -> None:
     assert call_result(types.CallToolResult(content=[text("no")], is_error=True)) == ToolFailure("no")
     silent = call_result(types.CallToolResult(content=[], is_error=True))
     assert silent == ToolFailure("the tool failed at its server, without a word")
 
 
-def test_a_long_text_is_cut_to_what_is_kept() -> None:
+def test_long_answer_is_cut_to_the_result_limit() -> None:
     found = call_result(types.CallToolResult(content=[text("x" * (RESULT_BYTES + 7))]))
     assert found == ToolResult("x" * RESULT_BYTES)

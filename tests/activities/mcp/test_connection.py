@@ -1,4 +1,4 @@
-"""A connection over HTTP: what a proxy or a broken server answers, and what only another era of the protocol can."""
+"""An HTTP connection with broken answers of proxies and servers, and with features of one protocol version."""
 
 import gzip
 from collections.abc import Awaitable, Callable
@@ -23,12 +23,12 @@ def upstream(tmp_path: Path) -> Upstream:
 
 
 def spoiled(spoil: Callable[[Send], Awaitable[None]], calls: list[str]) -> Callable[[Any], Any]:
-    """An application that answers each call of a tool by `spoil`, after the server has done it, and all else well."""
+    """Return an application that replaces the answer to each tool call by `spoil`, after the server ran it."""
 
     def wrap(app: Any) -> Any:
         async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
             headers = dict(scope.get("headers", ()))
-            # A client of the newest version says what it asks for in a header.
+            # A client of the newest version names its request in a header.
             if headers.get(b"mcp-method") != b"tools/call":
                 await app(scope, receive, send)
                 return
@@ -46,7 +46,7 @@ def spoiled(spoil: Callable[[Send], Awaitable[None]], calls: list[str]) -> Calla
 
 
 def rewritten(change: Callable[[bytes], bytes], *more: tuple[bytes, bytes]) -> Callable[[Any], Any]:
-    """An application that sends what it says to each call of a tool as `change` makes it, with more headers."""
+    """Return an application whose answers to tool calls pass through `change`, with extra headers."""
 
     def wrap(app: Any) -> Any:
         async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -70,12 +70,12 @@ def rewritten(change: Callable[[bytes], bytes], *more: tuple[bytes, bytes]) -> C
 
 
 def longer(body: bytes) -> bytes:
-    """The same answer, over the limit: spaces before JSON and comments among events mean nothing."""
+    """Return the same answer above the limit: spaces before JSON and comments among events carry no meaning."""
     return (b" " * ANSWER_BYTES if body.startswith(b"{") else b":\n" * ANSWER_BYTES) + body
 
 
 def page(status: int, body: bytes, kind: bytes = b"text/html") -> Callable[[Send], Awaitable[None]]:
-    """Spoils an answer: another one is sent in its place."""
+    """Replace the answer with another one."""
 
     async def spoil(send: Send) -> None:
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
@@ -85,7 +85,7 @@ def page(status: int, body: bytes, kind: bytes = b"text/html") -> Callable[[Send
 
 
 async def broken_off(send: Send) -> None:
-    """Spoils an answer: the connection ends within it."""
+    """Close the connection in the middle of the answer."""
     headers = [(b"content-type", b"application/json"), (b"content-length", b"100")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b'{"jsonrpc"', "more_body": True})
@@ -106,7 +106,7 @@ async def broken_off(send: Send) -> None:
         pytest.param(page(200, b"", b"text/event-stream"), id="silence"),
     ],
 )
-async def test_a_call_that_was_sent_and_has_no_readable_answer_is_in_doubt(
+async def test_unreadable_answer_after_a_sent_call_is_in_doubt(
     upstream: Upstream, spoil: Callable[[Send], Awaitable[None]]
 ) -> None:
     calls: list[str] = []
@@ -119,7 +119,7 @@ async def test_a_call_that_was_sent_and_has_no_readable_answer_is_in_doubt(
 
 
 @pytest.mark.parametrize("status", [401, 403, 429])
-async def test_a_call_that_was_turned_away_is_a_failure(upstream: Upstream, status: int) -> None:
+async def test_rejected_call_is_a_failure(upstream: Upstream, status: int) -> None:
     calls: list[str] = []
     async with by_http(upstream, spoiled(page(status, b"no"), calls)) as server, using(server) as servers:
         found = await servers.run("up", NOTE, {"text": "x"})
@@ -136,10 +136,10 @@ async def test_a_call_that_was_turned_away_is_a_failure(upstream: Upstream, stat
     ],
     ids=["plain", "endless", "packed"],
 )
-async def test_an_answer_that_has_no_end_or_is_packed_is_not_read(
+async def test_oversized_or_compressed_answer_is_not_read(
     upstream: Upstream, wrap: Callable[[Any], Any], is_read: bool
 ) -> None:
-    """Else a server could fill a worker's memory; what became of the call nobody knows then."""
+    """Otherwise a server could fill the worker's memory. The call's outcome is then unknown."""
     async with by_http(upstream, wrap) as server, using(server) as servers:
         if is_read:
             assert await servers.run("up", NOTE, {"text": "x"}) == ToolResult("done: x")

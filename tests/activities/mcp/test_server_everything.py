@@ -1,4 +1,4 @@
-"""The reference server of the protocol's authors, in version 2025-11-25, as a program and over HTTP."""
+"""The reference server of the protocol's authors, version 2025-11-25, as a process and over HTTP."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.mcp_packages
 
 @contextlib.asynccontextmanager
 async def over_http() -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
-    """The server over HTTP: its address and its process."""
+    """Run the server over HTTP and yield its URL and process."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         "node", str(SERVER), "streamableHttp", env={**os.environ, "PORT": str(port)}, stdout=asyncio.subprocess.DEVNULL
@@ -38,7 +38,7 @@ async def over_http() -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
 
 @contextlib.asynccontextmanager
 async def imported_from(server: ToolServer, folder: Path) -> AsyncIterator[WorkerServers]:
-    """A worker's connection to the server, of which everything was imported and read from a file."""
+    """Yield a worker's connection to the server after an import of all tools into a file."""
     path = folder / "all.yaml"
     async with using(server) as asked:
         for pause in pauses():
@@ -71,15 +71,15 @@ async def call_all(servers: WorkerServers) -> None:
     assert "Invalid arguments" in wrong.message
 
 
-async def test_its_tools_are_imported_and_run_as_a_program(tmp_path: Path) -> None:
-    """It asks nothing of its caller: what it would have a caller do is not among its tools."""
+async def test_reference_server_tools_are_imported_and_run_over_stdio(tmp_path: Path) -> None:
+    """The server cannot make requests to its caller: such tools are not imported."""
     async with imported_from(ToolServer("all", command=("node", str(SERVER), "stdio"), **PATIENT), tmp_path) as servers:
         await call_all(servers)
         listing = await servers.list_tools("all")
     assert not [name for name in listing.tools if "sampling" in name or "elicitation" in name or "roots" in name]
 
 
-async def test_its_tools_are_run_over_http_until_it_is_gone(tmp_path: Path) -> None:
+async def test_reference_server_tools_run_over_http_until_the_server_stops(tmp_path: Path) -> None:
     async with over_http() as (url, process):
         server = ToolServer("all", url=url, allow_networks=LOOPBACK, **PATIENT)
         async with imported_from(server, tmp_path) as servers:

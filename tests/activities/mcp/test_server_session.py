@@ -8,7 +8,7 @@ import pytest
 from signoff.activities.mcp.server_session import bind_to_parent
 
 PROGRAM = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(3600)"
-"""Does not look at its standard input, by whose end others know that nobody speaks to them any more."""
+"""Ignores its standard input, so that a closed pipe does not end it."""
 WORKER = f"""
 import subprocess, sys
 from signoff.activities.mcp.server_session import bind_to_parent
@@ -18,7 +18,7 @@ subprocess.run(bind_to_parent((sys.executable, "-c", {PROGRAM!r})))
 
 
 def is_running(process: int) -> bool:
-    """Whether a process works: one that ended may not have been taken note of yet."""
+    """Return whether a process runs. A process that just ended may not be reaped yet."""
     try:
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -26,7 +26,7 @@ def is_running(process: int) -> bool:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other kernels end no program with its parent")
-async def test_a_program_ends_with_a_worker_that_is_killed() -> None:
+async def test_server_process_ends_when_its_worker_is_killed() -> None:
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, stdout=PIPE)
     assert worker.stdout is not None
     program = int(await worker.stdout.readline())
@@ -38,7 +38,7 @@ async def test_a_program_ends_with_a_worker_that_is_killed() -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_is_started() -> None:
+def test_missing_server_program_fails_before_any_process_starts() -> None:
     with pytest.raises(FileNotFoundError, match="no-such-program-here"):
         bind_to_parent(("no-such-program-here",))
     with pytest.raises(FileNotFoundError):

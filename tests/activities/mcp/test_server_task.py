@@ -1,4 +1,7 @@
-"""A server may answer a call with a task: it is followed to its end, cancelled with its call, and in doubt if lost."""
+"""A server may answer a call with a task.
+
+The worker follows it to its end, cancels it with its call, and reports a lost task as in doubt.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,13 +22,13 @@ TASK = "mcp__up__task"
 
 @pytest.fixture(scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Upstream, WorkerServers]]:
-    """A server on a port, and a worker's connection to it."""
+    """A server on a port and a worker's connection to it."""
     upstream = Upstream(tmp_path_factory.mktemp("tasks"))
     async with by_http(upstream) as server, using(server) as servers:
         yield upstream, servers
 
 
-async def test_a_task_is_followed_to_its_result(served: tuple[Upstream, WorkerServers]) -> None:
+async def test_server_task_is_polled_to_its_result(served: tuple[Upstream, WorkerServers]) -> None:
     upstream, servers = served
     assert await servers.run("up", TASK, {"text": "a7"}) == ToolResult("done: a7")
     assert [each for each in upstream.looks if each[1] == "a7"] == [["get", "a7"], ["get", "a7"]]
@@ -33,9 +36,7 @@ async def test_a_task_is_followed_to_its_result(served: tuple[Upstream, WorkerSe
 
 
 @pytest.mark.parametrize(("name", "words"), [("failed", "the bank is closed"), ("asks", "asks its caller for input")])
-async def test_a_task_that_comes_to_nothing_is_a_failure(
-    served: tuple[Upstream, WorkerServers], name: str, words: str
-) -> None:
+async def test_failed_server_task_is_a_failure(served: tuple[Upstream, WorkerServers], name: str, words: str) -> None:
     upstream, servers = served
     result = await servers.run("up", TASK, {"text": name})
     assert isinstance(result, ToolFailure)
@@ -44,12 +45,12 @@ async def test_a_task_that_comes_to_nothing_is_a_failure(
 
 
 @pytest.mark.parametrize("name", ["lost", "cancelled", "nonsense"])
-async def test_a_task_that_is_lost_is_in_doubt(served: tuple[Upstream, WorkerServers], name: str) -> None:
+async def test_lost_server_task_is_in_doubt(served: tuple[Upstream, WorkerServers], name: str) -> None:
     with pytest.raises(InDoubt, match="without an answer"):
         await served[1].run("up", TASK, {"text": name})
 
 
-async def test_a_call_that_is_cancelled_cancels_its_task(served: tuple[Upstream, WorkerServers]) -> None:
+async def test_cancelled_call_cancels_its_server_task(served: tuple[Upstream, WorkerServers]) -> None:
     upstream, servers = served
     running = asyncio.create_task(servers.run("up", TASK, {"text": "forever"}))
     while ["get", "forever"] not in upstream.looks:
@@ -60,7 +61,7 @@ async def test_a_call_that_is_cancelled_cancels_its_task(served: tuple[Upstream,
     assert upstream.looks[-1] == ["cancel", "forever"]
 
 
-async def test_a_task_outlives_its_connection(tmp_path: Path) -> None:
+async def test_server_task_survives_a_reconnect(tmp_path: Path) -> None:
     upstream = Upstream(tmp_path)
     async with using(by_streams(upstream)) as servers:
         assert await servers.run("up", TASK, {"text": "die"}) == ToolResult("done: die")
@@ -68,7 +69,7 @@ async def test_a_task_outlives_its_connection(tmp_path: Path) -> None:
     assert [each[0] for each in upstream.calls] == ["task"]
 
 
-async def test_a_task_of_a_server_that_stays_away_is_lost() -> None:
+async def test_task_of_an_unreachable_server_is_lost() -> None:
     asked = []
 
     async def ask(request: Any, kind: Any) -> Any:

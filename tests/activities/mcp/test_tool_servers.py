@@ -1,4 +1,6 @@
-"""Imported tools run as every other tool does: once, with what was approved, and in doubt where nobody knows."""
+"""Imported tools run like other tools: once, with the approved arguments, and in doubt if the outcome is
+unknown.
+"""
 
 import asyncio
 import logging
@@ -30,7 +32,7 @@ def upstream(tmp_path: Path) -> Upstream:
     return Upstream(tmp_path)
 
 
-async def test_a_call_runs_once_on_its_server(store: Store, upstream: Upstream) -> None:
+async def test_imported_tool_call_runs_once_on_its_server(store: Store, upstream: Upstream) -> None:
     async with by_http(upstream) as server, using(server) as servers:
         tool = imported_tool(server, untrusted_output=True)
         deps, task = worker_deps(store, tool), task_for(tool, args=TEXT)
@@ -44,7 +46,7 @@ async def test_a_call_runs_once_on_its_server(store: Store, upstream: Upstream) 
     assert [each[:2] for each in upstream.calls] == [["note", TEXT]]
 
 
-async def test_a_schema_that_changes_between_approval_and_run_is_not_run(store: Store, upstream: Upstream) -> None:
+async def test_schema_change_after_approval_stops_the_call(store: Store, upstream: Upstream) -> None:
     async with by_http(upstream) as server, using(server) as servers:
         tool = imported_tool(server)
         deps, task = worker_deps(store, tool), task_for(tool, args=TEXT)
@@ -55,7 +57,7 @@ async def test_a_schema_that_changes_between_approval_and_run_is_not_run(store: 
     assert upstream.calls == []
 
 
-async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(store: Store, upstream: Upstream) -> None:
+async def test_server_crash_during_a_call_leaves_the_call_in_doubt(store: Store, upstream: Upstream) -> None:
     async with using(by_streams(upstream)) as servers:
         server = by_streams(upstream)
         waits, reads = imported_tool(server, "wait"), imported_tool(server, "die", read_only=True)
@@ -73,7 +75,7 @@ async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(sto
         assert [each[0] for each in upstream.calls] == ["wait", "die"]
 
 
-async def test_a_worker_starts_without_its_servers_and_says_what_is_wrong(
+async def test_worker_starts_without_its_servers_and_logs_the_problem(
     upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = ToolServer("away", command=("no-such-program-here",), tools=by_streams(upstream, "away").tools)
@@ -87,7 +89,7 @@ async def test_a_worker_starts_without_its_servers_and_says_what_is_wrong(
         assert caplog.text.count("no-such-program-here") == 1
 
 
-async def test_other_tools_are_left_as_they_are(store: Store, upstream: Upstream) -> None:
+async def test_imported_tool_without_a_server_connection_fails(store: Store, upstream: Upstream) -> None:
     server = by_streams(upstream)
     tool = imported_tool(server)
     assert bind_to_servers(tool, None) is tool
@@ -96,9 +98,7 @@ async def test_other_tools_are_left_as_they_are(store: Store, upstream: Upstream
     assert (code, text) == ("execution_failed", "this worker has no connection to MCP servers")
 
 
-async def test_a_turns_call_is_asked_and_runs_on_the_server_as_it_was_changed(
-    turn_rig: TurnRig, upstream: Upstream
-) -> None:
+async def test_imported_tool_in_a_turn_runs_with_the_edited_arguments(turn_rig: TurnRig, upstream: Upstream) -> None:
     async with by_http(upstream) as server:
         tool = imported_tool(server, requires_approval=ApprovalPolicy(edit="approve"), effect="Note {text}")
         catalog = catalog_of([tool], mcp_servers=[server])

@@ -1,4 +1,4 @@
-"""Calls of imported tools on real servers: what was approved is sent once, and what is another tool now is not sent."""
+"""Calls of imported tools on real servers: the approved call is sent once, and changed tools are not called."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def upstream(tmp_path: Path) -> Upstream:
 
 @pytest.fixture(scope="module")
 async def program(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Upstream, WorkerServers]]:
-    """A server that is a program, started once, and a worker's connection to it."""
+    """A server process, started once, and a worker's connection to it."""
     upstream = Upstream(tmp_path_factory.mktemp("upstream"))
     async with using(by_streams(upstream)) as servers:
         yield upstream, servers
@@ -40,7 +40,7 @@ async def program(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tup
 async def both(
     request: pytest.FixtureRequest, upstream: Upstream, program: tuple[Upstream, WorkerServers]
 ) -> AsyncIterator[tuple[Upstream, WorkerServers]]:
-    """A server that nobody has called yet, and a worker's connection to it, by either transport."""
+    """A fresh server and a worker's connection to it, for each transport."""
     if request.param == "streams":
         program[0].forget_calls()
         yield program
@@ -49,7 +49,7 @@ async def both(
         yield upstream, servers
 
 
-async def test_calls_reach_the_server_as_they_are_and_answers_come_back(both: tuple[Upstream, WorkerServers]) -> None:
+async def test_arguments_and_answers_pass_the_server_unchanged(both: tuple[Upstream, WorkerServers]) -> None:
     upstream, servers = both
     args = {"text": "häßlich", "none": None, "deep": [1, {"x": None}]}
     assert await servers.run("up", NOTE, args) == ToolResult("done: häßlich")
@@ -62,7 +62,7 @@ async def test_calls_reach_the_server_as_they_are_and_answers_come_back(both: tu
     assert len(upstream.processes) <= 1
 
 
-async def test_a_server_that_is_not_done_yet_goes_on_and_one_that_asks_its_caller_is_not_answered(
+async def test_unfinished_answer_is_continued_and_input_request_fails(
     both: tuple[Upstream, WorkerServers],
 ) -> None:
     upstream, servers = both
@@ -73,10 +73,10 @@ async def test_a_server_that_is_not_done_yet_goes_on_and_one_that_asks_its_calle
     assert [each[0] for each in upstream.calls] == ["later", "later", "ask"]
 
 
-async def test_a_result_that_is_not_what_the_server_declares_is_a_failure_that_ran(
+async def test_result_outside_the_server_schema_is_a_failure_that_ran(
     both: tuple[Upstream, WorkerServers],
 ) -> None:
-    """It is said that it ran, as a model would else call again."""
+    """The message says that the tool ran. Otherwise a model would call it again."""
     _, servers = both
     misfit = await servers.run("up", "mcp__up__data", {"text": ""})
     assert isinstance(misfit, ToolFailure)
@@ -92,7 +92,7 @@ async def test_a_result_that_is_not_what_the_server_declares_is_a_failure_that_r
         ({"annotations": {"destructiveHint": True}}, "hints"),
     ],
 )
-async def test_a_tool_that_changed_is_stale_and_is_not_called(
+async def test_changed_tool_is_stale_and_not_called(
     upstream: Upstream, caplog: pytest.LogCaptureFixture, change: dict[str, object], field: str
 ) -> None:
     async with by_http(upstream) as server, using(server) as servers:
@@ -110,7 +110,7 @@ async def test_a_tool_that_changed_is_stale_and_is_not_called(
     assert "password" not in caplog.text
 
 
-async def test_what_is_gone_or_could_not_be_imported_is_told_at_the_start(upstream: Upstream) -> None:
+async def test_missing_and_unimportable_tools_are_reported_at_start(upstream: Upstream) -> None:
     async with by_http(upstream) as server, using(server) as servers:
         assert await servers.problems() == []
         upstream.tools = [each for each in upstream.tools if each["name"] != "note"]
@@ -128,7 +128,7 @@ async def test_what_is_gone_or_could_not_be_imported_is_told_at_the_start(upstre
     assert upstream.calls == []
 
 
-async def test_servers_that_cannot_be_used_fail_softly(upstream: Upstream) -> None:
+async def test_unusable_servers_report_problems_and_fail_calls_softly(upstream: Upstream) -> None:
     tools = upstream.tools
     nobody = "http://127.0.0.1:9/mcp"
     none = imported("none", tools, command=("no-such-program-here",))
@@ -148,7 +148,7 @@ async def test_servers_that_cannot_be_used_fail_softly(upstream: Upstream) -> No
     assert found.message.startswith("Not run: the MCP server `none` cannot be used now")
 
 
-async def test_a_program_that_ends_in_the_middle_of_a_call_leaves_it_in_doubt_and_is_started_again(
+async def test_server_process_crash_leaves_the_call_in_doubt_and_restarts(
     upstream: Upstream,
 ) -> None:
     async with using(by_streams(upstream)) as servers:
@@ -164,7 +164,7 @@ async def test_a_program_that_ends_in_the_middle_of_a_call_leaves_it_in_doubt_an
         assert len(upstream.processes) == 2
 
 
-async def test_programs_end_with_their_worker(upstream: Upstream) -> None:
+async def test_server_processes_end_with_their_worker(upstream: Upstream) -> None:
     async with using(by_streams(upstream)) as servers:
         waiting = asyncio.create_task(servers.run("up", "mcp__up__wait", {"text": "x"}))
         await upstream.begun(1)
@@ -175,7 +175,7 @@ async def test_programs_end_with_their_worker(upstream: Upstream) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_what_a_program_prints_beside_the_protocol_is_overheard(
+async def test_server_output_outside_the_protocol_is_ignored(
     upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
     (upstream.folder / "garbage").touch()
@@ -184,7 +184,7 @@ async def test_what_a_program_prints_beside_the_protocol_is_overheard(
     assert "Listening" not in caplog.text
 
 
-async def test_several_calls_share_a_connection_and_one_that_is_stopped_leaves_the_others_alone(
+async def test_cancelled_call_leaves_other_calls_on_the_connection_running(
     both: tuple[Upstream, WorkerServers],
 ) -> None:
     upstream, servers = both
@@ -199,7 +199,7 @@ async def test_several_calls_share_a_connection_and_one_that_is_stopped_leaves_t
     assert len(upstream.processes) <= 1
 
 
-async def test_secrets_reach_the_server_and_nothing_else(upstream: Upstream) -> None:
+async def test_configured_secret_is_sent_to_the_server(upstream: Upstream) -> None:
     seen: list[bytes] = []
 
     def wrap(app: object) -> object:
@@ -215,7 +215,7 @@ async def test_secrets_reach_the_server_and_nothing_else(upstream: Upstream) -> 
     assert set(seen) == {b"Bearer s3"}
 
 
-async def test_a_tool_that_breaks_the_protocol_leaves_the_others_usable(tmp_path: Path) -> None:
+async def test_tool_that_breaks_the_protocol_leaves_other_tools_usable(tmp_path: Path) -> None:
     good = [
         {"name": "get_me", "description": "Who am I", "inputSchema": {"type": "object", "properties": {}}},
         {"name": "create_branch", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}},

@@ -1,4 +1,4 @@
-"""The model `offline` reads a line whole or not at all."""
+"""The `offline` model reads a whole line or rejects it."""
 
 import json
 import time
@@ -88,7 +88,7 @@ ANA = {"customer": "ana", "amount": 50}
 def test_command_is_read_with_its_arguments(line: str, name: str, args: dict[str, Any]) -> None:
     command = read_command(line, TOOLS)
     assert command == Command(name, args)
-    # `True` and `1`, or `5` and `5.0`, are equal in Python alone.
+    # `True` and `1`, or `5` and `5.0`, are equal only in Python.
     assert isinstance(command, Command)
     assert {key: repr(value) for key, value in command.args.items()} == {key: repr(args[key]) for key in args}
 
@@ -134,7 +134,7 @@ def test_command_is_read_with_its_arguments(line: str, name: str, args: dict[str
     ("ship order fast 3 extra=[1]", "`[1]` is not a JSON object, for `extra`"),
     ("status now", "`now` is left over"),
 )
-def test_anything_missing_or_left_over_makes_no_call(line: str, why: str) -> None:
+def test_incomplete_or_surplus_arguments_make_no_call(line: str, why: str) -> None:
     found = read_command(line, TOOLS)
     assert isinstance(found, NoCommand)
     assert found.why == why
@@ -154,14 +154,14 @@ def test_anything_missing_or_left_over_makes_no_call(line: str, why: str) -> Non
     "[" * 180 + " " + ("[" * 100 + " ") * 90,
     ids=lambda each: ascii(each[:2]),
 )
-def test_ten_kilobytes_of_garbage_make_no_call_and_take_no_time(garbage: str) -> None:
+def test_ten_kilobytes_of_garbage_make_no_call_within_two_seconds(garbage: str) -> None:
     begun = time.process_time()
     for line in (garbage, f"refund {garbage}", f"refund ana amount={garbage}", f"tag-it a {garbage}"):
         assert isinstance(read_command(line, TOOLS), NoCommand)
     assert time.process_time() - begun < 2
 
 
-def test_names_that_differ_in_underscores_alone_need_the_exact_one() -> None:
+def test_tool_names_that_differ_only_in_underscores_need_exact_spelling() -> None:
     twins = (tool("pay_out", {}), tool("pay__out", {}))
     assert read_command("pay__out", twins) == Command("pay__out", {})
     assert isinstance(read_command("pay out", twins), NoCommand)
@@ -206,22 +206,22 @@ def test_example_calls_its_tool(schema: dict[str, Any], word: str) -> None:
     ("name", "word"),
     [("order_id", "A7"), ("email", "ana@example.com"), ("invoice", "A7"), ("city", "Lisbon"), ("payee", "ana")],
 )
-def test_example_of_a_text_goes_by_the_name(name: str, word: str) -> None:
+def test_example_of_a_text_depends_on_the_parameter_name(name: str, word: str) -> None:
     assert example(tool("do_it", {name: TEXT})) == f"do_it {word}"
 
 
-def test_example_that_is_no_command_is_left_out() -> None:
+def test_example_that_is_not_a_command_is_omitted() -> None:
     assert example(tool("do_it", {"x": {**INTEGER, "default": "none"}})) == ""
 
 
-def test_type_that_holds_itself_has_no_example_and_takes_words() -> None:
+def test_recursive_type_has_no_example_and_takes_words() -> None:
     nested = tool("do_it", {"x": {"$ref": "#/$defs/Tree"}})
     nested.parameters["$defs"] = {"Tree": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Tree"}}, TEXT]}}
     assert (example(nested), usage(nested)) == ("", "do_it X")
     assert read_command("do_it a,b", [nested]) == Command("do_it", {"x": ["a", "b"]})
 
 
-def test_documented_commands_call_as_documented() -> None:
+def test_documented_commands_give_the_documented_calls() -> None:
     tag_order = tool("tag_order", {"order": TEXT, "tags": {"type": "array", "items": TEXT}})
     documented = document_tables("docs/models.md", "The offline model")
     assert len(documented) == 7

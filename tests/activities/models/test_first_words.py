@@ -30,11 +30,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_suggested_words_are_an_example_of_the_script(project: Path) -> None:
+def test_suggested_command_is_an_example_of_the_script(project: Path) -> None:
     assert ask_command(load_manifest(project / "signoff.yaml")) == "signoff ask 'give Ana 50 % off'"
 
 
-def test_suggested_words_for_a_real_model_are_the_title_of_a_tool_that_asks(project: Path) -> None:
+def test_suggested_command_for_a_real_model_names_a_tool_with_approval(project: Path) -> None:
     catalog = load_manifest(project / "signoff.yaml")
     assert ask_command(catalog, "openai:gpt-5") == "signoff ask give_discount"
 

@@ -1,4 +1,4 @@
-"""The model `offline` calls what a message names, and answers with what came of it."""
+"""The `offline` model calls the tool named in a message and answers with the result."""
 
 import sys
 from pathlib import Path
@@ -72,20 +72,20 @@ def catalog(folder: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> Catalo
     return load_manifest(folder / "signoff.yaml")
 
 
-async def test_offline_calls_the_tool_that_the_message_names() -> None:
+async def test_offline_model_calls_the_tool_in_the_message() -> None:
     completion = await answer(said("refund ana 50"))
     assert [(each.tool, each.args) for each in completion.calls] == [("refund", {"customer": "ana", "amount": 50})]
     assert completion.text == ""
 
 
-async def test_offline_reads_each_new_message_as_one_command() -> None:
+async def test_offline_model_reads_each_new_message_as_one_command() -> None:
     completion = await answer(said("refund bo 1"), CALL, result("ok"), said("refund ana 50"), said("do not refund"))
     assert [each.args["customer"] for each in completion.calls] == ["ana"]
     assert completion.text.startswith("ok\n\nNo call: ")
 
 
 @table("text", "give Ana her 50 euros back", "do not refund", "respond hello", "")
-async def test_offline_answers_other_words_with_one_usage_line_a_tool(text: str) -> None:
+async def test_offline_model_answers_other_words_with_one_usage_line_per_tool(text: str) -> None:
     look = ModelTool(name="look", description="", parameters={"type": "object"})
     completion = await answer(said(text), tools=(REFUND, look, RESPOND))
     assert completion.calls == ()
@@ -96,17 +96,17 @@ async def test_offline_answers_other_words_with_one_usage_line_a_tool(text: str)
     ]
 
 
-async def test_offline_names_what_a_command_lacks() -> None:
+async def test_offline_model_names_the_missing_argument() -> None:
     completion = await answer(said("refund ana"))
     assert (completion.calls, completion.text.splitlines()[1:]) == ((), ["refund CUSTOMER AMOUNT"])
     assert "`amount` is missing" in completion.text
 
 
-async def test_offline_without_tools_says_so() -> None:
+async def test_offline_model_without_tools_reports_it() -> None:
     assert (await answer(said("hello"), tools=(RESPOND,))).text.endswith("and this actor has no tools.")
 
 
-async def test_offline_lists_at_most_twenty_tools() -> None:
+async def test_offline_model_lists_at_most_twenty_tools() -> None:
     tools = tuple(ModelTool(name=f"tool{n}", description="", parameters={}) for n in range(25))
     lines = (await answer(said("hello"), tools=tools)).text.splitlines()
     assert (len(lines), lines[-1]) == (22, "and 5 more")
@@ -127,11 +127,11 @@ BY_RULE = ToolDenied(source="policy", tool="refund", call_id="c1.1", reason="ove
     (result("no money", "execution_failed"), "`refund` gave no result (execution_failed): no money"),
     (result("", "waiting", "It waits."), "`refund` gave no result (waiting): It waits."),
 )
-async def test_offline_answers_with_the_result(settled: Message, text: str) -> None:
+async def test_offline_model_answers_with_the_result(settled: Message, text: str) -> None:
     assert (await answer(said("refund ana 50"), CALL, settled)).text == text
 
 
-def test_offline_takes_the_place_of_a_model_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_model_replaces_a_model_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = catalog(tmp_path, "openai:gpt-5", monkeypatch)
     after, lacks = take_offline(before)
     assert (before.models, after.models) == (("openai:gpt-5",), ("offline",))
@@ -143,7 +143,7 @@ def test_offline_takes_the_place_of_a_model_without_a_key(tmp_path: Path, monkey
     assert isinstance(build_driver("offline"), OfflineModel)
 
 
-def test_offline_takes_the_place_of_a_model_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_model_replaces_a_model_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Python finds nothing behind None.
     monkeypatch.setitem(sys.modules, "anthropic", None)
     after, lacks = take_offline(catalog(tmp_path, "anthropic:claude-sonnet-4-5", monkeypatch))
@@ -151,7 +151,7 @@ def test_offline_takes_the_place_of_a_model_without_its_extra(tmp_path: Path, mo
 
 
 @table("model", "opnai:gpt-5", "openai:", "ollama:qwen3", "scripted:nowhere:model", "cohere:command")
-def test_offline_takes_the_place_of_no_other_model(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_model_replaces_no_other_model(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OLLAMA_BASE_URL", raising=False)
     monkeypatch.setitem(sys.modules, "cohere", None)
     before = catalog(tmp_path, model, monkeypatch)
@@ -160,7 +160,9 @@ def test_offline_takes_the_place_of_no_other_model(model: str, tmp_path: Path, m
         build_driver(model)
 
 
-def test_offline_may_be_named_and_may_answer_for_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_model_may_be_configured_and_may_replace_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     named = catalog(tmp_path, "offline", monkeypatch)
     assert take_offline(named) == (named, ())
     assert model_lines(named) == ["offline; it understands `refund CUSTOMER AMOUNT`"]
@@ -170,7 +172,7 @@ def test_offline_may_be_named_and_may_answer_for_a_script(tmp_path: Path, monkey
     assert model_lines(scripted, "offline")[0].endswith("script; it understands `refund CUSTOMER AMOUNT`")
 
 
-def test_production_refuses_the_offline_model_in_one_sentence() -> None:
+def test_production_rejects_the_offline_model_in_one_sentence() -> None:
     require_real_model("development", ["offline"])
     require_real_model("production", ["openai:gpt-5", ""])
     with pytest.raises(ConfigError, match=r"^`profile` is `production`, and the model `offline` is for first tries"):

@@ -1,4 +1,4 @@
-"""The step that a tool names as the next one: sealed, refused, or noted as one that waits."""
+"""The next step that a tool names: sealed, rejected, or noted as waiting for data."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ NO_STEP = "update_invalid: `pay` ran and took effect, but it names the next step
 
 
 async def made(store: Store, result: Any, **fields: Any) -> CallOutcome:
-    """What becomes of `result`, of a tool that may change `city`."""
+    """Return the outcome of `result` from a tool that may change `city`."""
     where = {"route": "trip", "step": "ask"} | fields
     tool = pay_tool(Ledger(), False, updates=("city",))
     routes = (Route(name="trip", steps=STEPS), Route(name="other", steps=(Step(name="end"),)))
@@ -49,7 +49,7 @@ async def test_named_step_is_sealed(store: Store, step: str, given: dict[str, An
     assert not await is_sealed(store, PLACE, replace(outcome.place, step="ask"))
 
 
-async def test_named_step_that_is_the_present_one_changes_nothing(store: Store) -> None:
+async def test_current_step_as_next_step_changes_nothing(store: Store) -> None:
     outcome = await made(store, ToolResult("paid", next="ask"))
     assert (outcome.code, outcome.place, outcome.note) == ("ok", None, "")
 
@@ -71,13 +71,13 @@ async def test_unknown_step_is_an_error_and_changes_nothing(
 
 
 @table("data", {}, {"city": None}, {"city": 7})
-async def test_step_whose_data_is_missing_is_not_entered(store: Store, data: dict[str, Any]) -> None:
+async def test_step_with_missing_data_is_not_entered(store: Store, data: dict[str, Any]) -> None:
     outcome = await made(store, ToolResult("paid", next="buy"), extra={"data": data})
     assert (outcome.code, outcome.place) == ("ok", None)
     assert outcome.note == "The conversation stays where it is: the step `buy` waits for `city`."
 
 
-async def test_failure_may_name_a_step_too(store: Store) -> None:
+async def test_failure_may_also_name_a_next_step(store: Store) -> None:
     outcome = await made(store, ToolFailure("no such card", next="thank"))
     assert (outcome.code, outcome.value.inline) == ("execution_failed", "no such card")
     assert outcome.place is not None
@@ -86,19 +86,19 @@ async def test_failure_may_name_a_step_too(store: Store) -> None:
     assert "it names the next step `gone`" in lost.note
 
 
-async def test_null_forgets_what_was_collected(store: Store) -> None:
+async def test_null_update_clears_collected_data(store: Store) -> None:
     result = ToolResult("again", data_update={"city": None}, next="ask")
     outcome = await made(store, result, step="thank", extra={"data": {"city": "Porto"}})
     assert (outcome.updates, outcome.place and outcome.place.step) == (Updates(data={"city": None}), "ask")
 
 
-async def test_seal_needs_a_requester_for_whom_the_gateway_vouches(store: Store) -> None:
+async def test_forged_requester_gets_no_sealed_step(store: Store) -> None:
     forged = replace(GUEST, key_id="k", signature="forged")
     outcome = await made(store, ToolResult("paid", next="thank"), user=forged)
     assert (outcome.code, outcome.place) == ("ok", None)
 
 
-def test_results_of_other_designs_name_the_next_step() -> None:
+def test_results_in_other_formats_name_the_next_step() -> None:
     results = [from_success({"data": "x", "next": "buy", **more}) for more in ({}, {"success": False})]
     assert [each.next for each in results] == ["buy", "buy"]
     assert from_success({"data": "x", "next": None}).next == ""

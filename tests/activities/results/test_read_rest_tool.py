@@ -21,8 +21,8 @@ def _context(budget: int = 400, **fields: Any) -> ToolContext:
 
 @table("budget", 400, 401, 80_000)
 @table("total", 1, 399, 1_000, 200_000)
-async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budget: int, total: int) -> None:
-    """A line about the piece and the piece: never so long that it would be cut again."""
+async def test_each_piece_fits_its_budget_and_names_the_next_start(store: Store, budget: int, total: int) -> None:
+    """The line about the piece counts too, so that a piece is never cut again."""
     text = "".join(chr(97 + number % 26) for number in range(total))
     handle = await TruncatedResults(store).keep(TURN, "book", text)
     pieces, start = "", 0
@@ -45,7 +45,7 @@ async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budge
     (5, {}, "the text has 5 characters; start below that"),
     (10**18, {}, "the text has 5 characters; start below that"),
 )
-async def test_what_cannot_be_read_is_the_models_mistake(
+async def test_unreadable_rest_is_an_input_error_of_the_model(
     store: Store, start: int, fields: dict[str, str], words: str
 ) -> None:
     handle = await TruncatedResults(store).keep(TURN, "book", "abcde")
@@ -54,14 +54,14 @@ async def test_what_cannot_be_read_is_the_models_mistake(
     assert (found.code, words in found.message) == ("input_invalid", True)
 
 
-async def test_a_whole_number_may_be_written_with_a_point(store: Store) -> None:
+async def test_start_may_be_written_as_a_float(store: Store) -> None:
     handle = await TruncatedResults(store).keep(TURN, "book", "abcde")
     assert await read_rest(store, {"handle": handle, "start": 2.0}, _context()) == (
         "Characters 2 to 5 of 5; this is its end\ncde"
     )
 
 
-async def test_only_the_frameworks_tool_is_bound_to_a_store(store: Store) -> None:
+async def test_only_the_built_in_read_tool_is_bound_to_a_store(store: Store) -> None:
     tool = pay_tool(Ledger())
     assert bind_to_store(tool, store) is tool
     mine = bind_to_store(READ_REST_TOOL, store)
@@ -72,5 +72,5 @@ async def test_only_the_frameworks_tool_is_bound_to_a_store(store: Store) -> Non
     assert deps.catalog.registry.resolve("read_rest") is READ_REST_TOOL
 
 
-def test_words_about_the_rest_can_be_followed_to_the_letter() -> None:
+def test_hint_about_the_rest_gives_the_exact_call() -> None:
     assert how_to_read_on("abc", 7) == 'The rest is read by read_rest(handle="abc", start=7).'

@@ -1,4 +1,4 @@
-"""What becomes of a record: each destination its own view, and only the model's can fail the call."""
+"""The distribution of a record: each destination gets its own view, and only the model's view can fail the call."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -46,26 +46,26 @@ class Stage:
         self.missed: list[DeliveryFailure] = []
 
     async def take(self, delivery: Delivery) -> None:
-        """The sink of everything."""
+        """Collect every delivery."""
         self.got[delivery.destination] = delivery
 
     def to(self, name: str, view: Any = identity, **fields: Any) -> Destination:
-        """A destination of this stage."""
+        """Return a destination of this stage."""
         return Destination(**{"name": name, "filter": view, "sink": self.take, **fields})
 
 
 def names(*kept: str) -> Callable[[AnnotatedRecord], AnnotatedRecord]:
-    """A filter that lets these fields through."""
+    """Return a filter that keeps these fields."""
     return lambda record: record.only(kept)
 
 
 def broken(record: AnnotatedRecord) -> AnnotatedRecord:
-    """A filter that fails, with a value in its words."""
+    """A filter that fails with a value in its error text."""
     raise ValueError(str(record.values))
 
 
 def spoiling(record: AnnotatedRecord) -> AnnotatedRecord:
-    """A filter that is not pure: it changes the values it was given."""
+    """An impure filter that changes its input."""
     for each in record.fields.values():
         if isinstance(each.value, list):
             each.value.clear()
@@ -83,20 +83,20 @@ async def called(store: Store, answer: Any, *to: Destination, **fields: Any) -> 
 
 
 async def facts(store: Store, kind: str) -> dict[str, Any]:
-    """What the one record of this kind holds."""
+    """Return the body of the one entry of this kind."""
     (found,) = [each.facts for each in await AuditLog(store).stream(TURN.workflow_id) if each.kind == kind]
     return found
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who makes a view, takes it or is told what went wrong has a minute: each may wait for a thread."""
+    """Allow a minute for filters, sinks and observers: each may wait for a thread."""
     monkeypatch.setattr(result_processor, "DELIVERY_SECONDS", 60.0)
     monkeypatch.setattr(result_processor, "_OBSERVER_SECONDS", 60.0)
 
 
 @pytest.mark.row("B32")
-async def test_a_record_goes_to_every_destination_each_with_its_view(store: Store) -> None:
+async def test_record_reaches_every_destination_in_its_own_view(store: Store) -> None:
     stage = Stage()
     to = [
         stage.to("cache"),
@@ -124,7 +124,7 @@ async def test_a_record_goes_to_every_destination_each_with_its_view(store: Stor
 
 
 @pytest.mark.row("B31")
-async def test_the_model_reads_its_view_and_programs_do_too(store: Store) -> None:
+async def test_model_and_programs_read_the_model_view_of_a_record(store: Store) -> None:
     reducers = ReducerRegistry()
     reducers.register(ToolReducer("pay", lambda result, given: ToolResult(f"short {result.value}")))  # type: ignore[union-attr]
     model = Destination(name="llm-session", filter=names("fare", "margin"))
@@ -134,12 +134,12 @@ async def test_the_model_reads_its_view_and_programs_do_too(store: Store) -> Non
     assert "X1234567" not in outcome.model_dump_json()
 
 
-async def test_the_record_holds_the_audit_view(store: Store) -> None:
+async def test_audit_log_holds_the_audit_view_of_a_record(store: Store) -> None:
     await called(store, RECORD)
     assert (await facts(store, "outcome"))["result"] == f'{{"fare":120,"margin":0.3,"passport":"{HIDDEN}"}}'
 
 
-async def test_a_tool_has_a_filter_of_its_own(store: Store) -> None:
+async def test_tool_filter_replaces_the_filter_of_a_destination(store: Store) -> None:
     stage = Stage()
     filters = {"cache": names("margin"), "audit": names("fare")}
     await called(store, RECORD, stage.to("cache"), filters=filters)
@@ -149,7 +149,7 @@ async def test_a_tool_has_a_filter_of_its_own(store: Store) -> None:
 
 @pytest.mark.row("B34")
 @table("how", "sink raises", "sink hangs", "sink ends the process", "filter raises", "no record")
-async def test_what_does_not_arrive_changes_nothing(
+async def test_failed_delivery_leaves_the_outcome_unchanged(
     store: Store, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
@@ -162,7 +162,7 @@ async def test_what_does_not_arrive_changes_nothing(
     views: dict[str, Any] = {"filter raises": broken, "no record": lambda record: record.values}
     bad = stage.to("formatter:bad", views.get(how, identity_but_named), sink=sink)
     if how == "sink hangs":
-        # For the others nothing is too slow: the view of a record is made in a thread, which a busy machine keeps.
+        # No time limit for the other sinks: views are made in a thread, which can be slow on a busy machine.
         monkeypatch.setattr(result_processor, "DELIVERY_SECONDS", 2.0)
     _, outcome = await called(store, RECORD, bad, stage.to("cache"), observer=stage.missed.append)
     assert (outcome.code, outcome.value.inline) == ("ok", '{"fare":120}')
@@ -185,12 +185,12 @@ async def test_what_does_not_arrive_changes_nothing(
 
 
 def identity_but_named(record: AnnotatedRecord) -> AnnotatedRecord:
-    """All of it, on purpose."""
+    """Keep all fields, on purpose."""
     return record
 
 
 @pytest.mark.row("N20")
-async def test_only_the_models_view_can_fail_a_call(store: Store) -> None:
+async def test_only_a_failed_model_view_fails_the_call(store: Store) -> None:
     stage = Stage()
     model = Destination(name="llm-session", filter=broken)
     _, outcome = await called(store, ToolResult(RECORD, cost=0.5), model, stage.to("cache"))
@@ -208,14 +208,14 @@ async def test_only_the_models_view_can_fail_a_call(store: Store) -> None:
     assert '"fare":120' in ended["result"]
 
 
-async def test_a_filter_of_the_record_that_fails_hides_everything(store: Store) -> None:
+async def test_failed_audit_filter_hides_all_fields(store: Store) -> None:
     _, outcome = await called(store, RECORD, Destination(name="audit", filter=broken))
     assert outcome.code == "ok"
     fields = ",".join(f'"{name}":"{HIDDEN}"' for name in RECORD.fields)
     assert (await facts(store, "outcome"))["result"] == f"{{{fields}}}"
 
 
-async def test_an_observer_that_fails_harms_nobody(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_observer_does_not_affect_the_call(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     def observer(value: DeliveryFailure) -> None:
         raise ValueError("no")
 
@@ -224,7 +224,7 @@ async def test_an_observer_that_fails_harms_nobody(store: Store, caplog: pytest.
     assert caplog.messages[-1].partition(" (")[0] == "the observer of deliveries failed: ValueError"
 
 
-async def test_no_filter_changes_what_others_get(store: Store) -> None:
+async def test_impure_filter_does_not_change_other_views(store: Store) -> None:
     stage = Stage()
     record = AnnotatedRecord({"seats": RecordField([1, 2])})
     spoilt = [stage.to("formatter:a", spoiling), stage.to("cache"), stage.to("formatter:b", spoiling)]
@@ -237,7 +237,7 @@ async def test_no_filter_changes_what_others_get(store: Store) -> None:
     assert (outcome.value.inline, record.values) == ('{"seats":[1,2]}', {"seats": [1, 2]})
 
 
-async def test_what_does_not_fit_its_schema_goes_nowhere(store: Store) -> None:
+async def test_record_outside_its_schema_is_not_delivered(store: Store) -> None:
     stage = Stage()
     schema = {"type": "object", "required": ["seat"]}
     _, outcome = await called(store, RECORD, stage.to("cache"), output_schema=schema)
@@ -246,29 +246,27 @@ async def test_what_does_not_fit_its_schema_goes_nowhere(store: Store) -> None:
     assert '"margin":0.3' in (await facts(store, "outcome"))["result"]
 
 
-async def test_a_record_that_fits_its_schema_goes_everywhere(store: Store) -> None:
+async def test_record_within_its_schema_reaches_every_destination(store: Store) -> None:
     stage = Stage()
     schema = {"type": "object", "required": ["fare", "margin", "passport"]}
     _, outcome = await called(store, RECORD, stage.to("cache"), output_schema=schema)
     assert (outcome.code, outcome.value.inline, list(stage.got)) == ("ok", '{"fare":120}', ["cache"])
 
 
-async def test_structured_data_beside_a_record_are_the_handlers_own(store: Store) -> None:
+async def test_explicit_structured_data_replaces_the_record_fields(store: Store) -> None:
     _, outcome = await called(store, ToolResult(RECORD, structured={"seat": 7}))
     assert (outcome.value.inline, outcome.structured) == ('{"fare":120}', Content(inline={"seat": 7}))
 
 
 @table("fields", None, {"a": 1}, {1: RecordField(1)})
-async def test_a_record_that_is_made_wrongly_goes_nowhere(
-    store: Store, fields: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_malformed_record_is_not_delivered(store: Store, fields: Any, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     _, outcome = await called(store, AnnotatedRecord(fields), stage.to("cache"))
     assert caplog.messages[0].partition(" (")[0] == "pay returned no right record: TypeError"
     assert (outcome.code, outcome.gate, stage.got) == ("execution_failed", "distribute", {})
 
 
-async def test_a_value_that_is_no_record_is_told_to_the_model_alone(store: Store) -> None:
+async def test_plain_value_is_shown_only_to_the_model(store: Store) -> None:
     stage = Stage()
     _, outcome = await called(store, {"fields": {"fare": 1}}, stage.to("cache"))
     assert (outcome.value.inline, stage.got) == ('{"fields":{"fare":1}}', {})
@@ -276,7 +274,7 @@ async def test_a_value_that_is_no_record_is_told_to_the_model_alone(store: Store
 
 
 async def dispatched(store: Store, *, with_private: bool) -> list[CloudEvent]:
-    """What is told of dispatches, to readers who see specialists' events and to others."""
+    """Return the dispatch events, with or without private events of specialists."""
     stream = EventStream(store, lambda tool: False)
     await stream.extend()
     found = await stream.read(TURN.tenant, 0, limit=100, with_private=with_private)
@@ -284,7 +282,7 @@ async def dispatched(store: Store, *, with_private: bool) -> list[CloudEvent]:
 
 
 @pytest.mark.row("B30")
-async def test_a_routed_call_is_an_event_with_its_arguments_before_its_handler_is_called(store: Store) -> None:
+async def test_routed_call_emits_an_event_before_its_handler_runs(store: Store) -> None:
     seen: list[CloudEvent] = []
 
     async def pay(args: Mapping[str, Any], ctx: ToolContext) -> str:
@@ -299,7 +297,7 @@ async def test_a_routed_call_is_an_event_with_its_arguments_before_its_handler_i
 
 
 @pytest.mark.row("B37")
-async def test_a_routed_specialists_event_is_private_to_the_actor_that_called(store: Store) -> None:
+async def test_routed_specialist_event_is_private_to_the_calling_actor(store: Store) -> None:
     await called(store, "paid", **OWN)
     assert await dispatched(store, with_private=False) == []
     (event,) = await dispatched(store, with_private=True)
@@ -309,8 +307,8 @@ async def test_a_routed_specialists_event_is_private_to_the_actor_that_called(st
 
 
 @pytest.mark.row("B38")
-async def test_a_bypass_is_no_event_and_recorded_all_the_same(store: Store) -> None:
-    """Not even operators see it as `tool_call:*`; the record has that it was dispatched, and what came of it."""
+async def test_bypass_emits_no_event_but_is_recorded(store: Store) -> None:
+    """Even operators do not see it as `tool_call:*`. The audit log holds the dispatch and the outcome."""
     await called(store, "paid", **BYPASS)
     assert await dispatched(store, with_private=True) == []
     began = await facts(store, "execution")
@@ -320,7 +318,7 @@ async def test_a_bypass_is_no_event_and_recorded_all_the_same(store: Store) -> N
 
 @pytest.mark.row("B39")
 @pytest.mark.parametrize("fields", [OWN, BYPASS])
-async def test_a_specialists_call_is_recorded_whole(store: Store, fields: dict[str, Any]) -> None:
+async def test_specialist_call_is_recorded_in_full(store: Store, fields: dict[str, Any]) -> None:
     tool, outcome = await called(store, "paid Ana", secrets=("to",), effect="", tags=("money",), **fields)
     ended = await facts(store, "outcome")
     routing = fields.get("routing", "routed")
@@ -335,7 +333,7 @@ async def test_a_specialists_call_is_recorded_whole(store: Store, fields: dict[s
 
 
 @pytest.mark.row("B40")
-async def test_every_call_that_ran_says_how_it_was_dispatched(store: Store) -> None:
+async def test_every_executed_call_records_its_dispatch(store: Store) -> None:
     tool, _ = await called(store, "paid", tags=("money",))
     ended = await facts(store, "outcome")
     value = {
@@ -355,7 +353,7 @@ async def test_every_call_that_ran_says_how_it_was_dispatched(store: Store) -> N
 
 
 @pytest.mark.row("B39")
-async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: Store, ledger: Ledger) -> None:
+async def test_long_values_are_cut_in_the_log_and_kept_in_the_store(store: Store, ledger: Ledger) -> None:
     args = {"amount": 20, "to": "ü" * 9_000}
     tool = free(ledger, handler=ledger.handler("pay", "é" * 5_000), **OWN)
     reply = await run(worker_deps(store, tool), tool, task_for(tool, args=args))
@@ -367,7 +365,7 @@ async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: St
     assert await load(store, Content.model_validate({"blob": kept})) == args
 
 
-async def test_a_specialists_failure_is_recorded_without_its_secrets(store: Store) -> None:
+async def test_specialist_failure_is_recorded_without_secrets(store: Store) -> None:
     def fails(args: Any, ctx: Any) -> Any:
         raise ValueError(f"{args['to']} is not there")
 
@@ -381,7 +379,7 @@ async def test_a_specialists_failure_is_recorded_without_its_secrets(store: Stor
     assert ARGS["to"] not in str(await AuditLog(store).stream(TURN.workflow_id))
 
 
-async def test_a_second_run_of_the_same_call_records_nothing_more(store: Store, ledger: Ledger) -> None:
+async def test_second_run_of_the_same_call_adds_no_entry(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, read_only=True, **BYPASS)
     deps = worker_deps(store, tool)
     await run(deps, tool, task_for(tool))
@@ -390,7 +388,7 @@ async def test_a_second_run_of_the_same_call_records_nothing_more(store: Store, 
     assert (await facts(store, "outcome"))["record"] == "specialist_execution"
 
 
-async def test_all_destinations_are_served_at_once(store: Store) -> None:
+async def test_all_destinations_are_served_concurrently(store: Store) -> None:
     stage, there = Stage(), [asyncio.Event(), asyncio.Event()]
 
     def sink(mine: int) -> Any:
@@ -405,7 +403,7 @@ async def test_all_destinations_are_served_at_once(store: Store) -> None:
     assert sorted(stage.got) == ["cache", "ui-streaming"]
 
 
-async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(store: Store) -> None:
+async def test_turn_cancelled_during_delivery_keeps_the_outcome(store: Store) -> None:
     arrived, go = asyncio.Event(), asyncio.Event()
 
     async def slow(delivery: Delivery) -> None:
@@ -426,7 +424,7 @@ async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(st
     assert ticket.outcome is not None
 
 
-async def test_what_a_handler_does_to_its_arguments_changes_no_record(store: Store) -> None:
+async def test_handler_changes_to_its_arguments_do_not_change_the_log(store: Store) -> None:
     def spoils(args: Any, ctx: Any) -> Any:
         secret = args.pop("to")
         args["amount"] = object()

@@ -1,4 +1,4 @@
-"""What becomes of what a handler returned: checked, reduced, cut, fenced and kept, in that order."""
+"""The processing of a handler's result: validated, reduced, cut, fenced and stored, in that order."""
 
 import asyncio
 import tempfile
@@ -55,13 +55,13 @@ READER = Actor(name="desk", model="scripted", read_rest=True)
 
 
 async def _outcome(store: Store, answer: Any, budget: int = 1_000, **fields: Any) -> CallOutcome:
-    """The outcome of the one call, whose handler answers so; `reducer` and `actors` go to the catalog."""
+    """Return the outcome of one call whose handler gives this answer. `reducer` and `actors` go to the catalog."""
     more = {key: fields.pop(key) for key in ("actors",) if key in fields}
     reducer = fields.pop("reducer", None)
     if reducer is not None:
         more["reducers"] = ReducerRegistry()
         more["reducers"].register(ToolReducer("pay", reducer))
-    # Without a ticket, so that one test may ask for several outcomes of the one call.
+    # No ticket: one test may then process several outcomes of the same call.
     tool = free(Ledger(), handler=Ledger().handler("pay", answer), read_only=True, **fields)
     reply = await run(worker_deps(store, tool, **more), tool, task_for(tool, budget_chars=budget))
     assert reply.outcome is not None
@@ -69,14 +69,14 @@ async def _outcome(store: Store, answer: Any, budget: int = 1_000, **fields: Any
 
 
 def _numbered(result: Result, given: ReducerInput) -> Result:
-    """Half of the text, and what the reducer was told."""
+    """Return half of the text and the reducer's input."""
     if isinstance(result, ToolFailure):
         return ToolFailure(f"short: {result.message[:7]}")
     return ToolResult(f"{result.value[: len(result.value) // 2]}|{given.args['to']}|{given.turn_count}")
 
 
 class Touchy:
-    """Does not let itself be compared."""
+    """A value that raises on comparison."""
 
     def __eq__(self, other: object) -> bool:
         raise ValueError("ambiguous")
@@ -89,7 +89,7 @@ def _raises(args: Any, ctx: Any) -> Any:
 
 
 @pytest.mark.row("E21", "N11")
-async def test_a_result_is_reduced_before_it_is_cut(store: Store) -> None:
+async def test_result_is_reduced_before_it_is_cut(store: Store) -> None:
     outcome = await _outcome(store, ToolResult("x" * 100, {"rows": 3}, 0.5), 20, reducer=_numbered)
     assert outcome.value.inline == f"{'x' * 20}\n[truncated \u2014 56 chars total]"
     assert (outcome.truncated, outcome.original_chars, outcome.cost) == (True, 56, 0.5)
@@ -99,7 +99,7 @@ async def test_a_result_is_reduced_before_it_is_cut(store: Store) -> None:
 
 
 @pytest.mark.row("E21")
-async def test_a_reducer_is_told_the_arguments_that_were_approved(store: Store) -> None:
+async def test_reducer_receives_the_approved_arguments(store: Store) -> None:
     def spoils(args: Any, ctx: Any) -> str:
         args["to"] = "nobody"
         return "paid"
@@ -108,7 +108,7 @@ async def test_a_reducer_is_told_the_arguments_that_were_approved(store: Store) 
     assert found.value.inline == "pa|Ana|1"
 
 
-async def test_errors_are_reduced_too_and_a_failing_reducer_changes_nothing(store: Store) -> None:
+async def test_errors_are_reduced_and_a_failing_reducer_changes_nothing(store: Store) -> None:
     assert (await _outcome(store, _raises, reducer=_numbered)).value.inline == "short: no such"
     failed = await _outcome(store, ToolFailure("input is odd", "input_invalid"), reducer=_numbered)
     assert (failed.code, failed.value.inline) == ("input_invalid", "short: input i")
@@ -121,13 +121,13 @@ async def test_errors_are_reduced_too_and_a_failing_reducer_changes_nothing(stor
 
 
 @pytest.mark.row("N11")
-async def test_a_reducer_and_an_error_give_no_secret_away(store: Store) -> None:
+async def test_reduced_error_hides_secrets(store: Store) -> None:
     outcome = await _outcome(store, _raises, 1_000, secrets=("to",), effect="", reducer=lambda result, given: result)
     assert outcome.value.inline == "no such account: 20 for [hidden]"
 
 
 @pytest.mark.row("X15", "V15")
-async def test_error_texts_are_cut_as_well(store: Store) -> None:
+async def test_error_text_above_the_budget_is_cut(store: Store) -> None:
     outcome = await _outcome(store, ToolFailure("e" * 50), 10)
     assert outcome.value.inline == f"{'e' * 10}\n[truncated \u2014 50 chars total]"
     assert (outcome.code, outcome.truncated, outcome.original_chars) == ("execution_failed", True, 50)
@@ -136,7 +136,7 @@ async def test_error_texts_are_cut_as_well(store: Store) -> None:
 
 
 @pytest.mark.row("V15")
-async def test_only_an_actor_that_may_read_on_is_told_how(store: Store) -> None:
+async def test_only_actors_with_read_rest_get_the_hint(store: Store) -> None:
     plain = await _outcome(store, "x" * 50, 10)
     reader = await _outcome(store, "x" * 50, 10, actors=[READER])
     assert (plain.note, plain.rest) == ("", reader.rest)
@@ -145,8 +145,8 @@ async def test_only_an_actor_that_may_read_on_is_told_how(store: Store) -> None:
     assert (whole.note, whole.rest) == ("", "")
 
 
-async def test_a_result_waits_for_the_store_that_keeps_its_rest(tmp_path: Path) -> None:
-    """The effect has happened: the outcome is not lost because its whole text cannot be kept at once."""
+async def test_result_waits_for_an_unavailable_store_to_keep_its_rest(tmp_path: Path) -> None:
+    """The tool took effect: a store that is briefly unavailable must not lose the outcome."""
     store = await MoodyStore.open(f"sqlite:///{tmp_path}/moody.db")
     try:
         store.refusals = 2
@@ -157,7 +157,7 @@ async def test_a_result_waits_for_the_store_that_keeps_its_rest(tmp_path: Path) 
         await store.close()
 
 
-async def test_the_rest_has_an_end(store: Store) -> None:
+async def test_stored_rest_is_limited_in_size(store: Store) -> None:
     outcome = await _outcome(store, "é" * RESULT_BYTES, 10)
     rest = some(await TruncatedResults(store).read(TURN, outcome.rest, 0, RESULT_BYTES))
     assert rest.text == "é" * (RESULT_BYTES // 2)
@@ -166,7 +166,7 @@ async def test_the_rest_has_an_end(store: Store) -> None:
 
 @pytest.mark.row("E49", "N11")
 @table("answer", ORDERS, ToolFailure(ORDERS), _raises)
-async def test_text_from_outside_is_cut_and_then_fenced(store: Store, answer: Any) -> None:
+async def test_untrusted_text_is_cut_and_then_fenced(store: Store, answer: Any) -> None:
     outcome = await _outcome(store, answer, 25, untrusted_output=True, actors=[READER])
     first, *_, last = str(outcome.value.inline).splitlines()
     mark = first[1:17]
@@ -178,7 +178,7 @@ async def test_text_from_outside_is_cut_and_then_fenced(store: Store, answer: An
 
 
 @pytest.mark.row("B06", "V05")
-async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Store) -> None:
+async def test_result_outside_its_schema_fails_and_is_recorded_in_full(store: Store) -> None:
     schema = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required": ["rows"]}
     wrong = await _outcome(store, ToolResult({"rows": "many"}, cost=0.25), output_schema=schema)
     assert (wrong.code, wrong.gate, wrong.cost) == ("execution_failed", "output", 0.25)
@@ -195,9 +195,7 @@ async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Stor
     assert entries == [("output", fingerprint({"rows": "many"})), ("execute", None)], "one record a call and code"
 
 
-async def test_updates_are_carried_where_they_are_plain_json_objects(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_updates_are_kept_only_as_plain_json_objects(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     good = await _outcome(store, ToolResult("paid", data_update={"a": [1]}, context_update={"b": {"c": None}}))
     assert (good.data_update, good.context_update) == (Content(inline={"a": [1]}), Content(inline={"b": {"c": None}}))
     assert caplog.messages == []
@@ -227,7 +225,7 @@ async def test_updates_are_carried_where_they_are_plain_json_objects(
 
 
 @table(("levels", "kept"), (MAX_NESTING, True), (MAX_NESTING + 1, False), (230, False), (5_000, False))
-async def test_data_nested_deeper_than_a_record_holds_are_only_named(store: Store, levels: int, kept: bool) -> None:
+async def test_data_nested_too_deeply_is_replaced_by_its_type(store: Store, levels: int, kept: bool) -> None:
     deep: list[Any] = []
     for _ in range(levels - 1):
         deep = [deep]
@@ -235,7 +233,7 @@ async def test_data_nested_deeper_than_a_record_holds_are_only_named(store: Stor
     assert outcome.structured == Content(inline=deep if kept else "<list>")
 
 
-async def test_updates_of_exactly_the_size_of_a_result_are_carried(store: Store) -> None:
+async def test_updates_exactly_at_the_size_limit_are_kept(store: Store) -> None:
     update = {"a": "x" * (RESULT_BYTES - len('{"a":""}'))}
     outcome = await _outcome(store, ToolResult("paid", data_update=update))
     assert outcome.data_update is not None
@@ -244,15 +242,13 @@ async def test_updates_of_exactly_the_size_of_a_result_are_carried(store: Store)
     assert longer.data_update is None
 
 
-async def test_an_update_of_the_context_that_is_left_out_is_named(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_dropped_context_update_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     assert (await _outcome(store, ToolResult("paid", context_update=[1]))).context_update is None  # type: ignore[arg-type]
     assert caplog.messages[0].partition(" (")[0] == ("the context update of pay is no plain JSON object: left out")
 
 
 @pytest.mark.row("F03")
-async def test_meta_is_kept_of_successes_and_failures(store: Store) -> None:
+async def test_meta_is_kept_for_successes_and_failures(store: Store) -> None:
     told = {"meta": {"of": "Ana", "ms": 4}}
     for answer in (ToolResult("paid", **told), ToolFailure("sold out", **told)):
         outcome = await _outcome(store, answer, secrets=("to",), effect="")
@@ -261,7 +257,7 @@ async def test_meta_is_kept_of_successes_and_failures(store: Store) -> None:
 
 
 @pytest.mark.row("F03")
-async def test_a_failure_keeps_its_data_and_the_model_reads_it(store: Store) -> None:
+async def test_failure_keeps_its_data_and_shows_it_to_the_model(store: Store) -> None:
     failed = from_success({"success": False, "error": "sold out", "data": {"left": 0, "of": "Ana"}})
     outcome = await _outcome(store, failed)
     assert (outcome.code, text_of(outcome.value)) == ("execution_failed", 'sold out\n{"left":0,"of":"Ana"}')
@@ -274,7 +270,7 @@ async def test_a_failure_keeps_its_data_and_the_model_reads_it(store: Store) -> 
     assert (text_of(left_out.value), left_out.structured) == ("sold out", None)
 
 
-async def test_a_misfit_is_not_tried_again(store: Store, ledger: Ledger) -> None:
+async def test_result_outside_its_schema_is_not_retried(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, output_schema={"type": "integer"})
     deps, task = worker_deps(store, tool), task_for(tool)
     first = await run(deps, tool, task)
@@ -319,7 +315,7 @@ def _law_deps(store: Store) -> WorkerDeps:
 @pytest.mark.row("E26", "E27")
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["free", "asked", "small", "barred", "unknown"]), min_size=1, max_size=60))
-async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> None:
+async def test_every_call_of_a_batch_shares_the_character_budget(names: list[str]) -> None:
     share = RESULT_CHARS_PER_BATCH // len(names)
     with tempfile.TemporaryDirectory() as folder:
         async with open_store(f"sqlite:///{folder}/law.db") as store:
@@ -346,7 +342,7 @@ ODD = st.text(
 @pytest.mark.row("N12", "V15")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=ODD, budget=st.integers(1, 130), fails=st.booleans(), outside=st.booleans())
-async def test_what_a_budget_leaves_and_its_rest_are_the_whole(
+async def test_cut_text_and_its_rest_make_the_whole_text(
     store: Store, text: str, budget: int, fails: bool, outside: bool
 ) -> None:
     tool = free(Ledger(), untrusted_output=outside)
@@ -370,12 +366,12 @@ async def test_what_a_budget_leaves_and_its_rest_are_the_whole(
     assert unicodedata.normalize("NFC", "".join(pieces)) == unicodedata.normalize("NFC", text)
 
 
-def test_the_completion_of_a_call_is_in_its_id() -> None:
+def test_completion_number_is_read_from_the_call_id() -> None:
     assert [completion_of(call) for call in ("c1.1", "c12.3", "c2.1001")] == [1, 12, 2]
     assert [completion_of(call) for call in ("", "c", "c0.1", "x1.1", "c1", "1.1", "c1.1x")] == [0] * 7
 
 
-async def test_what_a_failure_wishes_to_change_hides_secrets(store: Store) -> None:
+async def test_updates_of_a_failure_hide_secrets(store: Store) -> None:
     failure = ToolFailure("no such account: Ana", data_update={"a": "Ana"}, context_update={"b": ["Ana", 1]})
     outcome = await _outcome(store, failure, secrets=("to",), effect="")
     assert outcome.value.inline == "no such account: [hidden]"
@@ -383,7 +379,7 @@ async def test_what_a_failure_wishes_to_change_hides_secrets(store: Store) -> No
     assert outcome.context_update == Content(inline={"b": ["[hidden]", 1]})
 
 
-# What becomes of one value, without the activity around it.
+# The processing of one value, without the activity.
 
 OWN: dict[str, Any] = {"scope": "specialist", "justification": "only the desk pays"}
 
@@ -391,7 +387,7 @@ OWN: dict[str, Any] = {"scope": "specialist", "justification": "only the desk pa
 async def _processed(
     store: Store, value: Any, *, budget: int = 1_000, key: str | None = None, to: Any = (), **fields: Any
 ) -> ProcessedResult:
-    """What is made of `value`, which the one call returned; `reducer`, `actors` and `context` go to the catalog."""
+    """Return the processed `value` of one call. `reducer`, `actors` and `context` go to the catalog."""
     more = {name: fields.pop(name) for name in ("actors", "context") if name in fields}
     reducer = fields.pop("reducer", None)
     if reducer is not None:
@@ -414,15 +410,13 @@ async def _processed(
     (ToolFailure("no account"), "no account"),
     (HandOff("e1"), hand_off_result(HandOff("e1"), "pay").value),
 )
-async def test_what_a_specialist_returned_is_kept_for_the_record_and_of_others_nothing(
-    store: Store, value: Any, kept: str
-) -> None:
+async def test_full_result_is_kept_only_for_specialists(store: Store, value: Any, kept: str) -> None:
     specialist = await _processed(store, value, budget=3, **OWN)
     assert (specialist.kept, specialist.outcome.truncated) == (kept, True)
     assert (await _processed(store, value)).kept is None
 
 
-async def test_work_that_was_handed_off_is_marked_so_whatever_the_output_schema_says(store: Store) -> None:
+async def test_handed_off_work_is_marked_despite_the_output_schema(store: Store) -> None:
     outcome = (await _processed(store, HandOff("e1"), output_schema={"type": "integer"})).outcome
     assert (outcome.handed, outcome.code, outcome.gate) == (True, "ok", "execute")
     assert outcome.structured == Content(inline={"event_id": "e1"})
@@ -430,7 +424,7 @@ async def test_work_that_was_handed_off_is_marked_so_whatever_the_output_schema_
 
 
 @table(("key", "told"), ("ticket", "ticket"), ("", None), (None, None))
-async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permit(
+async def test_record_delivery_uses_the_ticket_key_or_the_permit_digest(
     store: Store, monkeypatch: pytest.MonkeyPatch, key: str | None, told: str | None
 ) -> None:
     monkeypatch.setattr(result_processor, "DELIVERY_SECONDS", 60.0)
@@ -444,7 +438,7 @@ async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permi
     assert [each.idempotency_key for each in got] == [told or permit_for(free(Ledger())).digest]
 
 
-async def test_secrets_are_hidden_in_all_that_a_result_holds(store: Store) -> None:
+async def test_secrets_are_hidden_in_every_part_of_a_result(store: Store) -> None:
     result = ToolResult(
         "paid Ana", {"to": ["Ana", 1]}, data_update={"a": {"to": "Ana"}}, context_update={"b": ["Ana", None]}
     )
@@ -455,8 +449,8 @@ async def test_secrets_are_hidden_in_all_that_a_result_holds(store: Store) -> No
     assert outcome.context_update == Content(inline={"b": ["[hidden]", None]})
 
 
-async def test_what_a_failure_wishes_is_no_plain_object_also_where_nothing_is_hidden(store: Store) -> None:
-    """Names that JSON would change are left out with or without secrets beside them."""
+async def test_invalid_update_of_a_failure_is_dropped_without_secrets(store: Store) -> None:
+    """Keys that JSON would change are dropped with or without secrets."""
     outcome = (await _processed(store, ToolFailure("no", data_update={1: "a"}, context_update={"b": 1}))).outcome
     assert (outcome.data_update, outcome.context_update) == (None, Content(inline={"b": 1}))
 
@@ -473,12 +467,12 @@ async def test_what_a_failure_wishes_is_no_plain_object_also_where_nothing_is_hi
     (float("nan"), 0.0),
     (10**400, 0.0),
 )
-async def test_a_cost_that_is_no_amount_of_money_counts_as_none(store: Store, cost: Any, usd: float) -> None:
+async def test_invalid_cost_counts_as_zero(store: Store, cost: Any, usd: float) -> None:
     outcome = (await _processed(store, ToolResult("paid", cost=cost))).outcome
     assert (outcome.code, outcome.cost) == ("ok", usd)
 
 
-async def test_a_reducer_reads_structured_data_cost_and_code_beside_the_text(store: Store) -> None:
+async def test_reducer_reads_structured_data_cost_and_code(store: Store) -> None:
     seen: list[Result] = []
 
     def looks(result: Result, given: ReducerInput) -> Result:
@@ -491,7 +485,7 @@ async def test_a_reducer_reads_structured_data_cost_and_code_beside_the_text(sto
 
 
 @table(("more", "kept"), (0, True), (1, False))
-async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(
+async def test_structured_data_exactly_at_the_size_limit_is_kept(
     store: Store, caplog: pytest.LogCaptureFixture, more: int, kept: bool
 ) -> None:
     text = "x" * (RESULT_BYTES - len('""') + more)
@@ -508,7 +502,7 @@ async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(
     ({"context_update": {"project": "open"}}, True),
     ({"context_update": {"project": 4}}, False),
 )
-async def test_a_failure_keeps_its_words_and_says_that_its_updates_are_lost(
+async def test_failure_keeps_its_text_and_notes_rejected_updates(
     store: Store, updates: dict[str, Any], taken: bool
 ) -> None:
     fields: dict[str, Any] = {"updates": ("project",), "context": {"project": {"type": "string"}}, "actors": [READER]}

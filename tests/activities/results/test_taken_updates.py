@@ -1,4 +1,4 @@
-"""What counts of what a tool wishes to change of a conversation, branch by branch: taken, left out, or a failure."""
+"""Updates of a conversation by a tool, case by case: applied, dropped, or a failure."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ MISFIT = "update_invalid: `pay` ran and took effect, but the value of `project` 
 
 
 async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT, **fields: Any) -> ProcessedResult:
-    """What becomes of `result`, of a tool that may change `names`."""
+    """Return the outcome of `result` from a tool that may change `names`."""
     actor, budget = fields.pop("actor", "desk"), fields.pop("budget", 1_000)
     tool = pay_tool(Ledger(), False, updates=names, **fields)
     deps = worker_deps(
@@ -42,7 +42,7 @@ async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT,
     (None, {"project": "open"}, Updates(context={"project": "open"})),
     ({}, {}, None),
 )
-async def test_what_fits_is_taken_beside_what_was_wished(
+async def test_valid_updates_are_applied_and_the_requested_ones_kept(
     store: Store, caplog: pytest.LogCaptureFixture, data: Any, context: Any, taken: Updates | None
 ) -> None:
     outcome = (await made(store, ToolResult("paid", {"n": 1}, 0.5, data_update=data, context_update=context))).outcome
@@ -59,7 +59,7 @@ async def test_what_fits_is_taken_beside_what_was_wished(
     {"actor": "nobody"},
     ids=["a tool that declares none", "an actor that this worker does not have"],
 )
-async def test_a_wish_without_anybody_to_take_it_is_only_told(
+async def test_updates_without_a_declaration_are_recorded_but_not_applied(
     store: Store, caplog: pytest.LogCaptureFixture, fields: dict[str, Any]
 ) -> None:
     result = ToolResult("paid", data_update={"city": 3}, context_update={"project": 4})
@@ -70,14 +70,12 @@ async def test_a_wish_without_anybody_to_take_it_is_only_told(
     assert caplog.messages == []
 
 
-async def test_a_tool_that_wishes_nothing_changes_nothing(store: Store) -> None:
+async def test_tool_without_updates_changes_nothing(store: Store) -> None:
     outcome = (await made(store, ToolResult("paid"))).outcome
     assert (outcome.code, outcome.data_update, outcome.context_update, outcome.updates) == ("ok", None, None, None)
 
 
-async def test_names_that_nobody_declares_are_left_out_of_what_is_taken(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_undeclared_names_are_dropped_from_updates(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     result = ToolResult("paid", data_update={"city": "Porto", "city2": 1, "project": 2}, context_update={"city": 3})
     outcome = (await made(store, result)).outcome
     assert (outcome.code, outcome.updates) == ("ok", Updates(data={"city": "Porto"}))
@@ -87,7 +85,7 @@ async def test_names_that_nobody_declares_are_left_out_of_what_is_taken(
     assert len(caplog.messages) == 1
 
 
-async def test_where_every_name_is_left_out_nothing_is_taken(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_updates_with_only_undeclared_names_apply_nothing(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     names = {f"n{number:03}": 1 for number in range(90)}
     outcome = (await made(store, ToolResult("paid", data_update=names))).outcome
     assert (outcome.code, outcome.updates, outcome.data_update) == ("ok", None, Content(inline=names))
@@ -95,7 +93,7 @@ async def test_where_every_name_is_left_out_nothing_is_taken(store: Store, caplo
     assert found == ", ".join(f"data.{name}" for name in names)[:200]
 
 
-async def test_a_value_that_does_not_fit_fails_the_call_and_takes_nothing(store: Store) -> None:
+async def test_value_outside_its_schema_fails_the_call_and_all_updates(store: Store) -> None:
     result = ToolResult("paid", {"n": 1}, 0.5, data_update={"city": "Porto"}, context_update={"project": 4})
     outcome = (await made(store, result)).outcome
     assert (outcome.code, outcome.gate) == ("execution_failed", "update")
@@ -105,7 +103,7 @@ async def test_a_value_that_does_not_fit_fails_the_call_and_takes_nothing(store:
     assert (outcome.structured, outcome.cost) == (Content(inline={"n": 1}), 0.5)
 
 
-async def test_names_that_are_left_out_are_warned_of_beside_a_value_that_does_not_fit(
+async def test_undeclared_names_are_logged_even_if_another_value_fails(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     result = ToolResult("paid", data_update={"other": 1, "city": 3})
@@ -117,7 +115,9 @@ async def test_names_that_are_left_out_are_warned_of_beside_a_value_that_does_no
     ]
 
 
-async def test_what_is_no_plain_object_neither_counts_nor_fails(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_update_is_dropped_and_the_other_applied(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     wrong: Any = ["city"]
     outcome = (await made(store, ToolResult("paid", data_update=wrong, context_update={"project": "open"}))).outcome
     assert (outcome.code, outcome.data_update, outcome.updates) == ("ok", None, Updates(context={"project": "open"}))
@@ -127,12 +127,12 @@ async def test_what_is_no_plain_object_neither_counts_nor_fails(store: Store, ca
     assert (outcome.code, outcome.data_update, outcome.context_update, outcome.updates) == ("ok", None, None, None)
 
 
-async def test_a_result_outside_of_its_output_schema_updates_nothing(store: Store) -> None:
+async def test_result_outside_its_output_schema_applies_no_updates(store: Store) -> None:
     result = ToolResult("paid", data_update={"city": "Porto"})
     outcome = (await made(store, result, output_schema={"type": "integer"})).outcome
     assert (outcome.gate, outcome.updates, outcome.data_update) == ("output", None, None)
 
 
-async def test_the_record_keeps_what_was_returned_whatever_became_of_its_updates(store: Store) -> None:
+async def test_specialist_log_keeps_the_result_if_its_updates_fail(store: Store) -> None:
     fields: dict[str, Any] = {"scope": "specialist", "justification": "the desk alone pays"}
     assert (await made(store, ToolResult("paid", data_update={"city": 3}), **fields)).kept == "paid"
