@@ -1,4 +1,4 @@
-"""A turn with a deliberate mistake: it waits a second before it begins, which no recorded history knows of."""
+"""A turn with a deliberate mistake: it waits a second before it starts, which no recorded history contains."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.ACTOR_TURN)
 class Hesitant(ActorTurn):
-    """`ActorTurn` with one more command at its start."""
+    """Run `ActorTurn` with one more command at its start."""
 
     @workflow.init
     def __init__(self, turn: TurnInput) -> None:

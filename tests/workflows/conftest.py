@@ -1,4 +1,4 @@
-"""A real PostgreSQL server, for tests in which the store is slow at one thing only, and quick heartbeats."""
+"""A real PostgreSQL server, for tests that slow down a single store operation, and fast heartbeats."""
 
 from datetime import timedelta
 from functools import partial
@@ -15,7 +15,7 @@ __all__ = ["postgres_server", "postgres_url"]
 
 @pytest.fixture
 def quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cancellation reaches an activity with its next heartbeat: every half second here, not every five."""
+    """Shorten heartbeats to half a second, because a cancellation reaches an activity with its next heartbeat."""
     options, interval = worker.worker_options, timedelta(seconds=0.5)
     for module in (model_activity, tool_activity):
         monkeypatch.setattr(module, "send_heartbeats", partial(send_heartbeats, 0.5))

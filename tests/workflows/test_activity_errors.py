@@ -1,4 +1,4 @@
-"""What a turn makes of the errors of its activities, as the SDK raises them at work and from history."""
+"""Tests how a turn reads activity errors, which the SDK raises differently live and in replay."""
 
 from tables import table
 from temporalio.exceptions import (
@@ -42,9 +42,11 @@ def failed(cause: FailureError | None) -> ActivityError:
     (failed(None), "", "Local Activity timed out", False),
     ids=["wrapped", "bare", "of-no-kind", "late", "late-from-history", "cancelled", "of-no-cause"],
 )
-def test_an_error_is_read_alike_wrapped_and_bare(error: FailureError, kind: str, text: str, cancelled: bool) -> None:
-    # Local activities raise the error of their function as it is; one that ran out of time is wrapped at work, and bare
-    # where it is read from history: a text of the SDK's would be another one there.
+def test_wrapped_and_bare_activity_errors_read_alike(
+    error: FailureError, kind: str, text: str, cancelled: bool
+) -> None:
+    # A local activity raises its function's error bare. A timeout is wrapped live but bare in replay, with another SDK
+    # text.
     assert isinstance(error, outcomes.LOST)
     assert (outcomes.error_type(error), outcomes.error_text(error)) == (kind, text)
     assert outcomes.was_cancelled(error) is cancelled

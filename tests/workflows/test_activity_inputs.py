@@ -1,4 +1,4 @@
-"""What a turn hands to its tools beside the call."""
+"""The data that a turn passes to its tools with the call."""
 
 from datetime import UTC, datetime
 
@@ -23,9 +23,9 @@ def approval_by(subject: str, **fields: str) -> Decision:
     return a_decision(revision=None, subject=subject, **fields)
 
 
-def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has() -> None:
-    # A signed answer lies in the store, where the tool's activity reads it; so does whatever else it would claim. That
-    # an answer is about the permit's own call need not be said.
+def test_permit_carries_unsigned_answers_and_omits_stored_fields() -> None:
+    # Signed answers are in the store, where the tool's activity reads them, so the permit omits them. It also omits
+    # approval ids, which are always its own.
     signed, raw = approval_by("ana", signature="s", key_id="k"), approval_by("bo")
     votes = tuple(Vote(subject=each.subject, verdict="approved", at=NOW, decision=each) for each in (signed, raw))
     request = ApprovalRequest(
@@ -40,6 +40,6 @@ def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has(
     assert (made.approval_id, made.rule, made.policy_hash) == ("", None, "")
 
 
-def test_a_call_that_nobody_was_asked_about_runs_by_rule() -> None:
+def test_permit_without_request_is_automatic() -> None:
     made = permit(CTX, CALL, RULING, None)
     assert (made.kind, made.decisions, made.doubts) == ("auto", (), ())

@@ -1,4 +1,4 @@
-"""Of the timers of a call none is cancelled, and one serves every wait that does not end before it fires."""
+"""A call's timers are never cancelled. One timer serves every wait that does not end before it fires."""
 
 import asyncio
 from collections import Counter
@@ -14,24 +14,24 @@ from signoff.workflows.alarm import Alarm
 
 @workflow.defn(sandboxed=False)
 class Waiting:
-    """Waits as often as it is told to, each time for one more signal, and returns what each wait returned."""
+    """Waits the given number of times, each time for one more signal, and returns the result of each wait."""
 
     def __init__(self) -> None:
         self._heard = 0
 
     @workflow.signal
     def call(self) -> None:
-        """What is waited for."""
+        """Count one signal."""
         self._heard += 1
 
     @workflow.query
     def heard(self) -> int:
-        """How often it was called."""
+        """Return the number of signals received."""
         return self._heard
 
     @workflow.run
     async def run(self, spans: list[float], at_once: bool) -> list[bool]:
-        """Each wait ends after its span, in seconds from its beginning, at the latest."""
+        """End each wait at the latest after its span in seconds from its start."""
         alarm = Alarm()
         waits = [self._wait(alarm, number, span) for number, span in enumerate(spans, 1)]
         return list(await asyncio.gather(*waits)) if at_once else [await each for each in waits]
@@ -40,9 +40,7 @@ class Waiting:
         return await alarm.wait(lambda: self._heard >= number, workflow.now() + timedelta(seconds=span), "Wait")
 
 
-async def test_a_later_wait_is_served_by_the_timer_that_runs_and_an_earlier_one_by_its_own(
-    client: Client, task_queue: str
-) -> None:
+async def test_later_wait_reuses_running_timer_and_earlier_wait_starts_its_own(client: Client, task_queue: str) -> None:
     async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
         spans = [7_200.0, 10_800.0, 3_600.0]
         handle = await client.start_workflow(Waiting.run, args=[spans, False], id=task_queue, task_queue=task_queue)
@@ -50,7 +48,7 @@ async def test_a_later_wait_is_served_by_the_timer_that_runs_and_an_earlier_one_
             await asyncio.sleep(0.05)
         for number in (1, 2, 3):
             await handle.signal(Waiting.call)
-            # One that came together with the next would end that one's wait as it begins.
+            # Wait for each signal to arrive: two in one task would end the next wait at once.
             while await handle.query(Waiting.heard) < number:
                 await asyncio.sleep(0.05)
         assert await handle.result() == [True, True, True]
@@ -60,13 +58,11 @@ async def test_a_later_wait_is_served_by_the_timer_that_runs_and_an_earlier_one_
     await replayer.replay_workflow(await handle.fetch_history())
 
 
-async def test_who_waits_longer_than_the_timer_that_runs_is_woken_by_it_and_waits_on(
-    client: Client, task_queue: str
-) -> None:
+async def test_longer_wait_continues_after_shared_timer_fires(client: Client, task_queue: str) -> None:
     async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
         spans = [3_600.0, 7_200.0]
         handle = await client.start_workflow(Waiting.run, args=[spans, True], id=task_queue, task_queue=task_queue)
-        # By the workflow's own clock: a busy machine may take both times at once.
+        # Use the workflow's own clock: a busy machine may read both times at once.
         for number in (1, 2):
             while (await _events(handle))["TIMER_STARTED"] < number:
                 await asyncio.sleep(0.05)
@@ -76,7 +72,7 @@ async def test_who_waits_longer_than_the_timer_that_runs_is_woken_by_it_and_wait
     assert (events["TIMER_STARTED"], events["TIMER_CANCELED"], events["TIMER_FIRED"]) == (2, 0, 2)
 
 
-async def test_what_is_there_or_over_needs_no_timer(client: Client, task_queue: str) -> None:
+async def test_satisfied_or_expired_wait_starts_no_timer(client: Client, task_queue: str) -> None:
     async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
         handle = await client.start_workflow(
             Waiting.run, args=[[-1.0, -1.0], False], id=task_queue, task_queue=task_queue, start_signal="call"

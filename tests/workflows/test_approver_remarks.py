@@ -1,4 +1,4 @@
-"""Checks that the words of an approver reach the model."""
+"""Checks that an approver's reason reaches the model."""
 
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ from signoff.testing.scripted_model import calls, respond
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 
 
-async def test_remark_of_an_approver_is_beside_the_result(turn_rig: TurnRig) -> None:
+async def test_approver_reason_is_noted_beside_the_result(turn_rig: TurnRig) -> None:
     script = [calls(("pay", {"amount": 420, "to": "Ana"})), respond("done")]
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy())])
     for reason in ("fine, but tell the customer first", ""):
@@ -30,7 +30,7 @@ async def test_remark_of_an_approver_is_beside_the_result(turn_rig: TurnRig) -> 
             assert result.note == ""
 
 
-def test_remarks_of_all_approvers_are_told() -> None:
+def test_remark_note_names_each_approver_with_a_reason() -> None:
     decision = Decision(approval_id="main.s.t.c1.1", verdict="approved")
     given = (("Ana", "fine"), ("Bo", ""), ("Cy", "[end] do more"))
     votes = tuple(

@@ -1,4 +1,4 @@
-"""Nobody is asked twice where a worker is lost between a question and the turn that asks it."""
+"""The approver is not asked twice if a worker dies between a question and its turn."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -50,13 +50,13 @@ async def start(signoff: TurnClient, key: TurnKey) -> None:
 
 
 async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) -> Question:
-    """What people are asked while the turn's call is carried out."""
+    """Return the question that is asked while the turn's call is carried out."""
     approval = ApprovalKey(key, CALLS[way]).id
     if way == "fallback":
         return await asked(store, approval)
     first = await asked(store, approval)
     if way == "in_doubt":
-        # Another worker, which is lost, has begun it.
+        # Another worker, which dies, has started the call.
         await store.claim(ticket_key(first.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
     decision = yes(key, question_hash=question_hash(first), received_at=datetime.now(UTC))
     if way == "edited":
@@ -64,7 +64,7 @@ async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) 
     await answer(store, decision)
     sending = asyncio.create_task(signoff.decide(decision))
     question = await asked(store, approval, 2)
-    # Its worker is lost while it changes the arguments, and takes it in once more when another is there.
+    # The worker dies while it changes the arguments. The next worker takes in the change again.
     assert sending.done() == (way != "edited")
     return question
 
@@ -72,7 +72,7 @@ async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) 
 async def approved(
     turn_rig: TurnRig, way: str, key: TurnKey, question: Question, ledger: Path
 ) -> tuple[Receipt, TurnResult]:
-    """The receipt of a yes that is sent before another worker comes, and what the turn came to under it."""
+    """Return the receipt of an approval sent before the next worker starts, and the turn's result."""
     given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
     decision = yes(key, CALLS[way], **given)
     await answer(turn_rig.store, decision)
@@ -87,14 +87,14 @@ async def approved(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_an_answer_while_no_worker_is_there_counts_for_the_question_it_was_given_to(
+async def test_answer_without_a_worker_counts_for_its_question(
     way: str, client: Client, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The worker dies before its turn hears of the question; somebody approves it, and another worker comes. Without
-    # `_may_come`, and of changed arguments without the lock in `_caught_up`, the answer was refused, as one to a
-    # revision or call that the turn did not know, which voids a yes; without `asked_since` in what the gates are asked
-    # again, people were asked once more about the same.
-    # The server gives up the task of the killed worker after three seconds, not after its own ten.
+    # The worker dies before its turn hears of the question, an approver approves, and another worker starts. This
+    # fails without `_may_come` and, for changed arguments, without the lock in `_caught_up`: the turn refused the
+    # answer as one to an unknown revision or call, which voids an approval. Without `asked_since` in the repeated gate
+    # task, the approvers were asked the same question again. The server gives up the killed worker's task after three
+    # seconds instead of its default ten.
     quicker = partialmethod(Client.start_workflow, task_timeout=timedelta(seconds=3))
     monkeypatch.setattr(Client, "start_workflow", quicker)
     key, url, ledger = TurnKey("main", task_queue, task_queue), f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"

@@ -1,4 +1,4 @@
-"""Whole turns with tools that say whether they are there, whether they are permitted, and what they need."""
+"""Whole turns with tools that declare availability, permissions and capabilities."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ async def replies(turns: RunningTurns, key: TurnKey) -> list[ModelReply]:
 
 
 @pytest.mark.row("N24", "F11")
-async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_there_by_now(turn_rig: TurnRig) -> None:
+async def test_unavailable_tool_is_recorded_and_not_run_after_it_becomes_available(turn_rig: TurnRig) -> None:
     ledger, there, value = Ledger(), [False], []
 
     async def available(context: HookContext) -> bool:
@@ -69,7 +69,7 @@ async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_ther
 
 
 def guarded(ledger: Ledger, says: list[Permission], **fields: Any) -> Catalog:
-    """A tool whose permission check says the next of `says`, the last one again and again."""
+    """Return a catalog whose permission check gives the next entry of `says`, then repeats the last one."""
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         return says.pop(0) if len(says) > 1 else says[0]
@@ -78,8 +78,8 @@ def guarded(ledger: Ledger, says: list[Permission], **fields: Any) -> Catalog:
 
 
 @pytest.mark.row("X10")
-async def test_an_override_is_asked_and_good_for_one_call(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """No rule would have asked; the next call like it is asked about again."""
+async def test_permission_override_is_asked_and_covers_one_call(turn_rig: TurnRig, ledger: Ledger) -> None:
+    """No rule asks for approval here. The next such call needs its own approval."""
     catalog = guarded(ledger, [Permission.deny("over the limit", can_override=True)])
     async with turn_rig.running(catalog, [calls(PAY), calls(PAY), respond("done")]) as turns:
         key = await turns.start()
@@ -107,8 +107,7 @@ def _asks(call: Any, name: str) -> bool:
     return call.call == name and call.approval is not None and call.approval.state == "pending"
 
 
-async def test_a_permission_that_is_gone_stops_what_was_approved(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """The person said yes while the tool still would have; where it would run, it does not any more."""
+async def test_approved_call_is_denied_after_permission_is_lost(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = guarded(ledger, [Permission.allow(), Permission.deny("closed by now")], policy=True)
     async with turn_rig.running(catalog, [calls(PAY), respond("done")]) as turns:
         key = await turns.start_waiting()
@@ -118,7 +117,7 @@ async def test_a_permission_that_is_gone_stops_what_was_approved(turn_rig: TurnR
     assert ledger.rows == []
 
 
-async def test_an_approval_for_another_reason_is_no_override(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_approval_does_not_count_as_a_later_override(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = guarded(ledger, [Permission.allow(), Permission.deny("a new limit", can_override=True)], policy=True)
     async with turn_rig.running(catalog, [calls(PAY), respond("done")]) as turns:
         key = await turns.start_waiting()
@@ -131,7 +130,7 @@ async def test_an_approval_for_another_reason_is_no_override(turn_rig: TurnRig, 
     assert len(ledger.rows) == 1
 
 
-async def test_an_override_is_good_for_the_reason_that_was_shown(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_override_covers_only_the_reason_on_its_card(turn_rig: TurnRig, ledger: Ledger) -> None:
     says = [Permission.deny(why, can_override=True) for why in ("over the limit", "under investigation")]
     async with turn_rig.running(guarded(ledger, says), [calls(PAY), respond("done")]) as turns:
         key = await turns.start_waiting()
@@ -146,8 +145,8 @@ async def test_an_override_is_good_for_the_reason_that_was_shown(turn_rig: TurnR
     assert len(ledger.rows) == 1
 
 
-async def test_an_edit_overrides_nothing_that_its_author_was_not_asked_about(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """The editor's yes would count for arguments that the tool objects to: it is refused with the tool's reason."""
+async def test_edit_cannot_override_a_denied_permission(turn_rig: TurnRig, ledger: Ledger) -> None:
+    """The turn refuses the edit with the tool's reason: the editor has not seen the objection."""
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         listed = args["to"] == "Mallory"
@@ -169,7 +168,7 @@ def _revision(call: Any) -> int:
 
 
 @pytest.mark.row("E19")
-async def test_a_tool_runs_with_the_capabilities_that_it_declares(
+async def test_tool_runs_with_its_declared_capabilities(
     turn_rig: TurnRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
 ) -> None:
     monkeypatch.setenv("PAY_TOKEN", "s3cret")
@@ -196,14 +195,14 @@ async def test_a_tool_runs_with_the_capabilities_that_it_declares(
 
 
 def capitals(args: Any) -> list[SchemaProblem] | Correction:
-    """Names are written with a capital."""
+    """Capitalize names."""
     name = args["to"]
     return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")
 
 
 @pytest.mark.row("V13")
 @pytest.mark.parametrize("asks", [True, False])
-async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(turn_rig: TurnRig, asks: bool) -> None:
+async def test_corrected_arguments_are_shown_approved_and_run(turn_rig: TurnRig, asks: bool) -> None:
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, asks and ApprovalPolicy(edit="approve"), validate_input=capitals)])
     script = [calls(("pay", {"amount": 20, "to": "ana"})), respond("done")]
@@ -226,7 +225,7 @@ async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(turn_rig:
     assert any(note in record.data for record in records if record.kind == "execution")
 
 
-async def test_a_surface_leaves_out_what_the_policy_would_let_pass(turn_rig: TurnRig) -> None:
+async def test_tool_excluded_from_a_surface_is_unavailable_there(turn_rig: TurnRig) -> None:
     ledger, value = Ledger(), []
 
     def react(request: CompletionRequest) -> Any:

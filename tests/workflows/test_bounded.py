@@ -1,4 +1,4 @@
-"""A turn's result that would be too large for the server: what it leaves out, in which order, and what is said."""
+"""Tests which parts of an oversized turn result are left out, in which order."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ EURO = "€"
 
 
 def outcome(number: int, **fields: Any) -> CallOutcome:
-    """One call that went well, with a value of 7,500 bytes."""
+    """Return a successful call with a value of 7,500 bytes."""
     given = {"call": f"c1.{number}", "tool": "look", "code": "ok", "value": Content(inline=EURO * 2_500)} | fields
     return CallOutcome(**given)
 
@@ -23,9 +23,9 @@ def finished(calls: list[CallOutcome]) -> TurnResult:
     return TurnResult(state="complete", calls=tuple(calls))
 
 
-def test_what_fits_is_whole() -> None:
+def test_result_within_the_limit_is_unchanged() -> None:
     calls = [outcome(n, structured=Content(inline=EURO * 2_500)) for n in range(90)]
-    # One with a character: what is empty is left out of a result.
+    # Start with one character, because an empty value is omitted from a result.
     deps = TURN_RESULT_BYTES - json_size(finished([*calls, outcome(90, value=Content(inline="a"))])) + 1
     full = finished([*calls, outcome(90, value=Content(inline="a" * deps))])
     assert json_size(full) == TURN_RESULT_BYTES
@@ -35,7 +35,7 @@ def test_what_fits_is_whole() -> None:
     assert [each.left_out for each in more.calls] == [("structured",), *[()] * 90]
 
 
-def test_what_stands_beside_goes_before_any_value() -> None:
+def test_structured_data_and_updates_are_dropped_before_values() -> None:
     wide = {"structured": Content(inline=EURO * 2_700), "updates": Updates(data={"x": EURO * 2_700})}
     found = bound_result(finished([outcome(n, **wide) for n in range(80)]))
     assert TURN_RESULT_BYTES - 20_000 < json_size(found) <= TURN_RESULT_BYTES
@@ -46,7 +46,7 @@ def test_what_stands_beside_goes_before_any_value() -> None:
     assert found.calls[-1] == outcome(79, **wide)
 
 
-def test_values_and_words_go_where_that_is_not_enough() -> None:
+def test_values_and_notes_are_dropped_from_a_still_larger_result() -> None:
     denied = ToolDenied(source="human", tool="pay", call_id="c1.0", decided_by="ana", reason=EURO * 2_000)
     calls = [
         outcome(0, code="denied", denied=denied, note="n" * 2_000),

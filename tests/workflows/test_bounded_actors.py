@@ -1,4 +1,4 @@
-"""Whole turns of an actor whose bounds see the arguments of its calls."""
+"""Whole turns of an actor whose limits read the arguments of its calls."""
 
 import pytest
 from turn_fixtures import Ledger, TurnRig, pay_tool, yes
@@ -9,7 +9,7 @@ from signoff.testing.scripted_model import calls, respond
 
 
 @pytest.mark.row("P19")
-async def test_what_an_actor_may_do_unasked_hangs_on_the_arguments(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_autonomy_rules_decide_by_call_arguments(turn_rig: TurnRig, ledger: Ledger) -> None:
     bounds = Autonomy(unasked_if="args.amount < 50", deny_if="args.amount > 100")
     actor = Actor(name="desk", model="scripted", autonomy=bounds)
     catalog = build_catalog(tools=[pay_tool(ledger, False)], actors=[actor])

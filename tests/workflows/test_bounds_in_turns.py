@@ -11,7 +11,7 @@ PEOPLE = (Person(id="guest"), Person(id="lea", roles=("leads",)), a_person("ana"
 
 
 @pytest.mark.row("P19")
-async def test_what_an_actor_may_not_do_unasked_is_asked_of_those_its_file_names(turn_rig: TurnRig) -> None:
+async def test_calls_beyond_autonomy_ask_the_escalation_approvers(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     actor = Actor(
         name="desk",

@@ -1,4 +1,4 @@
-"""What runs a call cannot tell by which channel people spoke or answered."""
+"""A tool's handler cannot tell which channels the requester and the approver used."""
 
 import dataclasses
 from typing import Any
@@ -14,7 +14,7 @@ _OF_THE_TURN = {"session_id", "turn_id", "idempotency_key"}
 
 
 @pytest.mark.row("B82")
-async def test_a_handler_is_told_nothing_of_channels(turn_rig: TurnRig) -> None:
+async def test_tool_context_contains_no_channel(turn_rig: TurnRig) -> None:
     seen: list[ToolContext] = []
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> str:

@@ -1,4 +1,4 @@
-"""Many answer at once while others look on: whatever happened, another worker reads the same from the history."""
+"""Many approvers answer at once while readers query the turn. Every history replays on another worker."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ MODEL = ScriptedModel(lambda asked: respond("done") if results(asked) else calls
 
 
 @pytest.mark.timeout(300)
-async def test_a_contested_turn_that_is_looked_at_replays(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_contested_turn_with_concurrent_queries_replays(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], MODEL, people=PEOPLE) as turns:
         for round_number in range(4):
             key = await turns.start_waiting()
@@ -55,7 +55,7 @@ async def test_a_contested_turn_that_is_looked_at_replays(turn_rig: TurnRig, led
             await turns.replays(key)
 
 
-async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
+async def test_first_answer_wins_although_its_author_is_identified_last(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
 ) -> None:
     directory_for = WorkerDeps.directory_for

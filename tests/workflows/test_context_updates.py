@@ -1,4 +1,4 @@
-"""What the calls of a batch change is taken in their order, within what one session may hold."""
+"""Updates of a batch apply in call order, within the limit of one session."""
 
 import itertools
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from signoff.workflows.outcomes import fallback_outcome
 
 
 def refused(taken: AppliedUpdates) -> list[tuple[str, tuple[str, ...], str]]:
-    """What was not taken: call, names and why."""
+    """Return the rejected updates: call, names and reason."""
     return [(each.outcome.call, each.names, each.why) for each in taken.refused]
 
 
@@ -34,13 +34,13 @@ def turn(**fields: Any) -> TurnInput:
 
 
 def outcome(call: str, data: dict[str, Any] | None = None, **context: Any) -> CallOutcome:
-    """A call that succeeded and changes this."""
+    """Return a successful call with these updates."""
     updates = Updates(data=data or {}, context=context)
     return CallOutcome(call=call, tool="choose", code="ok", gate="execute", direct=True, updates=updates)
 
 
 @pytest.mark.row("F44")
-def test_calls_are_taken_in_their_order() -> None:
+def test_updates_apply_in_call_order() -> None:
     updating = ContextUpdates(turn(context={"channel_no": 1}, updates=Updates(data={"city": "Rome"})))
     assert updating.extra == {"channel_no": 1, "data": {"city": "Rome"}}
     plain = CallOutcome(call="c1.3", tool="look", code="ok")
@@ -53,7 +53,7 @@ def test_calls_are_taken_in_their_order() -> None:
 
 
 @pytest.mark.row("P18")
-def test_what_the_caller_says_is_not_changed_and_not_kept() -> None:
+def test_context_from_the_caller_is_neither_changed_nor_kept() -> None:
     updating = ContextUpdates(turn(context={"project": "a", "data": {"city": "Rome"}}))
     taken = updating.apply([outcome("c1.1", {"city": "x"}, project="b"), outcome("c1.2", {"city": "x", "date": 1})])
     (one, two) = taken.outcomes
@@ -66,7 +66,7 @@ def test_what_the_caller_says_is_not_changed_and_not_kept() -> None:
 
 @pytest.mark.row("F44")
 @table("order", *list(itertools.permutations("abc")))
-def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]) -> None:
+def test_updates_over_the_size_limit_fail_the_last_call(order: tuple[str, ...]) -> None:
     updating = ContextUpdates(turn())
     third = SESSION_UPDATES_BYTES // 5 * 2
     taken = updating.apply([outcome(f"c1.{name}", {name: "x" * third}) for name in order])
@@ -80,7 +80,7 @@ def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]
     assert updating.changed.size <= SESSION_UPDATES_BYTES
 
 
-def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> None:
+def test_failed_call_with_oversized_updates_keeps_its_error() -> None:
     updating = ContextUpdates(turn())
     failed = replace(
         outcome("c1.1", {"a": "x" * SESSION_UPDATES_BYTES}),
@@ -99,7 +99,7 @@ def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> 
     assert updating.changed == NO_UPDATES
 
 
-def test_what_a_call_and_its_fallbacks_changed_is_merged_in_their_order() -> None:
+def test_updates_of_a_call_and_its_fallbacks_merge_in_order() -> None:
     first = replace(outcome("c1.1", {"city": "Porto", "seat": "1A"}), code="execution_failed")
     second = outcome("c1.1-1", {"city": "Faro"}, project="x")
     found = fallback_outcome(first, [second])
@@ -109,7 +109,7 @@ def test_what_a_call_and_its_fallbacks_changed_is_merged_in_their_order() -> Non
     assert fallback_outcome(plain, [plain]).updates is None
 
 
-def test_outcomes_of_old_change_nothing() -> None:
+def test_recorded_outcome_without_updates_changes_nothing() -> None:
     updating = ContextUpdates(turn())
     old = CallOutcome(call="c1.1", tool="choose", code="ok", data_update=Content(inline={"city": "Porto"}))
     assert updating.apply([old]).outcomes == [old]
@@ -127,7 +127,7 @@ def session(*turns: str) -> Conversation:
 
 
 def begun(found: Conversation, turn_id: str, **fields: Any) -> TurnInput:
-    """What a new turn begins with, though others go on."""
+    """Start a new turn while others run, and return its input."""
     found.say([message("go", turn_id, **fields).model_dump(mode="json")], NOW)
     item = some(found.next(NOW))
     given = found.begin(item, NOW)
@@ -141,7 +141,7 @@ def ended(found: Conversation, turn_id: str, state: Any = "complete", **updates:
 
 
 @pytest.mark.row("F03")
-def test_a_session_hands_on_what_its_turns_changed() -> None:
+def test_session_passes_updates_of_its_turns_to_later_turns() -> None:
     found = session("a", "b", "c")
     ended(found, "b", data={"city": "Faro"}, context={"project": "x"})
     ended(found, "a", "error", data={"city": "Porto"})
@@ -155,7 +155,7 @@ def test_a_session_hands_on_what_its_turns_changed() -> None:
 
 
 @table(("to", "there"), ("bank", ("", "")), ("desk", ("trip", "book")))
-def test_a_passed_turn_keeps_its_place_only_with_its_actor(to: str, there: tuple[str, str]) -> None:
+def test_passed_turn_keeps_its_place_only_with_the_same_actor(to: str, there: tuple[str, str]) -> None:
     found = session()
     begun(found, "a", route="trip", step="book")
     found.report([TurnReport(turn="a", state="passed", pass_to=to).model_dump(mode="json")], NOW)
@@ -166,7 +166,7 @@ def test_a_passed_turn_keeps_its_place_only_with_its_actor(to: str, there: tuple
         found.report([TurnReport(turn=given.turn_id, state="passed", pass_to=to).model_dump(mode="json")], NOW)
 
 
-def test_turns_beside_each_other_never_grow_a_session_beyond_its_bound() -> None:
+def test_parallel_turns_cannot_exceed_the_session_update_limit() -> None:
     found = session("a", "b")
     half = "x" * (SESSION_UPDATES_BYTES // 2)
     ended(found, "a", data={"city": half})
@@ -177,7 +177,7 @@ def test_turns_beside_each_other_never_grow_a_session_beyond_its_bound() -> None
     assert [each.state for each in found.view().turns] == ["complete", "complete", "waiting"]
 
 
-def test_sessions_of_old_have_changed_nothing() -> None:
+def test_recorded_session_without_updates_has_none() -> None:
     old = SessionInput(engine=names.ENGINE, session_id="s", actor="desk").model_dump(mode="json")
     del old["updates"]
     found = Conversation(SessionInput.model_validate(old))

@@ -31,7 +31,7 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]
 
 
-async def test_silence_denies_after_the_deadline(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_unanswered_request_is_denied_after_its_deadline(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         view = await turns.waiting(key)
@@ -48,7 +48,7 @@ async def test_silence_denies_after_the_deadline(turn_rig: TurnRig, ledger: Ledg
     assert ledger.rows == []
 
 
-async def test_a_timer_names_its_request_by_the_code_that_people_see(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_deadline_timer_summary_shows_the_request_code(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         code = some((await turns.waiting(key)).calls[0].approval).code
@@ -62,7 +62,7 @@ async def test_a_timer_names_its_request_by_the_code_that_people_see(turn_rig: T
 
 
 @pytest.mark.row("N18")
-async def test_a_decision_before_the_deadline_stands_after_it(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_decision_before_the_deadline_is_accepted(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start_waiting()
         await turns.forward(key, hours=23)
@@ -74,7 +74,7 @@ async def test_a_decision_before_the_deadline_stands_after_it(turn_rig: TurnRig,
     assert len(ledger.rows) == 1
 
 
-async def test_a_deadline_that_passes_for_one_call_leaves_the_other_waiting(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_expired_request_leaves_the_other_call_waiting(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         pay_tool(ledger, ApprovalPolicy(timeout=60.0)),
         pay_tool(ledger, ApprovalPolicy(timeout=7_200.0), name="wire"),
@@ -95,12 +95,13 @@ def _states(view: TurnView) -> list[str]:
     return [call.approval.state for call in view.calls if call.approval is not None]
 
 
-async def test_a_deadline_that_passes_without_a_worker_is_kept(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_deadline_that_passes_without_a_worker_denies_the_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(timeout=3_600))])
     async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start()
         await turns.suspended(key)
-    # Not before the worker is gone: a machine that is busy for the whole of a short deadline would settle it there.
+    # Fire the deadline only after the worker stops: on a busy machine, the worker could settle a short deadline
+    # itself.
     await turns.fire(key, hours=2)
     handle = turn_rig.client.get_workflow_handle(key.workflow_id)
     late = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
@@ -114,10 +115,12 @@ async def test_a_deadline_that_passes_without_a_worker_is_kept(turn_rig: TurnRig
 
 
 @pytest.mark.failure("this was answered before, and has not run")
-async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again(
+async def test_unused_approval_lapses_and_the_request_is_asked_again(
     turn_rig: TurnRig, failure: Failure, ledger: Ledger
 ) -> None:
-    """Not begun within `grant_ttl`: revision 2 is asked, a yes to revision 1 is stale, the new one runs once."""
+    """A call not started within `grant_ttl` asks as revision 2. An approval of revision 1 is stale, and the new one
+    runs once.
+    """
     tool = pay_tool(ledger, ApprovalPolicy(grant_ttl=1.0), task_queue=f"{turn_rig.task_queue}-tools")
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start_waiting()
@@ -129,7 +132,7 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
         failure.follow("Start a worker for the tool's task queue, then approve again")
         async with Worker(turn_rig.client, task_queue=tool.task_queue, activities=tool_activities(turns.deps)):
             second = await turns.signoff.decide(yes(key, revision=2))
-            # A busy machine may take as long to begin it as it is good for: then it is asked, and approved, once more.
+            # A busy machine may need longer than the approval is valid. Then approve the next revision.
             while (view := await turns.until(key, partial(_ended_or_asked, view))).result is None:
                 await turns.signoff.decide(yes(key, revision=_revision(view)))
             result = some(view.result)
@@ -138,7 +141,7 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
     assert len(ledger.rows) == 1
 
 
-async def test_a_worker_that_comes_too_late_runs_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_worker_started_after_the_approval_lapsed_runs_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = pay_tool(ledger, ApprovalPolicy(grant_ttl=1.0), task_queue=f"{turn_rig.task_queue}-tools")
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start_waiting()

@@ -1,4 +1,4 @@
-"""Deploys under waiting turns: what an approval is still worth when the worker that asked for it is gone."""
+"""Deploys while turns wait: which approvals stay valid under the new worker."""
 
 import logging
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ WIDER_SCHEMA = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "m
 
 
 async def suspended(turn_rig: TurnRig, tools: Sequence[Tool]) -> TurnKey:
-    """A turn that waits for an answer, its worker stopped."""
+    """Return a waiting turn whose worker is stopped."""
     async with turn_rig.running(tools, SCRIPT) as turns:
         return await turns.start_waiting()
 
 
 async def approve_and_finish(turns: RunningTurns, key: TurnKey) -> TurnResult:
-    """Approve the first revision and wait for the end."""
+    """Approve the first revision and wait for the result."""
     assert (await turns.signoff.decide(yes(key))).status == "accepted"
     return await turns.signoff.result(key)
 
@@ -49,7 +49,7 @@ def _asked_again(view: TurnView) -> bool:
     return request is not None and request.revision == 2 and request.state == "pending"
 
 
-async def test_an_approval_outlives_a_deploy_that_edits_another_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_approval_survives_a_deploy_that_changes_another_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
     pay, look = pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")
     key = await suspended(turn_rig, [pay, look])
     changed = catalog_of([pay, replace(look, input_schema=WIDER_SCHEMA)])
@@ -59,7 +59,7 @@ async def test_an_approval_outlives_a_deploy_that_edits_another_tool(turn_rig: T
     assert len(ledger.rows) == 1
 
 
-async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_approval_survives_a_deploy_that_rewords_its_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
     key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, description="Pay somebody, nicely", tags=("money",))])
     async with turn_rig.running(changed, SCRIPT) as turns:
@@ -70,7 +70,7 @@ async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(turn_rig: Tur
 
 @pytest.mark.row("N08", "N25")
 @pytest.mark.failure("the tool changed while you were asked")
-async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(turn_rig: TurnRig, failure: Failure) -> None:
+async def test_approval_of_a_changed_tool_is_stale_and_asked_again(turn_rig: TurnRig, failure: Failure) -> None:
     ledger = Ledger()
     key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
@@ -90,7 +90,7 @@ async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(turn_
     assert len(ledger.rows) == 1
 
 
-async def test_revision_two_can_be_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_second_revision_can_be_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
     key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, version="2")])
     async with turn_rig.running(changed, SCRIPT) as turns:
@@ -102,7 +102,7 @@ async def test_revision_two_can_be_denied(turn_rig: TurnRig, ledger: Ledger) -> 
 
 
 @pytest.mark.row("N08")
-async def test_a_policy_tightened_to_deny_while_waiting_denies(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_policy_tightened_to_deny_while_waiting_denies_the_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 1.0"))])
     async with turn_rig.running(changed, SCRIPT) as turns:
@@ -113,7 +113,7 @@ async def test_a_policy_tightened_to_deny_while_waiting_denies(turn_rig: TurnRig
 
 
 @pytest.mark.row("N08")
-async def test_a_tool_off_the_actors_list_is_not_available(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_approved_tool_removed_from_the_actors_list_is_not_available(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     key = await suspended(turn_rig, tools)
     changed = catalog_of(tools, actors=[Actor(name="desk", model="scripted", tools=("look",))])
@@ -124,7 +124,7 @@ async def test_a_tool_off_the_actors_list_is_not_available(turn_rig: TurnRig, le
 
 
 @pytest.mark.row("N25")
-async def test_a_tool_that_no_worker_has_any_more_is_not_available(
+async def test_tool_removed_from_every_worker_is_not_available(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
 ) -> None:
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 3)
@@ -137,7 +137,7 @@ async def test_a_tool_that_no_worker_has_any_more_is_not_available(
     assert ledger.rows == []
 
 
-async def test_tries_of_a_removed_tool_log_one_warning(
+async def test_attempts_of_a_removed_tool_log_one_warning(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 4)
@@ -151,7 +151,7 @@ async def test_tries_of_a_removed_tool_log_one_warning(
     assert [each.partition(" (")[0] for each in told] == [f"{words}; other workers are tried for 4 s"]
 
 
-async def test_a_policy_loosened_while_waiting_releases_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_policy_loosened_while_waiting_releases_no_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount > 0.0"))])
     async with turn_rig.running(changed, SCRIPT) as turns:
@@ -164,7 +164,7 @@ async def test_a_policy_loosened_while_waiting_releases_nothing(turn_rig: TurnRi
     assert len(ledger.rows) == 1
 
 
-async def test_a_quorum_raised_while_waiting_asks_again(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_quorum_raised_while_waiting_asks_again(turn_rig: TurnRig, ledger: Ledger) -> None:
     key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
     async with turn_rig.running(changed, SCRIPT) as turns:
@@ -176,7 +176,7 @@ async def test_a_quorum_raised_while_waiting_asks_again(turn_rig: TurnRig, ledge
     assert ledger.rows == []
 
 
-async def test_an_answer_given_between_two_workers_is_used_by_the_next(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_answer_between_two_workers_counts_with_the_next_worker(turn_rig: TurnRig, ledger: Ledger) -> None:
     key = await suspended(turn_rig, [pay_tool(ledger)])
     between = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])

@@ -1,4 +1,4 @@
-"""What a model writes into a card is text in Temporal's Markdown, never Markdown."""
+"""A model's text on a card is rendered as literal text, never as Temporal Markdown."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,7 +44,7 @@ def _written(request: ApprovalRequest, card: Card | None = None, address: str = 
 
 
 def _tokens(written: str) -> list[Token]:
-    """Every token of the text, those within lines as well, as Markdown reads it."""
+    """Return every token of the text, including inline tokens, as Markdown parses it."""
     found: list[Token] = []
     for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(written):
         found += [token, *(token.children or ())]
@@ -56,7 +56,7 @@ def _card(**args: object) -> Card:
 
 
 @table("text", *(MARKUP + BREAKS))
-def test_no_text_of_a_call_is_anything_but_code(text: str) -> None:
+def test_call_text_is_rendered_as_code_only(text: str) -> None:
     def parts(given: str) -> list[str]:
         request = _request(given, approvers=(f"user:{given}",), groups=(ApproverGroup(of=(given,)),))
         waiting = _tokens(_written(request, _card(**{given: given}), "https://desk.example/approvals/x"))
@@ -68,11 +68,11 @@ def test_no_text_of_a_call_is_anything_but_code(text: str) -> None:
 
 
 @table("text", *MARKUP)
-def test_the_words_can_be_had_back(text: str) -> None:
+def test_escaped_text_can_be_recovered(text: str) -> None:
     assert text in [token.content for token in _tokens(_written(_request(text))) if token.type == "code_inline"]
 
 
-def test_a_request_says_what_is_asked_of_whom_until_when_and_where() -> None:
+def test_request_details_show_action_approvers_deadline_and_answer_format() -> None:
     secret = render_card(
         effect="Pay 20 to Ana", title="", tool="pay", args={"amount": 20, "pin": "4711-9"}, schema={}, secrets=("pin",)
     )
@@ -97,7 +97,7 @@ def test_a_request_says_what_is_asked_of_whom_until_when_and_where() -> None:
     ]
 
 
-def test_what_is_too_much_is_counted_and_cut() -> None:
+def test_long_details_are_counted_and_truncated() -> None:
     many = [_request(id=f"main.s.t.c1.{number}") for number in range(1, DETAILED_REQUESTS + 4)]
     card = _card(**{f"k{number}": "x" * 400 for number in range(DETAILED_ROWS + 5)})
     written = details(many, [], {each.id: card for each in many}, lambda approval: "")
@@ -108,7 +108,7 @@ def test_what_is_too_much_is_counted_and_cut() -> None:
     assert f"`{'x' * (DETAIL_CHARS - 1)}…`" in written
 
 
-def test_details_of_a_call_of_a_removed_tool_say_so() -> None:
+def test_details_of_a_removed_tool_explain_its_absence() -> None:
     lines = _written(_request(), Card(effect="Pay", note="this worker has no tool `pay`")).splitlines()
     assert (
         "- note: ``this worker has no tool `pay` ``" in lines or "- note: `` this worker has no tool `pay` ``" in lines

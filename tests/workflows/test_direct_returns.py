@@ -24,7 +24,7 @@ def _said(result: TurnResult) -> list[str]:
 
 
 @pytest.mark.row("E50")
-async def test_a_direct_return_ends_the_turn_with_its_value(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_direct_return_ends_the_turn_with_its_value(turn_rig: TurnRig, ledger: Ledger) -> None:
     plain = pay_tool(ledger)
     tools = [plain, _direct("report", ledger, {"rows": 3}), _direct("other", ledger, "second")]
     batch = calls(("pay", ONE), ("report", ONE), ("other", ONE))
@@ -44,7 +44,7 @@ async def test_a_direct_return_ends_the_turn_with_its_value(turn_rig: TurnRig, l
 
 
 @pytest.mark.row("E50")
-async def test_only_a_call_that_succeeded_returns_directly(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_only_a_successful_call_returns_directly(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         _direct("broken", ledger, lambda args, ctx: ToolFailure("no")),
         _direct("asked", ledger, "done", asks=True),
@@ -64,8 +64,7 @@ async def test_only_a_call_that_succeeded_returns_directly(turn_rig: TurnRig, le
 
 
 @pytest.mark.row("E50")
-async def test_a_dry_run_returns_nothing_directly(turn_rig: TurnRig) -> None:
-    """What would have been called is no answer: the model is asked again."""
+async def test_dry_run_never_returns_directly(turn_rig: TurnRig) -> None:
 
     async def never(args: dict[str, Any], ctx: ToolContext) -> str:
         raise AssertionError
@@ -76,7 +75,7 @@ async def test_a_dry_run_returns_nothing_directly(turn_rig: TurnRig) -> None:
     assert (_said(result), [each.direct for each in result.calls]) == (["told"], [False])
 
 
-async def test_work_that_is_handed_off_is_no_answer(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_handed_off_call_does_not_return_directly(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [_direct("export", ledger, lambda args, ctx: ctx.hand_off())]
     script = [calls(("export", ONE)), respond("It is on its way.")]
     async with turn_rig.running(tools, script) as turns:

@@ -1,4 +1,4 @@
-"""The two axes and the way of records in whole turns: dispatched as declared, gated alike, recorded all."""
+"""Scope, routing and distribution in whole turns: dispatched as declared, gated alike, all recorded."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ async def recorded(store: Store, stream: str, kind: str) -> dict[str, dict[str, 
 
 
 @pytest.mark.row("B42")
-async def test_specialists_are_dispatched_as_declared_and_recorded_alike(turn_rig: TurnRig) -> None:
+async def test_specialist_calls_are_dispatched_as_declared_and_recorded_alike(turn_rig: TurnRig) -> None:
     tools = [named("look", read_only=True, **BYPASS), named("note", **BYPASS), named("own", **OWN), named("all")]
     batch = calls(*((tool.name, ONE) for tool in tools))
     async with turn_rig.running(tools, [batch, respond("so")]) as turns:
@@ -55,14 +55,14 @@ async def test_specialists_are_dispatched_as_declared_and_recorded_alike(turn_ri
     }
     lines = [line async for line in export_lines(turn_rig.store, stream=key.workflow_id)]
     assert sum('"record":"specialist_execution"' in line and '"Lisbon"' in line for line in lines) == 3
-    # Those who read what happened are told that it did, not with what.
+    # The timeline shows that a call happened, but not its arguments.
     words = [moment.what for moment in timeline(await AuditLog(turn_rig.store).stream(key.workflow_id))]
     assert [each.partition(" ")[0] for each in words if "as a private event" in each] == ["own"]
     assert "Lisbon" not in str(words)
 
 
 @pytest.mark.row("B31", "B32", "B34")
-async def test_the_model_reads_its_view_whatever_becomes_of_the_others(turn_rig: TurnRig) -> None:
+async def test_model_reads_its_view_although_another_destination_fails(turn_rig: TurnRig) -> None:
     got: list[Delivery] = []
 
     async def keep(delivery: Delivery) -> None:
@@ -89,7 +89,7 @@ async def test_the_model_reads_its_view_whatever_becomes_of_the_others(turn_rig:
 
 
 @pytest.mark.row("N20")
-async def test_denied_calls_and_bypasses_are_recorded_too(turn_rig: TurnRig) -> None:
+async def test_denied_and_bypass_calls_are_recorded(turn_rig: TurnRig) -> None:
     tools = [named("look", read_only=True, **BYPASS), named("asked", asks=True, **OWN), named("ruled", tags=("ice",))]
     rules = [GlobalRule(name="frozen", rule="'ice' in tool.tags", effect="deny")]
     batch = calls(*((tool.name, ONE) for tool in tools))

@@ -1,4 +1,4 @@
-"""Whole turns whose call people change before it runs."""
+"""Whole turns whose call an approver edits before it runs."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
 
 
 class _AwayForGates(Store):
-    """Answers no gate while it is `away`."""
+    """Fails for every gate while `away` is set."""
 
     away = False
 
@@ -60,7 +60,7 @@ class _AwayForGates(Store):
 
 
 @pytest.mark.parametrize("door", ["update", "signal"])
-async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
+async def test_edit_during_a_store_outage_is_refused_and_the_turn_waits(
     door: str, client: Client, tmp_path: Path, task_queue: str, ledger: Ledger
 ) -> None:
     store = await _AwayForGates.open(f"sqlite:///{tmp_path}/signoff.db")
@@ -79,7 +79,7 @@ async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
         else:
             handle = client.get_workflow_handle(key.workflow_id)
             await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
-            # Who answered, and what the gates said.
+            # Two markers: the author's identity and the gates' reply.
             while (await turns.events(key)).count("MARKER_RECORDED") < 2:
                 await asyncio.sleep(0.05)
         store.away = False
@@ -91,7 +91,7 @@ async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
 
 @pytest.mark.row("V17")
 @pytest.mark.parametrize("door", ["update", "signal"])
-async def test_an_edit_runs_what_the_editor_wrote(door: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_edited_call_runs_with_the_edited_arguments(door: str, turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger, ApprovalPolicy(edit="approve"))], SCRIPT) as turns:
         key = await turns.start()
         first = some((await turns.waiting(key)).calls[0].approval)
@@ -112,7 +112,7 @@ async def test_an_edit_runs_what_the_editor_wrote(door: str, turn_rig: TurnRig, 
     assert value[0].note == "A person changed arguments of this call before it ran: amount is 380 (was 420)."
 
 
-async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_arguments(turn_rig: TurnRig) -> None:
+async def test_edit_under_a_quorum_voids_earlier_votes(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
@@ -149,7 +149,7 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
         ),
     ],
 )
-async def test_an_edit_is_judged_like_a_proposal(
+async def test_edit_is_judged_like_a_proposed_call(
     policy: dict[str, Any], edited: dict[str, Any], code: str, says: str, turn_rig: TurnRig, ledger: Ledger
 ) -> None:
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(**{"edit": "approve"} | policy))])
@@ -167,7 +167,7 @@ async def test_an_edit_is_judged_like_a_proposal(
     assert ledger.rows == []
 
 
-async def test_what_a_rule_would_let_pass_is_asked_all_the_same(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_edit_within_auto_approval_still_needs_its_quorum(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
     async with turn_rig.running([pay_tool(ledger, policy)], SCRIPT, people=PEOPLE) as turns:
         key = await turns.start_waiting()
@@ -179,8 +179,7 @@ async def test_what_a_rule_would_let_pass_is_asked_all_the_same(turn_rig: TurnRi
     assert [row[1] for row in ledger.rows] == [{"amount": 5}]
 
 
-async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """They decide what a rule would let pass, too, and not the default approvers."""
+async def test_edit_within_auto_approval_keeps_its_routed_approvers(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", route_to="['role:approvers']")
     catalog = catalog_of([pay_tool(ledger, policy)], default_approvers=("role:others",))
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
@@ -192,7 +191,7 @@ async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(turn_rig:
     assert [row[1] for row in ledger.rows] == [{"amount": 5}]
 
 
-async def test_an_edit_of_an_edit(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_edited_call_can_be_edited_again(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start_waiting()
@@ -205,7 +204,7 @@ async def test_an_edit_of_an_edit(turn_rig: TurnRig, ledger: Ledger) -> None:
     assert results[0].note.endswith("amount is 300 (was 420).")
 
 
-async def test_two_editors_at_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_one_of_concurrent_edits_is_accepted(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger, ApprovalPolicy(edit="approve"))], SCRIPT, people=PEOPLE) as turns:
         key = await turns.start_waiting()
         edits = [yes(key, subject=who, edited_args={"amount": n}) for n, who in ((1, "ana"), (2, "bo"), (3, "cy"))]
@@ -218,10 +217,10 @@ async def test_two_editors_at_once(turn_rig: TurnRig, ledger: Ledger) -> None:
     assert (ledger.rows[0][1], result.calls[0].edited_by) == (winner.edited_args, winner.subject)
 
 
-async def test_who_may_not_decide_may_not_edit(turn_rig: TurnRig) -> None:
+async def test_person_without_authority_cannot_edit(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger(), ApprovalPolicy(edit="approve"))], SCRIPT) as turns:
         key = await turns.start_waiting()
-        # By the server: the view may be answered before the task ends that made it wait.
+        # Ask the server: the view may answer before the task ends that suspended the turn.
         await turns.suspended(key)
         before = len(await turns.events(key))
         codes = [
@@ -235,7 +234,7 @@ async def test_who_may_not_decide_may_not_edit(turn_rig: TurnRig) -> None:
     assert grown.count("MARKER_RECORDED") == 2
 
 
-async def test_large_edited_arguments_lie_in_the_store(turn_rig: TurnRig) -> None:
+async def test_large_edited_arguments_are_kept_in_the_store(turn_rig: TurnRig) -> None:
     ledger, long = Ledger(), "é" * INLINE_BYTES
     async with turn_rig.running([pay_tool(ledger, ApprovalPolicy(edit="approve"))], SCRIPT) as turns:
         key = await turns.start_waiting()
@@ -246,7 +245,7 @@ async def test_large_edited_arguments_lie_in_the_store(turn_rig: TurnRig) -> Non
     assert [row[1]["to"] for row in ledger.rows] == [long]
 
 
-async def test_an_edited_call_is_found_under_one_code(turn_rig: TurnRig) -> None:
+async def test_edited_request_keeps_its_code(turn_rig: TurnRig) -> None:
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2))])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
@@ -259,12 +258,12 @@ async def test_an_edited_call_is_found_under_one_code(turn_rig: TurnRig) -> None
 
 
 def capitals(args: Any) -> list[SchemaProblem] | Correction:
-    """Names are written with a capital."""
+    """Capitalize names."""
     name = args["to"]
     return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")
 
 
-async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_corrected_edit_needs_another_approval(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
     async with turn_rig.running([pay_tool(ledger, policy)], SCRIPT, people=PEOPLE) as turns:
         key = await turns.start_waiting()

@@ -1,4 +1,4 @@
-"""What time brings while nobody answers, over days and weeks, with each turn's own clock moved forward."""
+"""Reminders, escalation and expiry over days and weeks, with each turn's own clock moved forward."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -33,7 +33,7 @@ async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
 
 
 @pytest.mark.row("V09")
-async def test_weeks_of_silence(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_silent_request_is_reminded_escalated_extended_and_expired(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, WEEKS)])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
@@ -65,7 +65,7 @@ async def test_weeks_of_silence(turn_rig: TurnRig, ledger: Ledger) -> None:
     assert ledger.rows == []
 
 
-async def test_who_it_was_escalated_to_may_decide(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_escalation_approver_may_decide(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
     async with turn_rig.running([pay_tool(ledger, policy)], SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
@@ -87,7 +87,7 @@ def _revision(view: TurnView) -> int:
 
 
 class _AwayAtFirst(FixedDirectory):
-    """Answers the gates at their second try, when the turn asks them."""
+    """Answers the gates at their second attempt, when the turn asks them."""
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
@@ -97,7 +97,7 @@ class _AwayAtFirst(FixedDirectory):
         return super().find(person_id, tenant)
 
 
-async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(turn_rig: TurnRig) -> None:
+async def test_first_answer_after_escalation_counts_despite_clock_difference(turn_rig: TurnRig) -> None:
     ledger, signer = Ledger(), Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
     policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
     people = _AwayAtFirst(PEOPLE.all())
@@ -112,7 +112,7 @@ async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(tur
         decision = signer.sign_decision(yes(key, **given))
         await answer(turn_rig.store, decision)
         receipt = await turns.signoff.decide(decision)
-        # Asked anew it would wait for people again, for as long as the first time.
+        # A repeated question would wait for approvers again, as long as the first time.
         view = await turns.until(key, lambda v: v.result is not None or _revision(v) > 1)
     assert request.opened_at is not None
     assert (request.opened_at - began).total_seconds() > 0.5
@@ -120,7 +120,7 @@ async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(tur
     assert len(ledger.rows) == 1
 
 
-async def test_an_edit_starts_the_clocks_anew(turn_rig: TurnRig) -> None:
+async def test_edit_restarts_reminder_and_deadline(turn_rig: TurnRig) -> None:
     policy = ApprovalPolicy(edit="approve", timeout=6.0, remind_after=1.0, quorum=2)
     catalog = catalog_of([pay_tool(Ledger(), policy)])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
@@ -144,7 +144,7 @@ async def test_an_edit_starts_the_clocks_anew(turn_rig: TurnRig) -> None:
     assert denied.decided_at >= edited.expires_at
 
 
-async def test_nobody_says_what_happened(turn_rig: TurnRig) -> None:
+async def test_unanswered_question_about_a_lost_call_leaves_outcome_unknown(turn_rig: TurnRig) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(timeout=DAY))
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()

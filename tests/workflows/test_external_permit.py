@@ -1,4 +1,4 @@
-"""Over random sequences of tries, answers and lapses: one try is handed the permit."""
+"""Over random sequences of uses, replies and lapses, one use at most receives the permit."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ REFUSALS = st.sampled_from([use_refusal("stale"), use_refusal("frozen"), use_ref
 
 
 class PermitModel(RuleBasedStateMachine):
-    """What is told to tries, beside the least that has to be true of it."""
+    """The replies to uses, with the minimum that must hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,23 +27,23 @@ class PermitModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.was_opened)
     @rule()
     def judge(self) -> None:
-        """The call may run."""
+        """Open the permit."""
         self.permit, self.was_opened = self.permit.open_up(), True
 
     @precondition(lambda self: self.was_opened and not self.was_closed)
     @rule()
     def close(self) -> None:
-        """It lapses, is withdrawn or was handed out."""
+        """Close the permit: it lapsed, was withdrawn or was handed out."""
         self.permit, self.was_closed = self.permit.close(), True
 
     @rule()
     def stop(self) -> None:
-        """Its turn is stopped."""
+        """Stop its turn."""
         self.stopped = True
 
     @rule(wish=TRIES)
     def use(self, wish: str) -> None:
-        """A try comes: it is answered at once, looked at, or waits for another."""
+        """Send a use, which is answered at once, examined, or waits for another use."""
         reply = examine_use(self.permit, wish, stopped=self.stopped, why_closed="lapsed")
         if isinstance(reply, UseReply) and reply.permit is not None:
             assert self.handed == {wish: reply}
@@ -56,14 +56,14 @@ class PermitModel(RuleBasedStateMachine):
             self.permit = self.permit.begin_try(wish)
         else:
             assert self.permit.tried_by
-        # What is refused without a trace would have been refused with one.
+        # A use refused without a trace would also be refused with one.
         code = use_problem(self.permit, wish, "lapsed")
         assert not code or (isinstance(reply, UseReply) and reply.permit is None)
 
     @precondition(lambda self: self.permit.tried_by and self.permit.answer is None and not self.was_closed)
     @rule(reply=st.one_of(st.just(HANDED), REFUSALS))
     def answer(self, reply: UseReply) -> None:
-        """The right of the try was derived, and its ticket claimed, or not."""
+        """Answer the use: its permit is derived and its ticket claimed, or not."""
         tried = self.permit.tried_by
         self.permit = self.permit.answer_try(reply)
         if reply.permit is not None:
@@ -72,7 +72,7 @@ class PermitModel(RuleBasedStateMachine):
     @precondition(lambda self: self.permit.tried_by and self.permit.answer is not None)
     @rule()
     def hear(self) -> None:
-        """The try takes its answer."""
+        """Deliver the answer to the use."""
         answer = self.permit.answer
         assert answer is not None
         assert answer.permit is None or self.handed == {self.permit.tried_by: answer}
@@ -80,7 +80,7 @@ class PermitModel(RuleBasedStateMachine):
 
     @invariant()
     def one_try(self) -> None:
-        """Whatever comes: one try at most was handed the permit."""
+        """Check that one use at most received the permit."""
         assert len(self.handed) <= 1
         assert (self.permit.used is not None) == bool(self.handed)
 
@@ -90,7 +90,7 @@ TestPermitModel.settings = settings(stateful_step_count=30)
 
 
 @given(is_asked=st.booleans(), stopped=st.booleans(), code=st.sampled_from(["", "ok", "denied", "skipped", "in_doubt"]))
-def test_a_permit_that_is_not_open_says_why(*, is_asked: bool, stopped: bool, code: str) -> None:
+def test_closed_permit_gives_its_reason(*, is_asked: bool, stopped: bool, code: str) -> None:
     fields = {"call": "c1.1", "tool": "refund", "code": code, "gate": "execute", "value": Content(inline="")}
     outcome = CallOutcome.model_validate(fields) if code else None
     expected = {"": "lapsed" if stopped else "waiting", "denied": "denied", "skipped": "lapsed"}.get(code, "ended")
@@ -98,16 +98,16 @@ def test_a_permit_that_is_not_open_says_why(*, is_asked: bool, stopped: bool, co
     assert why == ("waiting" if is_asked else expected)
 
 
-def test_a_word_that_is_no_reason_says_that_nobody_can_tell() -> None:
+def test_unknown_refusal_code_means_unavailable() -> None:
     assert use_refusal("lapsed").message == "this permit was withdrawn, or not used in time"
     assert use_refusal("run it") == use_refusal("unavailable")
 
 
 USED = ExternalPermit().open_up().begin_try("try-1").answer_try(HANDED).end_try()
-"""A permit that the first try was handed."""
+"""A permit that the first use received."""
 
 
-def test_one_try_at_a_time_is_looked_at() -> None:
+def test_second_use_waits_while_the_first_is_examined() -> None:
     opened = ExternalPermit().open_up()
     assert examine_use(opened, "try-1", stopped=False, why_closed="ended") == ""
     looked_at = opened.begin_try("try-1")
@@ -121,7 +121,7 @@ def test_one_try_at_a_time_is_looked_at() -> None:
     assert left.begin_try("try-2").answer is None
 
 
-def test_a_permit_that_was_used_is_for_the_same_try_alone() -> None:
+def test_used_permit_is_repeated_only_for_the_same_use() -> None:
     for permit in (USED, USED.close()):
         for stopped in (False, True):
             assert examine_use(permit, "try-1", stopped=stopped, why_closed="ended") == HANDED
@@ -129,7 +129,7 @@ def test_a_permit_that_was_used_is_for_the_same_try_alone() -> None:
         assert (use_problem(permit, "try-1", "ended"), use_problem(permit, "try-2", "ended")) == ("", "used")
 
 
-def test_a_permit_that_is_not_open_leaves_no_trace() -> None:
+def test_closed_permit_refuses_before_a_use_begins() -> None:
     opened = ExternalPermit().open_up()
     assert use_problem(ExternalPermit(), "try-1", "waiting") == "waiting"
     assert use_problem(opened, "try-1", "waiting") == ""
@@ -138,7 +138,7 @@ def test_a_permit_that_is_not_open_leaves_no_trace() -> None:
     assert examine_use(opened, "try-1", stopped=True, why_closed="lapsed") == use_refusal("lapsed")
 
 
-def test_who_is_looked_at_when_a_permit_lapses_has_come_too_late() -> None:
+def test_use_examined_while_the_permit_lapses_is_refused() -> None:
     opened = ExternalPermit().open_up()
     assert opened.close() == ExternalPermit()
     tried = opened.begin_try("try-1")

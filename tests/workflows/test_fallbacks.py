@@ -1,4 +1,4 @@
-"""Tools that stand in for one that failed: each goes through every gate, and one result is told under the call's id."""
+"""Fallback tools after a failed tool. Each passes every gate, and one result is returned under the call's id."""
 
 from dataclasses import replace
 from typing import Any
@@ -60,7 +60,7 @@ def failing(text: str) -> Any:
 
 
 async def ended(turns: RunningTurns, key: TurnKey) -> TurnResult:
-    """The turn's result; its history reads the same on another worker."""
+    """Return the turn's result after checking that its history replays on another worker."""
     result = await turns.signoff.result(key)
     await turns.replays(key)
     return result
@@ -71,7 +71,7 @@ def ran(ledger: Ledger) -> list[str]:
 
 
 @pytest.mark.row("F40")
-async def test_a_fallback_answers_in_place_of_a_tool_that_failed(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_fallback_result_replaces_a_failed_tools_result(turn_rig: TurnRig, ledger: Ledger) -> None:
     costly = other(ledger, "older", lambda args, ctx: ToolResult(f"{ctx.call_id}: 1.08", cost=0.25))
     tools = [rates(ledger, "older", "oldest"), costly, other(ledger, "oldest")]
     async with turn_rig.running(tools, SCRIPT) as turns:
@@ -93,7 +93,7 @@ async def test_a_fallback_answers_in_place_of_a_tool_that_failed(turn_rig: TurnR
 
 
 @pytest.mark.row("F40", "F41")
-async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_fallbacks_run_in_order_and_have_no_fallbacks(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         rates(ledger, "older", "hidden", "oldest"),
         other(ledger, "older", failing("no file"), read_only=True, fallbacks=("spare",)),
@@ -107,7 +107,7 @@ async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(turn_rig:
         key = await turns.start()
         result = await ended(turns, key)
         results = await turns.results(key)
-    # A fallback off the actor's list is as if it did not exist, and ends the search.
+    # A fallback off the actor's list is treated as missing and ends the search.
     assert ran(ledger) == ["rates", "older"]
     [outcome] = result.calls
     assert (outcome.code, outcome.fallback, outcome.value.inline) == ("execution_failed", "older", "no file")
@@ -116,7 +116,7 @@ async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(turn_rig:
 
 
 @pytest.mark.row("F40", "N06")
-async def test_a_fallback_is_asked_like_any_other_call(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_fallback_asks_for_approval_like_any_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "pay"), other(ledger, "pay", "paid", asks=True)]
     async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start()
@@ -135,7 +135,7 @@ async def test_a_fallback_is_asked_like_any_other_call(turn_rig: TurnRig, ledger
 
 
 @pytest.mark.row("F40")
-async def test_a_denied_fallback_is_the_calls_denial(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_denied_fallback_denies_the_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "pay", "older"), other(ledger, "pay", asks=True), other(ledger, "older")]
     async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start_waiting()
@@ -146,8 +146,8 @@ async def test_a_denied_fallback_is_the_calls_denial(turn_rig: TurnRig, ledger: 
 
 
 @pytest.mark.row("F40", "N19")
-async def test_no_fallback_after_a_denial_or_wrong_arguments(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """Only what failed, and surely did nothing, is tried otherwise."""
+async def test_denied_or_invalid_call_has_no_fallback(turn_rig: TurnRig, ledger: Ledger) -> None:
+    """Only a call that failed without an effect has a fallback."""
     tools = [rates(ledger, "older", requires_approval=True), other(ledger, "older")]
     script = [calls(("rates", ARGS), ("rates", {"amount": "?"})), respond("done")]
     async with turn_rig.running(tools, script) as turns:
@@ -159,7 +159,7 @@ async def test_no_fallback_after_a_denial_or_wrong_arguments(turn_rig: TurnRig, 
 
 
 @pytest.mark.row("F40")
-async def test_nothing_follows_a_fallback_that_may_have_had_an_effect(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_fallback_with_possible_effect_ends_the_search(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "pay", "wire"), other(ledger, "pay", failing("line dropped")), other(ledger, "wire")]
     async with turn_rig.running(tools, SCRIPT) as turns:
         result = await ended(turns, await turns.start())
@@ -167,7 +167,7 @@ async def test_nothing_follows_a_fallback_that_may_have_had_an_effect(turn_rig: 
     assert (result.calls[0].code, result.calls[0].fallback) == ("execution_failed", "pay")
 
 
-async def test_arguments_that_people_changed_are_for_the_tool_they_saw(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_edited_call_has_no_fallback(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve")), other(ledger, "older")]
     async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start_waiting()
@@ -177,8 +177,8 @@ async def test_arguments_that_people_changed_are_for_the_tool_they_saw(turn_rig:
     assert ran(ledger) == ["rates"]
 
 
-async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """It fails, and the next one would run by rule with what the model proposed, which nobody agreed to."""
+async def test_arguments_edited_for_a_fallback_are_not_reused(turn_rig: TurnRig, ledger: Ledger) -> None:
+    """The next fallback would run by rule with the model's arguments, which the approver has replaced."""
     tools = [
         rates(ledger, "older", "oldest"),
         other(ledger, "older", failing("no file"), asks=ApprovalPolicy(edit="approve"), idempotent=True),
@@ -193,7 +193,7 @@ async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(tur
     assert [(name, args["amount"]) for name, args, _ in ledger.rows] == [("rates", 20), ("older", 5)]
 
 
-async def test_what_people_changed_stays_theirs_when_they_are_asked_again(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_edit_keeps_its_call_from_fallbacks_after_a_new_revision(turn_rig: TurnRig, ledger: Ledger) -> None:
     before = rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve", quorum=2))
     asked_first, asked_then = (
         catalog_of([each, other(ledger, "older")]) for each in (before, replace(before, version="2"))
@@ -211,7 +211,7 @@ async def test_what_people_changed_stays_theirs_when_they_are_asked_again(turn_r
     assert [(name, args["amount"]) for name, args, _ in ledger.rows] == [("rates", 5)]
 
 
-async def test_what_stands_in_is_what_the_tool_that_ran_allows(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_fallbacks_follow_the_definition_of_the_tool_that_ran(turn_rig: TurnRig, ledger: Ledger) -> None:
     before = rates(ledger, "older", read_only=False, idempotent=True, requires_approval=True)
     async with turn_rig.running([before, other(ledger, "older")], SCRIPT) as turns:
         key = await turns.start_waiting()
@@ -225,8 +225,8 @@ async def test_what_stands_in_is_what_the_tool_that_ran_allows(turn_rig: TurnRig
     assert ran(ledger) == ["rates"]
 
 
-async def test_nothing_stands_in_for_a_tool_whose_work_was_done(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """Its result was not what it promised, but what it does has happened: a second tool would do it twice."""
+async def test_tool_with_invalid_output_has_no_fallback(turn_rig: TurnRig, ledger: Ledger) -> None:
+    """Its result breaks the output schema, but its effect has happened: a second tool would repeat it."""
     done = {"handler": ledger.handler("rates", "booked"), "output_schema": {"type": "object"}}
     tool = rates(ledger, "older", read_only=False, idempotent=True, **done)
     async with turn_rig.running([tool, other(ledger, "older")], SCRIPT) as turns:
@@ -235,8 +235,8 @@ async def test_nothing_stands_in_for_a_tool_whose_work_was_done(turn_rig: TurnRi
     assert ran(ledger) == ["rates"]
 
 
-async def test_nobody_is_waited_for_who_was_never_asked() -> None:
-    """A turn is cancelled while the gates look at a fallback: whoever it would have asked is not asked any more."""
+async def test_cancelled_turn_does_not_wait_for_a_fallbacks_approval() -> None:
+    """The turn is cancelled while the gates judge a fallback, so its approvers are no longer asked."""
     turn = TurnInput(
         engine=ENGINE, session_id="s", turn_id="t", actor="desk", messages=(), principal=Principal(user="guest")
     )
@@ -250,7 +250,7 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
     assert (outcome.call, outcome.code) == ("c1.1001", "skipped")
 
 
-async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_fallback_arguments_are_checked_against_its_own_schema(turn_rig: TurnRig, ledger: Ledger) -> None:
     narrow = AMOUNT_SCHEMA | {"properties": {"amount": {"type": "number"}}}
     tools = [rates(ledger, "older"), other(ledger, "older", input_schema=narrow)]
     async with turn_rig.running(tools, SCRIPT) as turns:
@@ -265,7 +265,7 @@ async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(turn_rig
 
 @pytest.mark.row("F40")
 @pytest.mark.parametrize("code", ["input_invalid", "not_available"])
-async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed(code: Any, turn_rig: TurnRig) -> None:
+async def test_fallback_that_reports_a_gate_code_counts_as_failed(code: Any, turn_rig: TurnRig) -> None:
     ledger = Ledger()
     says = other(ledger, "pay", lambda args, ctx: ToolFailure("no such account", code))
     tools = [rates(ledger, "pay", "older"), says, other(ledger, "older")]
@@ -280,7 +280,7 @@ async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed
     assert ran(ledger) == ["rates", "pay"]
 
 
-async def test_a_fallback_that_ran_and_failed_in_its_own_words_stops_the_siblings(turn_rig: TurnRig) -> None:
+async def test_failed_fallback_stops_the_siblings(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     says = other(ledger, "older", lambda args, ctx: ToolFailure("no such day", "input_invalid"))
     asked = other(ledger, "wire", asks=True)
@@ -293,7 +293,7 @@ async def test_a_fallback_that_ran_and_failed_in_its_own_words_stops_the_sibling
 
 
 @pytest.mark.row("F40")
-async def test_a_tool_that_is_not_there_now_is_stood_in_for(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_fallback_replaces_an_unavailable_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
     async def never(context: HookContext) -> bool:
         return False
 
@@ -310,7 +310,7 @@ async def test_a_tool_that_is_not_there_now_is_stood_in_for(turn_rig: TurnRig, l
 
 
 @pytest.mark.row("E48")
-async def test_fallbacks_do_not_hide_that_a_model_repeats_itself(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_repeated_calls_are_limited_despite_fallbacks(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "older"), other(ledger, "older")]
     script = [*[calls(("rates", ARGS))] * 6, respond("done")]
     async with turn_rig.running(tools, script) as turns:

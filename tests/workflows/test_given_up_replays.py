@@ -1,4 +1,4 @@
-"""A workflow task that takes too long is broken off by the SDK, in the middle of whatever it does."""
+"""The SDK aborts a workflow task that takes too long, at any point."""
 
 import asyncio
 import inspect
@@ -25,7 +25,7 @@ class _SlowOnce:
         return getattr(asyncio, name)
 
     def create_task(self, coroutine: Any) -> Any:
-        """As the module's. In steps, as the SDK interrupts no call of C."""
+        """Call the module's function, sleeping in steps because the SDK cannot interrupt a C call."""
         until = time.monotonic() + 6 * _SECONDS
         self.given.append(coroutine)
         while len(self.given) == 1 and time.monotonic() < until:
@@ -33,7 +33,7 @@ class _SlowOnce:
         return asyncio.create_task(coroutine)
 
 
-async def test_task_broken_off_between_calls_leaves_no_coroutine_unawaited(
+async def test_aborted_workflow_task_leaves_no_unawaited_coroutine(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "DEADLOCK_SECONDS", _SECONDS)
@@ -47,6 +47,6 @@ async def test_task_broken_off_between_calls_leaves_no_coroutine_unawaited(
             await turns.signoff.decide(no(key, call))
         result = await turns.signoff.result(key)
     assert [each.code for each in result.calls] == ["denied", "denied"]
-    # One of the try that was broken off, then both calls.
+    # One from the aborted task, then both calls.
     assert len(slow.given) >= 3
     assert {inspect.getcoroutinestate(each) for each in slow.given} == {inspect.CORO_CLOSED}

@@ -1,4 +1,4 @@
-"""Work that a handler hands off: the call succeeds at once, its result comes later, to the turn or to its heir."""
+"""Work that a handler hands off: the call succeeds at once, its result arrives later in the turn or its successor."""
 
 import pytest
 from session_rig import talk, words
@@ -22,7 +22,7 @@ def export() -> Tool:
 
 
 def waiting(request: CompletionRequest) -> Completion:
-    """Hands the export off, waits for it, and tells what came."""
+    """Hand the export off, wait for it, and repeat the result."""
     text = last_user_text(request)
     if text.startswith("Result of"):
         return respond(f"It came. {text}")
@@ -31,7 +31,7 @@ def waiting(request: CompletionRequest) -> Completion:
 
 
 @pytest.mark.row("B43")
-async def test_a_result_that_comes_later_lets_the_turn_go_on(turn_rig: TurnRig) -> None:
+async def test_late_result_continues_an_awaiting_turn(turn_rig: TurnRig) -> None:
     async with turn_rig.running([export()], ScriptedModel(waiting)) as turns:
         session = talk(turns)
         await session.say("export all", "a")
@@ -49,7 +49,7 @@ async def test_a_result_that_comes_later_lets_the_turn_go_on(turn_rig: TurnRig) 
 
 
 @pytest.mark.row("B43")
-async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(turn_rig: TurnRig) -> None:
+async def test_late_result_reaches_the_turn_while_it_runs(turn_rig: TurnRig) -> None:
     def driver(request: CompletionRequest) -> Completion:
         if not any(isinstance(part, ResultPart) for each in request.messages for part in each.parts):
             return calls(("export", ONE), ("pay", ONE))
@@ -68,7 +68,7 @@ async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(turn_rig
     assert [turn.turn for turn in view.turns] == ["a"]
 
 
-async def test_result_for_a_session_that_does_not_exist_is_not_found(turn_rig: TurnRig) -> None:
+async def test_late_result_for_unknown_session_is_not_found(turn_rig: TurnRig) -> None:
     async with turn_rig.running([export()], ScriptedModel(waiting)) as turns:
         with pytest.raises(NotFound):
             await talk(turns).add("a", "42 rows")

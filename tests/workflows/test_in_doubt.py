@@ -1,4 +1,4 @@
-"""Whole turns in which nobody knows whether a call happened, and people are asked."""
+"""Whole turns with a call whose outcome is unknown, so approvers are asked."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0", timeout=7_200.0)
 
 
 async def in_doubt(turns: RunningTurns, key: TurnKey, revision: int = 2) -> ApprovalRequest:
-    """The question what became of the turn's first call, once it waits."""
+    """Return the question about the first call's outcome once it waits."""
     view = await turns.until(key, lambda view: bool(view.calls) and _asks(view.calls[0].approval, revision))
     return some(view.calls[0].approval)
 
@@ -42,12 +42,12 @@ def _asks(request: ApprovalRequest | None, revision: int) -> bool:
 
 
 async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
-    """Approve the first call, whose ticket a worker has claimed that is lost; the question that follows."""
+    """Approve the first call, whose ticket a lost worker has claimed, and return the question that follows."""
     await turns.lose(key)
     return await in_doubt(turns, key)
 
 
-async def test_the_question_says_what_is_asked_of_whom(turn_rig: TurnRig) -> None:
+async def test_outcome_question_keeps_its_approvers_and_rejects_unfit_answers(turn_rig: TurnRig) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(approvers=("role:approvers", "user:cfo"), allow_remember=True))
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
@@ -77,7 +77,9 @@ async def test_the_question_says_what_is_asked_of_whom(turn_rig: TurnRig) -> Non
 
 
 @pytest.mark.parametrize(("result", "value"), [("booking 7, paid 20", "booking 7, paid 20"), ("", "It happened.")])
-async def test_it_happened(result: str, value: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_call_confirmed_as_happened_succeeds_without_running(
+    result: str, value: str, turn_rig: TurnRig, ledger: Ledger
+) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         await lost(turns, key)
@@ -95,7 +97,7 @@ async def test_it_happened(result: str, value: str, turn_rig: TurnRig, ledger: L
     assert ledger.rows == []
 
 
-async def test_it_did_not_happen_run_it(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_call_approved_again_runs_under_a_second_ticket(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         first = (await turns.waiting(key)).calls[0].approval
@@ -106,7 +108,7 @@ async def test_it_did_not_happen_run_it(turn_rig: TurnRig, ledger: Ledger) -> No
     assert [row[2] for row in ledger.rows] == [f"{first.digest}/2"]
 
 
-async def test_it_did_not_happen_twice(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_call_lost_twice_runs_under_a_third_ticket(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         first = some((await turns.waiting(key)).calls[0].approval)
@@ -120,7 +122,9 @@ async def test_it_did_not_happen_twice(turn_rig: TurnRig, ledger: Ledger) -> Non
 
 
 @pytest.mark.parametrize("verdict", ["approved", "happened"])
-async def test_a_worker_that_answers_after_all_is_believed(verdict: Any, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_late_outcome_of_a_slow_worker_overrides_the_answer(
+    verdict: Any, turn_rig: TurnRig, ledger: Ledger
+) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         first = some((await turns.waiting(key)).calls[0].approval)
@@ -134,7 +138,9 @@ async def test_a_worker_that_answers_after_all_is_believed(verdict: Any, turn_ri
 
 
 @pytest.mark.parametrize("how", ["denied", "withdrawn", "cancelled"])
-async def test_given_up(how: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_denied_or_withdrawn_outcome_question_leaves_outcome_unknown(
+    how: str, turn_rig: TurnRig, ledger: Ledger
+) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         await lost(turns, key)
@@ -151,7 +157,7 @@ async def test_given_up(how: str, turn_rig: TurnRig, ledger: Ledger) -> None:
     assert ledger.rows == []
 
 
-async def test_a_call_that_ran_by_rule_is_asked_about_too(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_lost_call_that_ran_by_rule_asks_approvers(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2)
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
@@ -163,7 +169,7 @@ async def test_a_call_that_ran_by_rule_is_asked_about_too(turn_rig: TurnRig, led
     assert ledger.rows[0][2].endswith("/2")
 
 
-async def test_to_run_it_again_takes_as_many_people_as_to_run_it(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_repeated_run_needs_the_same_quorum(turn_rig: TurnRig, ledger: Ledger) -> None:
     people = development_directory([a_person(name) for name in ("ana", "bo")])
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
     async with turn_rig.running(catalog, SCRIPT, people=people) as turns:

@@ -17,7 +17,7 @@ JUNK = [
 ]
 
 
-async def test_junk_signals_log_one_line_each_without_a_traceback(
+async def test_undecodable_signals_log_one_line_each_without_traceback(
     turn_rig: TurnRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]

@@ -1,4 +1,4 @@
-"""A change of arguments that was lost on its way, though what it made is asked and answered already."""
+"""An edit that was lost in transit although its new revision is already asked and answered."""
 
 from datetime import UTC, datetime
 
@@ -21,9 +21,9 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 EDITED = {"amount": 15, "to": "Ana"}
 
 
-async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lost_it(turn_rig: TurnRig) -> None:
-    # The server lost the change after the gates had asked what it makes; somebody approves that before it is sent
-    # again. Without `Answers.find_owed` the turn refused the yes as one to no question of its own, which voided it.
+async def test_approval_of_a_lost_edit_brings_the_edit_to_its_turn(turn_rig: TurnRig) -> None:
+    # The server lost the edit after the gates asked about it, and an approver approves the result before it is sent
+    # again. Without `Answers.find_owed` the turn refused the approval as one to an unknown question, which voided it.
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))
     async with turn_rig.running([tool], SCRIPT, people=PEOPLE) as turns:

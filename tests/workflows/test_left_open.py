@@ -1,4 +1,4 @@
-"""`leave_open`: a turn of a session ends over calls that people still decide, and each outcome comes to the session."""
+"""With `leave_open`, a session's turn ends before its calls are decided, and each outcome reaches the session later."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ def _catalog(ledger: Ledger) -> Catalog:
 
 
 def _react(request: CompletionRequest) -> Completion:
-    """Pays what it is asked to, and repeats what it is told of outcomes."""
+    """Pay the given amounts and repeat the outcomes."""
     newest = request.messages[-1]
     if newest.role == "tool":
         late = [part for part in newest.parts if isinstance(part, ResultPart) and part.late]
@@ -46,7 +46,7 @@ def _react(request: CompletionRequest) -> Completion:
 
 
 async def _told_after(turns: RunningTurns, session: Talk) -> list[str]:
-    """What the turns after the first were told by others than their models, in order."""
+    """Return the texts added to the turns after the first, in order."""
     texts: list[str] = []
     for turn in (await turns.sessions.session(session.key)).turns[1:]:
         # A session lists a turn a moment before the server has it.
@@ -57,7 +57,7 @@ async def _told_after(turns: RunningTurns, session: Talk) -> list[str]:
 
 
 @pytest.mark.row("B65")
-async def test_the_outcome_comes_to_the_session_as_a_new_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_outcome_after_the_turns_end_starts_a_new_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running(_catalog(ledger), ScriptedModel(_react)) as turns:
         session = talk(turns)
         await session.say("pay 1", "a")
@@ -76,14 +76,14 @@ async def test_the_outcome_comes_to_the_session_as_a_new_turn(turn_rig: TurnRig,
         view = await turns.sessions.session(session.key)
         result = await turns.signoff.result(key)
         await turns.replays(key)
-    # Nobody said it, and pages must not put it into the mouth of whoever asked.
+    # The outcome is marked as late, so that pages do not show it as the requester's words.
     assert [[message.late for message in turn.messages] for turn in view.turns] == [[False], [False], [True]]
     assert [(turn.turn, turn.left_open) for turn in view.turns] == [("a", 0), ("b", 0), ("a-2", 0)]
     assert (result.text, [call.code for call in result.calls]) == ("asked for it", ["ok"])
     assert len(ledger.rows) == 1
 
 
-async def test_two_outcomes_at_once_are_each_told_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_concurrent_outcomes_reach_the_session_once_each(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running(_catalog(ledger), ScriptedModel(_react)) as turns:
         session = talk(turns)
         await session.say("pay 2", "a")
@@ -91,7 +91,7 @@ async def test_two_outcomes_at_once_are_each_told_once(turn_rig: TurnRig, ledger
         key = session.turn_key("a")
         await asyncio.gather(turns.signoff.decide(yes(key, "c1.2")), turns.signoff.decide(no(key, "c1.1")))
         result = await turns.signoff.result(key)
-        # One that comes while the turn of the other works is told to that, or in a turn after it.
+        # An outcome that arrives during the other's turn is added to that turn or starts the next one.
         while len(await _told_after(turns, session)) < 2:
             await asyncio.sleep(0.05)
         await session.until(lambda seen: all(turn.state == "complete" for turn in seen.turns))
@@ -103,7 +103,7 @@ async def test_two_outcomes_at_once_are_each_told_once(turn_rig: TurnRig, ledger
     assert len(ledger.rows) == 1
 
 
-async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(turn_rig: TurnRig) -> None:
+async def test_outcome_before_the_end_is_answered_in_the_same_turn(turn_rig: TurnRig) -> None:
     asked, goes_on = asyncio.Event(), asyncio.Event()
 
     async def held(request: CompletionRequest) -> Completion:
@@ -128,7 +128,7 @@ async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(turn_rig: T
     assert [turn.turn for turn in view.turns] == ["a"]
 
 
-async def test_without_a_session_the_turn_waits(turn_rig: TurnRig) -> None:
+async def test_turn_without_session_waits_for_its_outcomes(turn_rig: TurnRig) -> None:
     script = [calls(ONE), respond("asked"), respond("paid")]
     async with turn_rig.running(_catalog(Ledger()), script) as turns:
         key = await turns.start()
@@ -138,7 +138,7 @@ async def test_without_a_session_the_turn_waits(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.parametrize("end", ["withdrawn", "cancelled"])
-async def test_what_is_taken_back_after_the_end_is_told(turn_rig: TurnRig, end: str) -> None:
+async def test_request_withdrawn_after_the_turns_end_is_reported(turn_rig: TurnRig, end: str) -> None:
     async with turn_rig.running(_catalog(Ledger()), ScriptedModel(_react)) as turns:
         session = talk(turns)
         await session.say("pay 1", "a")

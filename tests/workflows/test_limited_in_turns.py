@@ -13,12 +13,12 @@ ARGS = {"amount": 20, "to": "Ana"}
 
 
 def once(request: CompletionRequest) -> Completion:
-    """Calls `pay` once, then answers."""
+    """Call `pay` once, then answer."""
     return respond("done") if results(request) else calls(("pay", ARGS))
 
 
 @pytest.mark.row("F18")
-async def test_two_turns_that_people_approve_do_not_share_the_last_use(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_concurrently_approved_turns_cannot_share_the_last_use(turn_rig: TurnRig, ledger: Ledger) -> None:
     pay = pay_tool(ledger, usage_limit=UsageLimit(1, "user", 86_400.0))
     async with turn_rig.running([pay], ScriptedModel(once)) as turns:
         keys = [await turns.start() for _ in range(2)]
@@ -36,7 +36,7 @@ async def test_two_turns_that_people_approve_do_not_share_the_last_use(turn_rig:
             await turns.replays(key)
 
 
-async def test_what_is_closed_is_not_told_and_not_run(turn_rig: TurnRig) -> None:
+async def test_tool_outside_its_hours_is_neither_offered_nor_run(turn_rig: TurnRig) -> None:
     ledger, value = Ledger(), []
 
     def react(request: CompletionRequest) -> Completion:

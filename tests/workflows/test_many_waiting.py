@@ -1,6 +1,6 @@
-"""A catalog that changes under turns that wait: each goes on as the documents say, and none is lost.
+"""A catalog that changes while turns wait: each continues as documented and none is lost.
 
-Under two hundred, and with `SIGNOFF_THOROUGH=1` under a thousand.
+200 turns, or 1,000 with `SIGNOFF_THOROUGH=1`.
 """
 
 import asyncio
@@ -35,22 +35,23 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 TURNS = 1_000 if os.environ.get(THOROUGH) == "1" else 200
 KINDS = ("same", "denying", "worded", "widened", "gone")
 ANEW = ("worded", "widened")
-"""Tools whose definition becomes another one: who approved them is asked again."""
+"""Tools whose definition changes, so that their approvers are asked again."""
 AT_ONCE = 40
-"""So many turns go on at once. More of them than `CACHED` would drive each other out of memory between two tasks of
-one turn, which is then read anew several times for one answer: 600 turns were begun or read 2,855 times, not 1,200."""
+"""Turns that continue at once. More than `CACHED` would evict each other between two tasks, so that one answer
+re-reads a turn several times: 600 turns were started or read 2,855 times instead of 1,200.
+"""
 CACHED = 100
-"""How many turns a worker keeps in memory: most are read anew from their histories, as after a deploy."""
+"""Turns that a worker keeps in memory. Most are read again from their histories, as after a deploy."""
 WIDER = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "memo": {"type": "string"}}}
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls the tool that is named, once."""
+    """Call the named tool once."""
     return respond("done") if results(request) else calls((last_user_text(request), {"amount": 20, "to": "Ana"}))
 
 
 async def waiting(store: Store, number: int) -> None:
-    """Wait until so many requests wait, and not one more does; what they are is not read, which takes longer."""
+    """Wait until exactly this many requests wait, without reading them, which takes longer."""
     backlog = BacklogReader(store)
     for pause in pauses():
         found = (await backlog.read()).requests.get("main")
@@ -60,7 +61,7 @@ async def waiting(store: Store, number: int) -> None:
 
 
 async def ends_of(turns: RunningTurns, keys: Iterable[TurnKey]) -> list[TurnResult]:
-    """How turns end. Fails where one waits to be told what became of its call, as its worker was lost on the way."""
+    """Return the turns' results. Fails if a turn asks about a call whose worker was lost."""
     ends = asyncio.gather(*map(turns.signoff.result, keys))
     for pause in pauses():
         done, _ = await asyncio.wait((ends,), timeout=pause)
@@ -73,7 +74,7 @@ async def ends_of(turns: RunningTurns, keys: Iterable[TurnKey]) -> list[TurnResu
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_catalog_changes_under_many_waiting_turns(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_turns_survive_a_catalog_change(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 2)
     old, new, model = Ledger(), Ledger(), ScriptedModel(react)
     kinds: dict[TurnKey, str] = {}

@@ -1,4 +1,4 @@
-"""What becomes of a turn whose model does not answer, answers with nothing, or fails with a mistake of its driver."""
+"""A turn whose model is unavailable, returns nothing, or fails with a driver error."""
 
 import pytest
 from failures import Failure
@@ -12,12 +12,12 @@ from signoff.testing.scripted_model import ScriptedModel, respond, say
 
 
 def busy(request: CompletionRequest) -> Completion:
-    """A provider that is out of capacity."""
+    """Fail like a provider without capacity."""
     raise ModelUnavailable("the model's provider answered 503", retry_after=60)
 
 
 @pytest.mark.failure("the model is asked again, try ...")
-async def test_a_view_shows_that_the_model_is_asked_again(turn_rig: TurnRig, failure: Failure) -> None:
+async def test_view_shows_model_retries(turn_rig: TurnRig, failure: Failure) -> None:
     answers = [busy, busy, lambda request: respond("done")]
     model = ScriptedModel(lambda request: answers.pop(0)(request))
     async with turn_rig.running([], model) as turns:
@@ -35,7 +35,7 @@ async def test_a_view_shows_that_the_model_is_asked_again(turn_rig: TurnRig, fai
 
 
 @pytest.mark.failure("it was asked again for ten minutes")
-async def test_a_turn_whose_model_never_answers_says_so(turn_rig: TurnRig, failure: Failure) -> None:
+async def test_unavailable_model_ends_the_turn_with_its_error(turn_rig: TurnRig, failure: Failure) -> None:
     answering = [busy]
     model = ScriptedModel(lambda request: answering[-1](request))
     async with turn_rig.running([], model) as turns:
@@ -67,13 +67,13 @@ async def ended(turn_rig: TurnRig, *script: Completion | Exception) -> TurnResul
         return await turns.signoff.result(await turns.start())
 
 
-async def test_a_model_that_answers_with_nothing_is_asked_once_more(turn_rig: TurnRig) -> None:
+async def test_empty_model_reply_is_asked_for_again(turn_rig: TurnRig) -> None:
     result = await ended(turn_rig, say(" \n"), respond("done"))
     assert (result.state, result.completions) == ("complete", 1)
     assert result.usage == say("").usage + respond("done").usage
 
 
-async def test_a_model_that_has_nothing_to_say_twice_ends_the_turn_in_words(turn_rig: TurnRig) -> None:
+async def test_second_empty_model_reply_ends_the_turn_with_an_error(turn_rig: TurnRig) -> None:
     result = await ended(turn_rig, say(""))
     assert (result.state, result.parts) == ("error", ())
     assert result.error is not None
@@ -81,9 +81,11 @@ async def test_a_model_that_has_nothing_to_say_twice_ends_the_turn_in_words(turn
     assert "answered twice with nothing" in result.error.message
 
 
-async def test_a_mistake_in_a_script_ends_the_turn_at_once(turn_rig: TurnRig, caplog: pytest.LogCaptureFixture) -> None:
-    # An exception that no driver may raise is a mistake in its code: named, without its words, and not tried again. The
-    # worker's log says where it was, without them as well.
+async def test_unexpected_driver_exception_ends_the_turn_without_its_text(
+    turn_rig: TurnRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    # An unexpected exception is an error in the driver's code: the turn names its type without its text, and does not
+    # retry. The worker's log shows the place, also without the text.
     result = await ended(turn_rig, ZeroDivisionError("the secret is 7"))
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", "model_refused")
@@ -93,6 +95,6 @@ async def test_a_mistake_in_a_script_ends_the_turn_at_once(turn_rig: TurnRig, ca
     assert "the secret is 7" not in caplog.text
 
 
-async def test_a_connection_that_breaks_is_tried_again(turn_rig: TurnRig) -> None:
+async def test_broken_model_connection_is_retried(turn_rig: TurnRig) -> None:
     result = await ended(turn_rig, ConnectionResetError("gone"), respond("done"))
     assert (result.state, result.completions) == ("complete", 1)

@@ -1,4 +1,4 @@
-"""Whatever becomes of its calls, a completion has one result for each, by its own id and in its own order."""
+"""Each call of a completion has one result, under its own id and in proposal order, whatever happens to it."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ TOOLS = (
     "read", "act", "alone", "fails", "fails_reading", "flaky", "slow", "asks", "asks_alone", "asks_hastily",
     "stood_in", "asked_for", "stood_in_badly", "gone", "nowhere",
 )  # fmt: skip
-"""What models propose: the last is no tool."""
+"""The tools that models propose. The last one does not exist."""
 
 
 def handled(ledger: Ledger, name: str, chance: random.Random) -> Any:
@@ -49,7 +49,7 @@ def handled(ledger: Ledger, name: str, chance: random.Random) -> Any:
 
 
 def toolbox(ledger: Ledger, chance: random.Random) -> list[Tool]:
-    """Every kind of tool that a batch may meet."""
+    """Return every kind of tool that a batch may contain."""
 
     async def never(context: HookContext) -> bool:
         return False
@@ -77,7 +77,7 @@ def toolbox(ledger: Ledger, chance: random.Random) -> list[Tool]:
 
 @dataclass(frozen=True)
 class Deal:
-    """What one turn will meet: the calls of two completions, how people answer, and when it is cancelled, if ever."""
+    """The script of one turn: the calls of two completions, the approval rate, and the time of a cancellation."""
 
     batches: tuple[tuple[tuple[str, Any], ...], ...]
     actor: str
@@ -94,7 +94,7 @@ def dealt(chance: random.Random) -> Deal:
 
 
 async def lived(turns: RunningTurns, deal: Deal, number: int, chance: random.Random) -> tuple[TurnKey, TurnResult]:
-    """The turn of a deal to its end, with people who answer what they are asked."""
+    """Run one script's turn to its end, answering its requests."""
     key = await turns.start(str(number), actor=deal.actor)
     result = asyncio.create_task(turns.signoff.result(key))
     began = asyncio.get_running_loop().time()
@@ -115,14 +115,14 @@ async def lived(turns: RunningTurns, deal: Deal, number: int, chance: random.Ran
 
 
 async def _asked(turns: RunningTurns, key: TurnKey) -> list[tuple[str, int]]:
-    """The requests in the store, with their revisions: nobody asks the worker in the middle of its work."""
+    """Return the stored requests with their revisions, without querying the worker."""
     asked = (await RequestLists(turns.store).of_turns([key])).get(key, ())
     return [(request.id, request.revision) for request in asked]
 
 
 @pytest.mark.row("N03", "E25", "F52")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_every_call_has_one_result_in_the_models_order(seed: int, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_each_call_has_one_result_in_proposal_order(seed: int, turn_rig: TurnRig, ledger: Ledger) -> None:
     chance = random.Random(seed)
     deals = [dealt(chance) for _ in range(4)]
 

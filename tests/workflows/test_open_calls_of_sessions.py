@@ -1,4 +1,4 @@
-"""A session keeps a turn that ended over undecided calls until it has the outcome of each, and room to tell it."""
+"""A session keeps a turn with undecided calls, and room for each outcome, until every outcome has arrived."""
 
 from datetime import UTC, datetime
 
@@ -42,7 +42,7 @@ def _outcome(talk: Conversation, turn: str, number: int = 1) -> tuple[str, str]:
     return receipt.status, receipt.turn
 
 
-def test_it_is_not_forgotten_before_its_outcome_came() -> None:
+def test_turn_is_kept_until_its_open_outcome_arrives() -> None:
     talk = _talk()
     _answer(talk, "first", left_open=1)
     for number in range(SESSION_WINDOW_TURNS + 5):
@@ -53,14 +53,14 @@ def test_it_is_not_forgotten_before_its_outcome_came() -> None:
     assert talk.view().turns[0].left_open == 0
 
 
-def test_the_same_outcome_told_again_is_one() -> None:
+def test_repeated_outcome_counts_once() -> None:
     talk = _talk()
     _answer(talk, "first", left_open=2)
     assert [_outcome(talk, "first"), _outcome(talk, "first")] == [("accepted", "first-2"), ("accepted", "first")]
     assert talk.view().turns[0].left_open == 1
 
 
-def test_each_outcome_has_room_whatever_else_comes() -> None:
+def test_each_open_outcome_keeps_its_reserved_turn() -> None:
     talk = _talk()
     first = _answer(talk, "first", left_open=MAX_TURNS_PER_MESSAGE - 2)
     assert first.may_leave == MAX_TURNS_PER_MESSAGE - 2
@@ -78,7 +78,7 @@ def test_each_outcome_has_room_whatever_else_comes() -> None:
     assert _outcome(talk, "first", MAX_TURNS_PER_MESSAGE)[0] == "refused"
 
 
-def test_a_turn_that_was_stopped_from_outside_leaves_nothing_open() -> None:
+def test_lost_turn_leaves_no_call_open() -> None:
     talk = _talk()
     _answer(talk, "first", left_open=1)
     talk.record_lost_turn("first", TurnError(code="stopped", message="stopped"), NOW)

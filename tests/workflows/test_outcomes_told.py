@@ -1,4 +1,4 @@
-"""Over random orders of proposals, decisions and ends: no outcome is lost, none told twice, nothing runs undecided."""
+"""Over random orders of proposals, decisions and ends: no outcome is lost or repeated, and no undecided call runs."""
 
 import asyncio
 from collections import Counter
@@ -34,14 +34,16 @@ _LEDGER = Ledger()
 
 
 def _catalog() -> Catalog:
-    """`pay` goes on while people decide, `hold` waits for them, `look` asks nobody."""
+    """Build `pay`, which continues while approvers decide, `hold`, which waits for them, and `look`, which needs no
+    approval.
+    """
     pay = pay_tool(_LEDGER, ApprovalPolicy(while_waiting="continue"))
     return catalog_of([pay, pay_tool(_LEDGER, name="hold"), pay_tool(_LEDGER, False, name="look")])
 
 
 @dataclass
 class Step:
-    """One completion: what people answer while it is asked, by place among what waits, and what it proposes."""
+    """One completion: the requests answered during it, by position, and the calls it proposes."""
 
     answered: list[tuple[int, Verdict]]
     proposed: list[tuple[Tool, int]]
@@ -49,7 +51,7 @@ class Step:
 
 @dataclass
 class Plan:
-    """A whole turn: its completions, how the rest is answered, and whether it is cancelled instead."""
+    """A whole turn: its completions, the answers to the remaining requests, and whether it is cancelled."""
 
     steps: list[Step]
     rest: list[Verdict]
@@ -58,7 +60,7 @@ class Plan:
 
 VERDICTS = st.sampled_from(["approved", "denied", "withdrawn"])
 CALLS = st.tuples(st.sampled_from(["pay", "pay", "look", "hold"]), st.integers(1, 3))
-"""Few amounts, so that calls repeat each other while they wait and after they were decided."""
+"""Few amounts, so that calls repeat each other while they wait and after they are decided."""
 STEPS = st.builds(
     Step,
     answered=st.lists(st.tuples(st.integers(0, 3), VERDICTS), max_size=2),
@@ -69,7 +71,7 @@ PLANS = st.builds(Plan, steps=st.lists(STEPS, min_size=1, max_size=4), rest=st.l
 
 @dataclass
 class Played:
-    """A turn of a plan on the server, answered from within its model and from outside."""
+    """A plan's turn on the server, answered from within its model and from outside."""
 
     plan: Plan
     turns: RunningTurns | None = None
@@ -78,7 +80,7 @@ class Played:
     approved: Counter[str] = field(default_factory=Counter)
 
     async def react(self, request: CompletionRequest) -> Completion:
-        """Answers some of what waits, then proposes the step's calls, or answers once there are no more steps."""
+        """Answer some requests, then propose the step's calls, or end the turn after the last step."""
         await self.started.wait()
         number = sum(message.role == "assistant" for message in request.messages)
         if number >= len(self.plan.steps):
@@ -89,7 +91,7 @@ class Played:
         return calls(*((tool, {"amount": amount}) for tool, amount in step.proposed))
 
     async def answer(self, place: int, verdict: Verdict) -> bool:
-        """Answers one of the requests that wait; returns whether there was any."""
+        """Answer one waiting request and return whether there was one."""
         assert self.turns is not None
         assert self.key is not None
         view = await self.turns.signoff.view(self.key)
@@ -115,13 +117,13 @@ class Played:
                 break
             if await self.answer(0, next(rest, "approved")):
                 waits = pauses()
-            # Each look is a query, which costs the worker a workflow task.
+            # Each view is a query, which costs the worker a workflow task.
             await asyncio.wait((ending,), timeout=next(waits))
         return await ending
 
 
 def _told(messages: list[Message]) -> dict[str, list[ResultPart]]:
-    """The results of each call, in the order in which the model reads them."""
+    """Return the results of each call in the model's order."""
     found: dict[str, list[ResultPart]] = {}
     for message in messages:
         for part in message.parts:
@@ -142,7 +144,7 @@ def _place(messages: list[Message], call: str, *, late: bool = False) -> int:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=PLANS)
-async def test_no_outcome_is_lost_or_told_twice(plan: Plan, turn_rig: TurnRig) -> None:
+async def test_outcomes_are_neither_lost_nor_repeated(plan: Plan, turn_rig: TurnRig) -> None:
     _LEDGER.rows.clear()
     played = Played(plan)
     async with turn_rig.running(_catalog(), ScriptedModel(played.react)) as turns:
@@ -159,7 +161,7 @@ async def test_no_outcome_is_lost_or_told_twice(plan: Plan, turn_rig: TurnRig) -
         for part in message.parts
         if isinstance(part, CallPart) and part.tool != "respond"
     ]
-    # A cancel may come before the calls of a completion were judged; each has its outcome all the same.
+    # A cancellation may come before the calls of a completion were judged, but each still has its outcome.
     outcomes = {outcome.call: outcome for outcome in result.calls}
     assert sorted(outcomes) == sorted(proposed)
     assert sorted(value) == sorted(proposed)
@@ -170,7 +172,7 @@ async def test_no_outcome_is_lost_or_told_twice(plan: Plan, turn_rig: TurnRig) -
         event(f"{parts[0].code} {'late ' + parts[-1].code if len(parts) == 2 else ''}")
     for outcome in result.calls:
         if outcome.code == "waiting":
-            # It repeats another one, whose outcome was not told before.
+            # The call repeats another one whose outcome the model had not read.
             named = parse_approval_id(outcome.approval_id)
             assert named is not None
             assert outcomes[named.call].code != "waiting"

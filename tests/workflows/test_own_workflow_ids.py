@@ -32,7 +32,7 @@ def turn_input(session: str, turn: str) -> TurnInput:
 
 @pytest.mark.parametrize("kind", [names.SESSION, names.ACTOR_TURN])
 @pytest.mark.parametrize("other", ["tenant", "session", "free"])
-async def test_input_of_another_workflow_id_is_refused(turn_rig: TurnRig, kind: str, other: str) -> None:
+async def test_input_under_another_workflow_id_is_refused(turn_rig: TurnRig, kind: str, other: str) -> None:
     session, ledger = f"s{turn_rig.task_queue}"[:48], Ledger()
     given: Any = session_input(session) if kind == names.SESSION else turn_input(session, "t1")
     named: SessionKey | TurnKey = (

@@ -1,4 +1,4 @@
-"""Whole turns of tools whose handler is made for each call, by its user or tenant."""
+"""Whole turns of tools whose handler is built for each call from its user or tenant."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ SCHEMA = {
 
 
 @pytest.mark.row("F16")
-async def test_a_factory_makes_the_tool_of_each_user(turn_rig: TurnRig) -> None:
-    # `createScopedTools(userContext)`: `user_search` searches in the data of whoever asks. A factory that fails, or
-    # makes no handler, fails the one call; the tenant is told like the user.
+async def test_handler_factory_builds_a_handler_for_each_user(turn_rig: TurnRig) -> None:
+    # `createScopedTools(userContext)`: `user_search` searches the requester's data. A factory that fails or returns no
+    # handler fails only its call. The factory receives the tenant and the user.
     made: list[str] = []
 
     def create_scoped_tools(context: ToolContext) -> Handler:

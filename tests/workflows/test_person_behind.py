@@ -1,4 +1,4 @@
-"""The person behind a user: known to handler, rules and record, and one voter by whatever account."""
+"""The person behind an account: known to handler, rules and audit log, and one voter under every account."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ ASKER = principal_of(ADMIN, KNOWN)
 
 
 @pytest.mark.row("B76")
-def test_a_principal_has_the_person_behind_its_user() -> None:
+def test_principal_carries_the_person_behind_its_account() -> None:
     assert (ASKER.user, ASKER.person_id, ASKER.human) == ("ana-admin", "ana", "ana")
     assert (principal_of(ANA, KNOWN).person_id, principal_of(ANA, KNOWN).human) == ("", "ana")
     for asker, human in ((ASKER, "ana"), (principal_of(BO, KNOWN), "bo")):
@@ -35,7 +35,7 @@ def test_a_principal_has_the_person_behind_its_user() -> None:
 
 
 @pytest.mark.row("B76")
-async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(turn_rig: TurnRig) -> None:
+async def test_person_reaches_handler_rules_audit_and_separation_of_duties(turn_rig: TurnRig) -> None:
     entries: list[ToolContext] = []
     hooked: list[HookContext] = []
 
@@ -65,9 +65,9 @@ async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
 
 
 @pytest.mark.row("B76")
-async def test_who_asked_by_an_account_that_is_gone_does_not_approve_it(turn_rig: TurnRig, ledger: Ledger) -> None:
-    # The directory no longer says whose account it was; what the gateway knew when they asked still counts. Seen to run
-    # on Ana's own yes while only the directory of now was asked.
+async def test_requester_cannot_approve_after_their_account_is_removed(turn_rig: TurnRig, ledger: Ledger) -> None:
+    # The directory no longer links the account to its person, but the gateway's knowledge at the time of the request
+    # counts. With only the current directory, the call ran on Ana's own approval.
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
     async with turn_rig.running([pay_tool(ledger)], script, people=people) as turns:
@@ -80,7 +80,7 @@ async def test_who_asked_by_an_account_that_is_gone_does_not_approve_it(turn_rig
 
 
 @pytest.mark.row("B76")
-async def test_two_accounts_of_one_person_are_one_voter(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_two_accounts_of_one_person_count_as_one_voter(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(("pay", {"amount": 20})), respond("done")]
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
     people = DevelopmentDirectory(KNOWN)
@@ -96,7 +96,7 @@ async def test_two_accounts_of_one_person_are_one_voter(turn_rig: TurnRig, ledge
 
 
 @pytest.mark.row("B76")
-async def test_no_rule_runs_a_call_for_an_account_that_is_somebody_elses_by_now(turn_rig: TurnRig) -> None:
+async def test_rule_does_not_run_a_call_for_an_account_linked_to_another_person(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="ctx.user.person_id == 'bo'"))
     script = [calls(("pay", {"amount": 20})), respond("done")]

@@ -1,4 +1,4 @@
-"""Calls of one completion run beside each other where they may: ten safe ones, an exclusive one alone, or in order."""
+"""Calls of one completion run in parallel: at most ten, an exclusive one alone, or all in order."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from signoff.testing.scripted_model import calls, respond
 
 @dataclass
 class Gauge:
-    """Who ran beside whom. While `open` is not set, handlers stay inside."""
+    """Records which calls ran in parallel. Handlers wait until `open` is set."""
 
     inside: list[str] = field(default_factory=list)
     beside: dict[str, tuple[str, ...]] = field(default_factory=dict)
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tool(self, name: str, **fields: Any) -> Tool:
-        """A tool that is inside for a moment, and answers with its argument."""
+        """Build a tool that returns its argument after a moment."""
 
         async def run(args: dict[str, Any], ctx: ToolContext) -> Any:
             self.beside[ctx.call_id] = tuple(self.inside)
@@ -40,7 +40,7 @@ class Gauge:
 
 
 def proposed(*tools: str) -> list[Any]:
-    """A model that calls these tools at once, with 1, 2, 3 ..., and then answers."""
+    """Return a model that calls these tools at once with 1, 2, 3 ..., and then answers."""
     return [calls(*((tool, {"amount": number}) for number, tool in enumerate(tools, 1))), respond("done")]
 
 
@@ -49,7 +49,7 @@ def states(*wanted: str) -> Callable[[TurnView], bool]:
 
 
 async def answers(turns: RunningTurns) -> list[Any]:
-    """What the model was told of each call, in its order, once a turn has ended."""
+    """Return the results of each call in order, once a turn has ended."""
     key = await turns.start()
     await turns.signoff.result(key)
     await turns.replays(key)
@@ -57,7 +57,7 @@ async def answers(turns: RunningTurns) -> list[Any]:
 
 
 @pytest.mark.row("X16", "F46")
-async def test_at_most_ten_tools_of_a_batch_run_at_once(turn_rig: TurnRig) -> None:
+async def test_at_most_ten_calls_of_a_batch_run_at_once(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     script = proposed(*["look"] * 12)
     async with turn_rig.running([gauge.tool("look")], script) as turns:
@@ -75,7 +75,7 @@ async def test_at_most_ten_tools_of_a_batch_run_at_once(turn_rig: TurnRig) -> No
 
 
 @pytest.mark.row("F46", "F47")
-async def test_an_exclusive_tool_runs_alone(turn_rig: TurnRig) -> None:
+async def test_exclusive_tool_runs_alone(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     gauge.open.set()
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive")]
@@ -91,7 +91,7 @@ async def test_an_exclusive_tool_runs_alone(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.row("X16", "B53")
-async def test_calls_of_a_sequential_actor_run_one_after_the_other(turn_rig: TurnRig) -> None:
+async def test_calls_of_a_sequential_actor_run_in_order(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     gauge.open.set()
     actor = Actor(name="desk", model="scripted", mode="sequential")
@@ -104,7 +104,7 @@ async def test_calls_of_a_sequential_actor_run_one_after_the_other(turn_rig: Tur
 
 
 @pytest.mark.row("F46")
-async def test_who_waits_for_a_person_holds_no_place(turn_rig: TurnRig) -> None:
+async def test_call_waiting_for_approval_does_not_block_others(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=True)]
     async with turn_rig.running(tools, proposed("move", "look", "look")) as turns:
@@ -113,7 +113,7 @@ async def test_who_waits_for_a_person_holds_no_place(turn_rig: TurnRig) -> None:
         while len(gauge.inside) < 2:
             await asyncio.sleep(0.01)
         await turns.signoff.decide(yes(key))
-        # Approved, and still in the line.
+        # Approved, but still queued.
         await turns.until(key, states("waiting", "running", "running"))
         gauge.open.set()
         result = await turns.signoff.result(key)
@@ -123,7 +123,7 @@ async def test_who_waits_for_a_person_holds_no_place(turn_rig: TurnRig) -> None:
     assert gauge.beside["c1.1"] == ()
 
 
-async def test_an_approval_that_ran_out_in_the_line_is_asked_again(turn_rig: TurnRig) -> None:
+async def test_approval_that_lapses_in_the_queue_is_asked_again(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     policy = ApprovalPolicy(grant_ttl=0.05)
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=policy)]
@@ -141,8 +141,7 @@ async def test_an_approval_that_ran_out_in_the_line_is_asked_again(turn_rig: Tur
 
 
 @pytest.mark.row("F49")
-async def test_what_waits_in_the_line_of_a_cancelled_turn_never_begins(turn_rig: TurnRig) -> None:
-    """It has its result like any other: skipped, because the turn was cancelled."""
+async def test_queued_call_of_a_cancelled_turn_is_skipped(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     tools = [gauge.tool("move", concurrency="exclusive")]
     async with turn_rig.running(tools, proposed("move", "move")) as turns:

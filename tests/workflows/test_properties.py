@@ -1,5 +1,6 @@
-"""Over random catalogs, policies, deploys, models and deciders: what was not advertised never executes, and no gated
-call runs without a decision about it."""
+"""Over random catalogs, policies, deploys, models and approvers: unoffered tools never execute, and no gated call
+runs without its decisions.
+"""
 
 import random
 from collections.abc import Sequence
@@ -57,7 +58,9 @@ RULES = (
 
 @dataclass(frozen=True)
 class Plan:
-    """One catalog by numbers: a policy a tool (None: no such tool), the actor's list, the rules, the tools' version."""
+    """One catalog by numbers: a policy for each tool (`None`: no such tool), the actor's list, the rules, the tools'
+    version.
+    """
 
     policies: tuple[int | None, ...]
     allowed: tuple[str, ...] | None
@@ -105,7 +108,7 @@ def offered(catalog: Catalog) -> set[str]:
 
 
 def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kind: str) -> Permit:
-    """A permit as the workflow makes it after the gates of `catalog`, or as a forger does."""
+    """Return a permit as the workflow builds it after the gates of `catalog`, or as an attacker forges it."""
     found = catalog.registry.resolve(tool)
     assert found is not None
     policy_hash = catalog.policy(tool).hash
@@ -113,14 +116,14 @@ def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kin
 
 
 def gates(catalog: Catalog, tool: str, args: Any) -> LocalGateDecision:
-    """What the gates of `catalog` say of call `c1.1`."""
+    """Return the decision of `catalog`'s gates about call `c1.1`."""
     return judge(catalog, CTX, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 
 
 def rows_of(
     catalog: Catalog, tool: str, args: Any, found: LocalGateDecision, votes: Sequence[Decision]
 ) -> ApprovalRows | None:
-    """What the store has once the gates of `catalog` have asked, if they do, and people have answered."""
+    """Return the stored rows after the gates of `catalog` asked and approvers answered; `None` if they did not ask."""
     present = catalog.registry.resolve(tool)
     if found.kind != "ask" or present is None:
         return None
@@ -158,7 +161,7 @@ def rows_of(
     votes=st.lists(decisions, max_size=3),
     forged=st.booleans(),
 )
-def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
+def test_unoffered_tools_never_execute_and_gated_calls_need_decisions(
     before: Plan, deployed: Plan | None, proposal: tuple[str, Any], votes: list[Decision], forged: bool
 ) -> None:
     tool, args = proposal
@@ -193,7 +196,7 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
     if worth.kind != "run":
         return
     assert permit.digest == digest
-    # Whatever a permit says of it: people approved only what they were asked.
+    # A permit cannot claim more: approvers approved only the question that they were asked.
     assert permit.kind == "auto" or first.kind == "ask"
     if second.kind == "ask":
         about = [vote for vote in votes if vote.approval_id == "main.s.t.c1.1" and vote.revision in (None, 1)]
@@ -203,7 +206,7 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_on_the_server_only_what_needs_nobody_runs_undecided(seed: int, turn_rig: TurnRig) -> None:
+async def test_only_ungated_calls_run_undecided_on_the_server(seed: int, turn_rig: TurnRig) -> None:
     chance = random.Random(seed)
     ledger = Ledger()
     tools = [
@@ -218,7 +221,7 @@ async def test_on_the_server_only_what_needs_nobody_runs_undecided(seed: int, tu
     script = [calls(*proposed, ("wire", {"amount": 1})), respond("done")]
     async with turn_rig.running(catalog, script) as turns:
         key = await turns.start()
-        # What runs while another waits is let finish: cancelled in its middle, it may have run without being told so.
+        # Let the running calls finish: a call cancelled midway may have run although its outcome says otherwise.
         await turns.until(key, lambda view: len(view.calls) == 13 and not {"proposed", "running"} & _states(view))
         await turns.signoff.cancel_turn(key)
         result = await turns.signoff.result(key)

@@ -1,4 +1,4 @@
-"""A query that arrives in a task whose local activity ends before it is answered."""
+"""A query that arrives in a task whose local activity ends before the query is answered."""
 
 import asyncio
 import contextlib
@@ -24,19 +24,19 @@ from signoff.temporal.workflow_runner import QUERY_MET_END, FencedBridge
 from signoff.worker import SignoffPlugin
 
 ARRIVAL = 0.1
-"""Seconds in which a query reaches the server, and the end of an activity the SDK's core."""
+"""Seconds until a query reaches the server, and an activity's end the SDK's core."""
 TAKES = 0.05
 LASTS = 0.2
-"""Seconds after which it runs out of time, where it does."""
+"""Seconds until the activity times out, where it does."""
 HELD = 0.5
-"""Seconds in which the local activity ends if nothing holds it up."""
+"""Seconds in which the local activity ends if nothing delays it."""
 TRIES = 20
-"""A busy machine may need longer than `ARRIVAL`; then the query comes with another task, and another turn is tried."""
+"""A busy machine may need longer than `ARRIVAL`. The query then joins another task, and another turn is tried."""
 
 
 @activity.defn
 async def look_up(end: str) -> None:
-    """Takes as long as the store of a busy machine: the query is here before it ends."""
+    """Take as long as the store of a busy machine, so that the query arrives first."""
     await asyncio.sleep(60 if end == "times out" else TAKES)
     if end == "fails":
         raise ApplicationError("not there", non_retryable=True)
@@ -44,8 +44,7 @@ async def look_up(end: str) -> None:
 
 @workflow.defn
 class Waits:
-    """Waits for somebody with a deadline, and looks something up meanwhile that ends the wait: as a turn may that is
-    answered when it asks."""
+    """Waits with a deadline while a lookup ends the wait, like a turn that is answered while it asks."""
 
     def __init__(self) -> None:
         self._begun = self._known = False
@@ -67,18 +66,17 @@ class Waits:
 
     @workflow.signal
     async def begin(self, end: str) -> None:
-        """Go on; `end` is how the activity does."""
+        """Continue; `end` selects how the activity ends."""
         self._begun, self._end = True, end
 
     @workflow.query
     def known(self) -> bool:
-        """Whether it was looked up."""
+        """Return whether the lookup has ended."""
         return self._known
 
 
 class Held:
-    """Holds the first query within a task back, as a busy machine may, until its local activity ends or has had the
-    time to."""
+    """Delays the first query of a task, as a busy machine may, until its local activity ends or has had time to end."""
 
     def __init__(self, patched: pytest.MonkeyPatch, bridge: type[Bridge]) -> None:
         self.armed = self.queried = False
@@ -106,11 +104,11 @@ class Held:
 async def run_queried(
     client: Client, task_queue: str, plugin: SignoffPlugin, held: Held, end: str
 ) -> WorkflowHandle[Any, Any]:
-    """Run a workflow to its end that is queried in the task in which it starts its timer, if the query is in time."""
+    """Run a workflow to its end, querying it in the task that starts its timer if the query arrives in time."""
     shared: dict[str, Any] = {"task_queue": task_queue, "workflows": [Waits], "activities": [look_up]}
     shared["workflow_runner"] = UnsandboxedWorkflowRunner()
     handle = await client.start_workflow(Waits.run, id=f"waits-{uuid.uuid4().hex}", task_queue=task_queue)
-    # Kept by no worker, or the next task would be offered to this one's own queue first.
+    # No worker may cache the run, or its next task would go to that worker's own queue first.
     async with Worker(client, max_cached_workflows=0, **shared):
         assert not await handle.query(Waits.known)
     held.armed = True
@@ -130,12 +128,12 @@ async def run_queried(
         (Bridge, "fails", [QUERY_MET_END]),
         (FencedBridge, "ends", []),
         (FencedBridge, "fails", []),
-        # Nothing keeps the SDK's core from ending it while a query is answered.
+        # The SDK's core may end it while a query is answered.
         (FencedBridge, "times out", [QUERY_MET_END]),
     ],
     ids=["sent-ends", "sent-fails", "here-ends", "here-fails", "here-times-out"],
 )
-async def test_a_task_that_is_queried_while_its_activity_ends_leaves_a_history_that_replays(
+async def test_query_during_an_ending_activity_leaves_a_replayable_history(
     plain_client: Client,
     store: Store,
     task_queue: str,
@@ -144,9 +142,9 @@ async def test_a_task_that_is_queried_while_its_activity_ends_leaves_a_history_t
     end: str,
     failures: list[str],
 ) -> None:
-    # What ends while the query is on its way fails the task, which is done again; else it waits for the answer. Written
-    # as it stood, the task had a timer that a history read anew never starts: then nobody could query that turn any
-    # more, or go on with it (`Update machine does not handle this event: HistoryEvent(id: 21, TimerStarted)`).
+    # An activity that ends while the query is on its way fails the task, which is repeated; otherwise it waits for the
+    # answer. Without the fence, the recorded task had a timer that replay never starts, so the turn could be neither
+    # queried nor continued (`Update machine does not handle this event: HistoryEvent(id: 21, TimerStarted)`).
     plugin = SignoffPlugin(worker_deps(store, pay_tool(Ledger())))
     runner = UnsandboxedWorkflowRunner()
     replayer = Replayer(workflows=[Waits], workflow_runner=runner)

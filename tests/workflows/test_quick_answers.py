@@ -1,4 +1,4 @@
-"""Answers to questions that lie in the store before their turn has heard of them."""
+"""Answers to stored questions before their turn knows them."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -25,14 +25,14 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
 class Held:
-    """Gates that have written what they ask, and answer their first batch once `go` is set, or fail then."""
+    """Gates that store their questions, then wait for `go` in their first batch, or fail after it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
         self.go = asyncio.Event()
         self.batches = 0
         write = gate_activity.write
 
-        # The last that the gates do: what they ask lies in the store by then.
+        # This is the gates' last step: their questions are already stored.
         async def held_back(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
             await write(deps, entries)
             self.batches += 1
@@ -45,13 +45,13 @@ class Held:
 
 
 async def asked(turns: RunningTurns, key: TurnKey) -> None:
-    """Wait until the question lies in the store."""
+    """Wait until the question is stored."""
     while not (await RequestLists(turns.store).of_turns([key])).get(key):
         await asyncio.sleep(0.02)
 
 
 async def taken_in(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, Any, Receipt]) -> "asyncio.Task[Receipt]":
-    """An answer that the turn has taken in, and to which it has said nothing while the gates are held."""
+    """Send an answer that the turn accepts but leaves open while the gates are held."""
     accepted = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED"
     before = (await turns.events(key)).count(accepted)
     answering = asyncio.create_task(sending)
@@ -61,18 +61,18 @@ async def taken_in(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, An
 
 
 async def held_back(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, Any, Receipt], held: Held) -> Receipt:
-    """The receipt of an answer that came in while the gates were held."""
+    """Return the receipt of an answer sent while the gates were held."""
     answering = await taken_in(turns, key, sending)
     held.go.set()
     return await answering
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_an_answer_that_comes_before_the_completion_counts(
+async def test_answer_before_the_gates_finish_counts(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    # Somebody approves as soon as the question is there: the answer waits for its turn, and the call runs. Without
-    # `_caught_up` the turn refused it as one to no request, which voids a yes that the gateway has taken.
+    # The approver answers as soon as the question is stored; the answer waits for its turn, and the call runs. Without
+    # `_caught_up` the turn refused it as one to no request, which voids an approval that the gateway accepted.
     held, ledger = Held(monkeypatch, fails=fails), Ledger()
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
@@ -85,9 +85,7 @@ async def test_an_answer_that_comes_before_the_completion_counts(
     assert (len(ledger.rows), len(revisions)) == (1, 1)
 
 
-async def test_a_withdrawal_that_comes_before_the_completion_counts(
-    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_withdrawal_before_the_gates_finish_counts(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     held, ledger = Held(monkeypatch), Ledger()
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
@@ -100,11 +98,11 @@ async def test_a_withdrawal_that_comes_before_the_completion_counts(
     assert ledger.rows == []
 
 
-async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply_is_kept(
+async def test_repeated_gate_task_counts_answers_to_the_first(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The gates asked in the model's activity and failed there; somebody approves, and the turn asks them again. Without
-    # the time of the reply in `CallLoop.batch` what was answered meanwhile was asked a second time.
+    # The gates ask in the model's activity and fail there, an approver approves, and the turn asks the gates again.
+    # Without the time of the reply in `CallLoop.batch`, the answered question was asked a second time.
     held, ledger = Held(monkeypatch, fails=True), Ledger()
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
@@ -120,10 +118,10 @@ async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply
     assert (len(ledger.rows), len(revisions)) == (1, 1)
 
 
-async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
+async def test_repeated_gate_task_carries_the_time_of_the_reply(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gates fail in the model's activity; what `CallLoop.batch` asks them then is what they were asked there."""
+    """The gates fail in the model's activity; `CallLoop.batch` then sends them the same task."""
     seen: list[GateTask] = []
     judged = GateActivity._judge_calls
 
@@ -142,7 +140,7 @@ async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
     assert in_turn == in_activity
 
 
-async def test_an_answer_to_what_is_never_asked_is_refused(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_to_a_call_without_request_is_refused(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
     async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start()
@@ -155,7 +153,7 @@ async def test_an_answer_to_what_is_never_asked_is_refused(turn_rig: TurnRig, mo
     assert (receipt.status, receipt.code) == ("refused", "unknown")
 
 
-async def test_a_turn_that_is_stopped_lets_no_answer_wait(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stopped_turn_refuses_a_waiting_answer(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
     async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start()

@@ -43,7 +43,7 @@ RELEASED = re.findall(r"^## (\S+) \(\d{4}-\d\d-\d\d\)", (ROOT / "CHANGELOG.md").
 
 @contextlib.asynccontextmanager
 async def recorded_store(version: str, folder: Path) -> AsyncIterator[Store]:
-    """The store of an installation of that version, opened by today's code."""
+    """Open the store of an installation of that version with today's code."""
     (folder / record.STORE).write_bytes(gzip.decompress((FOLDER / version / f"{record.STORE}.gz").read_bytes()))
     async with open_store(f"sqlite:///{folder / record.STORE}") as store:
         yield store
@@ -51,7 +51,7 @@ async def recorded_store(version: str, folder: Path) -> AsyncIterator[Store]:
 
 @contextlib.asynccontextmanager
 async def recorded_server(version: str, folder: Path) -> AsyncIterator[Client]:
-    """A client of today's embedded server, which takes up the database of then."""
+    """Return a client of today's embedded server over the recorded database."""
     (folder / record.SERVER).write_bytes(gzip.decompress((FOLDER / version / f"{record.SERVER}.gz").read_bytes()))
     async with run_server(ServerOptions(folder / record.SERVER, port=free_port(), ui_port=None)) as server:
         yield await Client.connect(server.address, data_converter=DATA_CONVERTER)
@@ -64,7 +64,7 @@ async def today(
     own_tools: Callable[[Ledger], list[Tool]] = record.tools,
     handlers: Mapping[str, EventHandler] = MappingProxyType({}),
 ) -> AsyncIterator[CallRig]:
-    """An installation of that version, run by today's worker and gateway."""
+    """Run today's worker and gateway on an installation of that version."""
     keys = PrivateKeys.model_validate_json((FOLDER / version / record.KEYS).read_text(encoding="utf-8"))
     async with (
         recorded_store(version, folder) as store,
@@ -80,7 +80,7 @@ def _recorded(version: str, part: str) -> dict[str, str]:
 
 
 def recorded_turns(version: str) -> dict[str, TurnKey]:
-    """The turns that waited, by what is to become of them."""
+    """Return the waiting turns by their intended outcome."""
     return {name: _turn(workflow_id) for name, workflow_id in _recorded(version, "turns").items()}
 
 
@@ -98,13 +98,13 @@ def recorded_calls(version: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_no_recording_names_the_machine_it_was_made_on(version: str, tmp_path: Path) -> None:
+def test_recordings_name_no_machine(version: str, tmp_path: Path) -> None:
     recorded = gzip.decompress((FOLDER / version / f"{record.SERVER}.gz").read_bytes())
     (tmp_path / record.SERVER).write_bytes(recorded)
     with contextlib.closing(sqlite3.connect(tmp_path / record.SERVER)) as server:
         queues = [bytes(row[0]) for row in server.execute("SELECT CAST(task_queue_id AS BLOB) FROM task_queues")]
     own = [name[1] for name in (re.search(rb"([\w.-]+):[0-9a-f]{8}-[0-9a-f]{4}-", each) for each in queues) if name]
-    # One byte before the name may look like a letter of it: its length.
+    # The byte before the name, its length, may look like a letter of it.
     assert own != []
     assert [name for name in own if not name.endswith(record.HOST.encode())] == []
     assert {*re.findall(rb"\d@([\w.-]+)@", recorded)} == {record.HOST.encode()}
@@ -112,20 +112,20 @@ def test_no_recording_names_the_machine_it_was_made_on(version: str, tmp_path: P
     assert re.findall(rb"/(?:home|root|Users|work)/|site-packages", kept) == []
 
 
-def test_every_released_version_has_its_recording_and_this_one_too() -> None:
+def test_every_released_version_has_a_recording() -> None:
     assert {*RELEASED, names.VERSION} <= {*VERSIONS}
     for version in VERSIONS:
         assert {*record.WORDS, "session"} <= recorded_turns(version).keys()
 
 
-def test_an_installation_is_recorded_with_each_scenario_of_the_histories() -> None:
+def test_installation_recording_contains_every_scenario() -> None:
     recorded = recorded_kinds(names.VERSION).keys()
     assert recorded == record.KINDS
     assert {name for name in SCENARIOS if name.startswith(("call_", "session_", "task_", "handler_"))} <= recorded
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_store_of_then_is_brought_up_to_date_with_what_waits(version: str, tmp_path: Path) -> None:
+async def test_recorded_store_is_migrated_with_its_waiting_requests(version: str, tmp_path: Path) -> None:
     async with recorded_store(version, tmp_path) as store:
         step = await store.run(lambda connection: connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")))
         waiting = await RequestLists(store).list_waiting("main")
@@ -143,7 +143,9 @@ async def test_a_store_of_then_is_brought_up_to_date_with_what_waits(version: st
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_turns_of_then_are_decided_today(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recorded_turns_are_decided_by_the_current_version(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 2)
     keys, longer = recorded_turns(version), pay_tool(Ledger()).requires_approval
 
@@ -199,7 +201,7 @@ async def _shown(agent: CallRig, call: str, state: str) -> dict[str, Any]:
 
 
 async def _refused(agent: CallRig, call: str) -> str:
-    """Why another try may not use the permit."""
+    """Return the code with which another use of the permit is refused."""
     answer = await agent.use(call, "try-of-today")
     assert answer.status_code == 409, answer.text
     return str(answer.json()["code"])
@@ -211,7 +213,7 @@ async def _approve(agent: CallRig, call: str) -> None:
 
 
 async def _use_once(agent: CallRig, call: str, key: str) -> None:
-    """One try is handed the permit and reports; no other one is handed it."""
+    """Check that one use receives the permit and reports, and another use is refused."""
     first, again = await agent.use(call, key), await agent.use(call, key)
     assert (first.status_code, again.json()) == (200, first.json()), first.text
     assert await _refused(agent, call) == "used"
@@ -219,7 +221,7 @@ async def _use_once(agent: CallRig, call: str, key: str) -> None:
 
 
 async def _run_task(agent: CallRig, call: str) -> None:
-    """A task of MCP is read, answered and read again until it is over."""
+    """Read an MCP task, approve its call, and read the task until it completes."""
     assert (await ask_mcp(agent, "tasks/get", taskId=call))["status"] == "working"
     await agent.decide(call)
     while (task := await ask_mcp(agent, "tasks/get", taskId=call))["status"] == "working":
@@ -228,7 +230,7 @@ async def _run_task(agent: CallRig, call: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_external_calls_of_then_come_to_their_ends_today(version: str, tmp_path: Path) -> None:
+async def test_recorded_external_calls_end_under_the_current_version(version: str, tmp_path: Path) -> None:
     calls = recorded_calls(version)
     async with today(version, tmp_path) as agent:
         states = {name: (await agent.show(call))["state"] for name, call in calls.items()}
@@ -273,7 +275,7 @@ async def _answer_waiting(session: Talk) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_sessions_of_then_go_on_today(version: str, tmp_path: Path) -> None:
+async def test_recorded_sessions_continue_under_the_current_version(version: str, tmp_path: Path) -> None:
     kinds = recorded_kinds(version)
     async with today(version, tmp_path) as agent:
         answers = {}
@@ -295,7 +297,7 @@ async def _say_it_happened(turns: RunningTurns, key: TurnKey) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_what_ran_as_the_worker_was_lost_is_asked_about_today(version: str, tmp_path: Path) -> None:
+async def test_recorded_calls_of_lost_workers_are_asked_about(version: str, tmp_path: Path) -> None:
     kinds = recorded_kinds(version)
     wanted = ("tool_running", *(each.__name__ for each in TASKS))
     async with today(version, tmp_path) as agent:
@@ -317,7 +319,7 @@ async def test_what_ran_as_the_worker_was_lost_is_asked_about_today(version: str
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_handlers_of_then_are_given_their_events_today(version: str, tmp_path: Path) -> None:
+async def test_recorded_handler_runs_receive_their_events(version: str, tmp_path: Path) -> None:
     kinds, given = recorded_kinds(version), dict[str, list[str]](done=[], failed=[], running=[])
 
     def taking(name: str) -> EventHandler:

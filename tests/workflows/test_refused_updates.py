@@ -1,4 +1,4 @@
-"""An update that is refused or dropped does not silence its approver: the answer goes as a signal."""
+"""An approver's answer is sent as a signal if its update is refused or dropped."""
 
 import asyncio
 from datetime import timedelta
@@ -20,7 +20,7 @@ from signoff.testing.scripted_model import calls, respond
 
 
 class _Full(Interceptor):
-    """A connection over which the server answers every update, and every description, with `status`."""
+    """A connection on which the server answers every update and every description with `status`."""
 
     def __init__(self, status: RPCStatusCode) -> None:
         self.status = status
@@ -49,7 +49,7 @@ def _over(client: Client, status: RPCStatusCode) -> TurnClient:
 
 
 @pytest.mark.parametrize("status", [RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION])
-async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(turn_rig: TurnRig, status: RPCStatusCode) -> None:
+async def test_answer_goes_as_a_signal_when_updates_are_refused(turn_rig: TurnRig, status: RPCStatusCode) -> None:
     ledger = Ledger()
     script = [calls(("pay", {"amount": 1})), respond("done")]
     async with turn_rig.running([pay_tool(ledger)], script) as turns:
@@ -62,7 +62,7 @@ async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(turn_rig: Tur
 
 
 class _Once(Interceptor):
-    """A connection over which the server fails the workflow task of each update when it is first sent."""
+    """A connection on which the server fails each update's workflow task at the first attempt."""
 
     def __init__(self) -> None:
         self.failed: set[str] = set()
@@ -84,7 +84,7 @@ class _FailingOnce(OutboundInterceptor):
         raise RPCError("unexpected workflow task failure", RPCStatusCode.FAILED_PRECONDITION, b"")
 
 
-async def test_an_answer_whose_task_failed_is_sent_once_more(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_answer_is_sent_again_after_its_task_failed(turn_rig: TurnRig, ledger: Ledger) -> None:
     once, config = _Once(), turn_rig.client.config()
     config["interceptors"] = [once]
     script = [calls(("pay", {"amount": 1})), respond("done")]
@@ -97,7 +97,7 @@ async def test_an_answer_whose_task_failed_is_sent_once_more(turn_rig: TurnRig, 
 
 
 async def drop_update(client: Client, task_queue: str) -> list[str]:
-    """Take the next workflow task of a queue and end it without a word of what it brings; the updates dropped."""
+    """Complete the queue's next workflow task without an answer to its updates, and return their ids."""
     queue = TaskQueue(name=task_queue, kind=TaskQueueKind.TASK_QUEUE_KIND_NORMAL)
     poll = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=queue, identity="forgetful")
     task = await client.workflow_service.poll_workflow_task_queue(poll)
@@ -108,10 +108,10 @@ async def drop_update(client: Client, task_queue: str) -> list[str]:
     return [message.protocol_instance_id for message in task.messages]
 
 
-async def test_an_answer_that_a_worker_drops_goes_as_a_signal(turn_rig: TurnRig, ledger: Ledger) -> None:
-    # The SDK's core drops updates of a turn that is queried meanwhile, and the server then fails them. The receipt is
-    # `pending`, and the call runs by the approver's name, once. Where such a failure was taken for the end of the turn,
-    # nobody heard the answer: it was refused here, and with a worker there `pending`, while the turn waited.
+async def test_answer_dropped_by_a_worker_goes_as_a_signal(turn_rig: TurnRig, ledger: Ledger) -> None:
+    # The SDK's core drops updates of a turn that is queried at the same time, and the server then fails them. The
+    # receipt is `pending`, and the call runs once in the approver's name. When such a failure was taken for the turn's
+    # end, the answer was lost: refused here, and `pending` with a worker, while the turn waited.
     script = [calls(("pay", {"amount": 1})), respond("done")]
     catalog = catalog_of([pay_tool(ledger)])
     async with turn_rig.running(catalog, script) as turns:
@@ -129,7 +129,7 @@ async def test_an_answer_that_a_worker_drops_goes_as_a_signal(turn_rig: TurnRig,
     assert len(ledger.rows) == 1
 
 
-async def test_a_server_that_fails_is_told_as_such(client: Client) -> None:
+async def test_failing_server_raises_server_unavailable(client: Client) -> None:
     away = _over(client, RPCStatusCode.INTERNAL)
     with pytest.raises(ServerUnavailable):
         await away.decide(yes(TurnKey("main", "s", "nowhere")))

@@ -1,4 +1,4 @@
-"""Whole turns in which an answer is remembered, used, spent, refused and taken back."""
+"""Whole turns in which an answer is remembered, used, spent, refused and frozen."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -25,19 +25,19 @@ SMALL = GrantRequest(scope="tenant", where="args.amount <= 50.0", seconds=600, u
 
 
 def react(request: Any) -> Any:
-    """Pays as many euros as the words say, then answers."""
+    """Pay the amount in the message, then answer."""
     return (
         respond("done") if results(request) else calls(("pay", {"amount": int(last_user_text(request)), "to": "Ana"}))
     )
 
 
 def catalog_with(ledger: Ledger, **policy: Any) -> Catalog:
-    """One tool that always asks and lets answers be remembered."""
+    """Return a catalog of one tool that always asks and allows remembered answers."""
     return catalog_of([pay_tool(ledger, ApprovalPolicy(**({"allow_remember": True} | policy)))])
 
 
 async def receipt_of(found: RunningTurns, decision: Decision) -> Receipt:
-    """The turn's receipt of an answer that came by the gateway, which remembers it."""
+    """Return the turn's receipt of an answer sent through the gateway, which stores it."""
     rows = await Questions(found.store).read(decision.approval_id)
     assert rows is not None
     named = replace(decision, question_hash=question_hash(rows.latest), received_at=datetime.now(UTC))
@@ -50,7 +50,7 @@ async def ended(found: RunningTurns, key: TurnKey) -> TurnResult:
 
 
 @pytest.mark.row("E55")
-async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_remembered_approval_covers_matching_calls_until_spent(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running(catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
         await found.waiting(first)
@@ -77,7 +77,7 @@ async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(tur
             await ended(found, key)
 
 
-async def test_turns_that_race_for_the_last_use_run_it_once_and_ask_for_the_others(turn_rig: TurnRig) -> None:
+async def test_turns_racing_for_a_grants_last_use_run_it_once(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     async with turn_rig.running(catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
@@ -100,7 +100,7 @@ def _asks(view: Any) -> bool:
     return any(call.approval is not None and call.approval.state == "pending" for call in view.calls)
 
 
-async def test_a_denial_is_remembered_and_names_who_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_remembered_denial_names_its_author(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running(catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("700")
         await found.waiting(first)
@@ -114,7 +114,7 @@ async def test_a_denial_is_remembered_and_names_who_denied(turn_rig: TurnRig, le
         assert (ledger.rows, (await Grants(turn_rig.store).all("main"))[0].uses_left) == ([], 4)
 
 
-async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(turn_rig: TurnRig) -> None:
+async def test_remembered_answer_outside_the_gateway_is_refused(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     async with turn_rig.running(catalog_with(ledger), ScriptedModel(react)) as found:
         key = await found.start("20")
@@ -128,7 +128,7 @@ async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(
         assert await Grants(turn_rig.store).all("main", every=True) == []
 
 
-async def test_a_policy_that_does_not_allow_it_remembers_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_policy_without_allow_remember_refuses_remembering(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running(catalog_with(ledger, allow_remember=False), ScriptedModel(react)) as found:
         key = await found.start("20")
         await found.waiting(key)
@@ -138,8 +138,7 @@ async def test_a_policy_that_does_not_allow_it_remembers_nothing(turn_rig: TurnR
         await ended(found, key)
 
 
-async def test_a_frozen_tenant_runs_nothing_not_even_what_was_approved_before(turn_rig: TurnRig) -> None:
-    """New calls are denied at once; one that waited and is approved is denied where it would run."""
+async def test_frozen_tenant_denies_even_approved_calls(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     free = pay_tool(ledger, False, name="free", read_only=True)
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(allow_remember=True)), free])

@@ -1,4 +1,4 @@
-"""A model that does not take no for an answer."""
+"""A model that repeats a denied call."""
 
 import asyncio
 from functools import partial
@@ -22,7 +22,7 @@ def _waits_for(completion: int, view: TurnView) -> bool:
 
 
 @pytest.mark.row("N30")
-async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_repeated_denied_call_is_denied_with_the_first_decision(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY), calls(SAME), respond("done")]
     async with turn_rig.running([pay_tool(ledger)], script) as turns:
         key = await turns.start_waiting()
@@ -44,7 +44,7 @@ async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(tur
     assert ledger.rows == []
 
 
-async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_denied_edit_blocks_the_edited_arguments_only(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))]
     script = [calls(PAY), calls(OTHER), calls(PAY), respond("done")]
     async with turn_rig.running(tools, script, people=PEOPLE) as turns:
@@ -61,7 +61,7 @@ async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(turn_r
     assert [args for _, args, _ in ledger.rows] == [PAY[1]]
 
 
-async def test_another_call_is_asked_all_the_same(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_call_with_other_arguments_is_asked_after_a_denial(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY), calls(OTHER), calls(OTHER), respond("done")]
     async with turn_rig.running([pay_tool(ledger)], script) as turns:
         key = await turns.start_waiting()
@@ -73,7 +73,7 @@ async def test_another_call_is_asked_all_the_same(turn_rig: TurnRig, ledger: Led
     assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok"]
 
 
-async def test_silence_is_not_repeated_as_a_denial(turn_rig: TurnRig) -> None:
+async def test_expired_request_is_asked_again(turn_rig: TurnRig) -> None:
     policy = ApprovalPolicy(timeout=0.1)
     script = [calls(PAY), calls(PAY), respond("done")]
     async with turn_rig.running([pay_tool(Ledger(), policy)], script) as turns:
@@ -82,7 +82,7 @@ async def test_silence_is_not_repeated_as_a_denial(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.row("E60")
-async def test_repeats_count_among_three_denials_in_a_row(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_repeated_denials_count_towards_the_denial_limit(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     script = [calls(("look", {"amount": 1})), calls(PAY), calls(PAY), calls(PAY), respond("never")]
     async with turn_rig.running(tools, script) as turns:

@@ -1,4 +1,6 @@
-"""Turns of every version must go on: recorded histories replay, a broken workflow does not, and the module is light."""
+"""Turns of every version must continue: recorded histories replay, a broken workflow fails, and the module imports
+little.
+"""
 
 import base64
 import json
@@ -35,9 +37,9 @@ CLOSED = {
     "EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED": "cancelled",
     "EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW": "continued",
 }
-"""The ends of workflows."""
+"""The end states of workflows."""
 CALLS = {"proposed", "permitted", "used", "reported", "unreported", "withdrawn", "lapsed"}
-"""How far an external call may have come."""
+"""The states of an external call."""
 _PLACE = re.compile("/(?:home|root|Users|work)/|site-packages")
 HEAVY = ("jsonschema", "yaml", "celpy", "cel_expr_python", "sqlalchemy", "httpx2", "fastapi", "pydantic_ai")
 
@@ -57,7 +59,7 @@ def _plugin(store: Store) -> SignoffPlugin:
 
 
 def _store_id(path: Path) -> str:
-    """The id of the store with which the gateway began a turn; "" where it names none."""
+    """Return the id of the store with which the gateway started a turn, or "" if none is recorded."""
     given = _started(json.loads(path.read_text())["events"]).get("input")
     asker = next(map(_decoded, _fields(given, "data")), {}).get("principal") or {}
     return str(asker.get("store_id", ""))
@@ -69,7 +71,7 @@ def _started(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _state(events: list[dict[str, Any]]) -> str:
-    """The state of a recorded workflow: how it closed, or what it says of itself while it is open."""
+    """Return the state of a recorded workflow: its end state, or its own state while it is open."""
     last = events[-1]
     results = list(_fields(last.get("workflowExecutionCompletedEventAttributes", {}), "data"))
     if results and isinstance(_decoded(results[0]), dict):
@@ -86,20 +88,20 @@ def _decoded(data: str | None) -> Any:
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-async def test_a_recorded_turn_replays(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recorded_history_replays(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "id", _store_id(path) or store.id)
     replayer = Replayer(workflows=[], plugins=[_plugin(store)])
     result = await replayer.replay_workflow(_history(path), raise_on_replay_failure=False)
     assert result.replay_failure is None
 
 
-def test_every_engine_number_has_every_scenario_recorded() -> None:
+def test_every_engine_version_has_every_scenario_recorded() -> None:
     recorded = {(path.parent.name, path.stem) for path in RECORDED}
     for engine in range(1, names.ENGINE + 1):
         assert {name for folder, name in recorded if folder == str(engine)} >= {*SCENARIOS}
 
 
-def test_every_workflow_is_recorded_in_each_of_its_states(store: Store) -> None:
+def test_every_workflow_is_recorded_in_each_state(store: Store) -> None:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for path in RECORDED:
         events = json.loads(path.read_text())["events"]
@@ -111,14 +113,14 @@ def test_every_workflow_is_recorded_in_each_of_its_states(store: Store) -> None:
     assert found[names.HANDLER_RUN] == {"running", "complete", "failed"}
 
 
-def test_external_calls_and_tasks_of_servers_are_recorded_in_each_of_their_states() -> None:
+def test_external_calls_and_server_tasks_are_recorded_in_each_state() -> None:
     recorded = {path.stem for path in RECORDED}
     assert {f"call_{state}" for state in CALLS} <= recorded
     assert {f"task_{state}" for state in ("running", "complete", "failed", "cancelled", "lost")} <= recorded
 
 
 @pytest.mark.parametrize("name", ["waiting", "auto"])
-async def test_a_broken_workflow_fails_replay(name: str) -> None:
+async def test_broken_workflow_fails_replay(name: str) -> None:
     runner = SandboxedWorkflowRunner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH, "broken_turn")
     )
@@ -134,7 +136,7 @@ def test_recorded_histories_name_no_machine() -> None:
         recorded = json.loads(path.read_text())
         texts = list(_texts(recorded))
         assert not [text for text in texts if _PLACE.search(text)], path
-        # The server itself sends what one workflow tells another.
+        # The server itself sends signals between workflows.
         assert set(_fields(recorded, "identity")) <= {"recorder", "history-service"}, path
 
 
@@ -160,7 +162,7 @@ def _fields(value: Any, name: str) -> Iterator[str]:
             yield from _fields(each, name)
 
 
-def test_the_workflow_module_is_light() -> None:
+def test_workflow_module_imports_no_heavy_package() -> None:
     code = "import sys, signoff.workflows.actor_turn; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "signoff.workflows.actor_turn" in loaded

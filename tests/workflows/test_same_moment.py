@@ -1,4 +1,4 @@
-"""What ends in the very moment in which it is stopped has ended: its result is told, as it may have had an effect."""
+"""A call that ends at the moment of its cancellation keeps its result, because it may have had an effect."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from signoff.testing.scripted_model import calls, respond
 
 
 class Elsewhere:
-    """Tools on a worker of their own, which go on while nobody works on turns."""
+    """Tools on a separate worker, which continue while no worker serves turns."""
 
     def __init__(self, task_queue: str) -> None:
         self.task_queue = f"{task_queue}-tools"
@@ -23,7 +23,7 @@ class Elsewhere:
         self.inside: set[str] = set()
 
     def tool(self, name: str, *, fails: bool = False, **fields: Any) -> Tool:
-        """A tool that ends when its gate is open."""
+        """Build a tool that ends when its gate opens."""
         gate = self.gates.setdefault(name, asyncio.Event())
 
         async def run(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -39,7 +39,9 @@ class Elsewhere:
 async def ended_at_once(
     turn_rig: TurnRig, tools: list[Tool], elsewhere: Elsewhere, actor: Actor, cancel: bool
 ) -> TurnResult:
-    """A turn that is cancelled, perhaps, and whose tools then end in this order, while no worker hears of it."""
+    """Return the result of a turn whose tools end in this order, after an optional cancellation, while no worker
+    serves it.
+    """
     catalog = catalog_of(tools, actors=[actor])
     script = [calls(*((tool.name, {"amount": 1}) for tool in tools)), respond("done")]
     async with contextlib.AsyncExitStack() as stack:
@@ -62,7 +64,7 @@ async def ended_at_once(
 
 
 @pytest.mark.row("N03", "F49")
-async def test_what_ended_while_the_turn_was_cancelled_is_told(turn_rig: TurnRig) -> None:
+async def test_calls_that_end_during_a_cancellation_keep_their_results(turn_rig: TurnRig) -> None:
     elsewhere = Elsewhere(turn_rig.task_queue)
     tools = [elsewhere.tool("look", read_only=True), elsewhere.tool("act")]
     actor = Actor(name="desk", model="scripted")
@@ -72,7 +74,7 @@ async def test_what_ended_while_the_turn_was_cancelled_is_told(turn_rig: TurnRig
 
 
 @pytest.mark.row("X17")
-async def test_what_ended_while_a_sibling_failed_is_told(turn_rig: TurnRig) -> None:
+async def test_call_that_ends_during_a_siblings_failure_keeps_its_result(turn_rig: TurnRig) -> None:
     elsewhere = Elsewhere(turn_rig.task_queue)
     tools = [elsewhere.tool("bad", fails=True), elsewhere.tool("look", read_only=True)]
     actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")

@@ -1,4 +1,4 @@
-"""Tools of a route on the server: each name has an activity of its own there, and no approval goes to another tool."""
+"""Tools of a route on the server: each has its own activity, and no approval carries over to another tool."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ SCRIPT = [calls(PAY), respond("done")]
 
 
 def tool(ledger: Ledger, who: str, asks: bool = False, **fields: Any) -> Tool:
-    """A tool `pay` that writes whose it is."""
+    """Build a tool `pay` that records the layer it belongs to."""
     return pay_tool(ledger, asks, handler=ledger.handler(who, who), **fields)
 
 
 def layered(far: Tool, near: Tool, **fields: Any) -> Catalog:
-    """`near` on the route `trip` and `far` in the registry."""
+    """Build a catalog with `near` on the route `trip` and `far` in the registry."""
     routes = (Route(name="trip", tools=(near,), steps=(Step(name="buy", mode="only", tools=("look",)),)),)
     look = pay_tool(Ledger(), False, name="look", effect="")
     given: dict[str, Any] = {"name": "desk", "model": "scripted:x:y", "routes": routes, "shadowing": "allow"}
@@ -33,7 +33,7 @@ def layered(far: Tool, near: Tool, **fields: Any) -> Catalog:
 
 
 async def activities(turns: RunningTurns, key: TurnKey) -> list[str]:
-    """The types of the turn's activities, those of the framework left out."""
+    """Return the types of the turn's activities without those of the framework."""
     history = await turns.client.get_workflow_handle(key.workflow_id).fetch_history()
     kinds = [
         event.activity_task_scheduled_event_attributes.activity_type.name
@@ -44,7 +44,7 @@ async def activities(turns: RunningTurns, key: TurnKey) -> list[str]:
 
 
 @pytest.mark.row("F08", "F30")
-async def test_one_name_runs_the_tool_of_the_place(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_name_resolves_to_the_tool_of_the_turns_route(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route"))
     async with turn_rig.running(catalog, SCRIPT) as turns:
         for route, who, kind in (("trip", "route", "pay@desk.trip"), ("", "registry", "pay")):
@@ -57,7 +57,7 @@ async def test_one_name_runs_the_tool_of_the_place(turn_rig: TurnRig, ledger: Le
 
 
 @pytest.mark.row("X03")
-async def test_a_shadow_asks_and_runs_once_approved(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_shadowing_tool_asks_like_the_shadowed_one(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry", True), tool(ledger, "route"))
     near = some(catalog.tool("pay@desk.trip"))
     async with turn_rig.running(catalog, SCRIPT) as turns:
@@ -69,7 +69,7 @@ async def test_a_shadow_asks_and_runs_once_approved(turn_rig: TurnRig, ledger: L
     assert [row[0] for row in ledger.rows] == ["route"]
 
 
-async def test_an_approval_does_not_carry_over_to_another_tool_of_the_name(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_approval_does_not_carry_over_to_a_shadowing_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
     far, near = tool(ledger, "registry", True), tool(ledger, "route", True)
     without = build_catalog(
         tools=[far], actors=[Actor(name="desk", model="scripted:x:y", routes=(Route(name="trip"),))]
@@ -94,7 +94,7 @@ def _asked_again(view: TurnView) -> bool:
 
 
 @pytest.mark.row("F34", "X07")
-async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_step_offers_only_its_tools_and_transient_ones(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route", input_schema=AMOUNT_SCHEMA))
     async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start(route="trip", step="buy")
@@ -108,7 +108,7 @@ async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(turn_rig:
 
 
 @pytest.mark.row("F10", "N24")
-async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(turn_rig: TurnRig) -> None:
+async def test_unselected_tool_is_recorded_and_does_not_run(turn_rig: TurnRig) -> None:
     ledger, asked = Ledger(), []
 
     async def select(context: HookContext, data: dict[str, Any]) -> list[str]:

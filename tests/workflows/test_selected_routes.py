@@ -16,9 +16,9 @@ def tenant_routes(tenant: str, data: dict[str, Any]) -> Iterable[str]:
 
 
 @pytest.mark.row("F10")
-async def test_a_function_of_context_and_data_chooses_the_tenants_routes(turn_rig: TurnRig) -> None:
-    # `routes: ({context}) => createTenantRoutes(context.tenantId)`: what is not there offers nothing and runs nothing.
-    # Neither does any route where the function fails.
+async def test_route_select_chooses_a_tenants_routes_by_context_and_data(turn_rig: TurnRig) -> None:
+    # `routes: ({context}) => createTenantRoutes(context.tenantId)`: an unselected route offers and runs nothing. If
+    # the function fails, no route does.
     ledger, result, fails = Ledger(), list[list[str]](), [False]
 
     async def routes(context: HookContext, data: dict[str, Any]) -> Iterable[str]:
@@ -57,7 +57,7 @@ async def test_a_function_of_context_and_data_chooses_the_tenants_routes(turn_ri
     assert len(ledger.rows) == 2
 
 
-async def test_step_of_a_route_that_is_not_there_offers_no_collect(turn_rig: TurnRig) -> None:
+async def test_step_of_an_unselected_route_offers_no_collect(turn_rig: TurnRig) -> None:
     async def routes(context: HookContext, data: dict[str, Any]) -> Iterable[str]:
         return ["europe"]
 

@@ -18,15 +18,15 @@ def _names(history: WorkflowHistory) -> list[str]:
 
 
 def _under_way(history: WorkflowHistory) -> bool:
-    """Whether a task of a run is under way, or comes next: its history cannot be replayed to an end."""
+    """Return whether a workflow task is open or due, so that the history cannot be replayed to an end."""
     found = _names(history)
     tasks = [name for name in found if name.startswith("WORKFLOW_TASK_")]
     return tasks[-1:] != ["WORKFLOW_TASK_COMPLETED"] or found[-1] == "WORKFLOW_EXECUTION_SIGNALED"
 
 
-async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits(turn_rig: TurnRig) -> None:
-    # An automatic turn 25 + 5, a human one 36 + 10: one signal each to its session, and the task that follows it. On a
-    # busy machine a task may take up two things at once; a turn then costs less, never more.
+async def test_turn_in_a_session_costs_five_more_events_and_ten_if_it_waits(turn_rig: TurnRig) -> None:
+    # An automatic turn costs 25 + 5 events, a human one 36 + 10: one signal each to its session, and the task that
+    # follows. On a busy machine one task may handle two events, so that a turn costs less, but never more.
     ledger = Ledger()
     tools = [pay_tool(ledger, AUTO)]
     async with turn_rig.running(tools, model()) as turns:
@@ -50,7 +50,7 @@ async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits
     assert len(own) <= 25, own
 
 
-async def test_every_run_of_a_session_replays_in_a_watching_sandbox(turn_rig: TurnRig) -> None:
+async def test_every_run_of_a_session_replays_in_the_sandbox(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=40)
@@ -75,10 +75,9 @@ async def test_every_run_of_a_session_replays_in_a_watching_sandbox(turn_rig: Tu
 
 
 async def replay(history: WorkflowHistory, client: Client) -> None:
-    """Reads a history anew in a sandbox that watches it; fails where it does something else.
+    """Replay a history in a sandbox and fail on a difference.
 
-    Tried twice: on a busy machine the SDK's replayer (1.35) was seen to wait for ever, though no beginning of such a
-    history makes it do so by itself.
+    Tried twice: on a busy machine the SDK's replayer (1.35) hung, although no prefix of such a history reproduces it.
     """
     light = SandboxRestrictions.default.with_passthrough_modules("signoff.contracts", "signoff.approvals")
     for _ in range(2):

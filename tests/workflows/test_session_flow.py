@@ -1,4 +1,4 @@
-"""The laws of a conversation: order, who waits for whom, what is told twice, what comes late."""
+"""The rules of a session: order, parallel turns, duplicates and late results."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from signoff.store.questions.request_lists import RequestLists
 from signoff.testing.scripted_model import last_user_text
 
 
-async def test_messages_are_answered_in_order_with_what_was_said_before(turn_rig: TurnRig) -> None:
+async def test_messages_are_answered_in_order_with_earlier_messages(turn_rig: TurnRig) -> None:
     async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         for text in ("one", "two", "three"):
@@ -27,7 +27,7 @@ async def test_messages_are_answered_in_order_with_what_was_said_before(turn_rig
     assert [words(each) for each in turn.messages[:3]] == ["one", "one", "two"]
 
 
-async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person(turn_rig: TurnRig) -> None:
+async def test_messages_are_answered_while_the_first_turn_waits_for_approval(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     async with turn_rig.running([pay_tool(ledger)], model()) as turns:
         session = talk(turns)
@@ -47,9 +47,9 @@ async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person
     assert [part["text"]["inline"] for each in messages for part in each["parts"]][:3] == ["pay", "pay: ok", "hello"]
 
 
-async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the_session(turn_rig: TurnRig) -> None:
-    # The same call in the next turn asks nobody, and names the first decision. Before the gates were told, its question
-    # stayed in the store until its deadline, with nobody to hear an answer.
+async def test_denied_call_is_denied_at_once_in_later_turns_of_the_session(turn_rig: TurnRig) -> None:
+    # The same call in the next turn asks no approver and names the first decision. Before the gates knew of it, its
+    # question stayed in the store until its deadline, although no turn would hear an answer.
     async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
@@ -69,7 +69,7 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
 
 
 @pytest.mark.parametrize("door", ["update", "signal"])
-async def test_a_message_is_taken_once_by_either_door(turn_rig: TurnRig, door: str) -> None:
+async def test_repeated_message_is_accepted_once_by_update_or_signal(turn_rig: TurnRig, door: str) -> None:
     async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         await session.say("one", "a")
@@ -86,7 +86,7 @@ async def test_a_message_is_taken_once_by_either_door(turn_rig: TurnRig, door: s
 
 
 class Slow:
-    """A model that thinks until it is let go, where it is told `slow`."""
+    """A model that waits for `go` when it reads `slow`."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -97,7 +97,7 @@ class Slow:
         return react(request)
 
 
-async def test_a_message_waits_a_while_for_a_turn_at_work_and_no_longer(turn_rig: TurnRig) -> None:
+async def test_message_waits_for_a_running_turn_only_for_a_limited_time(turn_rig: TurnRig) -> None:
     driver = Slow()
     async with turn_rig.running([], driver) as turns:
         session = talk(turns)

@@ -1,4 +1,4 @@
-"""What comes later: turns passed on, late results, and turns that end without a word."""
+"""Turns passed on, late results, and turns that end without an answer."""
 
 import pytest
 from session_rig import model, react, talk, words
@@ -15,12 +15,12 @@ ACTORS = [Actor(name="desk", model="first"), Actor(name="bank", model="second", 
 
 
 def text_read(request: CompletionRequest) -> str:
-    """Everything a model reads, in order."""
+    """Return the whole text of a request, in order."""
     return " | ".join(words(message) for message in request.messages)
 
 
 def passing(request: CompletionRequest) -> Completion:
-    """The desk: passes money matters to the bank, and waits for news of the rest."""
+    """Pass money matters to the bank, and wait for news of everything else."""
     text = last_user_text(request)
     if "money" in text:
         return respond("The bank will tell you.", "passed", passTo="bank")
@@ -30,7 +30,7 @@ def passing(request: CompletionRequest) -> Completion:
 
 
 @pytest.mark.row("B59", "B61")
-async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(turn_rig: TurnRig) -> None:
+async def test_passed_turn_continues_with_the_next_actor(turn_rig: TurnRig) -> None:
     driver = ScriptedModel(
         lambda request: passing(request) if request.model == "first" else respond(text_read(request))
     )
@@ -49,7 +49,7 @@ async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(turn_rig: TurnR
     assert view.actor == "bank"
 
 
-async def test_a_message_is_not_passed_for_ever(turn_rig: TurnRig) -> None:
+async def test_message_passed_too_often_ends_with_an_error(turn_rig: TurnRig) -> None:
     def ping(request: CompletionRequest) -> Completion:
         if last_user_text(request) == "stop":
             return respond("stopped")
@@ -66,7 +66,7 @@ async def test_a_message_is_not_passed_for_ever(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.row("B65")
-async def test_a_late_result_goes_to_the_turn_that_waits_for_people(turn_rig: TurnRig) -> None:
+async def test_late_result_joins_the_turn_that_waits_for_approval(turn_rig: TurnRig) -> None:
     read: list[str] = []
 
     def driver(request: CompletionRequest) -> Completion:
@@ -94,7 +94,7 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(turn_rig: Tu
 
 
 @pytest.mark.row("B59", "B65")
-async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_actor(turn_rig: TurnRig) -> None:
+async def test_late_result_of_an_answered_turn_starts_its_own_actor(turn_rig: TurnRig) -> None:
     driver = ScriptedModel(
         lambda request: passing(request) if request.model == "first" else respond(text_read(request))
     )
@@ -113,7 +113,7 @@ async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_
     assert (unknown.status, unknown.code) == ("refused", "unknown")
 
 
-async def test_a_turn_that_is_terminated_holds_nobody_up(turn_rig: TurnRig) -> None:
+async def test_terminated_turn_does_not_block_its_session(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
@@ -126,7 +126,7 @@ async def test_a_turn_that_is_terminated_holds_nobody_up(turn_rig: TurnRig) -> N
     assert answer.startswith("late after pay | (This ended without an answer: the turn was stopped from outside.)")
 
 
-async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answered(turn_rig: TurnRig) -> None:
+async def test_turn_with_unknown_actor_fails_and_the_next_message_is_answered(turn_rig: TurnRig) -> None:
     async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         await session.say("one", "a", actor="nobody")
@@ -138,7 +138,7 @@ async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answer
         assert (await session.answer("b")).startswith("two after one | (This ended without an answer")
 
 
-async def test_parts_of_an_answer_come_with_it(turn_rig: TurnRig) -> None:
+async def test_answer_contains_its_parts(turn_rig: TurnRig) -> None:
     parts = [{"type": "citation", "content": "page 3"}, {"type": "domain-data", "content": {"n": [1, 2]}}]
     driver = ScriptedModel(lambda request: respond(text_read(request), parts=parts))
     async with turn_rig.running([], driver) as turns:

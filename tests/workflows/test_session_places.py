@@ -1,4 +1,4 @@
-"""Routes are an actor's own: whose route a message means that names no actor, once the session was passed on."""
+"""A route belongs to an actor. A message without an actor needs one for its route after the session was passed on."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -37,7 +37,7 @@ def begun(found: Conversation) -> TurnInput:
 
 
 def passed_on(found: Conversation, message_id: str = "a") -> None:
-    """A turn of this id is begun, and passes the session on to `bank`, whose turn answers."""
+    """Start a turn that passes the session on to `bank`, whose turn answers."""
     receipt_of(found, message_id)
     begun(found)
     found.report([TurnReport(turn=message_id, state="passed", pass_to="bank").model_dump(mode="json")], NOW)
@@ -45,7 +45,7 @@ def passed_on(found: Conversation, message_id: str = "a") -> None:
 
 
 @table("place", {"route": "trip"}, {"step": "book"}, {"route": "trip", "step": "book"})
-def test_a_route_of_nobody_knows_whom_is_refused_once_the_session_was_passed_on(place: dict[str, str]) -> None:
+def test_route_without_actor_is_refused_after_the_session_was_passed_on(place: dict[str, str]) -> None:
     found = session()
     passed_on(found)
     refused = receipt_of(found, "b", **place)
@@ -60,7 +60,7 @@ def test_a_route_of_nobody_knows_whom_is_refused_once_the_session_was_passed_on(
     assert (given.actor, given.route, given.step) == ("desk", place.get("route", ""), place.get("step", ""))
 
 
-def test_whoever_was_chosen_by_name_needs_no_name_again() -> None:
+def test_actor_chosen_by_name_needs_no_name_again() -> None:
     found = session()
     passed_on(found)
     assert receipt_of(found, "b", actor="bank", route="loan").status == "accepted"
@@ -72,7 +72,7 @@ def test_whoever_was_chosen_by_name_needs_no_name_again() -> None:
     assert receipt_of(found, "d", route="loan").status == "accepted"
 
 
-def test_a_message_that_waits_keeps_the_actor_whose_route_it_names() -> None:
+def test_queued_message_keeps_the_actor_of_its_route() -> None:
     found = session()
     receipt_of(found, "a")
     begun(found)
@@ -86,7 +86,7 @@ def test_a_message_that_waits_keeps_the_actor_whose_route_it_names() -> None:
     assert (given.turn_id, given.actor, given.route) == ("b", "desk", "trip")
 
 
-def test_a_session_knows_whom_people_chose_in_its_next_run() -> None:
+def test_next_run_of_a_session_keeps_the_requesters_choice_of_actor() -> None:
     found = session()
     passed_on(found)
     kept = found.snapshot().model_dump(mode="json")
@@ -95,7 +95,7 @@ def test_a_session_knows_whom_people_chose_in_its_next_run() -> None:
     assert receipt_of(Conversation(SessionInput.model_validate(kept)), "b", route="trip").status == "accepted"
 
 
-async def test_a_person_is_told_whose_route_to_name(turn_rig: TurnRig) -> None:
+async def test_refused_route_message_names_the_current_actor(turn_rig: TurnRig) -> None:
     def driver(request: CompletionRequest) -> Completion:
         if request.model == "first" and last_user_text(request) == "money":
             return respond("The bank will tell you.", "passed", passTo="bank")
@@ -126,7 +126,7 @@ async def test_a_person_is_told_whose_route_to_name(turn_rig: TurnRig) -> None:
 
 
 def moved(found: Conversation, turn: str, step: str, **fields: Any) -> None:
-    """The turn reports that it ended at this step."""
+    """Report that the turn ended at this step."""
     place = Place(actor="desk", route="trip", step=step, seal=step)
     report = TurnReport(**{"turn": turn, "state": "complete", "place": place} | fields)
     found.report([report.model_dump(mode="json")], NOW)
@@ -138,7 +138,7 @@ def place_of(found: Conversation) -> tuple[str, str]:
 
 
 def on_a_trip() -> Conversation:
-    """A session whose turn `a` was begun at the beginning of the route."""
+    """Return a session whose turn `a` started at the beginning of the route."""
     found = session()
     receipt_of(found, "a", route="trip")
     begun(found)
@@ -152,13 +152,13 @@ def test_session_follows_its_turn_to_another_step() -> None:
     receipt_of(found, "b")
     given = begun(found)
     assert (given.route, given.step, given.seal) == ("trip", "buy", "buy")
-    # A report without a move, and one that comes a second time, leave it there.
+    # A report without a move and a repeated report leave the session there.
     moved(found, "b", "pay", place=None)
     moved(found, "a", "ask")
     assert place_of(found) == ("trip", "buy")
 
 
-def test_turn_that_a_person_overtook_moves_no_session() -> None:
+def test_turn_overtaken_by_a_message_does_not_move_the_session() -> None:
     found = on_a_trip()
     found.step_aside("a")
     receipt_of(found, "b", route="trip", step="pay")
@@ -167,7 +167,7 @@ def test_turn_that_a_person_overtook_moves_no_session() -> None:
     assert place_of(found) == ("trip", "pay")
 
 
-def test_of_two_turns_beside_each_other_the_first_to_end_moves_the_session() -> None:
+def test_first_of_two_parallel_turns_to_end_moves_the_session() -> None:
     found = on_a_trip()
     found.step_aside("a")
     receipt_of(found, "b")
@@ -182,19 +182,19 @@ def test_of_two_turns_beside_each_other_the_first_to_end_moves_the_session() -> 
     {"state": "error", "error": TurnError(code="config_error", message="gone")},
     {"place": Place(actor="bank", route="trip", step="buy")},
 )
-def test_report_of_no_place_of_the_turn_moves_no_session(fields: dict[str, Any]) -> None:
+def test_report_with_an_error_or_foreign_place_does_not_move_the_session(fields: dict[str, Any]) -> None:
     found = on_a_trip()
     moved(found, "a", "buy", **fields)
     assert place_of(found) in (("trip", ""), ("", ""))
 
 
-def test_session_remembers_its_place_in_its_next_run() -> None:
+def test_session_keeps_its_place_in_its_next_run() -> None:
     found = on_a_trip()
     moved(found, "a", "buy")
     again = Conversation(SessionInput.model_validate(found.snapshot().model_dump(mode="json")))
     assert place_of(again) == ("trip", "buy")
 
 
-def test_report_without_a_move_is_not_longer() -> None:
+def test_report_without_a_move_omits_the_place() -> None:
     report = TurnReport(turn="a", state="complete")
     assert "place" not in report.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""The record of a session: what it refused and whom it lost is written down by the next turn that it begins."""
+"""A session's refusals and lost turns are recorded in the audit log by the next turn that it starts."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +23,7 @@ EVE = (Principal(user="eve", name="Eve"),)
 
 
 async def records_of(session: Talk, turn: str) -> list[Record]:
-    """What a turn has written down of its session."""
+    """Return the session events that a turn has recorded."""
     key = session.turn_key(turn)
     return [
         each for each in await AuditLog(session.turns.store).stream(key.workflow_id) if "session_event" in each.facts
@@ -51,7 +51,7 @@ async def begun(turns: RunningTurns) -> Talk:
     return session
 
 
-async def test_what_a_session_refused_is_found_in_the_record(turn_rig: TurnRig) -> None:
+async def test_refusals_of_a_session_are_recorded_by_its_next_turn(turn_rig: TurnRig) -> None:
     async with turn_rig.running(paying(), model()) as turns:
         session = await begun(turns)
         await session.say("mine now", "b", principals=EVE)
@@ -82,7 +82,7 @@ async def test_what_a_session_refused_is_found_in_the_record(turn_rig: TurnRig) 
     ]
 
 
-async def test_a_late_result_is_recorded_once(turn_rig: TurnRig) -> None:
+async def test_late_result_is_recorded_once(turn_rig: TurnRig) -> None:
     async with turn_rig.running(paying(), model()) as turns:
         session = await begun(turns)
         for _ in range(2):
@@ -94,7 +94,7 @@ async def test_a_late_result_is_recorded_once(turn_rig: TurnRig) -> None:
     assert found == [("", "result", "i1", "accepted", "")]
 
 
-async def test_a_turn_that_was_terminated_is_told_of(turn_rig: TurnRig) -> None:
+async def test_terminated_turn_is_recorded_by_the_next_turn(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
@@ -108,7 +108,7 @@ async def test_a_turn_that_was_terminated_is_told_of(turn_rig: TurnRig) -> None:
     assert [each.what for each in timeline(records)] == ["the turn reports: turn a of the session is gone: stopped"]
 
 
-async def test_a_turn_whose_id_was_taken_hands_the_record_on(turn_rig: TurnRig) -> None:
+async def test_turn_with_a_taken_id_passes_its_session_events_on(turn_rig: TurnRig) -> None:
     async with turn_rig.running(paying(), model()) as turns:
         session = await begun(turns)
         await turns.start("hello", session_id=session.key.session, turn_id="b")
@@ -121,7 +121,7 @@ async def test_a_turn_whose_id_was_taken_hands_the_record_on(turn_rig: TurnRig) 
     assert found == [("eve", "message", "x", "refused", "not_allowed"), ("", "turn", "b", "refused", "conflict")]
 
 
-async def test_what_is_not_written_yet_goes_along_into_the_next_run(turn_rig: TurnRig) -> None:
+async def test_unrecorded_session_events_carry_over_to_the_next_run(turn_rig: TurnRig) -> None:
     async with turn_rig.running(paying(), model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=20)
@@ -152,7 +152,7 @@ REFUSED = SessionReceipt(status="refused", code="malformed")
     ({"id": "\ud800", "principals": [{"user": "\ud800"}]},),
     ({"id": "x" * 10_000, "principals": [{"user": ["eve"]}]},),
 )
-def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
+def test_any_envelope_can_be_recorded(envelopes: tuple[Any, ...]) -> None:
     log = SessionLog(())
     assert log.record_reply("message", envelopes, REFUSED, NOW) == REFUSED
     (event,) = log.take()
@@ -160,7 +160,7 @@ def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
     assert len(event.model_dump_json()) < 700
 
 
-def test_a_flood_is_counted() -> None:
+def test_flood_of_session_events_is_counted() -> None:
     log = SessionLog(())
     for number in range(SESSION_EVENTS_KEPT + 10):
         log.record_reply("message", ({"id": str(number)},), REFUSED, NOW)
@@ -170,7 +170,7 @@ def test_a_flood_is_counted() -> None:
     assert log.kept == kept
 
 
-def test_of_an_accepted_message_its_own_turn_tells() -> None:
+def test_accepted_message_is_not_recorded_by_the_session() -> None:
     log = SessionLog(())
     for what, code in (("message", ""), ("message", "duplicate"), ("result", "duplicate")):
         log.record_reply(what, ({},), SessionReceipt(status="accepted", code=code), NOW)

@@ -1,4 +1,4 @@
-"""A session outlives its runs, its workers and whatever is sent to it."""
+"""A session survives its runs, its workers and every malformed message."""
 
 import asyncio
 from pathlib import Path
@@ -27,7 +27,7 @@ async def _deliver(session: Talk, text: str, door: str) -> str:
     return receipt.code or receipt.status
 
 
-async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(turn_rig: TurnRig) -> None:
+async def test_storm_of_duplicates_over_many_runs_gives_one_turn_per_message(turn_rig: TurnRig) -> None:
     async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
@@ -50,7 +50,7 @@ async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(turn_r
 
 
 @pytest.mark.row("B68", "N25")
-async def test_a_waiting_turn_survives_the_runs_of_its_session(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_waiting_turn_survives_the_runs_of_its_session(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
@@ -70,7 +70,7 @@ async def test_a_waiting_turn_survives_the_runs_of_its_session(turn_rig: TurnRig
     assert len(ledger.rows) == 1
 
 
-async def test_killed_workers_lose_no_message_and_no_turn(
+async def test_killed_worker_loses_no_message_and_no_turn(
     server: ServerHandle, tmp_path: Path, turn_rig: TurnRig
 ) -> None:
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
@@ -124,7 +124,7 @@ GARBAGE = {
 }
 
 
-async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(turn_rig: TurnRig) -> None:
+async def test_malformed_signals_cannot_wedge_a_session_or_its_turns(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
@@ -140,12 +140,12 @@ async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(turn_rig: T
         await turns.signoff.decide(yes(session.turn_key("a")))
         assert await session.answer("a") == "pay: ok"
         view = await turns.sessions.session(session.key)
-    # What has an unknown encoding does not even reach a handler, and `turn_waits` takes what names turn `a`.
+    # A payload of unknown encoding never reaches a handler, and `turn_waits` accepts payloads that name turn `a`.
     assert view.refusals >= 4 * (len(GARBAGE) - 3)
     assert [each.turn for each in view.turns] == ["a", "b"]
 
 
-async def test_words_that_say_too_much_or_are_none_are_refused_with_the_reason(turn_rig: TurnRig) -> None:
+async def test_malformed_messages_are_refused_with_the_reason(turn_rig: TurnRig) -> None:
     async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         huge = await session.say("é" * 40_000, "a")

@@ -1,4 +1,4 @@
-"""What a call that fails does to those beside it: nothing, unless the actor says that it stops them (X17)."""
+"""The effect of a failed call on its siblings: none, unless the actor aborts them (X17)."""
 
 import asyncio
 from typing import Any
@@ -22,14 +22,14 @@ STRICT = Actor(name="desk", model="scripted", on_failure="abort_siblings")
 
 
 class Scene:
-    """Tools that wait inside until they are told to end: `gates` by name, and who is inside."""
+    """Tools that wait for their gate: `gates` by name, and the tools inside."""
 
     def __init__(self) -> None:
         self.inside: set[str] = set()
         self.gates: dict[str, asyncio.Event] = {}
 
     def tool(self, name: str, *, fails: bool = False, asks: bool = False, **fields: Any) -> Tool:
-        """A tool that ends once its gate is open."""
+        """Build a tool that ends once its gate opens."""
         gate = self.gates.setdefault(name, asyncio.Event())
 
         async def run(args: dict[str, Any], ctx: ToolContext) -> Any:
@@ -46,17 +46,17 @@ class Scene:
             await asyncio.sleep(0.01)
 
     def catalog(self, *tools: Tool, actor: Actor = STRICT) -> Catalog:
-        """A catalog of one actor."""
+        """Return a catalog of one actor."""
         return catalog_of(tools, actors=[actor])
 
 
 def at_once(*names: str) -> list[Any]:
-    """A model that calls these tools at once, each with an argument of its own, and then answers."""
+    """Return a model that calls these tools at once, each with its own argument, and then answers."""
     return [calls(*((name, {"amount": number}) for number, name in enumerate(names, 1))), respond("done")]
 
 
 async def ended(turns: RunningTurns, key: TurnKey) -> TurnResult:
-    """The turn's result; its history reads the same on another worker."""
+    """Return the turn's result after checking that its history replays on another worker."""
     result = await turns.signoff.result(key)
     await turns.replays(key)
     return result
@@ -67,7 +67,7 @@ def codes(result: TurnResult) -> list[str]:
 
 
 @pytest.mark.row("X17")
-async def test_a_failure_leaves_its_siblings_alone(turn_rig: TurnRig) -> None:
+async def test_failure_leaves_its_siblings_alone_by_default(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True), scene.tool("look", read_only=True), actor=Actor(name="desk", model="scripted")
@@ -83,7 +83,7 @@ async def test_a_failure_leaves_its_siblings_alone(turn_rig: TurnRig) -> None:
 
 @pytest.mark.row("X17", "F48", "F49")
 @pytest.mark.usefixtures("quick_heartbeats")
-async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(turn_rig: TurnRig) -> None:
+async def test_failure_stops_siblings_that_only_read_or_have_not_started(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True),
@@ -122,7 +122,7 @@ async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(turn_rig: 
 
 
 @pytest.mark.row("X17")
-async def test_what_a_person_approved_is_never_aborted(turn_rig: TurnRig) -> None:
+async def test_approved_call_is_never_aborted(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True),
@@ -143,7 +143,7 @@ async def test_what_a_person_approved_is_never_aborted(turn_rig: TurnRig) -> Non
 
 
 @pytest.mark.row("X17", "F48", "N19")
-async def test_a_denial_aborts_nothing(turn_rig: TurnRig) -> None:
+async def test_denied_or_invalid_call_aborts_no_sibling(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(scene.tool("pay", asks=True), scene.tool("look", read_only=True))
     script = [calls(("pay", {"amount": 1}), ("look", {"amount": 2}), ("look", {"amount": "?"})), respond("done")]
@@ -157,7 +157,7 @@ async def test_a_denial_aborts_nothing(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.usefixtures("quick_heartbeats")
-async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(turn_rig: TurnRig) -> None:
+async def test_fallback_stopped_while_it_waits_leaves_the_failure_visible(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("book", fails=True, idempotent=True, fallbacks=("older",)),
@@ -181,14 +181,14 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(turn_r
 
 
 @table("stopped", outcomes.aborted_outcome, outcomes.unwanted_outcome)
-def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) -> None:
+def test_failure_with_a_stopped_fallback_stops_siblings(stopped: Any) -> None:
     failed = CallOutcome(call="c1.1", tool="book", code="execution_failed", gate="execute")
     found = outcomes.fallback_outcome(failed, [stopped("c1.1001", "older")])
     assert (found.code, found.tool, outcomes.stops_siblings(failed, found)) == ("execution_failed", "book", True)
 
 
 @pytest.mark.row("F45")
-async def test_a_sequential_batch_stops_at_the_first_failure(turn_rig: TurnRig) -> None:
+async def test_sequential_batch_stops_at_the_first_failure(turn_rig: TurnRig) -> None:
     scene = Scene()
     actor = Actor(name="desk", model="scripted", mode="sequential", on_failure="abort_siblings")
     catalog = scene.catalog(scene.tool("book"), scene.tool("bad", fails=True), actor=actor)

@@ -1,4 +1,4 @@
-"""Edits and doubts outside the development profile: the tool's activity believes nothing but signatures."""
+"""Edits and lost calls outside the development profile: the tool's activity trusts only signatures."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ SCRIPT = [calls(("pay", {"amount": 420, "to": "Ana"})), respond("done")]
 async def production(
     client: Client, store: Store, queue: str, ledger: Ledger, quorum: int
 ) -> AsyncIterator[tuple[RunningTurns, TurnKey, ApprovalRequest]]:
-    """A production worker, a turn that somebody signed for, and its request."""
+    """Run a production worker with a signed requester's turn, and return its request."""
     catalog, verifier = (
         catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=quorum))]),
         Verifier(KEYS.public().keys),
@@ -53,7 +53,7 @@ async def now(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
 
 
 def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -> Decision:
-    """An answer to `request` as the gateway sends it."""
+    """Return an answer to `request` as the gateway signs it."""
     given = {
         "subject": who,
         "revision": request.revision,
@@ -64,12 +64,12 @@ def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -
 
 
 async def given(turns: RunningTurns, decision: Decision) -> Receipt:
-    """Give an answer as the gateway does: it lies in the store before the turn has it."""
+    """Store an answer as the gateway does, then send it."""
     await answer(turns.store, decision)
     return await turns.signoff.decide(decision)
 
 
-async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_signed_edit_and_signed_vote_run_the_edited_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, quorum=2) as (
         turns,
         key,
@@ -83,7 +83,7 @@ async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(turn_rig: Tur
     assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
 
 
-async def test_an_edit_altered_on_the_way_changes_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_edit_altered_after_signing_is_refused(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, quorum=1) as (
         turns,
         key,
@@ -99,7 +99,7 @@ async def test_an_edit_altered_on_the_way_changes_nothing(turn_rig: TurnRig, led
     assert ledger.rows == []
 
 
-async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_only_a_signed_answer_about_that_attempt_repeats_the_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, quorum=1) as (
         turns,
         key,
@@ -118,7 +118,7 @@ async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(turn_rig
     assert [row[2] for row in ledger.rows] == [f"{request.digest}/2"]
 
 
-async def test_the_time_in_an_answer_counts_only_with_its_signature(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_time_of_an_answer_counts_only_if_signed(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, quorum=1) as (
         turns,
         key,

@@ -1,4 +1,4 @@
-"""Every limit is a soft result: at each of them, with non-ASCII text, the turn goes on or ends in words."""
+"""Every size limit is soft: with non-ASCII text the turn continues or ends with an error message."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def look(ledger: Ledger, name: str = "look", **fields: Any) -> Tool:
 
 
 def sized(amount: int, size: int) -> dict[str, Any]:
-    """Arguments that are exactly `size` bytes of compact JSON, mostly of three-byte characters."""
+    """Return arguments of exactly `size` bytes of compact JSON, mostly three-byte characters."""
     args: dict[str, Any] = {"amount": amount, "to": ""}
     left = size - len(json.dumps(args, separators=(",", ":")))
     args["to"] = EURO * (left // 3) + "a" * (left % 3)
@@ -36,7 +36,7 @@ def sized(amount: int, size: int) -> dict[str, Any]:
     return args
 
 
-async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_arguments_of_64_kib_run_and_one_byte_more_is_refused(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(("look", sized(1, ARGUMENTS_BYTES)), ("look", sized(2, ARGUMENTS_BYTES + 1))), respond("done")]
     async with turn_rig.running([look(ledger)], script) as turns:
         result = await turns.signoff.result(await turns.start())
@@ -45,7 +45,7 @@ async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(turn_rig: Turn
     assert [row[1]["amount"] for row in ledger.rows] == [1]
 
 
-async def test_calls_beyond_one_mib_of_a_completion_are_too_many(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_calls_beyond_one_mib_per_completion_are_refused(turn_rig: TurnRig, ledger: Ledger) -> None:
     size = 60_000
     fit = CALLS_BYTES_PER_COMPLETION // size
     script = [calls(*(("look", sized(n, size)) for n in range(20))), respond("done")]
@@ -60,7 +60,7 @@ async def test_calls_beyond_one_mib_of_a_completion_are_too_many(turn_rig: TurnR
 
 @pytest.mark.row("N25")
 @pytest.mark.parametrize("failure", [False, True])
-async def test_a_result_is_trimmed_with_its_marker_and_stored(failure: bool, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_long_result_is_truncated_and_stored(failure: bool, turn_rig: TurnRig, ledger: Ledger) -> None:
     text = EURO * 1_200_000
     answer = ToolFailure(text) if failure else ToolResult(text, structured={"text": text})
     tool = look(ledger, handler=ledger.handler("look", answer))
@@ -76,7 +76,7 @@ async def test_a_result_is_trimmed_with_its_marker_and_stored(failure: bool, tur
     assert outcome.structured is None
 
 
-async def test_five_completions_of_80000_characters_each_do_not_wedge(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_completions_of_80000_characters_do_not_wedge_the_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = look(ledger, handler=ledger.handler("look", EURO * 80_000))
     script = [*(calls(("look", {"amount": n})) for n in range(6)), respond("done")]
     async with turn_rig.running([tool], script) as turns:
@@ -88,7 +88,7 @@ async def test_five_completions_of_80000_characters_each_do_not_wedge(turn_rig: 
     assert described.raw_description.workflow_execution_info.history_size_bytes < 100_000
 
 
-async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_large_message_is_accepted_and_a_larger_one_refused(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(("look", {"amount": 1})), respond("done")]
     async with turn_rig.running([look(ledger)], script) as turns:
         result = await turns.signoff.result(await turns.start(EURO * 340_000))
@@ -99,7 +99,7 @@ async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(turn_rig: 
 
 
 @pytest.mark.parametrize("text", ["\x01" * 100, "🧾" * 100, '"\\' * 60, "\ud800"])
-async def test_odd_first_words_do_not_keep_a_turn_from_starting(text: str, turn_rig: TurnRig) -> None:
+async def test_odd_characters_do_not_prevent_a_start(text: str, turn_rig: TurnRig) -> None:
     async with turn_rig.running([], [respond("hi")]) as turns:
         if text == "\ud800":
             with pytest.raises(Refused, match="cannot carry"):
@@ -108,8 +108,8 @@ async def test_odd_first_words_do_not_keep_a_turn_from_starting(text: str, turn_
         assert (await turns.signoff.result(await turns.start(text))).state == "complete"
 
 
-async def test_a_conversation_over_one_mib_ends_the_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """The message list is counted in bytes, and ends the turn in words before the server would end it."""
+async def test_conversation_over_one_mib_ends_the_turn_with_an_error(turn_rig: TurnRig, ledger: Ledger) -> None:
+    """The message list is counted in bytes and ends the turn before the server would."""
     tools = [look(ledger), look(ledger, "peek")]
     many = [("look" if n % 2 else "peek", sized(n, 8_000)) for n in range(50)]
     script = [calls(*many)]
@@ -120,7 +120,7 @@ async def test_a_conversation_over_one_mib_ends_the_turn(turn_rig: TurnRig, ledg
     assert len(ledger.rows) == 50
 
 
-async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_fifty_open_cards_with_long_texts_fit_into_workflow_details(turn_rig: TurnRig, ledger: Ledger) -> None:
     approvers = ("role:approvers", *(f"user:{'x' * 44}{n:04}" for n in range(49)))
     policy = ApprovalPolicy(approvers=approvers)
     tools = [pay_tool(ledger, policy, name=name, effect=EURO * 300, title=EURO * 300) for name in ("pay", "wire")]
@@ -140,7 +140,7 @@ async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(tur
     assert result.state == "error"
 
 
-async def test_cards_of_many_values_do_not_wedge(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_cards_with_many_values_do_not_wedge_the_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
     schema = AMOUNT_SCHEMA | {"additionalProperties": {"type": "string"}}
     tools = [pay_tool(ledger, name=name, input_schema=schema) for name in ("pay", "wire")]
     many = [
@@ -160,7 +160,9 @@ LISTS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "arr
 
 
 @pytest.mark.parametrize("validation", ["strict", "warn"])
-async def test_words_about_long_names_do_not_wedge(validation: Any, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_validation_errors_with_long_names_do_not_wedge_the_turn(
+    validation: Any, turn_rig: TurnRig, ledger: Ledger
+) -> None:
     tool = look(ledger, input_schema=LISTS, validation=validation)
     many = [("look", {f"{EURO * (MAX_NAME_CHARS - 2)}{n:02}": ["x"] * 6}) for n in range(16)]
     async with turn_rig.running([tool], [calls(*many), respond("done")]) as turns:
@@ -170,7 +172,7 @@ async def test_words_about_long_names_do_not_wedge(validation: Any, turn_rig: Tu
     assert all("must be of type integer; and 1 more" in each and len(each) < 1_000 for each in entries)
 
 
-async def test_a_dry_run_of_full_arguments_does_not_wedge(turn_rig: TurnRig) -> None:
+async def test_dry_run_with_full_arguments_does_not_wedge_the_turn(turn_rig: TurnRig) -> None:
     tool = look(Ledger(), input_schema={"type": "object"})
     many = [("look", {"n": n, "a": ['"' * 490] * 66}) for n in range(16)]
     async with turn_rig.running([tool], [calls(*many), respond("done")]) as turns:
@@ -179,7 +181,9 @@ async def test_a_dry_run_of_full_arguments_does_not_wedge(turn_rig: TurnRig) -> 
     assert all("...[truncated, 649" in outcome.value.inline[-30:] for outcome in result.calls)
 
 
-async def test_results_with_all_that_may_stand_beside_them_do_not_wedge(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_results_with_large_structured_data_and_updates_do_not_wedge_the_turn(
+    turn_rig: TurnRig, ledger: Ledger
+) -> None:
     beside = {"x": EURO * 2_700}
     answer = ToolResult("v" * 1_500, structured=beside, data_update=beside, context_update=beside)
     tools = [look(ledger, f"look{n}", handler=ledger.handler("look", answer)) for n in range(4)]

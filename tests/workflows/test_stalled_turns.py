@@ -1,4 +1,4 @@
-"""A turn that a worker with a mistake holds up: what Temporal shows of it; the right worker goes on with it."""
+"""A turn blocked by a broken worker: Temporal shows the failure, and a correct worker continues it."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
 @pytest.mark.failure("WorkflowTaskFailed")
-async def test_a_turn_that_a_broken_worker_holds_up_goes_on_with_the_fix(
+async def test_turn_blocked_by_a_broken_worker_continues_after_the_fix(
     server: ServerHandle, failure: Failure, turn_rig: TurnRig, ledger: Ledger
 ) -> None:
     catalog = catalog_of([pay_tool(ledger)])
@@ -42,7 +42,7 @@ async def test_a_turn_that_a_broken_worker_holds_up_goes_on_with_the_fix(
 
 
 async def history_of(server: ServerHandle, workflow: str) -> str:
-    """What Temporal's command line prints of a turn."""
+    """Return the output of Temporal's command line for a turn."""
     process = await asyncio.create_subprocess_exec(
         *(str(find_temporal()), "workflow", "show", "--address", server.address, "--workflow-id", workflow),
         stdout=asyncio.subprocess.PIPE,

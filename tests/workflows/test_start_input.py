@@ -1,4 +1,4 @@
-"""What a worker could not read is refused before Temporal hears of it: an accepted turn always begins."""
+"""Input that a worker cannot read is refused before Temporal receives it, so an accepted turn always starts."""
 
 from typing import Any
 
@@ -34,15 +34,15 @@ def _said(levels: int) -> tuple[Message, ...]:
         {"messages": _said(190)},
     ],
 )
-async def test_input_that_nests_too_deeply_is_refused(turn_rig: TurnRig, fields: dict[str, Any]) -> None:
-    """The starter is told `malformed`; started, the turn would fail every task of its own for ever."""
+async def test_too_deeply_nested_input_is_refused(turn_rig: TurnRig, fields: dict[str, Any]) -> None:
+    """If started, the turn would fail every workflow task forever."""
     async with turn_rig.running([pay_tool(Ledger())], [respond("done")]) as turns:
         with pytest.raises(Refused) as refusal:
             await turns.start(**fields)
     assert refusal.value.code == "malformed"
 
 
-async def test_the_deepest_input_that_is_taken_runs(turn_rig: TurnRig) -> None:
+async def test_input_at_the_nesting_limit_runs(turn_rig: TurnRig) -> None:
     deep = {"context": {"a": _nested(MAX_DEPTH - 2)}, "messages": _said(MAX_NESTING - 10)}
     async with turn_rig.running([pay_tool(Ledger())], [respond("done")]) as turns:
         result = await turns.signoff.result(await turns.start(**deep))

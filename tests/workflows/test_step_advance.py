@@ -1,4 +1,4 @@
-"""Turns and sessions that move from step to step by the data that they collect."""
+"""Turns and sessions that move from step to step as they collect data."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def kept(**args: Any) -> Completion:
 
 
 class Script:
-    """Gives its completions in order, and remembers what the model was told each time."""
+    """Returns its completions in order and records the model's instructions and tools."""
 
     def __init__(self, *script: Completion) -> None:
         self._left = list(script)
@@ -59,7 +59,7 @@ PAY = calls(("pay", {"amount": 20}))
 
 
 async def moves(turns: RunningTurns, key: TurnKey) -> list[tuple[str, str, str]]:
-    """The moves on record: completion, from, to."""
+    """Return the recorded moves: completion, from, to."""
     entries = [each.facts for each in await AuditLog(turns.store).stream(key.workflow_id) if "moved" in each.facts]
     return [(str(each["completion"]), str(each.get("from", "")), str(each["moved"])) for each in entries]
 
@@ -79,7 +79,7 @@ async def test_turn_moves_on_once_its_step_has_all_data(turn_rig: TurnRig, ledge
     assert (view.route, view.step) == ("checkout", "process")
 
 
-async def test_session_stays_at_the_step_to_which_its_turn_moved(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_session_stays_at_the_step_of_its_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = Script(respond("Where to?"), kept(**BOTH), respond("Shall I?"), PAY, respond("paid"))
     async with turn_rig.running(shop(ledger), script.model) as turns:
         found = talk(turns)
@@ -139,7 +139,7 @@ async def test_turn_stays_while_data_is_missing(
     assert script.told == [GATHER] * 3
 
 
-async def test_step_whose_data_is_missing_is_not_entered(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_step_with_missing_data_is_not_entered(turn_rig: TurnRig, ledger: Ledger) -> None:
     steps = (Step(name="gather", collect={"address": TEXT}), Step(name="late", collect={"card": TEXT}))
     waits = Step(name="process", requires=("card",), tools=("pay",))
     script = Script(kept(address="Rua 1"), respond("done"))
@@ -149,21 +149,19 @@ async def test_step_whose_data_is_missing_is_not_entered(turn_rig: TurnRig, ledg
         assert (await turns.signoff.view(key)).step == "gather"
 
 
-async def test_step_that_the_requester_names_is_held_for_one_completion(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_step_named_by_the_requester_is_kept_for_one_completion(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = Script(kept(address="Rua 2"), respond("ok"))
     start: dict[str, Any] = {"step": "gather", "context": {"data": {"card": "1234"}}}
     async with turn_rig.running(shop(ledger), script.model) as turns:
         found = talk(turns)
         await found.say("x", "a", **ROUTE, **start)
         await found.answer("a")
-        # The caller's own data is not kept by the session.
+        # The session does not keep the caller's own data.
         assert (await turns.sessions.session(found.key)).step == "process"
     assert script.told == [GATHER, PROCESS]
 
 
-async def test_call_that_waits_for_people_runs_at_the_step_where_it_was_proposed(
-    turn_rig: TurnRig, ledger: Ledger
-) -> None:
+async def test_waiting_call_runs_at_the_step_where_it_was_proposed(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = Script(kept(**BOTH), PAY, respond("paid"))
     async with turn_rig.running(shop(ledger, True), script.model) as turns:
         key = await turns.start_waiting(**ROUTE)
@@ -193,7 +191,7 @@ async def test_reset_turn_moves_the_session_once(turn_rig: TurnRig, ledger: Ledg
 
 
 async def quoted(args: dict[str, Any], ctx: Any) -> ToolResult:
-    """Name the step that the test wants as the next one; going back forgets the card."""
+    """Name the argument as the next step; a move back forgets the card."""
     forget = {"card": None} if args["to"] == "gather" else None
     return ToolResult("quoted", data_update=forget, next=args["to"])
 
@@ -221,7 +219,7 @@ def quote(*steps: str) -> Completion:
     (("gather",), ["gather", "gather"]),
     (("gone",), ["gather", "gather"]),
 )
-async def test_next_of_a_result_moves_the_turn(
+async def test_next_step_of_a_result_moves_the_turn(
     turn_rig: TurnRig, ledger: Ledger, named: tuple[str, ...], told: list[str]
 ) -> None:
     script = Script(quote(*named), respond("done"))
@@ -255,8 +253,8 @@ async def test_conversation_goes_back_and_collects_again(turn_rig: TurnRig, ledg
     ]
 
 
-async def test_result_that_comes_late_moves_no_turn_that_has_moved(turn_rig: TurnRig, ledger: Ledger) -> None:
-    # The call was proposed at the step `gather`, which the turn has left while people were asked.
+async def test_late_result_does_not_move_a_turn_that_has_moved(turn_rig: TurnRig, ledger: Ledger) -> None:
+    # The call was proposed at the step `gather`, which the turn left while the approvers decided.
     policy = {"approvers": ["role:approvers"], "while_waiting": "continue"}
     script = Script(quote("thank"), kept(**BOTH), respond("moved"), respond("done"))
     async with turn_rig.running(quoting(ledger, ApprovalPolicy.model_validate(policy)), script.model) as turns:
@@ -269,7 +267,7 @@ async def test_result_that_comes_late_moves_no_turn_that_has_moved(turn_rig: Tur
     assert [each.code for each in result.calls] == ["ok", "ok"]
 
 
-async def test_reset_turn_follows_the_result_that_was_recorded(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_reset_turn_follows_the_recorded_result(turn_rig: TurnRig, ledger: Ledger) -> None:
     def result(args: dict[str, Any], ctx: Any) -> ToolResult:
         return ToolResult("quoted", next="process" if len(ledger.rows) == 1 else "thank")
 

@@ -1,4 +1,4 @@
-"""At most one side effect a call: over resets, lost workers, failures, timeouts and a store that is away."""
+"""At most one side effect per call: over resets, lost workers, failures, timeouts and store outages."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ IN_DOUBT = "It is not known whether this happened; do not repeat it."
 FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
-async def test_a_reset_of_an_automatic_turn_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_reset_of_an_automatic_turn_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger, FREE)], SCRIPT) as turns:
         key = await turns.start()
         first = await turns.signoff.result(key)
@@ -35,7 +35,7 @@ async def test_a_reset_of_an_automatic_turn_pays_once(turn_rig: TurnRig, ledger:
     assert len(ledger.rows) == 1
 
 
-async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_reset_to_before_the_request_does_not_ask_again_and_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
@@ -49,7 +49,7 @@ async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(tur
     assert len(ledger.rows) == 1
 
 
-async def test_a_reset_to_before_the_decision_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_reset_to_before_the_decision_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
@@ -63,7 +63,7 @@ async def test_a_reset_to_before_the_decision_pays_once(turn_rig: TurnRig, ledge
 
 
 async def claimed_elsewhere(turns: RunningTurns, key: TurnKey, view: TurnView) -> str:
-    """Claim the waiting call's ticket as a worker does that is then lost; its key."""
+    """Claim the waiting call's ticket like a worker that is then lost, and return its key."""
     request = view.calls[0].approval
     assert request is not None
     ticket = ticket_key(request.digest, 1)
@@ -72,7 +72,7 @@ async def claimed_elsewhere(turns: RunningTurns, key: TurnKey, view: TurnView) -
 
 
 @pytest.mark.row("N19")
-async def test_an_idempotent_tool_runs_again_under_the_same_key(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_idempotent_tool_runs_again_under_the_same_key(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger, idempotent=True)], SCRIPT) as turns:
         key = await turns.start()
         ticket = await claimed_elsewhere(turns, key, await turns.waiting(key))
@@ -82,7 +82,7 @@ async def test_an_idempotent_tool_runs_again_under_the_same_key(turn_rig: TurnRi
 
 
 def failing(ledger: Ledger, error: Exception, times: int = 100) -> Any:
-    """A handler that writes its row and then fails, that many times."""
+    """Return a handler that writes its row and then fails, that many times."""
 
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append(("pay", args, ctx.idempotency_key))
@@ -94,7 +94,7 @@ def failing(ledger: Ledger, error: Exception, times: int = 100) -> Any:
 
 
 @pytest.mark.row("N19")
-async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_handler_exception_is_a_result_and_is_not_retried(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         pay_tool(ledger, FREE, handler=failing(ledger, ValueError("no such account"))),
         pay_tool(ledger, FREE, name="wire", handler=failing(ledger, ConnectionError("cut"))),
@@ -108,7 +108,7 @@ async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(turn_r
 
 
 @pytest.mark.parametrize(("times", "code"), [(2, "ok"), (9, "execution_failed")])
-async def test_a_transient_exception_of_an_idempotent_tool_is_retried_twice_at_most(
+async def test_transient_exception_of_an_idempotent_tool_is_retried_at_most_twice(
     times: int, code: str, turn_rig: TurnRig, ledger: Ledger
 ) -> None:
     tool = pay_tool(ledger, FREE, idempotent=True, handler=failing(ledger, ConnectionError("cut"), times))
@@ -120,7 +120,9 @@ async def test_a_transient_exception_of_an_idempotent_tool_is_retried_twice_at_m
 
 
 @pytest.mark.parametrize(("read_only", "code"), [(False, "in_doubt"), (True, "execution_failed")])
-async def test_a_tool_that_takes_too_long(read_only: bool, code: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_tool_timeout_leaves_outcome_unknown_unless_it_only_reads(
+    read_only: bool, code: str, turn_rig: TurnRig, ledger: Ledger
+) -> None:
     async def endless(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append(("pay", args, ctx.idempotency_key))
         await asyncio.Event().wait()
@@ -140,7 +142,7 @@ async def test_a_tool_that_takes_too_long(read_only: bool, code: str, turn_rig: 
 
 
 class _Flaky(Store):
-    """A store that is away for the first calls of each kind."""
+    """A store that fails the first calls of each kind."""
 
     refuse_record = 1
     refuse_blobs = 0
@@ -152,14 +154,16 @@ class _Flaky(Store):
         return await super().record(key, outcome, also=also)
 
     async def put_blob(self, body: bytes, place: SessionKey | None) -> BlobRef:
-        """Fail as often as told, then keep."""
+        """Fail the given number of times, then store."""
         if self.refuse_blobs > 0:
             self.refuse_blobs -= 1
             raise StoreUnavailable("the store is away")
         return await super().put_blob(body, place)
 
 
-async def test_an_outcome_waits_for_the_store(client: Client, tmp_path: Any, task_queue: str, ledger: Ledger) -> None:
+async def test_outcome_waits_for_an_unavailable_store(
+    client: Client, tmp_path: Any, task_queue: str, ledger: Ledger
+) -> None:
     store = await _Flaky.open(f"sqlite:///{tmp_path}/flaky.db")
     assert isinstance(store, _Flaky)
 

@@ -1,4 +1,4 @@
-"""Which tools are tried again when the world fails them: those to which it does no harm (X18)."""
+"""Retries after broken connections: only tools for which a retry is harmless (X18)."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ INLINE: dict[str, Any] = {
 
 
 def unlucky(ledger: Ledger, name: str, error: Exception | None = None, times: int = 2, **fields: Any) -> Tool:
-    """A tool that meets a broken connection, or `error`, this many times before it answers."""
+    """Build a tool that raises a connection error, or `error`, this many times before it answers."""
 
     def answer(args: dict[str, Any], ctx: ToolContext) -> str:
         if sum(row[0] == name for row in ledger.rows) <= times:
@@ -44,7 +44,9 @@ def unlucky(ledger: Ledger, name: str, error: Exception | None = None, times: in
 
 
 @pytest.mark.row("X18", "F39", "F41")
-async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_broken_connection_is_retried_only_for_read_only_and_idempotent_tools(
+    turn_rig: TurnRig, ledger: Ledger
+) -> None:
     tools = [
         unlucky(ledger, "read", read_only=True),
         unlucky(ledger, "same", idempotent=True),
@@ -75,7 +77,7 @@ async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(turn
 
 
 class _AwayForTools(Store):
-    """Answers no tool."""
+    """Fails for tools."""
 
     async def run(self, work: Callable[[Connection], Any]) -> Any:
         """See `Store`."""
@@ -84,7 +86,7 @@ class _AwayForTools(Store):
         return await super().run(work)
 
 
-async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
+async def test_read_only_call_fails_with_its_store_and_the_turn_continues(
     client: Client, tmp_path: Path, task_queue: str, ledger: Ledger
 ) -> None:
     store = await _AwayForTools.open(f"sqlite:///{tmp_path}/signoff.db")
@@ -103,7 +105,7 @@ async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
 
 
 @pytest.mark.row("B83", "F39", "N19")
-async def test_what_is_no_accident_is_never_tried_again(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_permanent_failures_are_not_retried(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         unlucky(ledger, "wrong", ValueError("no such account"), read_only=True),
         pay_tool(
@@ -125,7 +127,7 @@ async def test_what_is_no_accident_is_never_tried_again(turn_rig: TurnRig, ledge
 
 
 @pytest.mark.row("F42")
-async def test_each_tool_has_its_own_time(turn_rig: TurnRig) -> None:
+async def test_each_tool_has_its_own_timeout(turn_rig: TurnRig) -> None:
     async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
         await asyncio.Event().wait()
         return "late"
@@ -143,7 +145,7 @@ async def test_each_tool_has_its_own_time(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.row("B83")
-async def test_a_model_that_is_busy_is_asked_again(turn_rig: TurnRig) -> None:
+async def test_busy_model_is_retried(turn_rig: TurnRig) -> None:
     asked: list[float] = []
 
     def react(request: CompletionRequest) -> Completion:
@@ -156,6 +158,6 @@ async def test_a_model_that_is_busy_is_asked_again(turn_rig: TurnRig) -> None:
         result = await turns.signoff.result(await turns.start())
     first, second, third = asked
     assert (result.state, result.completions) == ("complete", 1)
-    # No more can be said of a machine that is busy: a pause is never shorter than what was asked for.
+    # Only a lower bound holds on a busy machine: a pause is never shorter than configured.
     assert (second - first >= 1.0, third - second >= 2.0) == (True, True)
     assert options.MODEL["schedule_to_close_timeout"] == timedelta(minutes=10)

@@ -1,4 +1,4 @@
-"""The tool activity trusts no caller: whoever schedules it, with whatever permit, nothing runs without a right to."""
+"""The tool activity trusts no caller: without a valid permit nothing runs."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -52,30 +52,30 @@ async def schedule(activity: str, activity_id: str, queue: str, task: Any) -> An
 class Intruder:
     @workflow.run
     async def run(self, activity: str, activity_id: str, queue: str, task: Any) -> Any:
-        """Schedule one activity on somebody else's task queue."""
+        """Schedule one activity on another worker's task queue."""
         return await schedule(activity, activity_id, queue, task)
 
 
 @workflow.defn(name=names.ACTOR_TURN)
 class Impostor:
-    """A workflow that calls itself by our type's name."""
+    """A workflow registered under Signoff's type name."""
 
     @workflow.run
     async def run(self, activity: str, activity_id: str, queue: str, task: Any) -> Any:
-        """Schedule one activity on somebody else's task queue."""
+        """Schedule one activity on another worker's task queue."""
         return await schedule(activity, activity_id, queue, task)
 
 
 @dataclass
 class Forge:
-    """Turns with one gated tool, and a worker of an intruder beside it."""
+    """Turns with one gated tool and an intruder's worker."""
 
     turns: RunningTurns
     ledger: Ledger
     key: TurnKey
 
     def permit(self, args: dict[str, Any] | None = None, **fields: Any) -> Permit:
-        """A permit that holds for call `c1.1` of the forged turn, as far as an intruder can make one."""
+        """Return the best permit that an intruder can make for call `c1.1` of the forged turn."""
         tool = some(self.turns.deps.catalog.registry.resolve("pay"))
         ctx = replace(
             CallContext(actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST),
@@ -85,16 +85,16 @@ class Forge:
         return a_permit(tool, args or ARGS, **{"kind": "approved", "ctx": ctx, "policy_hash": policy_hash} | fields)
 
     async def ask(self, call: str = "c1.1", user: Principal = GUEST) -> None:
-        """Asks people about a call with `ARGS` of the forged turn, as its gates would."""
+        """Ask about a call with `ARGS` like the gates of the forged turn."""
         tool = some(self.turns.deps.catalog.registry.resolve("pay"))
         await ask(self.turns.deps, self.permit(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
 
     async def approve(self, **fields: Any) -> None:
-        """Stores an approval of call `c1.1`, as the gateway would."""
+        """Store an approval of call `c1.1`, as the gateway would."""
         await answer(self.turns.deps.store, self.decision(**fields))
 
     def decision(self, **fields: Any) -> Decision:
-        """A decision that approves call `c1.1` of the forged turn."""
+        """Return a decision that approves call `c1.1` of the forged turn."""
         return yes(self.key, **fields)
 
     async def run(
@@ -106,7 +106,7 @@ class Forge:
         activity_id: str = "c1.1",
         **fields: Any,
     ) -> ToolReply:
-        """The answer of the tool's activity, scheduled by a workflow of that type under the turn's own id."""
+        """Return the tool activity's reply, scheduled by a workflow of that type under the turn's own id."""
         task = ToolTask(permit=permit, tool="pay", args=Content(inline=args or ARGS), **fields)
         return ToolReply.model_validate(await self.schedule("pay", task, workflow_type, activity_id))
 
@@ -121,7 +121,7 @@ class Forge:
 
 @contextlib.asynccontextmanager
 async def forging(turn_rig: TurnRig, requires_approval: RequiresApproval = True, **fields: Any) -> AsyncIterator[Forge]:
-    """Running turns whose people were asked about call `c1.1` by `user`, and a running intruder."""
+    """Run turns with a request about call `c1.1` by `user`, and an intruder."""
     ledger = Ledger()
     user = fields.pop("user", GUEST)
     worker = {name: fields.pop(name) for name in ("profile", "verifier") if name in fields}
@@ -148,7 +148,7 @@ def refused(reply: ToolReply) -> str:
     return str(reply.outcome.value.inline)
 
 
-async def test_a_permit_that_holds_does_reach_the_handler(turn_rig: TurnRig) -> None:
+async def test_valid_permit_reaches_the_handler(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         await forge.approve()
         reply = await forge.run(forge.permit())
@@ -157,7 +157,7 @@ async def test_a_permit_that_holds_does_reach_the_handler(turn_rig: TurnRig) -> 
 
 
 @pytest.mark.row("N06")
-async def test_a_standalone_activity_is_refused(turn_rig: TurnRig) -> None:
+async def test_standalone_activity_is_refused(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         task = ToolTask(permit=forge.permit(decisions=(forge.decision(),)), tool="pay", args=Content(inline=ARGS))
         reply: ToolReply = await turn_rig.client.execute_activity(
@@ -185,14 +185,14 @@ async def test_permit_is_refused_to_another_workflow_type_turn_or_call(turn_rig:
 
 
 @pytest.mark.row("B66", "V11")
-async def test_no_decision_is_no_approval(turn_rig: TurnRig) -> None:
+async def test_permit_without_decisions_is_refused(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(quorum=0))
     assert "too few" in refused(reply)
     assert forge.ledger.rows == []
 
 
-async def test_a_decision_about_something_else_is_refused(turn_rig: TurnRig) -> None:
+async def test_decision_about_another_call_revision_or_question_is_refused(turn_rig: TurnRig) -> None:
     others: dict[str, dict[str, Any]] = {
         "another call": {"approval_id": "main.s.t.c1.2"},
         "a denial": {"verdict": "denied"},
@@ -207,7 +207,7 @@ async def test_a_decision_about_something_else_is_refused(turn_rig: TurnRig) -> 
     assert forge.ledger.rows == []
 
 
-async def test_one_person_twice_is_no_quorum(turn_rig: TurnRig) -> None:
+async def test_one_person_voting_twice_is_no_quorum(turn_rig: TurnRig) -> None:
     async with forging(turn_rig, ApprovalPolicy(quorum=2)) as forge:
         twice = (forge.decision(), forge.decision())
         reply = await forge.run(forge.permit(decisions=twice, quorum=1))
@@ -225,7 +225,7 @@ async def test_one_person_twice_is_no_quorum(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.row("N07")
-async def test_arguments_swapped_after_the_approval_are_judged_anew(turn_rig: TurnRig) -> None:
+async def test_arguments_swapped_after_the_approval_are_refused(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),)), args={"amount": 9_000, "to": "Eve"})
     assert (refused(reply) != "", reply.again) == (True, "stale")
@@ -240,15 +240,14 @@ async def test_arguments_that_break_the_schema_never_reach_the_handler(turn_rig:
     assert forge.ledger.rows == []
 
 
-async def test_an_automatic_permit_is_judged_by_the_policy_again(turn_rig: TurnRig) -> None:
-    """A permit that says `auto` for what the policy would ask is worth nothing."""
+async def test_automatic_permit_is_refused_when_the_policy_asks(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(kind="auto"))
     assert (refused(reply) != "", reply.again) == (True, "policy")
     assert forge.ledger.rows == []
 
 
-async def test_a_tier_raised_in_the_context_lets_nothing_pass(turn_rig: TurnRig) -> None:
+async def test_raised_tier_in_a_forged_context_is_refused(turn_rig: TurnRig) -> None:
     small = {"amount": 5}
     raised = {"user": replace(GUEST, tier="trusted")}
     async with forging(turn_rig, RULE) as forge:
@@ -257,7 +256,7 @@ async def test_a_tier_raised_in_the_context_lets_nothing_pass(turn_rig: TurnRig)
     assert forge.ledger.rows == []
 
 
-async def test_a_turn_started_with_a_raised_tier_asks_a_person(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_turn_started_with_a_raised_tier_asks_an_approver(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(("pay", {"amount": 5})), respond("done")]
     trusted = replace(GUEST, tier="trusted")
     async with turn_rig.running([pay_tool(ledger, RULE)], script) as turns:
@@ -270,7 +269,7 @@ async def test_a_turn_started_with_a_raised_tier_asks_a_person(turn_rig: TurnRig
     assert len(ledger.rows) == 1
 
 
-async def test_a_second_ticket_needs_the_first_to_be_given_up(turn_rig: TurnRig) -> None:
+async def test_second_ticket_is_refused_until_the_first_is_given_up(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         await forge.approve()
         permit = forge.permit()
@@ -284,7 +283,7 @@ async def test_a_second_ticket_needs_the_first_to_be_given_up(turn_rig: TurnRig)
     assert len(forge.ledger.rows) == 1
 
 
-async def test_a_foreign_workflow_cannot_void_a_ticket(turn_rig: TurnRig) -> None:
+async def test_foreign_workflow_cannot_void_a_ticket(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         await forge.approve()
         permit = forge.permit()
@@ -304,7 +303,7 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(SIGNED_AT),)))
 
 @contextlib.asynccontextmanager
 async def signed_forging(turn_rig: TurnRig, policy: RequiresApproval) -> AsyncIterator[Any]:
-    """Turns of the production profile, and what the gateway signed for its one turn."""
+    """Run turns of the production profile, and return the gateway's signatures for one turn."""
     asker = signed_asker(SIGNER, GUEST, "main", "s", turn_rig.task_queue, at=SIGNED_AT)
     production: dict[str, Any] = {"profile": "production", "verifier": SIGNER.verifier(), "user": asker}
     async with forging(turn_rig, policy, **production) as forge:
@@ -314,7 +313,7 @@ async def signed_forging(turn_rig: TurnRig, policy: RequiresApproval) -> AsyncIt
         yield forge, asker, decision
 
 
-async def test_an_impostor_needs_what_the_gateway_signed(turn_rig: TurnRig) -> None:
+async def test_impostor_without_gateway_signatures_is_refused(turn_rig: TurnRig) -> None:
     async with signed_forging(turn_rig, True) as (forge, asker, decision):
         ctx = {"user": asker}
         genuine = forge.permit(decisions=(decision,), ctx=ctx)
@@ -345,7 +344,7 @@ async def test_an_impostor_needs_what_the_gateway_signed(turn_rig: TurnRig) -> N
     assert len(forge.ledger.rows) == 1
 
 
-async def test_a_decision_copied_from_another_call_is_refused(turn_rig: TurnRig) -> None:
+async def test_decision_copied_from_another_call_is_refused(turn_rig: TurnRig) -> None:
     async with signed_forging(turn_rig, True) as (forge, asker, decision):
         await answer(turn_rig.store, decision)
         await forge.ask("c1.2", asker)
@@ -358,7 +357,7 @@ async def test_a_decision_copied_from_another_call_is_refused(turn_rig: TurnRig)
     assert forge.ledger.rows == []
 
 
-async def test_attributes_edited_in_the_context_let_nothing_pass(turn_rig: TurnRig) -> None:
+async def test_attributes_edited_in_the_context_are_refused(turn_rig: TurnRig) -> None:
     rule = ApprovalPolicy(auto_approve_if="args.amount < 10.0")
     small = {"amount": 5}
     async with signed_forging(turn_rig, rule) as (forge, asker, _):

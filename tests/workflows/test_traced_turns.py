@@ -1,4 +1,4 @@
-"""Whole turns that tell of each call which tool its name means, which level won and which lost."""
+"""Whole turns that trace how each tool name was resolved."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ ARGS = {"amount": 20, "to": "Ana"}
 
 
 def catalog(ledger: Ledger, **fields: Any) -> Catalog:
-    """A `search` of the registry, of the agent, of a route and of a step; `late` comes with data."""
+    """Build a `search` in registry, agent, route and step, and a `late` that needs data."""
     search = pay_tool(ledger, False, name="search")
     late = pay_tool(ledger, False, name="late")
     query = Step(name="query", tools=(search,))
@@ -35,7 +35,7 @@ def catalog(ledger: Ledger, **fields: Any) -> Catalog:
 
 @pytest.mark.row("F19")
 @pytest.mark.parametrize("by", ["actor", "turn", "nobody"])
-async def test_a_traced_turn_tells_of_each_call_which_level_won_and_which_lost(
+async def test_traced_turn_logs_the_winning_and_losing_layers_of_each_call(
     turn_rig: TurnRig, caplog: pytest.LogCaptureFixture, by: str
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -73,7 +73,7 @@ async def test_a_traced_turn_tells_of_each_call_which_level_won_and_which_lost(
         assert entry_words("trace", facts[1], "en") == f"late c1.2 was resolved: {lines[1]}"
 
 
-async def test_a_tool_that_is_kept_back_says_by_what(turn_rig: TurnRig) -> None:
+async def test_trace_names_the_data_that_a_tool_waits_for(turn_rig: TurnRig) -> None:
     known = catalog(Ledger(), trace=True)
     async with turn_rig.running(known, [calls(("late", ARGS)), respond("done")]) as turns:
         key = await turns.start(route="support", step="more")

@@ -1,4 +1,4 @@
-"""What a cancel leaves behind: of the whole turn by Temporal, of one request by its withdrawal."""
+"""The effects of cancelling a turn through Temporal and of withdrawing a request."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from signoff.testing.scripted_model import ScriptedModel, calls, respond
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
-async def test_a_cancel_while_people_are_asked_withdraws_the_requests(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_cancellation_during_a_request_withdraws_it(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], [calls(PAY), respond("x")]) as turns:
         key = await turns.start_waiting()
         await turns.signoff.cancel_turn(key)
@@ -27,7 +27,7 @@ async def test_a_cancel_while_people_are_asked_withdraws_the_requests(turn_rig: 
     assert ledger.rows == []
 
 
-async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(turn_rig: TurnRig) -> None:
+async def test_cancellation_during_a_tool_run_keeps_its_outcome(turn_rig: TurnRig) -> None:
     ledger, begun, go_on = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -53,7 +53,7 @@ async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(tur
     assert some(described.status).name == "COMPLETED"
 
 
-async def test_a_cancel_while_the_model_thinks_ends_the_turn(turn_rig: TurnRig) -> None:
+async def test_cancellation_during_a_completion_ends_the_turn(turn_rig: TurnRig) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def react(_: CompletionRequest) -> Completion:
@@ -70,7 +70,7 @@ async def test_a_cancel_while_the_model_thinks_ends_the_turn(turn_rig: TurnRig) 
     assert (result.state, result.calls) == ("cancelled", ())
 
 
-async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(turn_rig: TurnRig) -> None:
+async def test_cancellation_of_an_unused_approval_asks_no_approver(turn_rig: TurnRig) -> None:
     policy = ApprovalPolicy(grant_ttl=1.0)
     tool = pay_tool(Ledger(), policy, task_queue=f"{turn_rig.task_queue}-nobody")
     async with turn_rig.running([tool], [calls(PAY), respond("x")]) as turns:
@@ -82,7 +82,7 @@ async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(turn
     assert [outcome.code for outcome in result.calls] == ["skipped"]
 
 
-async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel(turn_rig: TurnRig) -> None:
+async def test_approved_call_not_yet_started_never_starts_after_a_cancellation(turn_rig: TurnRig) -> None:
     ledger, away = Ledger(), f"{turn_rig.task_queue}-away"
     catalog = catalog_of([pay_tool(ledger, task_queue=away)])
     async with turn_rig.running(catalog, [calls(PAY), respond("x")]) as turns:
@@ -98,7 +98,7 @@ async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel
     assert ledger.rows == []
 
 
-async def test_withdrawing_a_request_denies_its_call_only(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_withdrawn_request_denies_only_its_own_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY, ("pay", {"amount": 2})), respond("done")]
     async with turn_rig.running([pay_tool(ledger)], script) as turns:
         key = await turns.start()

@@ -1,4 +1,4 @@
-"""What a turn costs in history events: the stable measure, and what a hosted Temporal bills."""
+"""The history events of a turn: a stable measure, and the unit that a hosted Temporal bills."""
 
 from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, running_turns, yes
@@ -10,10 +10,10 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
 _TURNS = 4
-"""A busy machine splits a step into two workflow tasks now and then; no turn may cost less than it has to, either."""
+"""A busy machine sometimes splits a step into two workflow tasks. No turn may cost less than the minimum."""
 
 
-async def test_an_automatic_turn_costs_23_events(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_automatic_turn_costs_23_events(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
     costs = []
     async with turn_rig.running([tool], SCRIPT) as turns:
@@ -27,7 +27,7 @@ async def test_an_automatic_turn_costs_23_events(turn_rig: TurnRig, ledger: Ledg
     assert min(costs) == 23, costs
 
 
-async def test_a_human_turn_costs_33_events(plain_client: Client, store: Store, task_queue: str) -> None:
+async def test_human_turn_costs_33_events(plain_client: Client, store: Store, task_queue: str) -> None:
     ledger = Ledger()
     costs = []
     async with running_turns(plain_client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
@@ -45,7 +45,7 @@ async def test_a_human_turn_costs_33_events(plain_client: Client, store: Store, 
     assert described.raw_description.workflow_execution_info.history_size_bytes <= 9_200
 
 
-async def test_a_worker_beside_the_client_gets_the_first_task_with_the_start(turn_rig: TurnRig) -> None:
+async def test_worker_with_the_clients_connection_gets_the_first_task_eagerly(turn_rig: TurnRig) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()

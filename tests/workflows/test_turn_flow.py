@@ -1,4 +1,4 @@
-"""The laws of one turn: who waits for whom, what the model reads, which caps end it, what a cancel leaves behind."""
+"""The rules of one turn: parallel calls, the model's messages, limits and cancellation."""
 
 import asyncio
 from functools import partial
@@ -32,7 +32,7 @@ def _waits_for(count: int, view: TurnView) -> bool:
 
 
 @pytest.mark.row("N10", "X16")
-async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_ungated_calls_do_not_wait_for_gated_ones(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY, ("look", {"amount": 1}), ("look", {"amount": 2})), respond("done")]
     async with turn_rig.running([pay_tool(ledger), look_tool(ledger)], script) as turns:
         key = await turns.start()
@@ -51,7 +51,7 @@ async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(turn_rig: Tu
 
 
 @pytest.mark.row("N09", "E25")
-async def test_results_come_in_input_order_whatever_order_they_are_decided_in(turn_rig: TurnRig) -> None:
+async def test_results_keep_call_order_for_any_order_of_decisions(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2}), ("pay", {"amount": 3})), respond("done")]
     async with turn_rig.running([pay_tool(ledger)], script) as turns:
@@ -67,7 +67,7 @@ async def test_results_come_in_input_order_whatever_order_they_are_decided_in(tu
 
 
 @pytest.mark.row("B74", "N32", "X12")
-async def test_a_denial_reaches_the_model_as_tool_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_denial_reaches_the_model_as_tool_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], [calls(PAY), respond("a pity")]) as turns:
         key = await turns.start_waiting()
         receipt = await turns.signoff.decide(no(key, reason="too expensive"))
@@ -91,8 +91,7 @@ async def test_a_denial_reaches_the_model_as_tool_denied(turn_rig: TurnRig, ledg
 
 
 @pytest.mark.row("B74")
-async def test_a_denial_without_words_has_the_default_reason(turn_rig: TurnRig) -> None:
-    """The model reads `Denied by user.`; the denial itself quotes nothing that its author did not write."""
+async def test_denial_without_reason_shows_the_default_reason(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], [calls(PAY), respond("ok")]) as turns:
         key = await turns.start_waiting()
         result = await turns.result_after(no(key, reason=""))
@@ -115,7 +114,7 @@ async def test_three_denials_in_a_row_end_the_turn(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.row("E60")
-async def test_a_success_between_denials_starts_the_count_anew(turn_rig: TurnRig) -> None:
+async def test_success_between_denials_resets_the_denial_count(turn_rig: TurnRig) -> None:
     deny = GlobalRule(name="small", rule="tool.name == 'never'", effect="deny", reason="not here")
     tools = [look_tool(Ledger()), pay_tool(Ledger(), False, name="never", effect="")]
     never, look = ("never", {"amount": 1}), ("look", {"amount": 1})
@@ -127,7 +126,7 @@ async def test_a_success_between_denials_starts_the_count_anew(turn_rig: TurnRig
 
 
 @pytest.mark.row("B52", "Q2", "N03")
-async def test_respond_ends_the_turn_and_its_siblings_are_skipped(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_respond_ends_the_turn_and_skips_its_siblings(turn_rig: TurnRig, ledger: Ledger) -> None:
     both = Completion(calls=(*calls(("look", {"amount": 1})).calls, *respond("bye").calls))
     async with turn_rig.running([look_tool(ledger)], [both]) as turns:
         result = await turns.signoff.result(await turns.start())
@@ -137,20 +136,20 @@ async def test_respond_ends_the_turn_and_its_siblings_are_skipped(turn_rig: Turn
     assert ledger.rows == []
 
 
-async def test_plain_text_is_taken_as_respond(turn_rig: TurnRig) -> None:
+async def test_plain_text_counts_as_respond(turn_rig: TurnRig) -> None:
     async with turn_rig.running([], [say("hello")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, result.parts[0].content.inline, result.completions) == ("complete", "hello", 1)
 
 
-async def test_the_state_of_respond_is_the_state_of_the_turn(turn_rig: TurnRig) -> None:
+async def test_turn_takes_the_state_of_respond(turn_rig: TurnRig) -> None:
     async with turn_rig.running([], [respond("which one?", "clarifying")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, result.parts[0].content.inline) == ("clarifying", "which one?")
 
 
 @pytest.mark.row("B55")
-async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(turn_rig: TurnRig) -> None:
+async def test_invalid_respond_is_returned_once_and_then_taken_as_text(turn_rig: TurnRig) -> None:
     bad = calls(("respond", {"answer": 42}))
     async with turn_rig.running([], [bad, bad, respond("too late")]) as turns:
         key = await turns.start()
@@ -163,7 +162,7 @@ async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(turn_rig: 
 
 
 @pytest.mark.row("F51", "E28", "X13")
-async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_invalid_calls_return_an_error_and_run_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
     wrong = calls(("payy", {"amount": 1}), ("pay", {"amount": "much"}), ("pay", "{amount"), ("pay", {"to": "Ana"}))
     async with turn_rig.running([pay_tool(ledger)], [wrong, respond("sorry")]) as turns:
         key = await turns.start()
@@ -180,7 +179,7 @@ async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(turn_rig: TurnRi
 
 
 @pytest.mark.row("B45", "N02")
-async def test_a_tool_off_the_actors_list_is_not_available(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_tool_missing_from_the_actors_list_is_neither_offered_nor_run(turn_rig: TurnRig, ledger: Ledger) -> None:
     seen: list[CompletionRequest] = []
 
     def react(request: CompletionRequest) -> Completion:
@@ -197,7 +196,7 @@ async def test_a_tool_off_the_actors_list_is_not_available(turn_rig: TurnRig, le
 
 
 @pytest.mark.row("B49", "E48")
-async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(turn_rig: TurnRig) -> None:
+async def test_turn_is_limited_to_twenty_completions_and_five_identical_calls(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     async with turn_rig.running([look_tool(ledger)], [calls(("look", {"amount": 1}))]) as d:
         result = await d.signoff.result(await d.start())
@@ -207,7 +206,7 @@ async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(tu
     assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"] * 15
 
 
-async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goes_on(turn_rig: TurnRig) -> None:
+async def test_call_beyond_the_waiting_limit_is_refused_and_the_turn_continues(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2, "to": "Bo"})), respond("done")]
     limits = parse_tenant_limits("waiting=1")
@@ -221,7 +220,9 @@ async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goe
 
 
 @pytest.mark.row("E48", "N03")
-async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_completion_is_limited_to_fifty_calls_and_a_tool_to_twenty_five(
+    turn_rig: TurnRig, ledger: Ledger
+) -> None:
     tools = [look_tool(ledger), pay_tool(ledger, False, name="peek", effect="")]
     many = [("look" if n % 2 else "peek", {"amount": n}) for n in range(52)]
     more = [("look", {"amount": 100})]
@@ -237,7 +238,7 @@ async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(turn_
 
 
 @pytest.mark.row("E17")
-async def test_a_dry_run_executes_nothing_and_asks_nobody(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_dry_run_executes_nothing_and_asks_no_approver(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [pay_tool(ledger), look_tool(ledger)]
     async with turn_rig.running(tools, [calls(PAY, ("look", {"amount": 1})), respond("ok")]) as turns:
         key = await turns.start(dry_run=True)
@@ -251,14 +252,14 @@ async def test_a_dry_run_executes_nothing_and_asks_nobody(turn_rig: TurnRig, led
 
 
 @pytest.mark.row("N01")
-async def test_an_unknown_actor_fails_the_start_with_the_nearest_name(turn_rig: TurnRig) -> None:
+async def test_unknown_actor_fails_with_the_nearest_name(turn_rig: TurnRig) -> None:
     async with turn_rig.running([], [respond("hi")]) as turns:
         key = await turns.start(actor="desks")
         with pytest.raises(ConfigError, match=r"no actor `desks`.*`desk`"):
             await turns.signoff.result(key)
 
 
-async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(turn_rig: TurnRig) -> None:
+async def test_repeated_start_is_one_turn_and_other_input_a_conflict(turn_rig: TurnRig) -> None:
     turn = TurnInput(
         engine=1,
         session_id="s1",
@@ -283,7 +284,7 @@ async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(turn_
     assert len(asked) == 1
 
 
-async def test_a_turn_that_is_not_there_is_not_found(turn_rig: TurnRig) -> None:
+async def test_unknown_turn_is_not_found(turn_rig: TurnRig) -> None:
     async with turn_rig.running([], [respond("hi")]) as turns:
         key = await turns.start()
         gone = key._replace(turn="nothing")

@@ -1,4 +1,4 @@
-"""Handlers that cannot wedge a turn, and receipts for everyone who acts, with and without a worker."""
+"""Messages that cannot wedge a turn, and receipts for every answer, with and without a worker."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
 PATIENCE = timedelta(seconds=60)
-"""How long a busy machine may take over fifty questions at once."""
+"""The time that a busy machine may need for fifty questions at once."""
 _COMPLETED = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_COMPLETED
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]
@@ -50,7 +50,7 @@ def json_payload(text: bytes, encoding: bytes = b"json/plain") -> Payload:
 
 
 def sealed_payload(key: str, introduced: bytes = b"") -> Payload:
-    """A payload that says it is encrypted with `key`."""
+    """Return a payload that claims encryption with `key`."""
     metadata = {"encoding": ENCODING, "key": key.encode()} | ({"introduced": introduced} if introduced else {})
     return Payload(metadata=metadata, data=place_of("default", "") + b"x" * 60)
 
@@ -95,7 +95,7 @@ async def raw_signal(client: Client, key: TurnKey, payloads: list[Payload], name
 
 
 async def raw_update(client: Client, key: TurnKey, payloads: list[Payload], name: str) -> str:
-    """Send these very payloads as an update; how it ended: `success`, or the failure's message."""
+    """Send these payloads as an update, and return `success` or the failure's message."""
     request = UpdateWorkflowExecutionRequest(
         namespace=client.namespace,
         workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),
@@ -109,7 +109,7 @@ async def raw_update(client: Client, key: TurnKey, payloads: list[Payload], name
 
 
 @pytest.mark.parametrize("name", [names.DECIDE, names.CANCEL, names.APPROVAL_RESPONSE])
-async def test_no_message_can_wedge_or_fail_a_turn(name: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_malformed_message_cannot_wedge_or_fail_a_turn(name: str, turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start_waiting()
         for what, payloads in GARBAGE.items():
@@ -130,10 +130,10 @@ async def test_no_message_can_wedge_or_fail_a_turn(name: str, turn_rig: TurnRig,
     assert "WORKFLOW_TASK_FAILED" not in events
 
 
-async def test_what_is_no_decision_is_malformed_and_leaves_no_event(turn_rig: TurnRig) -> None:
+async def test_malformed_decision_is_refused_without_an_event(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start_waiting()
-        # By the server: the view may be answered before the task ends that made it wait.
+        # Ask the server: the view may answer before the task ends that suspended the turn.
         await turns.suspended(key)
         before = len(await turns.events(key))
         entries = [
@@ -150,7 +150,7 @@ async def test_what_is_no_decision_is_malformed_and_leaves_no_event(turn_rig: Tu
     assert (long.status, long.code) == ("refused", "malformed")
 
 
-async def test_a_query_with_garbage_harms_nothing(turn_rig: TurnRig) -> None:
+async def test_malformed_query_does_not_harm_the_turn(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start_waiting()
         handle = turn_rig.client.get_workflow_handle(key.workflow_id)
@@ -163,7 +163,7 @@ async def test_a_query_with_garbage_harms_nothing(turn_rig: TurnRig) -> None:
     assert receipt.code == "unknown"
 
 
-async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_raw_signal_with_approval_id_and_verdict_is_accepted(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start_waiting()
         handle = turn_rig.client.get_workflow_handle(key.workflow_id)
@@ -178,7 +178,7 @@ async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(turn_rig:
 
 
 @pytest.mark.row("N09")
-async def test_a_decision_before_the_request_exists_is_unknown(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_decision_before_its_request_is_unknown(turn_rig: TurnRig, ledger: Ledger) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def first(args: dict[str, Any], ctx: Any) -> str:
@@ -201,7 +201,7 @@ async def test_a_decision_before_the_request_exists_is_unknown(turn_rig: TurnRig
     assert ledger.rows == []
 
 
-async def test_one_delivery_counts_once_over_both_doors(turn_rig: TurnRig) -> None:
+async def test_one_delivery_by_update_and_signal_counts_once(turn_rig: TurnRig) -> None:
     people = development_directory([a_person("ana"), a_person("bo")])
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=2))
     async with turn_rig.running([tool], SCRIPT, people=people) as turns:
@@ -223,7 +223,7 @@ async def test_one_delivery_counts_once_over_both_doors(turn_rig: TurnRig) -> No
 
 
 @pytest.mark.row("E58")
-async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_race_of_fifty_has_one_winner_named_in_every_receipt(turn_rig: TurnRig, ledger: Ledger) -> None:
     people = development_directory([a_person(f"p{n}") for n in range(50)])
     async with turn_rig.running([pay_tool(ledger)], SCRIPT, people=people) as turns:
         key = await turns.start_waiting()
@@ -232,7 +232,7 @@ async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(turn_r
     winner = result.calls[0].decided_by
     assert winner in {f"p{n}" for n in range(50)}
     assert [receipt.decided_by for receipt in receipts] == [winner] * 50
-    # A winner by signal has no receipt of its own; asking afterwards tells everyone the same.
+    # A winner by signal has no receipt of its own, but a later query returns the same receipt to everyone.
     by_update = [receipt for number, receipt in enumerate(receipts) if number % 2 == 0]
     accepted = sum(receipt.status == "accepted" for receipt in by_update)
     assert accepted == (int(winner.removeprefix("p")) % 2 == 0)
@@ -245,7 +245,7 @@ async def _race(turns: RunningTurns, key: TurnKey, number: int) -> Receipt:
     if number % 2 == 0:
         return await turns.signoff.decide(answer)
     handle = turns.client.get_workflow_handle(key.workflow_id)
-    # The turn may be over before the signal arrives; its receipt can be asked for all the same.
+    # The turn may end before the signal arrives. Its receipt can still be queried.
     with contextlib.suppress(RPCError):
         await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
     await turns.signoff.result(key)
@@ -253,7 +253,7 @@ async def _race(turns: RunningTurns, key: TurnKey, number: int) -> Receipt:
     return receipt
 
 
-async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(turn_rig: TurnRig) -> None:
+async def test_late_answer_names_the_decider_after_the_turn_has_ended(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
@@ -265,7 +265,7 @@ async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(tur
     assert blind.decided_at is not None
 
 
-async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_queue: str) -> None:
+async def test_decision_for_an_unknown_turn_is_refused(client: Client, task_queue: str) -> None:
     signoff = TurnClient(client, task_queue=task_queue)
     nowhere = await signoff.decide(yes(TurnKey("main", "s", task_queue)))
     broken = await signoff.decide(yes(TurnKey("main", "s", "t"), approval_id="no id"))
@@ -274,7 +274,7 @@ async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_que
 
 
 @pytest.mark.row("B65", "E63", "V08")
-async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_answer_without_a_worker_is_kept_and_takes_effect_later(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger)])
     async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start_waiting()
@@ -304,7 +304,7 @@ async def test_waiting_turns_survive_eviction_from_the_workers_cache(turn_rig: T
     assert "WORKFLOW_TASK_FAILED" not in events
 
 
-async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
+async def test_turn_of_a_newer_engine_waits_for_a_worker_that_supports_it(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = TurnInput(

@@ -1,4 +1,4 @@
-"""The record of a turn's beginning and end: who asked, and how it broke off; no turn is made longer to say it."""
+"""The audit entries at a turn's start and end: the requester, and the reason of a failure, at no extra event."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ async def written(store: Store, key: TurnKey) -> list[Record]:
     return await AuditLog(store).stream(key.workflow_id)
 
 
-async def test_the_first_record_of_a_turn_says_who_asked(turn_rig: TurnRig) -> None:
+async def test_first_audit_entry_of_a_turn_names_the_requester(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger(), AUTO)], [calls(PAY), respond("x")]) as turns:
         key = await turns.start(channel="api")
         await turns.signoff.result(key)
@@ -41,7 +41,7 @@ async def test_the_first_record_of_a_turn_says_who_asked(turn_rig: TurnRig) -> N
     assert timeline(records)[0].what == "the turn reports: asked desk over api"
 
 
-async def test_a_cancelled_turn_records_its_requests_and_its_end(turn_rig: TurnRig) -> None:
+async def test_cancelled_turn_records_its_requests_and_its_end(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], [calls(PAY), respond("x")]) as turns:
         key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="guest"))
@@ -57,7 +57,7 @@ async def test_a_cancelled_turn_records_its_requests_and_its_end(turn_rig: TurnR
 
 
 @pytest.mark.usefixtures("quick_heartbeats")
-async def test_a_turn_cancelled_while_the_model_thinks_records_that(turn_rig: TurnRig) -> None:
+async def test_turn_cancelled_during_a_completion_records_its_end(turn_rig: TurnRig) -> None:
     asked = asyncio.Event()
 
     class Slow:
@@ -75,8 +75,8 @@ async def test_a_turn_cancelled_while_the_model_thinks_records_that(turn_rig: Tu
 
 
 @pytest.mark.failure("error, model_refused")
-async def test_a_turn_that_fails_records_by_what(turn_rig: TurnRig, failure: Failure) -> None:
-    """The code of the error is in the record; what the provider said is not. With another key it is asked again."""
+async def test_failed_turn_records_its_error_code(turn_rig: TurnRig, failure: Failure) -> None:
+    """The audit log holds the error's code without the provider's text. With another key the turn can be repeated."""
     keys = ["not good"]
 
     def refuses(request: CompletionRequest) -> Completion:
@@ -98,7 +98,7 @@ async def test_a_turn_that_fails_records_by_what(turn_rig: TurnRig, failure: Fai
     assert again.state == "complete"
 
 
-async def test_turns_of_a_session_begin_in_the_record_like_any_other(turn_rig: TurnRig) -> None:
+async def test_turns_of_a_session_record_their_start(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger(), AUTO)], model()) as turns:
         session = talk(turns)
         for name in ("a", "b"):
@@ -110,7 +110,7 @@ async def test_turns_of_a_session_begin_in_the_record_like_any_other(turn_rig: T
     ] * 2
 
 
-async def test_a_denial_is_recorded_from_the_question_to_its_end(turn_rig: TurnRig) -> None:
+async def test_denied_request_is_recorded_from_proposal_to_end(turn_rig: TurnRig) -> None:
     script = [calls(PAY), respond("x")]
     async with turn_rig.running([pay_tool(Ledger())], script) as turns:
         key = await turns.start_waiting()

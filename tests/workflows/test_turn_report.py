@@ -1,4 +1,4 @@
-"""What a turn says of itself when it ends, and the budgets that end it (P16)."""
+"""The report of a turn at its end, and the budgets that end it (P16)."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ from signoff.testing.scripted_model import calls, respond
 
 
 def costly(cost: float, seconds: float = 0.0, **fields: Any) -> Any:
-    """A tool that costs so much and takes so long."""
+    """Build a tool with this cost and duration."""
 
     async def run(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
         await asyncio.sleep(seconds)
@@ -30,7 +30,7 @@ def costly(cost: float, seconds: float = 0.0, **fields: Any) -> Any:
 
 
 @pytest.mark.row("P16")
-async def test_every_turn_ends_with_a_report(turn_rig: TurnRig) -> None:
+async def test_turn_result_reports_calls_cost_and_time(turn_rig: TurnRig) -> None:
     look = ("look", {"amount": 1})
     tools = [costly(0.5, 0.05), pay_tool(Ledger())]
     script = [calls(look, look, ("pay", {"amount": "?"}), ("pay", {"amount": 9})), respond("done")]
@@ -53,7 +53,9 @@ async def test_every_turn_ends_with_a_report(turn_rig: TurnRig) -> None:
     ],
 )
 @pytest.mark.parametrize("inline", [False, True], ids=["routed", "bypass"])
-async def test_budgets_are_of_the_whole_turn(limits: TurnLimits, code: str, inline: bool, turn_rig: TurnRig) -> None:
+async def test_turn_stops_when_its_budget_is_spent(
+    limits: TurnLimits, code: str, inline: bool, turn_rig: TurnRig
+) -> None:
     bypass: dict[str, Any] = {
         "scope": "specialist",
         "routing": "bypass",
@@ -69,14 +71,14 @@ async def test_budgets_are_of_the_whole_turn(limits: TurnLimits, code: str, inli
         result = await turns.signoff.result(key)
         await turns.replays(key)
     assert (result.state, some(result.error).code) == ("error", code)
-    # A busy machine's model may take the time of the second call.
+    # On a busy machine the model may use up the time of the second call.
     done = 1 if code == "time_limit" and len(result.calls) == 1 else 2
     assert [outcome.code for outcome in result.calls] == ["ok"] * done
     assert (result.tool_calls, result.cost, result.completions) == (done, done * 0.5, done)
 
 
 @pytest.mark.row("N22")
-async def test_the_budget_of_results_is_that_of_a_batch(turn_rig: TurnRig) -> None:
+async def test_result_budget_is_shared_within_a_batch(turn_rig: TurnRig) -> None:
     budgets: dict[str, int] = {}
 
     def note(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -93,7 +95,7 @@ async def test_the_budget_of_results_is_that_of_a_batch(turn_rig: TurnRig) -> No
 
 
 @pytest.mark.row("F53")
-async def test_an_actor_says_how_many_completions_it_has(turn_rig: TurnRig) -> None:
+async def test_actor_limits_the_completions_of_its_turns(turn_rig: TurnRig) -> None:
     actor = Actor(name="desk", model="scripted", limits=TurnLimits(completions=5))
     script = [calls(("look", {"amount": number})) for number in range(9)]
     async with turn_rig.running(catalog_of([costly(0)], actors=[actor]), script) as turns:
@@ -105,7 +107,7 @@ FOUND = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", cost=0.5
 PAY = ("pay", {"amount": 20})
 
 
-async def test_what_a_slow_worker_did_counts_when_a_person_says_that_it_happened(turn_rig: TurnRig) -> None:
+async def test_cost_of_a_slow_worker_counts_after_a_happened_answer(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], [calls(PAY), respond("done")]) as turns:
         key = await turns.start()
         asked = some((await turns.waiting(key)).calls[0].approval)
@@ -121,7 +123,7 @@ async def test_what_a_slow_worker_did_counts_when_a_person_says_that_it_happened
 
 
 @pytest.mark.parametrize(("cost", "code"), [(0.5, "cost_limit"), (0.0, "")])
-async def test_what_a_call_took_counts_though_its_activity_was_lost(cost: float, code: str, turn_rig: TurnRig) -> None:
+async def test_cost_of_a_lost_activity_counts(cost: float, code: str, turn_rig: TurnRig) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(grant_ttl=0.5), task_queue=f"{turn_rig.task_queue}-nobody")
     actor = Actor(name="desk", model="scripted", limits=TurnLimits(cost=0.5))
     catalog = catalog_of([tool], actors=[actor])

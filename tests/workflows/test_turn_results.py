@@ -1,4 +1,4 @@
-"""What handlers are told, and how their answers reach the model."""
+"""The context of handlers, and the path of their results to the model."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
 @pytest.mark.row("B75", "N21")
-async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(turn_rig: TurnRig) -> None:
+async def test_handler_context_names_requester_and_approver(turn_rig: TurnRig) -> None:
     found: dict[str, ToolContext] = {}
 
     def note(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -42,7 +42,7 @@ async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(turn_rig: TurnRig
 
 
 @pytest.mark.row("B54", "P12")
-async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_handler_exception_fails_its_call_and_the_turn_continues(turn_rig: TurnRig, ledger: Ledger) -> None:
     def fail(args: dict[str, Any], ctx: ToolContext) -> str:
         raise ValueError("no such account")
 
@@ -55,7 +55,7 @@ async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(turn_rig: T
 
 
 @pytest.mark.row("E18", "N11")
-async def test_calls_of_one_completion_share_what_the_model_reads(turn_rig: TurnRig) -> None:
+async def test_calls_of_one_completion_share_the_result_budget(turn_rig: TurnRig) -> None:
     budgets: list[int] = []
 
     def long(args: dict[str, Any], ctx: ToolContext) -> ToolResult:

@@ -1,4 +1,4 @@
-"""Whole turns under a policy whose own function says who must agree."""
+"""Whole turns under a policy whose handler function selects the gate decision."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ SAYS: dict[str, Any] = {}
 
 
 async def limit(call: HandlerCall, context: dict[str, Any]) -> Any:
-    """What `SAYS` has for the payee; a list is used up, its last one stays."""
+    """Return the entry of `SAYS` for the payee; a list is consumed except for its last entry."""
     payee = call.args["to"]
     answer = SAYS[payee]
     if isinstance(answer, list):
@@ -39,7 +39,7 @@ def handled(ledger: Ledger, **fields: Any) -> Any:
 
 
 @pytest.mark.row("B71")
-async def test_each_call_goes_the_way_its_handler_says(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_each_call_follows_its_handlers_verdict(turn_rig: TurnRig, ledger: Ledger) -> None:
     SAYS.update(
         Ana="auto", Bo=HandlerVerdict("ask", reason="a new payee"), Cy=HandlerVerdict("deny", reason="a blocked payee")
     )
@@ -57,8 +57,8 @@ async def test_each_call_goes_the_way_its_handler_says(turn_rig: TurnRig, ledger
     assert {"auto", "request", "verdict", "execution"} <= named
 
 
-async def test_a_handler_that_changes_its_mind_before_the_run_asks(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """It said auto at the gate and does not where the call would run: people are asked, and their yes is enough."""
+async def test_handler_that_asks_before_the_run_needs_one_approval(turn_rig: TurnRig, ledger: Ledger) -> None:
+    """The handler returns `auto` at the gate and `ask` before the run."""
     SAYS.update(Ana=["auto", "ask"])
     async with turn_rig.running(handled(ledger), script("Ana")) as turns:
         key = await turns.start()
@@ -69,7 +69,7 @@ async def test_a_handler_that_changes_its_mind_before_the_run_asks(turn_rig: Tur
     assert len(ledger.rows) == 1
 
 
-async def test_a_handler_may_deny_what_people_approved(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_handler_may_deny_an_approved_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     SAYS.update(Ana=["ask", "deny"])
     async with turn_rig.running(handled(ledger), script("Ana")) as turns:
         key = await turns.start_waiting()
@@ -78,8 +78,7 @@ async def test_a_handler_may_deny_what_people_approved(turn_rig: TurnRig, ledger
     assert ledger.rows == []
 
 
-async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """Even where a rule would let the call pass."""
+async def test_failing_handler_asks_an_approver_and_the_turn_continues(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = handled(ledger, auto_approve_if="true")
     async with turn_rig.running(catalog, script("Ana")) as turns:
         key = await turns.start_waiting()
@@ -91,7 +90,7 @@ async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(turn_rig: TurnRig
     assert len(ledger.rows) == 1
 
 
-async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_grant_for_a_rule_does_not_satisfy_a_handler(turn_rig: TurnRig, ledger: Ledger) -> None:
     SAYS.update(Ana=["auto", "auto", "ask", "ask", "auto", "auto"])
     catalog = handled(ledger, require_approval_if="true", allow_remember=True)
     replies = [*script("Ana")]
@@ -99,7 +98,7 @@ async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(turn_
         first = await turns.start()
         await turns.waiting(first)
         remember = {"scope": "tenant", "seconds": 3_600, "uses": 5}
-        # As through the gateway, which alone remembers, and stamps what it takes.
+        # As through the gateway, which alone stores grants and stamps the time of an answer.
         decision = yes(first, remember=remember, received_at=datetime.now(UTC))
         await answer(turn_rig.store, decision)
         await turns.signoff.decide(decision)

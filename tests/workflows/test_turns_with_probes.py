@@ -1,4 +1,4 @@
-"""Whole turns in which a call's worker is lost and the tool's own probe finds out what became of it."""
+"""Whole turns in which a call's worker is lost and the tool's own probe finds the outcome."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 class Finder:
-    """A probe that says `answer` and counts how often it was asked."""
+    """A probe that returns `answer` and records each use."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -41,7 +41,7 @@ async def lost(turns: RunningTurns) -> tuple[TurnKey, str]:
     return key, (await turns.lose(key)).digest
 
 
-async def test_what_happened_is_found_without_asking_anybody(turn_rig: TurnRig) -> None:
+async def test_probe_that_finds_the_effect_needs_no_approver(turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(Happened("booking 7"))
     async with turn_rig.running([pay_tool(ledger, probe=finder)], SCRIPT) as turns:
         key, digest = await lost(turns)
@@ -54,7 +54,7 @@ async def test_what_happened_is_found_without_asking_anybody(turn_rig: TurnRig) 
     assert view.calls[0].approval is None or view.calls[0].approval.kind == "approval"
 
 
-async def test_what_did_not_happen_runs_by_the_same_approval(turn_rig: TurnRig) -> None:
+async def test_probe_that_finds_no_effect_repeats_the_call_under_its_approval(turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(DidNotHappen())
     async with turn_rig.running([pay_tool(ledger, probe=finder)], SCRIPT) as turns:
         key, digest = await lost(turns)
@@ -64,7 +64,7 @@ async def test_what_did_not_happen_runs_by_the_same_approval(turn_rig: TurnRig) 
     assert finder.asked == [digest]
 
 
-async def test_a_call_by_rule_runs_again_by_its_rule(turn_rig: TurnRig) -> None:
+async def test_probed_call_runs_again_by_its_rule(turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(DidNotHappen())
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
     async with turn_rig.running([tool], SCRIPT) as turns:
@@ -76,7 +76,7 @@ async def test_a_call_by_rule_runs_again_by_its_rule(turn_rig: TurnRig) -> None:
     assert events.count("TIMER_STARTED") == 0
 
 
-async def test_what_cannot_be_found_out_is_asked(turn_rig: TurnRig) -> None:
+async def test_probe_that_cannot_tell_asks_an_approver(turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(CannotTell())
     async with turn_rig.running([pay_tool(ledger, probe=finder)], SCRIPT) as turns:
         key, digest = await lost(turns)
@@ -88,7 +88,7 @@ async def test_what_cannot_be_found_out_is_asked(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.parametrize(("answer", "rows"), [(Happened("booking 7"), 0), (DidNotHappen(), 1)])
-async def test_a_reset_looks_up_and_asks_nothing_again(answer: Any, rows: int, turn_rig: TurnRig) -> None:
+async def test_reset_repeats_neither_probe_nor_question(answer: Any, rows: int, turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(answer)
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
     async with turn_rig.running([tool], SCRIPT) as turns:

@@ -1,11 +1,11 @@
-"""Whole turns in production, by Update and by Signal, against the pure rules: whatever people and keys do.
+"""Whole turns in production, by Update and by Signal, compared with the pure rules.
 
-Each story is drawn from a seed. Every event goes to a real turn and to a book of `approvals/` alone, in the same order;
-both must say the same of it. What ran in the end is then judged a third time, from what was sent.
+Each story is drawn from a seed. Every event goes to a real turn and to a book of `approvals/` alone, in the same
+order, and both must agree. The calls that ran are then checked a third time against the sent decisions.
 
-An answer that the rules find good lies in the store before it is sent, as the gateway has it; whatever else is signed
-lies nowhere. Time is not skipped, since the store's clock decides, which nobody moves: reminders, escalations and
-deadlines are left to `test_escalation.py` and `security/test_deadline_orders.py`.
+An answer that the rules accept is stored before it is sent, like the gateway's; other signed answers are not stored.
+Time is not skipped because the store's clock decides: reminders, escalations and deadlines are left to
+`test_escalation.py` and `security/test_deadline_orders.py`.
 """
 
 import asyncio
@@ -78,27 +78,27 @@ Facts = tuple[Any, ...]
 
 @dataclass
 class Keys:
-    """The gateway's keys, in files that the worker looks at."""
+    """The gateway's keys, in files that the worker reads."""
 
     folder: Path
 
     @property
     def files(self) -> tuple[Path, Path]:
-        """The private and the public one."""
+        """Return the private and the public file."""
         return self.folder / "private.json", self.folder / "public.json"
 
     def signer(self, key: PrivateKey) -> Signer:
-        """One that signs with this key, though it may be retired since."""
+        """Return a signer with this key, even if it has been retired."""
         return Signer(PrivateKeys(keys=(replace(key, retired_at=None),)))
 
     def retired_at(self, key: PrivateKey) -> datetime | None:
-        """From when on it vouches for nothing."""
+        """Return the time from which the key vouches for nothing."""
         return next(each.retired_at for each in read_private(self.files[0]).keys if each.id == key.id)
 
 
 @dataclass
 class Sent:
-    """One decision, by what kind of key, whether the gateway vouches for it, and whether it lies in the store."""
+    """One decision, with the kind of its key, whether the gateway vouches for it, and whether it is stored."""
 
     decision: Decision
     how: str
@@ -124,7 +124,7 @@ class Story:
         tool = self.chance.choice(sorted(POLICIES))
         self.key: TurnKey = await self.turns.start(tool, session_id=turn, turn_id=turn, principal=asker)
         await self.turns.waiting(self.key)
-        # Whole, as the store has it: a turn keeps of it what it needs.
+        # Take the whole request from the store: a turn keeps only the parts it needs.
         opened = request_of(await self.turns.question(self.key))
         assert opened.opened_at is not None
         self.id, self.first, self.began = opened.id, opened, time.monotonic()
@@ -133,19 +133,19 @@ class Story:
 
     @property
     def now(self) -> datetime:
-        """The store's clock, but for the moments that messages take."""
+        """Return the store's clock, apart from message delays."""
         return self.opened + timedelta(seconds=time.monotonic() - self.began)
 
     @property
     def request(self) -> ApprovalRequest:
-        """The request as the model has it."""
+        """Return the request in the model."""
         found = self.model.get(self.id)
         assert found is not None
         return found
 
     @property
     def over(self) -> bool:
-        """Whether the model knows how it ended."""
+        """Return whether the request has an end state in the model."""
         return self.request.state != "pending"
 
     async def step(self) -> None:
@@ -171,7 +171,7 @@ class Story:
                 await self.stop()
 
     async def answer(self, *, edit: bool, times: int) -> None:
-        """Somebody answers, mostly as they may, by a key that is mostly in force."""
+        """Send an answer, mostly by an approver and mostly with a key in force."""
         chance, request = self.chance, self.request
         fields: dict[str, Any] = {
             "subject": chance.choice((*APPROVERS * 3, "cfo", "cfo", "guest", "eve")),
@@ -187,7 +187,7 @@ class Story:
         await self.send(self.signed(yes(self.key, **fields)), times)
 
     def signed(self, decision: Decision) -> Sent:
-        """By the newest key, an older or retired one, one that nobody knows, none; or altered since."""
+        """Sign by the newest, an older, a retired, an unknown or no key, or alter the decision afterwards."""
         how = self.chance.choices(("new", "old", "unknown", "none", "altered"), (12, 3, 1, 1, 1))[0]
         if how == "none":
             return Sent(decision, how, holds=False)
@@ -202,7 +202,7 @@ class Story:
         return Sent(signed, how, holds=retired is None or decision.received_at < retired)
 
     def found(self, sent: Sent) -> Authority:
-        """Who the gateway finds it to be, by the model's own rule."""
+        """Return the authority that the gateway finds, by the model's own rule."""
         decision = sent.decision
         may = decision.subject in APPROVERS
         return Authority(
@@ -214,7 +214,7 @@ class Story:
         )
 
     def authority(self, sent: Sent) -> Authority:
-        """Who the turn takes it to be: what lies in the store is found good, and nothing else counts."""
+        """Return the authority that the turn finds: only stored answers count."""
         if sent.kept:
             return self.found(sent)
         if sent.holds:
@@ -222,7 +222,7 @@ class Story:
         return Authority(allowed=False, code="assurance", unsigned=not sent.decision.signature)
 
     async def keep(self, sent: Sent) -> None:
-        """Lay an answer into the store, if it is one that the gateway takes."""
+        """Store an answer if the gateway would accept it."""
         if not sent.holds or sent.kept:
             return
         who = self.found(sent)
@@ -231,7 +231,7 @@ class Story:
             sent.kept = True
 
     def expected(self, sent: Sent) -> Receipt:
-        """What the pure rules say."""
+        """Return the receipt of the pure rules."""
         decision, now = sent.decision, self.now
         receipt = self.model.precheck(decision, now)
         if receipt is not None:
@@ -260,7 +260,7 @@ class Story:
         before = (self.model.refused, facts(self.request))
         expected = [summary(self.expected(sent)) for _ in range(times)]
         seen = (self.model.refused, facts(self.request))
-        # What shows nowhere is sent by Update, which answers.
+        # An answer without a visible effect goes by Update, which returns a receipt.
         by_signal = [times > 1 or (seen != before and self.chance.random() < 0.5), *(False for _ in range(times - 1))]
         receipts = await asyncio.gather(*(self.deliver(sent.decision, signal) for signal in by_signal))
         await self.agree()
@@ -304,7 +304,7 @@ class Story:
         if approved:
             assert [row[:2] for row in rows] == [(request.tool, request.args.inline)], self
             assert len(self.entitled()) >= request.quorum, self
-        # What the turn alone tells is written as its word.
+        # Entries known only to the turn are recorded in the turn's name.
         tried = {
             f"{TURNS_KEYS}{entry.key}" for entry in self.model.unwritten.take() if entry.kind in ("attempt", "ending")
         }
@@ -318,7 +318,7 @@ class Story:
         return request.state
 
     def entitled(self) -> set[str]:
-        """Who approved, by nothing but what was sent: signed, in time, of exactly these arguments."""
+        """Return the approvers, judged by the sent decisions alone: signed, in time, about exactly these arguments."""
         request = self.request
         return {
             sent.decision.subject
@@ -347,7 +347,7 @@ def facts(request: ApprovalRequest | None) -> Facts:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls the tool that the words name."""
+    """Call the tool that the message names."""
     return respond("done") if results(request) else calls((last_user_text(request), {"amount": 20, "to": "Ana"}))
 
 
@@ -371,7 +371,7 @@ async def production(
 
 
 async def lived(story: Story, ledger: Ledger) -> str:
-    """Four to ten events, and how it ended."""
+    """Play four to ten events and return the end state."""
     await story.begin()
     for _ in range(story.chance.randint(4, 10)):
         if not story.over:
@@ -379,7 +379,7 @@ async def lived(story: Story, ledger: Ledger) -> str:
     return await story.end(ledger)
 
 
-async def test_updates_and_signals_do_what_the_pure_rules_say(turn_rig: TurnRig, tmp_path: Path) -> None:
+async def test_updates_and_signals_match_the_pure_rules(turn_rig: TurnRig, tmp_path: Path) -> None:
     ledger, keys = Ledger(), Keys(tmp_path)
     async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, keys) as turns:
         stories = [Story(seed, turns, keys) for seed in SEEDS]
@@ -392,7 +392,7 @@ async def test_updates_and_signals_do_what_the_pure_rules_say(turn_rig: TurnRig,
     assert report.finding is None
     assert report.streams == len(stories)
     assert len(ledger.rows) == endings.count("approved")
-    # These seeds tell of all that can become of a request, and of every kind of key.
+    # These seeds cover every end state of a request and every kind of key.
     assert set(endings) == {"approved", "denied", "cancelled"}
     assert {(sent.how, sent.holds) for story in stories for sent in story.sent} == {
         ("new", True), ("old", True), ("old", False), ("unknown", False), ("none", False), ("altered", False),

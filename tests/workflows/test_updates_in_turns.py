@@ -1,4 +1,4 @@
-"""What tools change of a conversation, on the server: in the same turn, in the next one, in the next run."""
+"""Updates that tools make to a conversation on the server: in the same turn, in the next one, in the next run."""
 
 import asyncio
 from typing import Any
@@ -35,14 +35,14 @@ def choose(city: Any, project: str = "") -> tuple[str, dict[str, Any]]:
 
 
 async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    """The first of several is the last to end."""
+    """Delay the first of several calls, so that it ends last."""
     await asyncio.sleep(0.1 if args["city"] == "slow" else 0)
     project = {"project": args["project"]} if "project" in args else None
     return ToolResult(f"to {args['city']}", data_update={"city": args["city"]}, context_update=project)
 
 
 def trips(ledger: Ledger, policy: ApprovalPolicy | bool = False, **fields: Any) -> Catalog:
-    """`choose` brings what the step with `book` waits for; `policy` is that of `book`."""
+    """Build `choose`, which collects the data that the step with `book` needs; `policy` applies to `book`."""
     given = {"name": "choose", "effect": "", "input_schema": SCHEMA, "handler": chosen, "updates": ("city", "project")}
     collecting: Tool = pay_tool(ledger, **{"requires_approval": False} | given | fields)
     steps = (
@@ -61,7 +61,7 @@ def trips(ledger: Ledger, policy: ApprovalPolicy | bool = False, **fields: Any) 
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Does what it is told, once, and answers with what became of it."""
+    """Make one call from the message and answer with its outcome."""
     entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
     if entries:
         return respond(f"{entries[-1].tool}: {entries[-1].code}")
@@ -74,13 +74,13 @@ def ends(result: TurnResult) -> list[tuple[str, str, str]]:
 
 
 async def updates(turns: RunningTurns, key: TurnKey) -> list[dict[str, Any]]:
-    """What the record says of updates."""
+    """Return the recorded updates."""
     facts = [each.facts for each in await AuditLog(turns.store).stream(key.workflow_id) if each.kind == "outcome"]
     return [{name: each[name] for name in ("updates", "untaken") if name in each} for each in facts]
 
 
 async def turn(turns: RunningTurns, **fields: Any) -> tuple[TurnKey, TurnResult]:
-    """A turn at the step that waits for the city, and its result; its history replays."""
+    """Run a turn at the step that waits for the city; check that it replays and return its result."""
     key = await turns.start(**AT | fields)
     result = await turns.signoff.result(key)
     await turns.replays(key)
@@ -88,7 +88,7 @@ async def turn(turns: RunningTurns, **fields: Any) -> tuple[TurnKey, TurnResult]
 
 
 @pytest.mark.row("F03", "F44")
-async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_collected_data_opens_the_step_in_the_same_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(choose("slow"), choose("Porto"), BOOK), calls(BOOK), respond("done")]
     async with turn_rig.running(trips(ledger), script) as turns:
         key, result = await turn(turns)
@@ -104,7 +104,7 @@ async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(turn_rig: Tu
 
 
 @pytest.mark.row("F44")
-async def test_a_policy_reads_what_a_tool_changed(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_policy_reads_the_updates_of_a_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(deny_if="ctx.project == 'closed'", auto_approve_if="ctx.project == 'open'")
     script = [calls(choose("Porto", "open")), calls(BOOK), calls(choose("Porto", "closed")), calls(BOOK), respond("no")]
     async with turn_rig.running(trips(ledger, policy), script) as turns:
@@ -116,7 +116,7 @@ async def test_a_policy_reads_what_a_tool_changed(turn_rig: TurnRig, ledger: Led
 
 
 @pytest.mark.row("F44")
-async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(turn_rig: TurnRig) -> None:
+async def test_invalid_update_fails_its_call_and_changes_nothing(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     script = [calls(choose(3, "open")), calls(BOOK), respond("done")]
     async with turn_rig.running(trips(ledger), script) as turns:
@@ -129,7 +129,7 @@ async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(tu
 
 
 @pytest.mark.row("F44")
-async def test_what_no_tool_may_change_stays(turn_rig: TurnRig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_undeclared_update_is_left_out(turn_rig: TurnRig, caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger()
     script = [calls(choose("Porto", "open")), calls(BOOK), respond("done")]
     async with turn_rig.running(trips(ledger, updates=("project",)), script) as turns:
@@ -144,7 +144,7 @@ async def test_what_no_tool_may_change_stays(turn_rig: TurnRig, caplog: pytest.L
     assert result.calls[0].updates == Updates(data={"city": "Porto"}, context={"project": "open"})
 
 
-async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_edit_is_judged_at_the_turns_current_step(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(choose("Porto")), calls(BOOK), respond("done")]
     async with turn_rig.running(trips(ledger, ApprovalPolicy(edit="approve")), script) as turns:
         key = await turns.start_waiting(**AT)
@@ -156,7 +156,7 @@ async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(tur
     assert [row[1] for row in ledger.rows] == [{"amount": 10}]
 
 
-async def test_updates_add_no_event(turn_rig: TurnRig) -> None:
+async def test_updates_add_no_history_event(turn_rig: TurnRig) -> None:
     script = [calls(choose("Porto", "open")), respond("done")]
     found = []
     for names in ((), ("city", "project")):
@@ -169,9 +169,9 @@ async def test_updates_add_no_event(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.row("F03")
-async def test_a_failed_check_keeps_what_it_found(turn_rig: TurnRig, ledger: Ledger) -> None:
-    # `success: false` with `contextUpdate`, `dataUpdate` and `meta`: a rule reads the one, a step waits for the other;
-    # record and transcript tell `meta`, and the model is told why it failed.
+async def test_failed_call_keeps_its_updates(turn_rig: TurnRig, ledger: Ledger) -> None:
+    # `success: false` with `contextUpdate`, `dataUpdate` and `meta`: a rule reads the context, a step waits for the
+    # data, audit log and transcript show `meta`, and the model reads the error.
     async def checked(args: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
         found = {"dataUpdate": {"city": args["city"]}, "contextUpdate": {"project": "closed"}}
         return {"success": False, "error": "sold out", **found, "meta": {"asked": 3}}
@@ -195,13 +195,13 @@ async def test_a_failed_check_keeps_what_it_found(turn_rig: TurnRig, ledger: Led
 
 
 async def ready(session: Talk, text: str, turn_id: str, **fields: Any) -> str:
-    """Say something at the step, and hear the answer."""
+    """Send a message at the step and return the answer."""
     await session.say(text, turn_id, **AT | fields)
     return await session.answer(turn_id)
 
 
 @pytest.mark.row("F03")
-async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_session_keeps_updates_for_later_turns_and_runs(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running(trips(ledger), ScriptedModel(react)) as turns:
         session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
@@ -219,7 +219,7 @@ async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(turn_rig: Tu
     assert len(ledger.rows) == 1 + number
 
 
-async def test_a_turn_that_broke_off_has_changed_what_it_changed(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_cancelled_turn_keeps_its_updates_in_the_session(turn_rig: TurnRig, ledger: Ledger) -> None:
     def stops(request: CompletionRequest) -> Completion:
         text = last_user_text(request)
         entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]

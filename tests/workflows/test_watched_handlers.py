@@ -1,4 +1,4 @@
-"""Everything that people can send a turn, while six readers look on and a worker is replaced: all of it replays."""
+"""Every message to a turn, while six readers query it and a worker is replaced: all histories replay."""
 
 import asyncio
 import contextlib
@@ -56,32 +56,32 @@ from signoff.workflows.session import Session
 READERS = 6
 ROUNDS = 2
 AT_ONCE = 3
-"""Turns at once: few enough that somebody always looks at each."""
+"""Turns at once: few enough that each one always has a reader."""
 LOOK = timedelta(seconds=0.5)
-"""After which a reader gives a query up: of a run that is let go just then the server waits long for an answer."""
+"""Seconds until a reader gives a query up: the server waits long for a run that is evicted at that moment."""
 HALVES = 20
 """Times that an ended turn may be read up to the middle of a task."""
 CROWD = 12
-"""People who answer one request at once: each author is looked up by a local activity."""
+"""Approvers who answer one request at once: each author is looked up by a local activity."""
 BRIEF = 4.0
 """Seconds until the deadline of `brief`."""
 PEOPLE = development_directory([Person(id="guest"), *(a_person(f"p{n}") for n in range(CROWD))])
 CODES = {"approved": "ok", "happened": "ok", "denied": "denied", "timed_out": "denied", "cancelled": "denied"}
-"""What becomes of a call, by the state of its request."""
+"""The outcome of a call, by the state of its request."""
 
 
 def react(request: CompletionRequest) -> Completion:
-    """`<tool> <payee>` calls that tool."""
+    """Call the tool in `<tool> <payee>`."""
     if any(isinstance(part, ResultPart) for each in request.messages for part in each.parts):
         return respond("done")
-    # The first: late results come as words of the user's, too.
+    # Read the first message: late results are user messages, too.
     tool, payee = words(request.messages[0]).split()
     return calls((tool, {"amount": 420, "to": payee}))
 
 
 @dataclass
 class Site:
-    """A worker, a gateway over it, one that reaches the store and no server, and the turns so far."""
+    """A worker, a gateway over it, a gateway without a Temporal server, and the turns so far."""
 
     turns: RunningTurns
     gateway: GatewayDeps
@@ -99,19 +99,19 @@ class Site:
         return key
 
     async def watched(self, key: TurnKey, payee: str) -> None:
-        """Have the readers look at a turn; returns once it waits for people."""
+        """Register a turn with the readers and return once it waits for approvers."""
         self.payees[key] = payee
         self.open.append(key)
-        # A busy machine may show one of `brief` only when its deadline has passed.
+        # A busy machine may show a turn of `brief` only after its deadline.
         while not any(call.approval for call in (await self.turns.signoff.view(key)).calls):
             await asyncio.sleep(0.03)
 
     async def request(self, key: TurnKey) -> ApprovalRequest:
-        """The turn's request as the store has it."""
+        """Return the turn's request from the store."""
         return (await self.gateway.requests.load(ApprovalKey(key, "c1.1").id)).request
 
     async def by_gateway(self, decision: Decision, gateway: GatewayDeps | None = None) -> Receipt:
-        """Answer what is asked now by the gateway, which signs and stores it."""
+        """Answer the current question through the gateway, which signs and stores the decision."""
         gateway = gateway or self.gateway
         request = (await gateway.requests.load(decision.approval_id)).request
         return await gateway.decision_writer.write(
@@ -122,22 +122,22 @@ class Site:
         )
 
     async def by_update(self, decision: Decision) -> Receipt:
-        """Answer by an Update that nobody signed."""
+        """Answer by an unsigned Update."""
         turns = self.turns.signoff
         return await (turns.withdraw if decision.verdict == "withdrawn" else turns.decide)(decision)
 
     async def by_signal(self, decision: Decision) -> Receipt:
-        """Answer by a Signal that nobody signed."""
+        """Answer by an unsigned Signal."""
         named = parse_approval_id(decision.approval_id)
         assert named is not None
         handle = self.turns.client.get_workflow_handle(named.turn.workflow_id)
-        # A turn that is over takes none.
+        # An ended turn accepts no signal.
         with contextlib.suppress(RPCError):
             await handle.signal(names.APPROVAL_RESPONSE, decision.model_dump(mode="json", exclude_none=True))
         return Receipt(status="pending")
 
     async def ended(self, key: TurnKey, value: Sequence[Receipt]) -> TurnResult:
-        """The turn's result, once nobody looks at it any more; what people were told agrees with it."""
+        """Return the turn's result after its readers have stopped, and check the receipts against it."""
         result: TurnResult = await self.turns.signoff.result(key)
         self.open.remove(key)
         (outcome,) = result.calls
@@ -151,12 +151,12 @@ class Site:
         return result
 
     async def last_receipt(self, key: TurnKey) -> Receipt:
-        """What the turn itself says of its request now."""
+        """Return the turn's own receipt."""
         handle = self.turns.client.get_workflow_handle(key.workflow_id)
         args = [ApprovalKey(key, "c1.1").id]
         halves = 0
         while True:
-            # Asked again: of a run that is let go just then a query is lost, or answered from half a task (see `read`).
+            # Query again: a query of a run evicted at that moment is lost or answered from half a task (see `read`).
             try:
                 found: Receipt = await handle.query(
                     names.RECEIPT, args=args, result_type=Receipt, rpc_timeout=10 * LOOK
@@ -165,14 +165,14 @@ class Site:
                 continue
             except WorkflowQueryFailedError:
                 halves += 1
-                # A history that is read wrong each time is lost.
+                # A history that fails every time is lost.
                 if halves == HALVES:
                     raise
             else:
                 return found
 
     def ran(self, key: TurnKey) -> list[float]:
-        """The amounts with which the turn's call ran."""
+        """Return the amounts with which the turn's call ran."""
         return [row[1]["amount"] for row in self.ledger.rows if row[1]["to"] == self.payees[key]]
 
 
@@ -180,7 +180,7 @@ Door = Callable[[Decision], Awaitable[Receipt]]
 
 
 class CutOff(TurnClient):
-    """Signoff where no server answers."""
+    """A turn client without a reachable server."""
 
     async def decide(self, decision: Decision) -> Receipt:
         """See `Signoff`."""
@@ -196,7 +196,7 @@ async def approves(site: Site) -> None:
 
 
 async def approve_together(site: Site, door: Door) -> None:
-    """All say yes where half of them have to; it runs once."""
+    """Approve by all, where half of them suffice; the call runs once."""
     key = await site.asked("large")
     receipts = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(CROWD)))
     await site.ended(key, receipts)
@@ -204,7 +204,7 @@ async def approve_together(site: Site, door: Door) -> None:
 
 
 async def denies(site: Site) -> None:
-    """All say no by three doors; it never runs."""
+    """Deny by all over three paths; the call never runs."""
     key = await site.asked()
     doors: list[Door] = [site.by_update, site.by_gateway, site.by_signal] * (CROWD // 3)
     receipts = await asyncio.gather(*(door(no(key, subject=f"p{n}")) for n, door in enumerate(doors)))
@@ -213,7 +213,7 @@ async def denies(site: Site) -> None:
 
 
 async def contradicts(site: Site, door: Door) -> None:
-    """Yes and no at the same moment; whoever is told `accepted` is right, and that is one."""
+    """Approve and deny at the same moment; at most one answer is `accepted`, and it is the outcome."""
     key = await site.asked()
     decisions = [verdict(key, subject=f"p{n}") for n, verdict in enumerate([yes, no] * (CROWD // 2))]
     receipts = await asyncio.gather(*(door(each) for each in decisions))
@@ -222,7 +222,7 @@ async def contradicts(site: Site, door: Door) -> None:
 
 
 async def edits(site: Site, door: Door) -> None:
-    """Two people change the amount at once; that of one runs."""
+    """Edit the amount by two people at once; one edit runs."""
     key = await site.asked()
     amounts = (380, 300)
     changes = [
@@ -235,14 +235,14 @@ async def edits(site: Site, door: Door) -> None:
 
 
 async def withdraws(site: Site, door: Door) -> None:
-    """Who asked withdraws while somebody says yes."""
+    """Withdraw as the requester while an approver approves."""
     key = await site.asked()
     receipts = await asyncio.gather(door(withdrawn(key)), door(yes(key, subject="p0")))
     await site.ended(key, receipts)
 
 
 async def says_it_happened(site: Site, door: Door) -> None:
-    """An approved call is lost, and two people say what became of it; it does not run again."""
+    """Lose an approved call and answer twice that it happened; it does not run again."""
     key = await site.asked()
     digest = (await site.request(key)).digest
     await site.turns.store.claim(ticket_key(digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
@@ -255,7 +255,7 @@ async def says_it_happened(site: Site, door: Door) -> None:
 
 
 async def injects(site: Site) -> None:
-    """Late results for a turn of a session, by both doors, while it is answered."""
+    """Add late results to a turn of a session while it is answered."""
     session, payee = talk(site.turns), uuid.uuid4().hex[:8]
     await session.say(f"pay {payee}", "a")
     key = session.turn_key("a")
@@ -269,7 +269,7 @@ async def injects(site: Site) -> None:
 
 
 async def cancels(site: Site, door: Door) -> None:
-    """The turn is cancelled while people answer; what was approved before has run, and all else has not."""
+    """Cancel the turn while approvers answer; only calls approved before have run."""
     key = await site.asked()
     answers = asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(2)))
     await site.turns.signoff.cancel_turn(key)
@@ -280,18 +280,18 @@ async def cancels(site: Site, door: Door) -> None:
 
 
 async def waits(site: Site) -> None:
-    """Nobody answers, and the deadline comes while readers look."""
+    """Let the deadline pass without an answer while readers query the turn."""
     key = await site.asked("brief")
     result = await site.ended(key, [])
     assert [each.denied and each.denied.source for each in result.calls] == ["timeout"]
 
 
 async def answers_unheard(site: Site) -> None:
-    """An answer is stored in time that never comes to the turn; it is taken in at the deadline."""
+    """Store an answer in time that never reaches the turn, which takes it in at the deadline."""
     key = await site.asked("brief")
     receipt = await site.by_gateway(yes(key, subject="p0"), site.cut_off)
     result = await site.ended(key, [])
-    # A machine may be so busy that it was too late: then it is said so, and does not count.
+    # On a busy machine the answer may be too late. The receipt then says so, and the answer does not count.
     assert (receipt.status, result.calls[0].code) in [("pending", "ok"), ("refused", "denied")], receipt
 
 
@@ -310,13 +310,13 @@ async def played(act: Coroutine[Any, Any, None], places: asyncio.Semaphore) -> N
 
 
 async def read(site: Site, number: int, newest: float) -> None:
-    """Query one turn after another, without a pause, until cancelled; the newest with the probability `newest`."""
+    """Query turns without a pause until cancelled; the newest one with the probability `newest`."""
     dice = random.Random(number)
     while True:
         if not site.open:
             await asyncio.sleep(0.01)
             continue
-        # Most at the newest, which is being answered: a history is at risk where many look at one turn.
+        # Mostly the newest, which is being answered: a history is at risk where many readers query one turn.
         key = site.open[-1] if dice.random() < newest else dice.choice(site.open)
         handle = site.turns.client.get_workflow_handle(key.workflow_id)
         queries: list[tuple[str, list[Any], Any]] = [
@@ -330,16 +330,17 @@ async def read(site: Site, number: int, newest: float) -> None:
             await handle.query(name, args=args, result_type=kind, rpc_timeout=LOOK)
             site.looks += 1
         except RPCError:
-            # A worker that is replaced leaves some unanswered.
+            # A replaced worker leaves some queries unanswered.
             continue
         except WorkflowQueryFailedError as error:
-            # So the SDK's core calls a history up to the middle of a task; what cannot be read whole, `replayed` finds.
+            # The SDK's core reports a history up to the middle of a task this way. `replayed` finds histories that are
+            # lost.
             if "[TMPRL1100]" not in str(error):
                 raise
 
 
 async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
-    """Read every history anew, as the workers do and as the SDK does by itself; what cannot be read, and why."""
+    """Replay every history with the workers' runner and with the SDK's, and return the failures."""
     histories = [await site.turns.client.get_workflow_handle(each).fetch_history() for each in workflow_ids]
     client = site.turns.client
     given: dict[str, Any] = {"data_converter": client.data_converter, "namespace": client.namespace}
@@ -350,7 +351,7 @@ async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
             failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
             if failure is not None:
                 last = [f"{event.event_id} {event.WhichOneof('attributes')}" for event in history.events[-20:]]
-                # Printed: pytest shortens what an assertion compares.
+                # Printed because pytest shortens compared values.
                 print(history.workflow_id, failure, *last, sep="\n")
                 wrong[history.workflow_id] = str(failure)
     return wrong
@@ -372,18 +373,18 @@ def site_over(turns: RunningTurns, ledger: Ledger) -> Site:
 
 @pytest.mark.timeout(360)
 @pytest.mark.parametrize("newest", [0.0, 0.8], ids=["all-alike", "the-newest"])
-async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
+async def test_turn_under_concurrent_queries_replays_after_every_message(
     server: ServerHandle, turn_rig: TurnRig, newest: float, encryption: Encryption, ledger: Ledger
 ) -> None:
-    # Every handler in several turns at once, six readers, another worker in the middle: nothing hangs, all replays.
-    # Without `temporal/workflow_runner.py` and `QueryFenceInterceptor`, where most look at the newest turn, one of four
-    # runs left a history lost (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18,
-    # TimerCanceled)`). Four at a time on two processors lost one of six where no run was let go that is ahead of its
-    # history, and waited for ever in one of twelve where nobody sent again what a worker had dropped. Where a task was
-    # kept whose local activity had ended before it was queried, three at a time lost one of fifty (`Update machine does
-    # not handle this event: HistoryEvent(id: 21, TimerStarted)`); see `test_queried_task.py`. Each worker keeps all
-    # runs: one with no place left for them loses a run that is asked several times at once, in the SDK (1.35) itself
-    # (`Extra buffered run should not have produced an activation`); see docs/operations.md.
+    # Every handler in several turns at once, six readers, another worker midway: nothing hangs, all replays. Without
+    # `temporal/workflow_runner.py` and `QueryFenceInterceptor`, one of four runs lost a history where most readers
+    # query the newest turn (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18,
+    # TimerCanceled)`). Four at a time on two processors lost one of six if runs ahead of their history were kept, and
+    # hung in one of twelve if updates dropped by a worker were not sent again. If a task was kept whose local activity
+    # had ended before it was queried, three at a time lost one of fifty (`Update machine does not handle this event:
+    # HistoryEvent(id: 21, TimerStarted)`); see `test_queried_task.py`. Each worker keeps all runs: in the SDK (1.35)
+    # itself, a worker with a full cache loses a run that receives several queries at once (`Extra buffered run should
+    # not have produced an activation`); see docs/operations.md.
     catalog = catalog_of(
         [
             pay_tool(ledger, ApprovalPolicy(edit="approve")),

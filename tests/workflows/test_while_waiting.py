@@ -1,4 +1,4 @@
-"""`while_waiting: continue`: the model goes on while people decide, and is told each outcome once."""
+"""With `while_waiting: continue`, the model continues while approvers decide and reads each outcome once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,12 +33,12 @@ LOOK = ("look", {"amount": 1})
 
 
 def summary(request: CompletionRequest) -> list[ResultPart]:
-    """Every result that the model has been given, in order."""
+    """Return every result in the model's messages, in order."""
     return [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]
 
 
 def tools(ledger: Ledger, **fields: Any) -> list[Any]:
-    """`pay`, which asks while the model goes on, and `look`, which asks nobody."""
+    """Build `pay`, which asks while the model continues, and `look`, which needs no approval."""
     look = pay_tool(ledger, False, name="look", effect="", read_only=True)
     return [pay_tool(ledger, ON, **fields), look]
 
@@ -53,7 +53,7 @@ class Model:
 
     @property
     def driver(self) -> ScriptedModel:
-        """The driver that a bench takes."""
+        """Return the driver for a bench."""
         return ScriptedModel(self._react)
 
     async def _react(self, request: CompletionRequest) -> Completion:
@@ -75,7 +75,7 @@ def words(part: ResultPart) -> str:
 
 
 @pytest.mark.row("B65")
-async def test_the_model_goes_on_at_once_and_is_told_the_outcome_when_it_is_there(turn_rig: TurnRig) -> None:
+async def test_model_continues_and_reads_the_outcome_when_it_arrives(turn_rig: TurnRig) -> None:
     ledger, model = Ledger(), Model(calls(PAY), calls(LOOK), respond("asked for it"), respond("paid"))
     async with turn_rig.running(tools(ledger), model.driver) as turns:
         key = await turns.start()
@@ -102,8 +102,7 @@ async def test_the_model_goes_on_at_once_and_is_told_the_outcome_when_it_is_ther
     assert [name for name, *_ in ledger.rows] == ["look", "pay"]
 
 
-async def test_a_denial_comes_as_one(turn_rig: TurnRig) -> None:
-    """With the whole `ToolDenied`, which the next completion reads."""
+async def test_late_denial_reaches_the_model_as_tool_denied(turn_rig: TurnRig) -> None:
     model = Model(calls(PAY), respond("asked for it"), respond("so be it"))
     async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         key = await turns.start_waiting()
@@ -117,7 +116,7 @@ async def test_a_denial_comes_as_one(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.parametrize("verdict", [yes, no])
-async def test_an_outcome_that_comes_while_the_model_is_asked(
+async def test_outcome_that_arrives_during_a_completion_is_read_next(
     turn_rig: TurnRig, verdict: Callable[[TurnKey], Any]
 ) -> None:
     model = Model(calls(PAY), respond("too early"), respond("in time"), held=2)
@@ -133,7 +132,7 @@ async def test_an_outcome_that_comes_while_the_model_is_asked(
     assert len(model.asked) == 3
 
 
-async def test_an_outcome_that_comes_while_another_call_runs(turn_rig: TurnRig) -> None:
+async def test_outcome_that_arrives_during_another_call_is_read_after_it(turn_rig: TurnRig) -> None:
     ledger, runs, ends = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: Any) -> str:
@@ -157,7 +156,7 @@ async def test_an_outcome_that_comes_while_another_call_runs(turn_rig: TurnRig) 
     assert len(model.asked) == 3
 
 
-async def test_two_decisions_at_once_are_told_together_in_the_order_of_the_calls(turn_rig: TurnRig) -> None:
+async def test_concurrent_outcomes_are_read_together_in_call_order(turn_rig: TurnRig) -> None:
     model = Model(calls(PAY, ("pay", {"amount": 21})), respond("early"), respond("both"), held=2)
     async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         key = await turns.start()
@@ -172,7 +171,7 @@ async def test_two_decisions_at_once_are_told_together_in_the_order_of_the_calls
     assert len(model.asked) == 3
 
 
-async def test_at_its_end_the_turn_waits_for_each_outcome(turn_rig: TurnRig) -> None:
+async def test_turn_waits_at_its_end_for_each_outcome(turn_rig: TurnRig) -> None:
     model = Model(
         calls(PAY, ("pay", {"amount": 21})),
         lambda request: respond(f"{sum(part.late for part in summary(request))} of 2 decided"),
@@ -187,7 +186,7 @@ async def test_at_its_end_the_turn_waits_for_each_outcome(turn_rig: TurnRig) -> 
     assert (result.state, result.text, result.completions) == ("complete", "2 of 2 decided", 4)
 
 
-async def test_the_same_call_is_not_asked_twice(turn_rig: TurnRig) -> None:
+async def test_repeated_waiting_call_is_not_asked_twice(turn_rig: TurnRig) -> None:
     ledger, model = Ledger(), Model(calls(PAY), calls(PAY), respond("waiting"), respond("paid"))
     async with turn_rig.running(tools(ledger), model.driver) as turns:
         key = await turns.start()
@@ -206,7 +205,7 @@ async def test_the_same_call_is_not_asked_twice(turn_rig: TurnRig) -> None:
     assert len(ledger.rows) == 1
 
 
-async def test_a_denial_that_comes_while_the_same_is_proposed_is_a_denial(turn_rig: TurnRig) -> None:
+async def test_denial_during_a_repeated_proposal_reaches_the_model_once(turn_rig: TurnRig) -> None:
     ledger, model = Ledger(), Model(calls(PAY), calls(PAY), respond("no"), held=2)
     async with turn_rig.running(tools(ledger), model.driver) as turns:
         key = await turns.start()
@@ -221,7 +220,7 @@ async def test_a_denial_that_comes_while_the_same_is_proposed_is_a_denial(turn_r
     assert ledger.rows == []
 
 
-async def test_a_call_decided_with_the_others_of_its_completion_has_one_result(turn_rig: TurnRig) -> None:
+async def test_call_decided_with_its_siblings_has_one_result(turn_rig: TurnRig) -> None:
     ledger, runs, ends = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: Any) -> str:
@@ -257,7 +256,7 @@ async def _cancel_and_decide(turns: RunningTurns, key: TurnKey, model: Model) ->
 
 @pytest.mark.parametrize("act", [_cancel, _cancel_and_decide])
 @pytest.mark.parametrize("held", [0, 2])
-async def test_a_cancel_ends_what_waits(turn_rig: TurnRig, act: Act, held: int) -> None:
+async def test_cancellation_ends_waiting_requests(turn_rig: TurnRig, act: Act, held: int) -> None:
     ledger, model = Ledger(), Model(calls(PAY), respond("asked"), held=held)
     async with turn_rig.running(tools(ledger), model.driver) as turns:
         key = await turns.start()
@@ -279,7 +278,7 @@ async def test_a_cancel_ends_what_waits(turn_rig: TurnRig, act: Act, held: int) 
     assert some(view.calls[0].approval).state != "pending"
 
 
-async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(turn_rig: TurnRig) -> None:
+async def test_turn_at_its_completion_limit_withdraws_waiting_requests(turn_rig: TurnRig) -> None:
     script = [calls(PAY), *(calls(("look", {"amount": number})) for number in range(19))]
     model = Model(*script)
     async with turn_rig.running(tools(Ledger()), model.driver) as turns:
@@ -291,7 +290,7 @@ async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(turn_rig: Turn
     assert (first.code, first.denied.source, first.denied.reason) == ("denied", "cancelled", "The turn has ended.")
 
 
-async def test_once_its_outcome_was_told_the_same_call_is_asked_anew(turn_rig: TurnRig) -> None:
+async def test_same_call_is_asked_again_after_its_outcome_was_read(turn_rig: TurnRig) -> None:
     model = Model(calls(PAY), respond("asked"), calls(PAY), respond("asked again"), respond("paid"))
     async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         key = await turns.start_waiting()
@@ -301,7 +300,7 @@ async def test_once_its_outcome_was_told_the_same_call_is_asked_anew(turn_rig: T
     assert [(call.call, call.code) for call in result.calls] == [("c1.1", "denied"), ("c3.1", "ok")]
 
 
-async def test_what_people_changed_is_told_with_the_outcome(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_edit_is_noted_with_the_late_outcome(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(while_waiting="continue", edit="propose", quorum=1)
     less = ("pay", {"amount": 5, "to": "Ana"})
     model = Model(calls(PAY), calls(less, PAY), respond("asked"), respond("done"), held=2)
@@ -328,7 +327,7 @@ async def test_what_people_changed_is_told_with_the_outcome(turn_rig: TurnRig, l
     assert [row[1] for row in ledger.rows] == [{"amount": 5, "to": "Ana"}]
 
 
-async def test_nobody_in_time_is_told_as_a_denial(turn_rig: TurnRig) -> None:
+async def test_expired_request_reaches_the_model_as_a_denial(turn_rig: TurnRig) -> None:
     model = Model(calls(PAY), respond("asked"), respond("nobody answered"))
     async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         key = await turns.start()
@@ -341,7 +340,7 @@ async def test_nobody_in_time_is_told_as_a_denial(turn_rig: TurnRig) -> None:
     assert (last.value.inline["type"], last.value.inline["source"]) == ("ToolDenied", "timeout")
 
 
-async def test_a_sibling_of_a_later_completion_is_not_stopped(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_failure_does_not_stop_a_waiting_call_of_an_earlier_completion(turn_rig: TurnRig, ledger: Ledger) -> None:
     look = pay_tool(ledger, False, name="look", effect="", handler=ledger.handler("look", ToolFailure("no")))
     actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")
     model = Model(calls(PAY), calls(LOOK), respond("asked"), respond("paid"))

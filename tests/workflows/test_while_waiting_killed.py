@@ -1,4 +1,4 @@
-"""kill -9 of the worker while a turn goes on and people decide: no outcome is lost, none is told twice."""
+"""kill -9 of the worker while a turn continues and approvers decide: no outcome is lost or repeated."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ async def _until_told_to_wait(turns: RunningTurns, key: TurnKey) -> None:
 
 
 @pytest.mark.parametrize("step", ["at the end", "decided while nobody is there", "model", "tool"])
-async def test_a_killed_worker_loses_no_outcome(
+async def test_killed_worker_loses_no_late_outcome(
     step: str, server: ServerHandle, turn_rig: TurnRig, tmp_path: Path
 ) -> None:
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"

@@ -1,4 +1,4 @@
-"""Who withdrew a request counts only where it is proved."""
+"""A withdrawal names its author only if the authorship is proved."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 @pytest.mark.parametrize(
     ("who", "recorded"), [("guest", "guest"), ("approver", "approver"), ("op", "op"), ("eve", ""), ("nobody", "")]
 )
-async def test_a_name_counts_only_of_who_may_withdraw(who: str, recorded: str, turn_rig: TurnRig) -> None:
+async def test_withdrawal_names_only_authorized_people(who: str, recorded: str, turn_rig: TurnRig) -> None:
     catalog = catalog_of([pay_tool(Ledger())])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start_waiting()
@@ -49,7 +49,7 @@ async def test_a_name_counts_only_of_who_may_withdraw(who: str, recorded: str, t
         ("guest", {"signature": "", "key_id": ""}, "accepted", ""),
     ],
 )
-async def test_outside_development_a_signature_proves_the_name(
+async def test_withdrawal_in_production_needs_a_signature_for_its_name(
     who: str, forge: dict[str, Any], status: str, recorded: str, turn_rig: TurnRig
 ) -> None:
     verifier = Verifier(KEYS.public().keys)
@@ -60,7 +60,7 @@ async def test_outside_development_a_signature_proves_the_name(
         key = await turns.start_waiting(session_id=turn, turn_id=turn, principal=asker)
         wish = replace(SIGNER.sign_decision(withdrawn(key, subject=who, revision=1, received_at=NOW)), **forge)
         if recorded:
-            # As the gateway does with a wish that it has found good.
+            # As the gateway stores a withdrawal that it accepts.
             await answer(turn_rig.store, wish)
         receipt = await turns.signoff.withdraw(wish)
         waits = len(await turns.signoff.pending(key)) if status == "refused" else 0
@@ -70,7 +70,7 @@ async def test_outside_development_a_signature_proves_the_name(
     assert waits == (status == "refused")
 
 
-async def test_an_answer_is_no_withdrawal_and_a_withdrawal_no_answer(turn_rig: TurnRig) -> None:
+async def test_answers_and_withdrawals_are_refused_at_each_others_handler(turn_rig: TurnRig) -> None:
     async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start_waiting()
         handle = turn_rig.client.get_workflow_handle(key.workflow_id)

@@ -1,4 +1,4 @@
-"""What people said of a call in doubt lies in its ticket: a turn that is begun anew from before asks nobody again."""
+"""Answers about a lost call are kept in its ticket, so a reset turn does not ask again."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 def slow(ledger: Ledger) -> Any:
-    """A handler that runs out of time after its effect."""
+    """Return a handler that times out after its effect."""
 
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append(("pay", args, ctx.idempotency_key))
@@ -32,7 +32,7 @@ def slow(ledger: Ledger) -> Any:
     return run
 
 
-async def test_a_lost_call_that_happened_is_asked_about_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_reset_does_not_ask_again_about_a_lost_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         request = await turns.lose(key)
@@ -55,7 +55,7 @@ async def test_a_lost_call_that_happened_is_asked_about_once(turn_rig: TurnRig, 
     assert [(facts["code"], facts["ticket"]) for facts in written] == [("ok", request.digest)]
 
 
-async def test_a_call_that_ran_out_of_time_is_asked_about_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_reset_does_not_ask_again_about_a_timed_out_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE, handler=slow(ledger), timeout=0.2)
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()

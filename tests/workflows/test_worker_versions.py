@@ -1,4 +1,4 @@
-"""Versions of workers, on the real server: who goes on with which, as turns begin, wait and are decided."""
+"""Worker versions on the real server: which version continues turns as they start, wait and are decided."""
 
 import asyncio
 import contextlib
@@ -30,31 +30,31 @@ OLD, NEW = "1-old", "2-new"
 
 @dataclass
 class Deployment:
-    """Two versions of one deployment, and the documents' commands for them."""
+    """Two versions of one deployment, and the documented commands for them."""
 
     server: ServerHandle
     client: Client
     starter: Client
-    """Another one, as a gateway has: whoever starts a turn and works as well gets its first task at once."""
+    """A separate client, like a gateway's: a client that also works would receive its turn's first task at once."""
     store: Store
     queue: str
 
     @contextlib.asynccontextmanager
     async def worker(self, build_id: str, *, pinned: bool = False) -> AsyncIterator[RunningTurns]:
-        """A worker of that version, whose tool answers with its name, once the server knows it."""
+        """Run a worker of that version, whose tool returns the version, once the server knows it."""
         catalog = catalog_of([pay_tool(Ledger(), handler=Ledger().handler("pay", build_id))])
         config = deployment_config(self.queue, build_id, pinned=pinned)
         model = ScriptedModel(react)
         async with running_turns(self.client, self.store, self.queue, catalog, model, deployment=config) as turns:
-            # Workflows and activities are polled, and become known, each by itself; while one lacks, no version with
-            # both may give way to this one.
+            # Workflows and activities become known separately. Until both are, the server may not replace a version
+            # that has both.
             while len(await self.polled(build_id)) < 2:
                 await asyncio.sleep(0.05)
             signoff = TurnClient(self.starter, task_queue=self.queue, patience=PATIENCE)
             yield replace(turns, signoff=signoff)
 
     async def info(self) -> WorkerDeploymentInfo:
-        """What the server knows of the deployment; nothing before its first worker polls."""
+        """Return the server's state of the deployment, empty before its first worker polls."""
         request = DescribeWorkerDeploymentRequest(namespace=self.client.namespace, deployment_name=self.queue)
         try:
             return (await self.client.workflow_service.describe_worker_deployment(request)).worker_deployment_info
@@ -62,7 +62,7 @@ class Deployment:
             return WorkerDeploymentInfo()
 
     async def polled(self, build_id: str) -> set[int]:
-        """The kinds of task queues that the server knows of a version."""
+        """Return the kinds of task queues that the server knows of a version."""
         version = WorkerDeploymentVersion(deployment_name=self.queue, build_id=build_id)
         request = DescribeWorkerDeploymentVersionRequest(namespace=self.client.namespace, deployment_version=version)
         try:
@@ -72,13 +72,13 @@ class Deployment:
         return {each.type for each in found.version_task_queues}
 
     async def route(self, part: str, build_id: str) -> None:
-        """Run a command that changes which version turns go to, and wait until every task queue knows."""
+        """Run a command that changes the routing, and wait until every task queue knows it."""
         await self.run(part, build_id)
         while (await self.info()).routing_config_update_state == IN_PROGRESS:
             await asyncio.sleep(0.05)
 
     async def run(self, part: str, build_id: str = "", turn: str = "") -> str:
-        """What the one command of docs/deploys.md that has `part` in it prints."""
+        """Run the one command of docs/deploys.md that contains `part`, and return its output."""
         [line] = [line for line in shell_lines(ROOT / "docs" / "deploys.md") if part in line]
         program = find_temporal()
         assert program is not None
@@ -112,13 +112,13 @@ async def waiting_turn(turns: RunningTurns) -> TurnKey:
 
 
 async def paid_by(turns: RunningTurns, keys: Sequence[TurnKey]) -> list[object]:
-    """Which version ran the call of each turn, once it is approved."""
+    """Approve each turn and return the version that ran its call."""
     for key in keys:
         assert (await turns.signoff.decide(yes(key))).status in ("accepted", "pending")
     return [(await turns.signoff.result(key)).calls[0].value.inline for key in keys]
 
 
-async def test_a_waiting_turn_goes_on_with_the_current_version_and_back(deployment: Deployment) -> None:
+async def test_waiting_turn_follows_the_current_version_and_back(deployment: Deployment) -> None:
     async with deployment.worker(OLD) as old:
         await deployment.route("set-current-version", OLD)
         first, second, third = [await waiting_turn(old) for _ in range(3)]
@@ -130,7 +130,7 @@ async def test_a_waiting_turn_goes_on_with_the_current_version_and_back(deployme
             assert await paid_by(new, [third]) == [OLD]
 
 
-async def test_a_pinned_turn_ends_with_the_version_it_began_with(deployment: Deployment) -> None:
+async def test_pinned_turn_ends_with_its_first_version(deployment: Deployment) -> None:
     async with deployment.worker(OLD, pinned=True) as old:
         await deployment.route("set-current-version", OLD)
         first = await waiting_turn(old)
@@ -146,7 +146,7 @@ async def test_a_pinned_turn_ends_with_the_version_it_began_with(deployment: Dep
             assert await paid_by(new, keys) == [OLD, NEW, OLD, NEW]
 
 
-async def test_a_pinned_turn_whose_version_is_gone_is_moved_by_hand(deployment: Deployment) -> None:
+async def test_pinned_turn_of_a_removed_version_is_moved_by_hand(deployment: Deployment) -> None:
     async with deployment.worker(OLD, pinned=True) as old:
         await deployment.route("set-current-version", OLD)
         key = await waiting_turn(old)
@@ -156,9 +156,9 @@ async def test_a_pinned_turn_whose_version_is_gone_is_moved_by_hand(deployment: 
         assert await paid_by(new, [key]) == [NEW]
 
 
-async def test_a_ramp_gives_a_part_of_the_turns_to_the_new_version_and_is_taken_back(deployment: Deployment) -> None:
+async def test_ramp_sends_a_share_of_turns_to_the_new_version(deployment: Deployment) -> None:
     async def begun(turns: RunningTurns) -> list[str]:
-        # None of them asks people: to look whether a turn waits is a query, and costs more than the turn.
+        # Their calls need no approval: a query for a waiting turn would cost more than the turn.
         keys = [await turns.start("hello") for _ in range(40)]
         await asyncio.gather(*map(turns.signoff.result, keys))
         found = [await turns.client.get_workflow_handle(key.workflow_id).describe() for key in keys]
