@@ -288,7 +288,7 @@ class ApprovalPolicy(_PolicyData):
     min_assurance: Assurance = "channel"
     """The minimum assurance of an approver."""
     accept_unsigned: StrictBool = False
-    """Accept decisions that name no person."""
+    """Accept unsigned decisions: everyone with access to Temporal can answer in any person's name."""
     confirm: Annotated[Literal["", "type"], FieldSpec(unset="off")] = ""
     """`type`: the approver types a value from the card."""
     show: Annotated[ShownArguments, FieldSpec(unset="all")] = ShownArguments()
