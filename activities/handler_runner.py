@@ -19,6 +19,7 @@ from signoff.contracts.call import IN_DOUBT_TEXT, Permit
 from signoff.contracts.errors import InDoubt
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory
+from signoff.people.no_person import asker
 from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
 from signoff.registry.cel_context import ContextFields, handler_context, handler_data
 from signoff.registry.tool import Tool
@@ -68,7 +69,7 @@ def tool_context_of(
         user_id=ctx.user.user,
         # An account that has left the directory still belongs to that person. V 60-70 known person_id
         person_id=ctx.user.human if known == ctx.user.user else known,
-        user=ctx.user,
+        user=asker(ctx.user),
         idempotency_key=key,
         approval_decision="approved" if permit.kind == "approved" else None,
         approval_reason=last.reason if last else "",

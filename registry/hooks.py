@@ -20,6 +20,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
 from signoff.formats.declared_fields import FunctionForm
 from signoff.formats.json_schema import SchemaProblem
+from signoff.people.no_person import asker
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.facts import ToolFacts
 from signoff.policy.handler_verdict import HandlerVerdict, PolicyHandler, read_answer
@@ -39,7 +40,7 @@ class HookContext:
     tenant: str
     """The tenant of the turn."""
     user: Principal
-    """Who asked for the turn."""
+    """Who asked for the turn. For a subscription, `tier`, `roles` and `person_id` raise `LookupError`."""
     actor: str
     """The actor's name."""
     session: str
@@ -69,7 +70,7 @@ def hook_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> HookCon
     """Returns the part of a call's context that its hooks get; `fields` are the context fields of the catalog."""
     return HookContext(
         tenant=ctx.tenant,
-        user=ctx.user,
+        user=asker(ctx.user),
         actor=ctx.actor,
         session=ctx.session,
         turn=ctx.turn,

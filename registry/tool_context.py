@@ -28,7 +28,10 @@ class ToolContext:
     user_id: str
     """The id of who asked for the turn."""
     user: Principal
-    """Who asked for the turn, as the gateway knew them when the call was proposed."""
+    """Who asked for the turn, as the gateway knew them when the call was proposed.
+
+    For a subscription, `tier`, `roles` and `person_id` raise `LookupError`.
+    """
     idempotency_key: str
     """The same for every attempt of one call, also after a crash, a reset or a redeploy."""
     person_id: str = ""

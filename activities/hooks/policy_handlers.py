@@ -12,6 +12,7 @@ from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
+from signoff.people.no_person import guard_user
 from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict, apply_handler_verdict, handler_rule
@@ -74,7 +75,7 @@ async def verdict_of(
         return verdict
     try:
         call = HandlerCall(tool.facts, copy.deepcopy(dict(args)))
-        answer = await ask(POLICY_HANDLER, handler, call, ctx, seconds=seconds)
+        answer = await ask(POLICY_HANDLER, handler, call, guard_user(ctx), seconds=seconds)
     except NoAnswer as none:
         answer = HandlerVerdict("ask", reason=f"`handler` {none}, so a person is asked", failed=True)
         logger.warning("%s of tool %s: %s", rule.label, tool.name, answer.reason)
