@@ -1,11 +1,11 @@
-"""Predicates that make gigabytes, or minutes, of a few kilobytes of arguments."""
+"""Predicates that turn a few kilobytes of arguments into gigabytes or minutes."""
 
 from typing import Any, Final
 
 _FIVE: Final = "(args.items + args.items + args.items + args.items + args.items)"
 _SUM = "x"
 for _ in range(7):
-    # As a tree: a row of them is deeper than a parser reads.
+    # As a tree: a flat sum is deeper than a parser reads.
     _SUM = f"({_SUM}+{_SUM})"
 _LIST: Final = f"[{','.join(['x'] * 42)}]"
 _THEN: Final = f"x == '' ? x : {_SUM}"
@@ -40,5 +40,5 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 def large(to: str) -> dict[str, Any]:
-    """Arguments that any model may propose: 1,900 values, 50 KiB of text."""
+    """Return arguments that any model may propose: 1,900 values, 50 KiB of text."""
     return {"items": list(range(1_900)), "memo": "m" * 51_000, "to": to}

@@ -1,4 +1,4 @@
-"""An installation of the production profile to attack: a worker and a gateway as processes, and people with tokens."""
+"""An installation of the production profile to attack: worker and gateway processes, and people with tokens."""
 
 import asyncio
 import html
@@ -28,21 +28,22 @@ from signoff.temporal.embedded_server import ServerHandle, free_port
 
 MANIFEST: Final = Path(__file__).parent / "attack_project" / "signoff.yaml"
 PEOPLE: Final = ("rui", "max", "ana", "bo", "cy", "zoe", "aud", "adm", "mal", "fay", "finn", "lea", "lia")
-"""`rui` and `max` ask, `ana`, `bo` and `cy` approve, `zoe` is a stranger, `aud` an auditor, `adm` an administrator,
-`mal` decides what is escalated and what is the office's."""
+"""`rui` and `max` request, `ana`, `bo` and `cy` approve, `zoe` is a stranger, `aud` an auditor, `adm` an
+administrator. `mal` decides escalated requests and the office's.
+"""
 START_SECONDS: Final = 90
 WAIT_SECONDS: Final = 100
 BINDINGS: Final = ("question_hash", "digest")
-"""By what an answer names what was shown: the first of these that a view has is sent back."""
+"""Fields that bind an answer to a view: the first one in the view is sent back."""
 
 Call = tuple[str, dict[str, Any]]
 PLAIN_HTTP: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Trusts nobody: reading whom TLS trusts takes each client 20 ms, and here all is plain HTTP."""
+"""Trusts no authority: loading the trusted ones takes each client 20 ms, and all traffic here is plain HTTP."""
 
 
 @dataclass(frozen=True)
 class StoreUrls:
-    """The store as each process reaches it; where the database has roles, each has its own."""
+    """The store URL of each process; with database roles, each has its own."""
 
     worker: str
     gateway: str
@@ -50,7 +51,7 @@ class StoreUrls:
 
 @dataclass(frozen=True)
 class Shown:
-    """What somebody was shown of a request: the status, all words of the page or view, and the view where it is one."""
+    """A request as shown to a person: the status, the text of the page or view, and the view if there is one."""
 
     status: int
     words: str
@@ -59,7 +60,7 @@ class Shown:
 
 @dataclass
 class AttackSite:
-    """A running installation. The folder holds the ledger, both processes' state and what they log."""
+    """A running installation. The directory holds the ledger, both processes' state and their logs."""
 
     folder: Path
     server: ServerHandle
@@ -74,7 +75,7 @@ class AttackSite:
 
     @property
     def url(self) -> str:
-        """Where the gateway answers."""
+        """Return the gateway's address."""
         return f"http://127.0.0.1:{self.port}"
 
     def env(self, process: str) -> dict[str, str]:
@@ -82,7 +83,7 @@ class AttackSite:
         return plain | {
             "ATTACK_FOLDER": str(self.folder),
             "SIGNOFF_PROFILE": "production",
-            # Whoever attacks reads histories: nothing here may stand on their being closed.
+            # Attackers read histories: no test may depend on their encryption.
             "SIGNOFF_ENCRYPTION": "false",
             "SIGNOFF_MANIFEST": str(MANIFEST),
             "SIGNOFF_STATE_DIR": str(self.folder / process),
@@ -94,7 +95,7 @@ class AttackSite:
         }
 
     async def run(self, process: str, *words: str) -> None:
-        """One command line of `signoff`, as that process' user."""
+        """Run one `signoff` command line as that process' user."""
         ran = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "signoff.cli.main", *words),
             cwd=self.folder,
@@ -132,7 +133,7 @@ class AttackSite:
 
     @asynccontextmanager
     async def without(self, process: str) -> AsyncIterator[None]:
-        """A block in which `process` does not run."""
+        """Run a block without `process`."""
         await self.stop(process)
         try:
             yield
@@ -140,12 +141,12 @@ class AttackSite:
             await self.start(process)
 
     def person(self, name: str) -> "Caller":
-        """Somebody with a token of theirs, over the API."""
+        """Return a person with their own token, over the API."""
         headers = {"authorization": f"Bearer {self.tokens[name]}"}
         return Caller(name, self._opened(headers))
 
     async def browser(self, name: str) -> "Browser":
-        """Somebody who signed in to the inbox with their token."""
+        """Return a person signed in to the inbox with their token."""
         page = self._opened({"sec-fetch-site": "same-origin"})
         fields = form_fields((await page.get("/login")).text, "/login")
         answer = await page.post("/login", data={**fields, "secret": self.tokens[name]})
@@ -162,13 +163,13 @@ class AttackSite:
         self.opened.clear()
 
     def ledger(self, to: str) -> list[dict[str, Any]]:
-        """What had an effect for this payee, in order."""
+        """Return the effects for this payee, in order."""
         file = self.folder / "ledger"
         lines = file.read_text().splitlines() if file.exists() else []
         return [line for line in map(json.loads, lines) if line["to"] == to]
 
     def amounts(self, to: str) -> list[int]:
-        """The amounts that were really moved to this payee, in order."""
+        """Return the amounts that were moved to this payee, in order."""
         return [line["amount"] for line in self.ledger(to)]
 
 
@@ -203,12 +204,12 @@ class Caller:
         return answer.json().get("result") if answer.status_code == 200 else None
 
     async def see(self, approval: str) -> Shown:
-        """A request as this person sees it now."""
+        """Return a request as this person sees it now."""
         answer = await self.http.get(f"/v1/approvals/{approval}")
         return Shown(answer.status_code, answer.text, answer.json() if answer.status_code == 200 else {})
 
     async def waiting(self, approval: str) -> Shown:
-        """A request as this person sees it, once it is there and waits."""
+        """Return a request as this person sees it, once it waits."""
 
         async def look() -> Shown | None:
             shown = await self.see(approval)
@@ -217,16 +218,16 @@ class Caller:
         return await until(look)
 
     async def decide(self, shown: Shown, verdict: str = "approved", **fields: Any) -> httpx2.Response:
-        """Answer what was shown, sending back by what it names itself."""
+        """Answer a shown request, bound to its view."""
         body = {"verdict": verdict, "revision": shown.view["revision"], **binding(shown.view), **fields}
         return await self.http.post(f"/v1/approvals/{shown.view['id']}/decide", json=body)
 
     async def approve(self, approval: str, **fields: Any) -> dict[str, Any]:
-        """Look at a request once it waits, approve it, and return the receipt."""
+        """Read a request once it waits, approve it, and return the receipt."""
         return receipt(await self.decide(await self.waiting(approval), **fields))
 
     async def record(self, key: TurnKey) -> list[dict[str, Any]]:
-        """The records of a turn, of whoever may read them."""
+        """Return the audit entries of a turn; the person needs the right to read them."""
         answer = await self.http.get(f"/v1/audit/{'.'.join(key)}")
         assert answer.status_code == 200, answer.text
         return [{**each, "data": json.loads(each["data"])} for each in answer.json()["records"]]
@@ -238,7 +239,7 @@ class Browser:
     http: httpx2.AsyncClient
 
     async def open(self, approval: str) -> tuple[Shown, dict[str, str]]:
-        """The card's page, and what its form would send; {} where there is no form."""
+        """Return the card's page and its form's fields, or {} without a form."""
         answer = await self.http.get(f"/approvals/{approval}")
         action = f"/approvals/{approval}/decide"
         fields = form_fields(answer.text, action) if f'action="{action}"' in answer.text else {}
@@ -250,17 +251,17 @@ class Browser:
 
 
 def binding(view: dict[str, Any]) -> dict[str, Any]:
-    """The field by which an answer says which question it saw, as the gateway's views carry it."""
+    """Return the field that binds an answer to the question in the gateway's view."""
     return next(({name: view[name]} for name in BINDINGS if view.get(name)), {})
 
 
 def is_turns_word(record: dict[str, Any]) -> bool:
-    """Whether a record says of itself that nobody but the turn claims it."""
+    """Return whether an audit entry is marked as the turn's own claim."""
     return "turn" in (record.get("by"), record["data"].get("by"))
 
 
 def receipt(answer: httpx2.Response) -> dict[str, Any]:
-    """The receipt of an answer; what is none is shown."""
+    """Return the receipt of an answer; anything else fails with its text."""
     body: dict[str, Any] = answer.json()
     assert "status" in body, answer.text
     return body
@@ -277,7 +278,7 @@ def form_fields(page: str, action: str) -> dict[str, str]:
 
 
 def words(page: str) -> str:
-    """What is written on a page."""
+    """Return the text of a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
@@ -286,7 +287,7 @@ def payee() -> str:
 
 
 async def until(look: Callable[[], Awaitable[Any]], seconds: float = WAIT_SECONDS) -> Any:
-    """The first result of `look` that is something."""
+    """Return the first true result of `look`."""
     deadline = time.monotonic() + seconds
     waits = pauses()
     while True:
@@ -308,7 +309,7 @@ async def passed(moment: datetime) -> None:
 async def running_site(
     folder: Path, server: ServerHandle, stores: StoreUrls | None = None, **settings: str
 ) -> AsyncIterator[AttackSite]:
-    """An installation with keys made by `signoff keys`, both processes and everybody's tokens."""
+    """Run an installation with keys made by `signoff keys`, both processes and every person's token."""
     both = f"sqlite:///{folder}/signoff.db"
     queue = f"attacked-{uuid.uuid4().hex[:8]}"
     site = AttackSite(folder, server, await server.connect(), queue, free_port(), stores or StoreUrls(both, both))

@@ -1,4 +1,4 @@
-"""A turn begun anew by an impostor with the very input that the gateway signed, as its history tells it."""
+"""A turn restarted by an impostor with the input that the gateway signed, taken from its history."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from signoff.contracts.ids import TurnKey
 
 
 async def begun_again(impostor: Impostor, key: TurnKey, **answers: Any) -> ForgedTurn:
-    """An impostor under the id of a turn that is over, whose first event is the honest one's."""
+    """Run an impostor under the id of an ended turn, with the honest turn's first event."""
     given = await impostor.input(key)
     forged = await impostor.stand(key, **given.model_dump(mode="json"))
     await forged.forge(**answers)

@@ -1,4 +1,4 @@
-"""What has to hold whatever somebody does: health is answered, and neither process grows by a gibibyte."""
+"""The invariant under every load: health answers, and neither process grows by a gibibyte."""
 
 import contextlib
 import sys
@@ -11,12 +11,12 @@ from health_probe import probed
 from signoff.contracts.limits import MIB
 
 MOST_BYTES = 1024 * MIB
-"""By which a process may grow while one bound is driven."""
+"""Growth allowed to a process while one limit is driven."""
 
 
 @contextlib.asynccontextmanager
 async def bearable(site: AttackSite) -> AsyncIterator[None]:
-    """A block in which a bound is driven: health is judged beside a server that does nothing."""
+    """Drive a limit inside the block and compare health with an idle server."""
     before = peaks(site)
     async with probed(site.url) as found:
         yield
@@ -26,7 +26,7 @@ async def bearable(site: AttackSite) -> AsyncIterator[None]:
 
 
 def peaks(site: AttackSite) -> dict[str, int]:
-    """The most memory that each process ever had, in bytes; nothing where the system does not say."""
+    """Return each process's peak memory in bytes, or nothing where the system does not report it."""
     if sys.platform != "linux":
         return {}
     found = {}

@@ -1,4 +1,4 @@
-"""An installation of one test's own, whose manifest and tools may be changed before it starts and while it runs."""
+"""A test's own installation, whose manifest and tools may change before it starts and while it runs."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from signoff.temporal.embedded_server import ServerHandle
 async def changed_site(
     server: ServerHandle, folder: Path, appended: str = "", **variables: str
 ) -> AsyncIterator[tuple[AttackSite, Impostor, Path]]:
-    """The installation, an impostor, and the folder of its manifest, to which `appended` was added."""
+    """Yield the installation, an impostor, and the directory of its manifest with `appended` at its end."""
     site_folder, state = folder / "desk", folder / "state"
     shutil.copytree(MANIFEST.parent, site_folder, ignore=shutil.ignore_patterns("__pycache__"))
     state.mkdir()

@@ -1,7 +1,7 @@
-"""Asks a gateway for its health again and again from a process of its own and measures each answer.
+"""Asks a gateway for its health repeatedly from a separate process and measures each answer.
 
-`health_probe.py URL` runs until its standard input ends, then prints the seconds as JSON. Between its requests it asks
-a reference server in one more process, which computes for a fixed number of steps. The time of that answer measures
+`health_probe.py URL` runs until its standard input ends, then prints the seconds as JSON. Between its requests it
+asks a reference server in one more process, which computes a fixed number of steps. The time of that answer measures
 the speed and the load of the machine.
 """
 
@@ -53,18 +53,18 @@ class Answers:
 
 @contextlib.asynccontextmanager
 async def probed(url: str) -> AsyncIterator[Answers]:
-    """The answers during the block, filled in at its end."""
+    """Yield the answers during the block, filled in at its end."""
     found = Answers()
     process = await asyncio.create_subprocess_exec(
         sys.executable, __file__, url, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    # No import from the tests: this file is a program too.
+    # Import nothing from the tests: this file is also a program.
     assert process.stdout is not None
     assert await process.stdout.readline() == b"begun\n"
     try:
         yield found
     finally:
-        # Empty input closes it; None would leave it open.
+        # Empty input closes it; `None` would leave it open.
         out, _ = await process.communicate(b"")
     found.health, found.reference = json.loads(out)
 
@@ -89,7 +89,7 @@ def _serve_reference() -> None:
 
 def _asked(host: str, port: int | None) -> float:
     begun = time.monotonic()
-    # A new connection for each request: a limit of connections must not pass unseen.
+    # Open a new connection for each request, so that a limit of connections is noticed.
     connection = http.client.HTTPConnection(host, port, timeout=60)
     connection.request("GET", "/healthz")
     answer = connection.getresponse()

@@ -1,7 +1,7 @@
-"""Somebody who holds a Temporal credential of the namespace and nothing else: no key, no token, no store.
+"""An attacker with a Temporal credential of the namespace, but without key, token or store.
 
-They read every history and query, start, terminate and reset, run workers of their own on any task queue, and register
-workflows under our types' names whose queries, memo and search attributes say what they like.
+They read every history, query, start, terminate and reset workflows, run workers on any task queue, and register
+workflows under Signoff's type names with forged queries, memo and search attributes.
 """
 
 import uuid
@@ -42,7 +42,7 @@ from signoff.testing.builders import a_permit
 
 @workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
 class ImpostorTurn:
-    """A workflow under our turn's type that answers queries with what it was given and does what it is told."""
+    """A workflow under the turn's type that answers queries with forged values and follows commands."""
 
     @workflow.init
     def __init__(self, answers: dict[str, Any]) -> None:
@@ -52,38 +52,38 @@ class ImpostorTurn:
 
     @workflow.run
     async def run(self, answers: dict[str, Any]) -> Any:
-        """Stand there until told to end."""
+        """Run until it receives `end`."""
         await workflow.wait_condition(lambda: self._over)
         return self._answers.get("result")
 
     @workflow.query(name=names.STATE)
     def state(self) -> Any:
-        """The forged view."""
+        """Return the forged view."""
         return self._answers.get(names.STATE)
 
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending(self) -> Any:
-        """The forged requests."""
+        """Return the forged requests."""
         return self._answers.get(names.PENDING_APPROVALS, [])
 
     @workflow.query(name=names.RECEIPT)
     def receipt(self, approval: str) -> Any:
-        """The forged receipt."""
+        """Return the forged receipt."""
         return self._answers.get(names.RECEIPT)
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> Any:
-        """The forged conversation."""
+        """Return the forged conversation."""
         return self._answers.get(names.TRANSCRIPT, [])
 
     @workflow.query
     def decisions(self) -> list[Any]:
-        """Everything that anybody answered, kept."""
+        """Return every decision received."""
         return self._decisions
 
     @workflow.update(name=names.DECIDE)
     def decide(self, *envelopes: Any) -> Any:
-        """Keep an answer and thank for it, or tell what was forged."""
+        """Keep a decision and return a forged or accepting receipt."""
         self._decisions.extend(envelopes)
         return self._answers.get(names.DECIDE) or Receipt(
             status="accepted", approval_id=str(envelopes[0].get("approval_id", ""))
@@ -91,23 +91,23 @@ class ImpostorTurn:
 
     @workflow.update(name=names.CANCEL)
     def cancel(self, *envelopes: Any) -> Any:
-        """Keep a withdrawal and thank for it."""
+        """Keep a withdrawal and accept it."""
         self._decisions.extend(envelopes)
         return Receipt(status="accepted", approval_id=str(envelopes[0].get("approval_id", "")))
 
     @workflow.signal(name=names.APPROVAL_RESPONSE)
     def approval_response(self, *envelopes: Any) -> None:
-        """Keep an answer."""
+        """Keep a decision."""
         self._decisions.extend(envelopes)
 
     @workflow.signal
     def forge(self, answers: dict[str, Any]) -> None:
-        """Answer with this from now on."""
+        """Answer with these values from now on."""
         self._answers = {**self._answers, **answers}
 
     @workflow.signal
     def end(self) -> None:
-        """Complete."""
+        """Complete the workflow."""
         self._over = True
 
     @workflow.update
@@ -131,29 +131,29 @@ class ForgedTurn:
     handle: WorkflowHandle[Any, Any]
 
     async def forge(self, **answers: Any) -> None:
-        """Answer queries with this from now on."""
+        """Answer queries with these values from now on."""
         await self.handle.signal(ImpostorTurn.forge, answers)
 
     async def decisions(self) -> list[Decision]:
-        """The answers that the gateway sent here, signed as they are."""
+        """Return the decisions that the gateway sent, with their signatures."""
         found: list[Any] = await self.handle.query(ImpostorTurn.decisions)
         return [Decision.model_validate(each) for each in found]
 
     async def schedule(self, activity: str, activity_id: str, task: Any) -> Any:
-        """The result of an activity that the honest worker runs for this impostor."""
+        """Return the result of an activity that the honest worker runs for this impostor."""
         return await self.handle.execute_update(
             ImpostorTurn.schedule, args=[activity, activity_id, self.impostor.honest_queue, task]
         )
 
     async def run(self, tool: str, args: dict[str, Any], permit: Permit, *, ticket: int = 1) -> ToolReply:
-        """What the honest worker answers when told to run a tool under this permit."""
+        """Return the honest worker's reply to a tool run under this permit."""
         task = ToolTask(permit=permit, tool=tool, args=Content(inline=args), ticket=ticket)
         return ToolReply.model_validate(await self.schedule(tool, permit.call, task))
 
     async def gate(
         self, ctx: CallContext, tool: str, args: dict[str, Any], *, call: str = "c1.1", **fields: Any
     ) -> GateDecision:
-        """What the honest gate says of a call that is proposed in this turn's name."""
+        """Return the honest gate's decision about a call proposed in this turn's name."""
         part = CallPart(call=call, tool=tool, args=Content(inline=args))
         task = GateTask(ctx=ctx, calls=(part,), **fields)
         reply = await self.schedule(names.GATE, f"gate-{uuid.uuid4().hex[:8]}", task)
@@ -162,7 +162,7 @@ class ForgedTurn:
 
 @dataclass
 class Impostor:
-    """The credential: a client, a task queue of their own, and the source code, which is public."""
+    """The credential: a client, a separate task queue, and the public source code."""
 
     client: Client
     queue: str
@@ -170,13 +170,13 @@ class Impostor:
     manifest: Path
 
     def tool(self, name: str) -> Tool:
-        """A tool as the manifest declares it, which whoever reads one history knows."""
+        """Return a tool as the manifest declares it, which histories reveal."""
         found = load_manifest(self.manifest).registry.resolve(name)
         assert found is not None
         return found
 
     async def input(self, key: TurnKey) -> TurnInput:
-        """The first event of a turn, with whom the gateway signed for."""
+        """Return the input in a turn's first event, with the signed requester."""
         handle = self.client.get_workflow_handle(key.workflow_id)
         async for event in handle.fetch_history_events():
             payloads = event.workflow_execution_started_event_attributes.input.payloads
@@ -184,7 +184,7 @@ class Impostor:
         raise AssertionError("a history has a first event")
 
     async def ctx(self, key: TurnKey) -> CallContext:
-        """The context under which the turn's calls are judged, copied from its history."""
+        """Return the context under which the turn's calls are judged, copied from its history."""
         turn = await self.input(key)
         return CallContext(
             actor=turn.actor,
@@ -197,7 +197,7 @@ class Impostor:
         )
 
     async def view(self, key: TurnKey) -> TurnView:
-        """What the genuine turn says of itself, once it knows of a call: people are asked before the turn knows."""
+        """Return the genuine turn's view once it contains a call: approvers are asked before the turn knows."""
         handle = self.client.get_workflow_handle(key.workflow_id)
 
         async def look() -> TurnView | None:
@@ -208,7 +208,7 @@ class Impostor:
         return found
 
     async def decisions(self, key: TurnKey, run_id: str | None = None) -> list[Decision]:
-        """Every answer in a turn's history, as the gateway signed it, whatever the turn made of it."""
+        """Return every signed decision in a turn's history, whatever the turn did with it."""
         handle = self.client.get_workflow_handle(key.workflow_id, run_id=run_id)
         found = []
         async for event in handle.fetch_history_events():
@@ -223,13 +223,13 @@ class Impostor:
         return found
 
     def digest(self, ctx: CallContext, tool: str, args: dict[str, Any], call: str = "c1.1") -> str:
-        """The digest that an honest tool activity computes of a call."""
+        """Return the digest that an honest tool activity computes for a call."""
         return digest_of(ctx, call, self.tool(tool), args)
 
     def permit(
         self, ctx: CallContext, digest: str, decisions: Sequence[Decision], call: str = "c1.1", **fields: Any
     ) -> Permit:
-        """A permit as an honest turn would make it."""
+        """Return a permit as an honest turn would build it."""
         approval = ".".join((ctx.tenant, ctx.session, ctx.turn, call))
         return a_permit(
             kind="approved",
@@ -252,18 +252,18 @@ class Impostor:
             await handle.terminate()
 
     async def reset(self, key: TurnKey, *, to_start: bool = False) -> None:
-        """Reset a turn to before anybody answered it, or to its start, and leave out what was answered since."""
+        """Reset a turn to before its answers, or to its start, without the later answers."""
         await reset_turn(self.client, key, ANSWERS, to_start=to_start, without_answers=True)
 
     async def forget(self, key: TurnKey) -> None:
-        """Delete a turn, as the end of its namespace's retention does."""
+        """Delete a turn, like the end of its namespace's retention."""
         execution = WorkflowExecution(workflow_id=key.workflow_id)
         request = DeleteWorkflowExecutionRequest(namespace=self.client.namespace, workflow_execution=execution)
-        # Again where the server was too busy to answer, as the SDK's own calls are.
+        # Retry if the server is too busy, like the SDK's own calls.
         await self.client.workflow_service.delete_workflow_execution(request, retry=True)
 
     async def take_over(self, key: TurnKey, **answers: Any) -> ForgedTurn:
-        """Terminate a turn and stand under its id, with its memo and search attributes, answering queries so."""
+        """Terminate a turn and take its id, memo and search attributes, with these answers to queries."""
         described = await self.client.get_workflow_handle(key.workflow_id).describe()
         memo, attributes = await described.memo(), described.typed_search_attributes
         await self.stop(key)
@@ -278,7 +278,7 @@ class Impostor:
         attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
         **answers: Any,
     ) -> ForgedTurn:
-        """Start an impostor under the id of a turn that is over or never was."""
+        """Start an impostor under the id of an ended or unused turn."""
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(
             names.ACTOR_TURN,
             answers,

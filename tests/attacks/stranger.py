@@ -1,4 +1,4 @@
-"""Somebody who has nothing but the gateway's address, and speaks to it byte by byte."""
+"""A stranger who has only the gateway's address and talks to it byte by byte."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ routing: {{default: [mail]}}
 
 
 def channel_settings(folder: Path) -> dict[str, str]:
-    """Settings of an installation with channels; its manifest is written to `folder`."""
+    """Return the settings of an installation with channels; its manifest is written to `folder`."""
     for file in MANIFEST.parent.iterdir():
         if file.is_file():
             (folder / file.name).write_bytes(file.read_bytes())
@@ -42,7 +42,7 @@ def channel_settings(folder: Path) -> dict[str, str]:
 
 @dataclass
 class Answered:
-    """What came back: the status, 0 where the connection was closed without one, and how many bytes were taken."""
+    """The status (0 if the connection closed without one), the body, and the number of bytes accepted."""
 
     status: int
     body: str
@@ -63,7 +63,7 @@ class Line:
         return not self.reader.at_eof()
 
     async def answer(self, seconds: float = 60) -> tuple[int, str]:
-        """The status and all that follows; 0 where the gateway closes without an answer."""
+        """Return the status and the rest, or 0 if the gateway closes without an answer."""
         try:
             async with asyncio.timeout(seconds):
                 received = await self.reader.read(1 << 20)
@@ -86,7 +86,7 @@ async def dialled(url: str) -> AsyncIterator[Line]:
 
 
 def head(url: str, method: str, path: str, **headers: str) -> bytes:
-    """The head of a request."""
+    """Return the head of a request."""
     named = {"host": urlsplit(url).netloc, **{name.replace("_", "-"): value for name, value in headers.items()}}
     lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
@@ -100,7 +100,7 @@ async def pour(url: str, begins: bytes, pieces: Iterable[bytes]) -> Answered:
             if not await line.send(piece):
                 break
             sent += len(piece)
-            # Whoever is answered before the end has been refused, and goes on for as long as it is listened to.
+            # A sender answered early was refused, but continues as long as it can.
             await asyncio.sleep(0)
         try:
             status, body = await line.answer()

@@ -1,4 +1,4 @@
-"""Attack 01: a Temporal credential shows people one call and has their yes run another."""
+"""Attack 01: a Temporal credential shows one call to approvers and uses their approval to run another."""
 
 import json
 import re
@@ -17,12 +17,12 @@ SMALL, LARGE = 9, 9_400
 
 
 def says_large(words: str) -> bool:
-    """Whether the large amount stands in a text, but as a part of a hash or an id."""
+    """Return whether a text contains the large amount outside of hashes and ids."""
     return re.search(rf"(?<![\w-])(?:{LARGE}|{LARGE:,})(?![\w-])", words) is not None
 
 
 async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, CallContext]:
-    """A turn that was asked about 9 EUR, taken over: it shows the same card and names the digest of 9,400 EUR."""
+    """Take over a turn that asked about 9 EUR: it shows the same card but names the digest of 9,400 EUR."""
     key = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
     await site.person("ana").waiting(approval_id(key))
     ctx, view = await impostor.ctx(key), await impostor.view(key)
@@ -35,14 +35,14 @@ async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple
 
 
 async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
-    """Have the honest worker pay 9,400 EUR with whatever the gateway signed for this turn."""
+    """Have the honest worker pay 9,400 EUR with every approval signed for this turn."""
     args = {"amount": LARGE, "to": to}
     given = [each for each in await forged.decisions() if each.verdict == "approved"]
     await forged.run("pay", args, forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), given))
 
 
-async def test_a_yes_over_the_api_runs_nothing_but_what_was_shown(site: AttackSite, impostor: Impostor) -> None:
-    # The approver's view says 9 EUR and its digest is that of 9,400 EUR: the signed answer must not pay 9,400 EUR.
+async def test_api_approval_runs_only_the_shown_call(site: AttackSite, impostor: Impostor) -> None:
+    # The approver's view shows 9 EUR, but its digest belongs to 9,400 EUR: the signed answer must not pay that.
     # Without `question.digest != digest` in `standing` 9,400 EUR were paid.
     to, ana = payee(), site.person("ana")
     forged, ctx = await bound_to_large(site, impostor, to)
@@ -53,8 +53,8 @@ async def test_a_yes_over_the_api_runs_nothing_but_what_was_shown(site: AttackSi
     assert LARGE not in site.amounts(to)
 
 
-async def test_a_yes_on_the_page_runs_nothing_but_what_was_shown(site: AttackSite, impostor: Impostor) -> None:
-    # The same through the form of the card. Without `question.digest != digest` in `standing` 9,400 EUR were paid.
+async def test_page_approval_runs_only_the_shown_call(site: AttackSite, impostor: Impostor) -> None:
+    # The same through the card's form. Without `question.digest != digest` in `standing` 9,400 EUR were paid.
     to, bo = payee(), await site.browser("bo")
     forged, ctx = await bound_to_large(site, impostor, to)
     shown, fields = await bo.open(approval_id(forged.key))
@@ -64,10 +64,10 @@ async def test_a_yes_on_the_page_runs_nothing_but_what_was_shown(site: AttackSit
     assert LARGE not in site.amounts(to)
 
 
-async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, impostor: Impostor) -> None:
-    # Asked about 9,400 EUR, the turn is taken over and says 9 EUR in its query and its memo: no view, page or list says
-    # so. With the card taken from the turn's own query, view and page (in `Conversations.loaded`) and the list (in
-    # `list_approvals`) said 9 EUR.
+async def test_workflow_cannot_change_the_text_of_a_question(site: AttackSite, impostor: Impostor) -> None:
+    # A turn that asked about 9,400 EUR is taken over and claims 9 EUR in its query and memo: no view, page or list
+    # shows 9 EUR. With the card from the turn's own query, view and page (in `Conversations.loaded`) and the list (in
+    # `list_approvals`) showed 9 EUR.
     to, ana, bo = payee(), site.person("ana"), await site.browser("bo")
     key = await site.person("rui").ask([("pay", {"amount": LARGE, "to": to})])
     approval = approval_id(key)
@@ -94,15 +94,14 @@ async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, i
         return Shown(found.status_code, json.dumps(cards)) if cards else None
 
     seen = [(await ana.see(approval)), (await bo.open(approval))[0], await until(listed)]
-    # With the payee: beside the card the page lists what else waits.
+    # Search with the payee: the page also lists other waiting requests.
     assert [f"Pay {SMALL} EUR to {to}" in shown.words for shown in seen] == [False, False, False]
     assert [to in shown.words and shown.status == 200 for shown in seen] == [True, True, True]
 
 
-async def test_a_question_that_no_gate_asked_is_not_there(site: AttackSite, impostor: Impostor) -> None:
-    # A turn that asked nothing is stood in for by one that claims a request: 404, on the API as on the page. With the
-    # turn's own query believed in `Conversations.loaded` where the store has no row, API and page answered 200 and
-    # showed it.
+async def test_question_forged_by_a_turn_is_not_found(site: AttackSite, impostor: Impostor) -> None:
+    # A turn that asked nothing is replaced by one that claims a request: the API and the page answer 404. With the
+    # turn's own query believed in `Conversations.loaded` where the store has no row, both answered 200 and showed it.
     to, ana, bo = payee(), site.person("ana"), await site.browser("bo")
     rui = site.person("rui")
     key, other = await rui.ask([]), await rui.ask([("pay", {"amount": SMALL, "to": to})])
@@ -126,8 +125,8 @@ async def test_a_question_that_no_gate_asked_is_not_there(site: AttackSite, impo
 
 
 async def test_arguments_other_than_the_approved_ones_do_not_run(site: AttackSite, impostor: Impostor) -> None:
-    # A genuine answer to 9 EUR pays neither 9,400 EUR nor another payee, by whichever digest the permit names. Without
-    # `question.digest != digest` in `standing` 9,400 EUR were paid by a permit that named their digest.
+    # A genuine answer about 9 EUR pays neither 9,400 EUR nor another payee, for any digest in the permit. Without
+    # `question.digest != digest` in `standing` 9,400 EUR were paid by a permit with their digest.
     to, other, ana = payee(), payee(), site.person("ana")
     key: TurnKey = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
     shown = await ana.waiting(approval_id(key))

@@ -1,4 +1,4 @@
-"""Attack 02: what was remembered for one person's session serves somebody else, and is told to anybody."""
+"""Attack 02: a grant for one person's session serves or is shown to another person."""
 
 import uuid
 from typing import Any
@@ -9,7 +9,7 @@ from signoff.contracts.ids import TurnKey
 
 
 async def remembered(site: AttackSite, to: str) -> tuple[str, TurnKey]:
-    """A session of Rui's in which Ana has approved all gifts to somebody in advance; the session and the turn."""
+    """Have Ana approve all gifts to a payee in Rui's session; return the session and the turn."""
     rui, session = site.person("rui"), f"s{uuid.uuid4().hex[:12]}"
     key = await rui.ask([("gift", {"amount": 5, "to": to})], session=session)
     remember = {"scope": "session", "where": f"args.to == '{to}'", "uses": 10}
@@ -19,7 +19,7 @@ async def remembered(site: AttackSite, to: str) -> tuple[str, TurnKey]:
 
 
 async def over_or_asked(site: AttackSite, key: TurnKey) -> None:
-    """Return once a turn has ended, or waits for people."""
+    """Return once a turn has ended or waits for approvers."""
 
     async def look() -> Any:
         answer = await site.person("adm").http.get(f"/v1/turns/{'.'.join(key)}")
@@ -29,9 +29,9 @@ async def over_or_asked(site: AttackSite, key: TurnKey) -> None:
     await until(look)
 
 
-async def test_what_is_remembered_serves_its_own_session(site: AttackSite) -> None:
-    # Rui's next gift in that session asks nobody. Without `write_agreed` in `DecisionWriter._take` the second gift
-    # waited for people.
+async def test_grant_serves_its_own_session(site: AttackSite) -> None:
+    # Rui's next gift in that session asks no approver. Without `write_agreed` in `DecisionWriter._take` the second
+    # gift waited for approvers.
     to = payee()
     session, _ = await remembered(site, to)
     rui = site.person("rui")
@@ -39,10 +39,9 @@ async def test_what_is_remembered_serves_its_own_session(site: AttackSite) -> No
     assert site.amounts(to) == [5, 6]
 
 
-async def test_a_turn_that_names_anothers_session_is_not_served(site: AttackSite) -> None:
-    # Max starts a turn that names Rui's session: nothing that was remembered for Rui runs for him. With `own_session`
-    # giving back every name as it is, and `_serves` comparing sessions alone, which stand one behind the other, 6 EUR
-    # ran for Max.
+async def test_grant_does_not_serve_a_turn_naming_anothers_session(site: AttackSite) -> None:
+    # Max starts a turn with the name of Rui's session: Rui's grants do not run it. With `own_session` returning every
+    # name unchanged and `_serves` comparing only sessions (two layers of one defence), 6 EUR ran for Max.
     to, max_ = payee(), site.person("max")
     session, _ = await remembered(site, to)
     body = {"text": f'[[["gift", {{"amount": 6, "to": "{to}"}}]]]', "actor": "clerk", "session": session}
@@ -53,10 +52,9 @@ async def test_a_turn_that_names_anothers_session_is_not_served(site: AttackSite
     assert site.amounts(to) == [5]
 
 
-async def test_a_taken_session_tells_nothing_of_itself(site: AttackSite) -> None:
-    # A stranger who says something in Rui's session, by its name or its id, is answered as in one that nobody has. With
-    # `own_session` giving back every name as it is, so that a session was the first one's who said something in it, Zoe
-    # was answered 403 for the taken one alone.
+async def test_taken_session_looks_like_a_free_one_to_strangers(site: AttackSite) -> None:
+    # A stranger who writes to Rui's session by name or id gets the same answer as for a free one. With `own_session`
+    # returning every name unchanged, a session belonged to its first speaker, and Zoe got 403 for the taken one only.
     rui, zoe = site.person("rui"), site.person("zoe")
     taken = f"s{uuid.uuid4().hex[:12]}"
     response = await rui.say(taken, [])
@@ -74,9 +72,9 @@ async def test_a_taken_session_tells_nothing_of_itself(site: AttackSite) -> None
         assert await answered(name) == await answered(free)
 
 
-async def test_grants_are_told_to_whom_they_concern_alone(site: AttackSite) -> None:
-    # Neither the API nor the page tells a stranger of the grant or its session; whose it is, who asked and an
-    # administrator see it. Seen to fail while everybody of the tenant was shown every grant.
+async def test_grants_are_shown_only_to_people_they_concern(site: AttackSite) -> None:
+    # Neither the API nor the page shows a stranger the grant or its session. The grant's author, the requester and an
+    # administrator see it. Without that check everyone in the tenant saw every grant.
     to = payee()
     session, key = await remembered(site, to)
 

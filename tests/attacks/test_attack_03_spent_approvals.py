@@ -1,4 +1,4 @@
-"""Attack 03: a Temporal credential uses approvals that no longer stand, or never should have been signed."""
+"""Attack 03: a Temporal credential uses approvals that are void or should never have been signed."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,11 +25,11 @@ async def run_with_copies(site: AttackSite, impostor: Impostor, key: TurnKey, to
 
 @pytest.mark.parametrize("end", ["denied", "withdrawn"])
 @pytest.mark.parametrize("tool", ["pay", "wire"])
-async def test_no_yes_is_worth_anything_where_a_no_stands(
+async def test_approval_of_a_denied_or_withdrawn_request_runs_nothing(
     tool: str, end: str, site: AttackSite, impostor: Impostor
 ) -> None:
-    # One of several approvers denies, or who asked withdraws; those who approve before or after it run nothing. Without
-    # the looks at the request's state in `objection` and `counted` the late yes was signed, and without the one in
+    # One of several approvers denies, or the requester withdraws. Earlier and later approvals run nothing. Without the
+    # checks of the request's state in `objection` and `counted` the late approval was signed, and without the one in
     # `approval_of` as well 9 EUR were paid.
     to, rui = payee(), site.person("rui")
     key = await rui.ask([(tool, {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
@@ -44,16 +44,15 @@ async def test_no_yes_is_worth_anything_where_a_no_stands(
         assert (await rui.http.post(f"/v1/approvals/{approval}/withdraw", json={})).status_code == 200
     late = receipt(await cy.decide(shown))
     assert (late["status"], late["code"]) == ("refused", "already_decided" if end == "denied" else "cancelled")
-    # It is still running: its second call waits.
+    # The turn still runs: its second call waits.
     await ana.waiting(approval_id(key, "c2.1"))
     await run_with_copies(site, impostor, key, tool, to)
     assert site.amounts(to) == []
 
 
-async def test_no_yes_is_worth_anything_to_what_was_asked_anew(site: AttackSite, impostor: Impostor) -> None:
-    # Ana approves 9 EUR, Bo makes 8 of it, and Cy, who still looks at the 9 EUR, approves those: nothing pays 9.
-    # Without the comparisons in `deciding._decision` and `_names_this`, which stand one behind the other, the late yes
-    # was signed.
+async def test_stale_approval_of_an_edited_request_runs_nothing(site: AttackSite, impostor: Impostor) -> None:
+    # Ana approves 9 EUR, Bo edits the amount to 8, and Cy, still looking at 9, approves: nothing pays 9. Without the
+    # comparisons in `deciding._decision` and `_names_this`, two layers of one defence, the late approval was signed.
     to = payee()
     key = await site.person("rui").ask([("wire", {"amount": 9, "to": to})])
     approval = approval_id(key)
@@ -69,9 +68,9 @@ async def test_no_yes_is_worth_anything_to_what_was_asked_anew(site: AttackSite,
     assert site.amounts(to) == []
 
 
-async def test_an_approval_that_was_not_used_in_time_lapses(site: AttackSite, impostor: Impostor) -> None:
-    # Good for two seconds and held back for longer, it does not run the call. With `_in_time` answering `RUN` whatever
-    # the time, 9 EUR were paid.
+async def test_approval_not_used_in_time_lapses(site: AttackSite, impostor: Impostor) -> None:
+    # An approval valid for two seconds and held back for longer does not run the call. With `_in_time` always
+    # returning `RUN`, 9 EUR were paid.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("hurry", args)])
@@ -86,10 +85,10 @@ async def test_an_approval_that_was_not_used_in_time_lapses(site: AttackSite, im
     assert site.amounts(to) == []
 
 
-async def test_an_answer_after_the_deadline_is_not_signed(site: AttackSite, impostor: Impostor) -> None:
-    # A turn that was taken over says that its deadline is far off: the gateway knows better. With `_is_over` always
-    # false, and without what time brings at the end of `request_at`, the late answer was signed, and with the deadline
-    # put off in `approvals/deadlines.py` 9 EUR were paid.
+async def test_answer_after_the_deadline_is_not_signed(site: AttackSite, impostor: Impostor) -> None:
+    # A taken-over turn claims a late deadline, but the gateway knows the true one. With `_is_over` always false and
+    # without the time-based changes at the end of `request_at`, the late answer was signed. With the deadline
+    # postponed in `approvals/deadlines.py` 9 EUR were paid.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("brief", args)])
@@ -110,5 +109,5 @@ async def test_an_answer_after_the_deadline_is_not_signed(site: AttackSite, impo
 
 
 async def passed_since(moment: datetime, seconds: float) -> None:
-    """Return once so many seconds lie behind a moment."""
+    """Return once this many seconds have passed since a moment."""
     await passed(moment + timedelta(seconds=seconds))

@@ -1,4 +1,4 @@
-"""Attack 4: one turn's tickets used for another's calls: results that are not one's own, and calls that never run."""
+"""Attack 4: one turn's tickets used for another's calls: foreign results, and calls that never run."""
 
 import uuid
 
@@ -12,7 +12,7 @@ from signoff.testing.builders import a_permit
 
 
 async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> None:
-    # Rui and Max name their turns alike, in sessions of their own, and tip the same: both tips are given. Without
+    # Rui and Max give their turns the same id in their own sessions and tip the same amount: both tips run. Without
     # session, requester and nonce in `call_digest` Max's tip had the key of Rui's ticket, was refused and never ran.
     to, turn = payee(), uuid.uuid4().hex[:12]
     for name in ("rui", "max"):
@@ -22,9 +22,9 @@ async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> Non
     assert site.amounts(to) == [3, 3]
 
 
-async def test_nobody_voids_anothers_ticket(site: AttackSite, impostor: Impostor) -> None:
-    # A digest that a card shows is voided from another turn before people answer: the approved call runs all the same.
-    # Without `_TAKE_OVER` in `add_claim` the approved call was refused and never ran.
+async def test_ticket_cannot_be_voided_from_another_turn(site: AttackSite, impostor: Impostor) -> None:
+    # The digest on a card is voided from another turn before approvers answer: the approved call still runs. Without
+    # `_TAKE_OVER` in `add_claim` the approved call was refused and never ran.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 4, "to": to}
     key = await rui.ask([("pay", args)])
@@ -40,15 +40,15 @@ async def test_nobody_voids_anothers_ticket(site: AttackSite, impostor: Impostor
     assert (await ana.decide(shown)).status_code == 200
     result = await rui.result(key)
     assert ([call["code"] for call in result["calls"]], site.amounts(to)) == (["ok"], [4])
-    # What it came to is told to no other turn either.
+    # Its outcome is not revealed to another turn, either.
     reply = ToolReply.model_validate(await forged.schedule(names.OUTCOME, "2", task))
     assert reply.outcome is not None
     assert reply.outcome.code == "in_doubt"
 
 
-async def test_under_one_call_no_second_action_runs(site: AttackSite, impostor: Impostor) -> None:
-    # A call that ran by rule is run again with other arguments, under the turn's own id: refused, and paid once.
-    # Without `another_action` in `Store.claim` both ran under one call, and the turn told of one.
+async def test_second_action_under_one_call_is_refused(site: AttackSite, impostor: Impostor) -> None:
+    # A call that ran by rule is repeated with other arguments under the turn's own id: it is refused and paid once.
+    # Without `another_action` in `Store.claim` both ran under one call, and the turn reported one.
     to, rui = payee(), site.person("rui")
     key = await rui.ask([("tip", {"amount": 5, "to": to})])
     await rui.result(key)

@@ -1,7 +1,7 @@
-"""Attack 05: an approver's predicate makes gigabytes or minutes of a call that any model may propose.
+"""Attack 05: an approver's predicate needs gigabytes or minutes for a call that any model may propose.
 
-Each predicate was seen to succeed before: in a child with 3 GiB of address space it took 1.1 to 3 GiB, or 2 to 60
-seconds, where it was to be remembered and again at every later call. Without the bounds (`GrantPredicate.holds` asking
+Each predicate succeeded before: in a child with 3 GiB of address space it took 1.1 to 3 GiB, or 2 to 60 seconds, when
+it was to be remembered and at every later call. Without the limits (`GrantPredicate.holds` asking
 `Expression.evaluate_here`, `compile_where` and `growth_problem` refusing nothing, `GrantUse.consulted` counting no
 steps) these tests fail.
 """
@@ -30,7 +30,7 @@ from signoff.store.grants import Grants, write_grant
 from signoff.store.store import open_store
 
 MOST_BYTES = 200 * MIB
-"""What a bomb may make of a process that it reaches, which has 50 to 200 MiB by itself."""
+"""The memory allowed to a process that evaluates a bomb; it needs 50 to 200 MiB without one."""
 MOST_SECONDS = 5.0
 CHILDREN = """
 import json, os, resource, sys, time
@@ -66,12 +66,12 @@ for name, where in bombs.items():
         os._exit(0)
     os.wait()
 """
-"""A process for each bomb, forked of one that has imported what they need; a line for each that ended well."""
+"""A process for each bomb, forked from one with all imports, and a line for each that ended well."""
 
 
 @pytest.fixture(scope="module")
 def tried() -> dict[str, tuple[str, int, float]]:
-    """What came of each bomb, and what it made of the memory and the processor time of its process."""
+    """Return the result of each bomb with its process's memory and processor time."""
     asked = json.dumps([BOMBS, SCHEMA, large("Ana")])
     command = [sys.executable, "-c", CHILDREN]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
@@ -79,9 +79,9 @@ def tried() -> dict[str, tuple[str, int, float]]:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_costs_nothing_where_it_is_taken(name: str, tried: dict[str, tuple[str, int, float]]) -> None:
-    # Taken down or evaluated, it is refused or does not apply, within 200 MiB and a few seconds of the processor. With
-    # `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
+def test_predicate_bomb_is_refused_at_low_cost(name: str, tried: dict[str, tuple[str, int, float]]) -> None:
+    # Compiled or evaluated, a bomb is refused or does not apply, within 200 MiB and a few seconds of processor time.
+    # With `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
     # `growth_problem`, each held, or took up to 3 GiB or more than 60 seconds.
     found, peak, seconds = tried[name]
     assert found in ("refused", "False")
@@ -91,7 +91,7 @@ def test_a_bomb_costs_nothing_where_it_is_taken(name: str, tried: dict[str, tupl
 
 @pytest.fixture
 def limited(site: AttackSite) -> Iterator[None]:
-    """Both processes with 3 GiB more of address space at most, so that a bomb that goes off hurts them alone."""
+    """Limit both processes to 3 GiB more of address space, so that a bomb hurts only them."""
     if sys.platform != "linux":
         pytest.skip("limits of another process are set on Linux only")
     before = {}
@@ -106,7 +106,7 @@ def limited(site: AttackSite) -> Iterator[None]:
 
 
 def peaks(site: AttackSite) -> dict[str, int]:
-    """The most memory that each process ever had, in bytes."""
+    """Return each process's peak memory in bytes."""
     found = {}
     for name, process in site.processes.items():
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -114,8 +114,8 @@ def peaks(site: AttackSite) -> dict[str, int]:
     return found
 
 
-async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited: None) -> None:
-    # Each is `malformed` with words, the request waits on, and the gateway is as large as it was. With
+async def test_gateway_refuses_to_remember_a_predicate_bomb(site: AttackSite, limited: None) -> None:
+    # Each is `malformed` with an explanation, the request still waits, and the gateway does not grow. With
     # `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
     # `growth_problem`, a bomb was accepted.
     to, before = payee(), peaks(site)
@@ -132,9 +132,9 @@ async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited:
     assert site.ledger(to) == []
 
 
-async def test_a_bomb_that_lies_in_the_store_does_not_go_off(site: AttackSite, limited: None) -> None:
-    # Those written under looser rules, approvals and denials, apply to no call: a person is asked, and soon. With the
-    # same, and no steps counted in `GrantUse.consulted`, nobody was asked within 60 seconds.
+async def test_predicate_bomb_in_the_store_asks_an_approver(site: AttackSite, limited: None) -> None:
+    # Grants written under looser rules, approvals and denials, apply to no call, and an approver is asked soon. With
+    # the same mutation and no steps counted in `GrantUse.consulted`, no approver was asked within 60 seconds.
     to, before = payee(), peaks(site)
     catalog = load_manifest(MANIFEST)
     tool = catalog.tool("batch")

@@ -1,8 +1,8 @@
-"""Attack 6: a body without end by `GET /channels/x`, or to a channel that is not there, before anybody signs in.
+"""Attack 6: an endless body by `GET /channels/x`, or to an unknown channel, before any sign-in.
 
-Seen before the mend: the gateway took 256 MiB of one `GET` into its memory, which stayed 262 MB larger, and answered
-401. Seen to fail without it: with `gateway/transport/middleware.py` letting bodies of a `GET` and chunked ones
-through, and `gateway/transport/body_limit.py` giving an unknown channel 1 MiB.
+Before the fix the gateway read 256 MiB of one `GET` into its memory, stayed 262 MB larger, and answered 401. The
+tests fail with `gateway/transport/middleware.py` accepting bodies of a `GET` and chunked ones, and
+`gateway/transport/body_limit.py` giving an unknown channel 1 MiB.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ def memory(site: AttackSite) -> int:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/channels/mail", "/channels/nowhere", "/", "/v1/turns", "/healthz"])
-async def test_a_method_that_says_nothing_brings_no_body(channel_site: AttackSite, method: str, path: str) -> None:
-    # Refused by its head: what follows is not read, whatever length it claims. Without the refusal of a length in
-    # `Guard._refusal` all 256 MiB were taken and answered as if there were none.
+async def test_get_request_with_a_body_is_refused(channel_site: AttackSite, method: str, path: str) -> None:
+    # Refused by its head: the body is not read, whatever length it claims. Without the refusal of a length in
+    # `Guard._refusal` all 256 MiB were read and answered like a request without a body.
     begins = head(channel_site.url, method, path, content_length=str(POURED * MIB))
     answer = await pour(channel_site.url, begins, pieces())
     assert answer.status in (400, 0)
@@ -36,8 +36,8 @@ async def test_a_method_that_says_nothing_brings_no_body(channel_site: AttackSit
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "TRACE"])
-async def test_a_body_that_says_no_length_is_not_read(channel_site: AttackSite, method: str) -> None:
-    # Chunks are refused as such. Without the refusal of `Transfer-Encoding` in `Guard._refusal` all 256 MiB were taken.
+async def test_body_without_length_is_not_read(channel_site: AttackSite, method: str) -> None:
+    # Chunked bodies are refused. Without the refusal of `Transfer-Encoding` in `Guard._refusal` all 256 MiB were read.
     begins = head(channel_site.url, method, "/channels/mail", transfer_encoding="chunked")
     chunk = f"{MIB:x}\r\n".encode() + b"x" * MIB + b"\r\n"
     answer = await pour(channel_site.url, begins, iter([chunk] * POURED))
@@ -45,28 +45,28 @@ async def test_a_body_that_says_no_length_is_not_read(channel_site: AttackSite, 
     assert answer.sent < POURED * MIB
 
 
-async def test_a_channel_is_looked_up_before_its_body_is_read(channel_site: AttackSite) -> None:
-    # Where there is none nothing is read. With 1 MiB of room for an unknown channel in `BodyLimit._read` its body was
-    # waited for, and answered 408.
+async def test_unknown_channel_is_refused_before_its_body_is_read(channel_site: AttackSite) -> None:
+    # For an unknown channel nothing is read. With 1 MiB allowed to an unknown channel in `BodyLimit._read` the gateway
+    # waited for its body and answered 408.
     begins = head(channel_site.url, "POST", "/channels/nowhere", content_length=str(MIB))
     answer = await pour(channel_site.url, begins, iter(()))
     assert answer.status == 404
 
 
-async def test_nobody_without_a_token_has_a_body_read(channel_site: AttackSite) -> None:
-    # 401 at the head of it. Without `AuthenticationMiddleware` the body was waited for, and answered 408.
+async def test_missing_token_is_refused_before_the_body_is_read(channel_site: AttackSite) -> None:
+    # 401 after the head. Without `AuthenticationMiddleware` the gateway waited for the body and answered 408.
     begins = head(channel_site.url, "POST", "/v1/turns", content_length=str(MIB), content_type="application/json")
     answer = await pour(channel_site.url, begins, iter(()))
     assert answer.status == 401
 
 
-async def test_all_of_it_leaves_the_gateways_memory_as_it_was(channel_site: AttackSite) -> None:
+async def test_refused_bodies_do_not_grow_the_gateways_memory(channel_site: AttackSite) -> None:
     # A quarter of a gigabyte, four times. Without the refusal of a length in `Guard._refusal` the gateway grew by 255
     # MiB.
     begins = head(channel_site.url, "GET", "/channels/mail", content_length=str(POURED * MIB))
     before = 0
     for number in range(5):
-        # What the first one has it import and allocate stays, whoever comes.
+        # The first request's imports and allocations stay for any sender.
         before = before if number > 1 else memory(channel_site)
         await pour(channel_site.url, begins, pieces())
     assert memory(channel_site) - before < 32 * MIB

@@ -1,7 +1,7 @@
-"""Attack 7: a login becomes a second approver beside the same human, whom the directory declares by address.
+"""Attack 7: a login becomes a second approver for a person whom the directory declares by address.
 
-Before the mend the second login was let in by its group, and one human alone met a quorum of two. Each test was seen
-to fail without its mend: `ClaimsDirectory` asking `DeclaredNames`, the signed names of a row in `doubt`, and
+Before the fix the second login was accepted through its group, and one person met a quorum of two. Each test fails
+without its fix: `ClaimsDirectory` asking `DeclaredNames`, the signed names of a row in `doubt`, and
 `Directory.person_id` in `seat_of` and `authority`.
 """
 
@@ -37,14 +37,14 @@ DECLARED = (*(each for each in PEOPLE if each.id != "bo"), BO)
 
 @pytest.fixture
 async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
-    """Worker and gateway, to whom Bo is declared by his address alone."""
+    """Run worker and gateway with Bo declared by his address only."""
     async with rig_for(client, tmp_path, provider, *DECLARED) as open_rig:
         yield open_rig
 
 
 @contextlib.asynccontextmanager
 async def rig_for(client: Client, folder: Path, provider: Provider, *people: Person) -> AsyncIterator[GatewayRig]:
-    """Worker and gateway in the production profile; the group `money` gives the role `finance`, which `both` asks."""
+    """Run worker and gateway in production; the group `money` gives the role `finance`, which `both` asks."""
     async with provider_rig(client, folder, provider, people, {"money": ("finance",)}) as open_rig:
         yield open_rig
 
@@ -70,12 +70,12 @@ async def approve_by_token(rig: GatewayRig, approval: str, person: str) -> httpx
         {"emails": ["other@example.com", "bo@example.com"]},
     ],
 )
-async def test_one_human_is_no_second_approver(
+async def test_second_login_of_a_declared_person_is_refused(
     rig: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture, claims: dict[str, Any]
 ) -> None:
-    # However the login spells the address of somebody declared, it is refused, and the quorum of two is not met.
-    # Without `DeclaredNames` in `ClaimsDirectory._make_person` the login was let in, and without the names in `_doubt`
-    # and `joined_logins` as well the quorum was met.
+    # For every spelling of a declared address the login is refused, and the quorum of two is not met. Without
+    # `DeclaredNames` in `ClaimsDirectory._make_person` the login was accepted, and without the names in `_doubt` and
+    # `joined_logins` as well the quorum was met.
     approval = await asked_of(rig, "both")
     assert (await approve_by_token(rig, approval, "bo")).json()["status"] == "counted"
     provider.claims = {"sub": "b-2", "name": "Robert", "groups": ["money"], **claims}
@@ -88,7 +88,7 @@ async def test_one_human_is_no_second_approver(
     assert await rig.runs(approval) == 0
     assert await VouchedPeople(rig.deps.store).all() == []
     assert back.status_code == 401
-    # The refusal names nobody; the log does, with the remedy.
+    # The refusal names no person; the log does, with the remedy.
     assert "This login belongs to no known person" in words(back.text)
     assert "bo" not in words(back.text).split()
     found = next(each.getMessage() for each in caplog.records if "b-2" in each.getMessage())
@@ -97,11 +97,11 @@ async def test_one_human_is_no_second_approver(
     assert "`identities`" in found
 
 
-async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
+async def test_startup_warns_of_approvers_without_a_declared_login(
     rig: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Where groups give roles: everybody whom a tool asks and whose login is not written down, with the remedy. Without
-    # the warning in `with_provider_people` nothing was told.
+    # With roles from groups, the warning names every approver of a tool without a declared login, and the remedy.
+    # Without the warning in `with_provider_people` nothing was logged.
     login = f"{provider.issuer}#b-1"
     people = [replace(each, identities={"oidc": (login,)}) if each is BO else each for each in DECLARED]
     settings = rig.deps.settings
@@ -116,9 +116,9 @@ async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
         )
 
 
-async def test_a_login_from_before_the_declaration_approves_nothing(rig: GatewayRig, provider: Provider) -> None:
-    # What was signed of it names the address, so the gateway that reads it finds who is declared since, and refuses.
-    # Without the names in `_doubt` the login was known, and its answer was taken for a second one of Bo's.
+async def test_login_from_before_the_declaration_cannot_approve(rig: GatewayRig, provider: Provider) -> None:
+    # The signed row names the address, so the gateway finds the person declared since and refuses. Without the names
+    # in `_doubt` the login was accepted, and its answer counted as a second one of Bo's.
     login = f"{provider.issuer}#b-2"
     robert = Person(id=id_from_login(login), name="Robert", roles=("finance",), identities={"oidc": (login,)})
     row = vouch(SIGNER, robert, names=("bo@example.com",), now=datetime.now(UTC), lifetime=timedelta(days=7))
@@ -133,9 +133,11 @@ async def test_a_login_from_before_the_declaration_approves_nothing(rig: Gateway
     assert (await rig.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_path: Path, provider: Provider) -> None:
-    # An account for every day and one for administration, each with the role: the second answer adds nothing. With
-    # `authority` giving the id of the entry in place of the human's, the second answer approved the request.
+async def test_two_entries_of_one_person_fill_one_place_of_a_quorum(
+    client: Client, tmp_path: Path, provider: Provider
+) -> None:
+    # An everyday and an administration account, each with the role: the second answer adds nothing. With `authority`
+    # returning the entry's id instead of the person's, the second answer approved the request.
     second = Person(id="bo-admin", person_id="bo", name="Bo (admin)", roles=("finance", "admin"))
     async with rig_for(client, tmp_path, provider, *DECLARED, second) as rig:
         approval = await asked_of(rig, "both")
@@ -149,11 +151,11 @@ async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_
 
 
 @pytest.mark.parametrize("declared_by", ["oidc", "email"])
-async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
+async def test_requester_by_login_cannot_approve_after_being_declared(
     client: Client, tmp_path: Path, provider: Provider, declared_by: str
 ) -> None:
-    # The gateway of before knew the login alone; the people of now know whose it is. With `seat_of` comparing ids in
-    # place of humans Bo's answer was counted, and signed by the other gateway it ran the call.
+    # The earlier gateway knew only the login; the current directory knows its person. With `seat_of` comparing ids
+    # instead of people Bo's answer was counted, and with the other gateway's signature it ran the call.
     login = f"{provider.issuer}#b-2"
     named = {"oidc": (login,), "email": ("bo@example.com",)}[declared_by]
     bo = replace(BO, identities={declared_by: named})
@@ -178,7 +180,7 @@ async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
         assert (await now.turns.signoff.request(approval)).requester.user == id_from_login(login)
         answer = await approve_by_token(now, approval, "bo")
         assert answer.json()["code"] == "self_approval"
-        # A gateway that has not read the new people yet signs it; the worker has, and has it asked again.
+        # A gateway that has not read the new directory yet signs it. The worker has, and asks again.
         late = locked_rig(now, people=PEOPLE)
         shown = (await now.deps.requests.load(approval)).request.question_hash
         draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)

@@ -1,10 +1,9 @@
-"""Attack 8: forms as large as a channel takes, signed by nobody, each of which took seconds to parse.
+"""Attack 8: unsigned forms of a channel's maximum size, each of which took seconds to parse.
 
-Seen before the mend: a form of mail of 12 MiB cost the gateway 1.3 s of processor time before its signature was looked
-at, 20 times what its bytes cost. Seen to fail without it: `test_a_form_that_nobody_signed_costs_no_more_than_its_bytes`
-with `channels/mail/provider_requests.py` reading the whole form first, and
-`test_a_small_form_of_many_fields_is_refused_uncounted` with pages reading theirs by Starlette's parser. That health is
-answered all the while held without it as well, but not where such forms are read on the event loop.
+Before the fix a mail form of 12 MiB cost the gateway 1.3 s of processor time before its signature check, 20 times the
+cost of its bytes. `test_unsigned_form_costs_no_more_than_its_bytes` fails with `channels/mail/provider_requests.py`
+reading the whole form first, and `test_small_form_with_many_fields_is_refused` with pages parsed by Starlette. Health
+answered even without the fix, but not if such forms are read on the event loop.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from stranger import Answered, head, pour
 
 MIB = 1 << 20
 AT_ONCE = 2
-"""Of one address; more are refused by their bytes alone."""
+"""From one address; more are refused by their bytes alone."""
 ROUNDS = 2
 BODIES = {
     "escapes": ("application/x-www-form-urlencoded", b"body-mime=" + b"%41" * (4 * MIB)),
@@ -49,8 +48,8 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("name", BODIES)
-async def test_a_form_that_nobody_signed_holds_up_nobody(channel_site: AttackSite, name: str) -> None:
-    # It is refused as forged, and health is answered within a second all the while. With the whole form read by
+async def test_large_unsigned_form_does_not_delay_health(channel_site: AttackSite, name: str) -> None:
+    # The form is refused as forged, and health answers within a second meanwhile. With the whole form read by
     # `MailgunFormat.verify`, and on the event loop by `Email.read`, health took 1.8 seconds.
     kind, body = BODIES[name]
     async with probed(channel_site.url) as found:
@@ -64,10 +63,10 @@ async def test_a_form_that_nobody_signed_holds_up_nobody(channel_site: AttackSit
 
 
 @pytest.mark.parametrize("name", ["escapes", "fields", "parts", "line ends"])
-async def test_a_form_that_nobody_signed_costs_no_more_than_its_bytes(channel_site: AttackSite, name: str) -> None:
-    # In processor time of the gateway, against as many bytes that are no form. With the whole form read by
-    # `MailgunFormat.verify` escapes cost 1.9 seconds, and without a limit of fields fields cost 7.2 and parts 1.5; line
-    # ends cost nothing with the parser of today.
+async def test_unsigned_form_costs_no_more_than_its_bytes(channel_site: AttackSite, name: str) -> None:
+    # Measured as the gateway's processor time against equally many bytes that are no form. With the whole form read by
+    # `MailgunFormat.verify` escapes cost 1.9 seconds, and without a limit of fields fields cost 7.2 and parts 1.5.
+    # Line ends cost nothing with the current parser.
     kind, body = BODIES[name]
     plain = await _cost(channel_site, "text/plain", body)
     assert await _cost(channel_site, kind, body) <= 2 * plain + 0.5
@@ -83,27 +82,27 @@ async def _cost(site: AttackSite, kind: str, body: bytes) -> float:
 
 
 @pytest.mark.parametrize("path", ["/login", "/link/abc.def", "/logout"])
-async def test_a_page_open_to_all_takes_no_large_form(channel_site: AttackSite, path: str) -> None:
-    # Refused by what it says of its length. With `REQUEST_BODY_BYTES` for every path in `_body_bytes` its body was
-    # waited for, and answered 408.
+async def test_public_page_refuses_a_large_form(channel_site: AttackSite, path: str) -> None:
+    # Refused by its content length. With `REQUEST_BODY_BYTES` for every path in `_body_bytes` the gateway waited for
+    # its body and answered 408.
     kind = "application/x-www-form-urlencoded"
-    # The head alone: who is hung up on in the middle of a body may never read the answer.
+    # Send the head only: a sender cut off in the middle of a body may never read the answer.
     begins = head(channel_site.url, "POST", path, content_type=kind, content_length=str(MIB))
     answer = await pour(channel_site.url, begins, iter(()))
     assert answer.status == 413
 
 
-async def test_a_small_form_of_many_fields_is_refused_uncounted(channel_site: AttackSite) -> None:
-    # Also one that fits; and no parser of parts sees what a page is sent. Without `max_num_fields` in `_parse` the
-    # fields were read, and without the look at the type in `read_form` the parts were taken for a form.
+async def test_small_form_with_many_fields_is_refused(channel_site: AttackSite) -> None:
+    # Even a form that fits is refused, and no multipart parser sees a page's body. Without `max_num_fields` in
+    # `_parse` the fields were read, and without the check of the type in `read_form` the parts were read as a form.
     kind = "application/x-www-form-urlencoded"
     assert (await posted(channel_site, "/login", kind, b"a&" * 15_000)).status == 422
     assert (await posted(channel_site, "/login", "multipart/form-data; boundary=x", b"--x\r\n" * 5_000)).status == 415
 
 
-async def test_a_message_of_texts_is_small(channel_site: AttackSite) -> None:
-    # Twilio's signature is over every field, so that a stranger's are parsed: of 64 KiB at most. With 3 MiB of room in
-    # `Twilio` the larger form was parsed as well, and answered 401.
+async def test_message_larger_than_64_kib_from_twilio_is_refused(channel_site: AttackSite) -> None:
+    # Twilio signs every field, so a stranger's fields are parsed, but at most 64 KiB. With 3 MiB allowed in `Twilio`
+    # the larger form was parsed as well, and answered 401.
     kind = "application/x-www-form-urlencoded"
     assert (await posted(channel_site, "/channels/texts", kind, b"a=" + b"%41" * 30_000)).status == 413
     assert (await posted(channel_site, "/channels/texts", kind, b"a=" + b"%41" * 20_000)).status == 401

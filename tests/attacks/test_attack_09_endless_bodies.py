@@ -1,7 +1,7 @@
-"""Attack 9: bodies that never end, and heads that never do, each of which held memory and a connection for ever.
+"""Attack 9: endless bodies and heads, each of which held memory and a connection forever.
 
-Seen to fail without the mend: with `BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, and with uvicorn's own
-connection in place of `gateway/transport/server.py`; both were then waited for until the test gave up.
+The tests fail with `BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, and with uvicorn's own connection instead of
+`gateway/transport/server.py`: the gateway then waited for both until the test timed out.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ SHARE = BODIES_AT_ONCE // SENDER_SHARE
 
 
 async def dribble(line: Line, begins: bytes, piece: bytes) -> int:
-    """Send a head and then a byte now and then; the answer. Fails where none comes, see `Line.answer`."""
+    """Send a head and then single bytes, and return the answer's status. Fails without an answer, see `Line.answer`."""
     await line.send(begins)
 
     async def more() -> None:
@@ -39,16 +39,16 @@ async def dribble(line: Line, begins: bytes, piece: bytes) -> int:
     return status
 
 
-async def test_bodies_that_never_end_are_given_up(channel_site: AttackSite) -> None:
-    # As many as one address may send are waited for a few seconds, the others not at all; health is answered. With an
-    # hour's patience in `_whole` they were waited for until the test gave up, and without a share for one address in
-    # `_full` all 104 were waited for.
+async def test_endless_bodies_time_out(channel_site: AttackSite) -> None:
+    # The share of one address is waited for briefly, the rest not at all, and health answers. With an hour's patience
+    # in `_whole` the gateway waited until the test timed out, and without a share for one address in `_full` it waited
+    # for all 104.
     begins = head(channel_site.url, "POST", "/channels/mail", content_length="1000000", content_type="text/plain")
     async with contextlib.AsyncExitStack() as lines, httpx2.AsyncClient(base_url=channel_site.url, timeout=60) as page:
         opened = [await lines.enter_async_context(dialled(channel_site.url)) for _ in range(SHARE + MORE)]
         answers = [asyncio.create_task(dribble(line, begins, b"x")) for line in opened]
         statuses = [await each for each in itertools.islice(asyncio.as_completed(answers), MORE)]
-        # Those that are not waited for are answered at once; health is, while the others are waited for.
+        # The rest is answered at once; health answers while the gateway waits for the share.
         assert statuses == [503] * MORE
         assert (await page.get("/healthz")).status_code == 200
         assert not all(each.done() for each in answers)
@@ -58,9 +58,9 @@ async def test_bodies_that_never_end_are_given_up(channel_site: AttackSite) -> N
     assert statuses.count(408) + statuses.count(503) == len(statuses)
 
 
-async def test_heads_that_never_end_are_given_up(channel_site: AttackSite) -> None:
-    # Hung up on, whether they say nothing or a byte now and then. With uvicorn's own connection in `serve` they were
-    # waited for until the test gave up.
+async def test_endless_request_heads_are_closed(channel_site: AttackSite) -> None:
+    # Closed, whether they send nothing or single bytes. With uvicorn's own connection in `serve` the gateway waited
+    # until the test timed out.
     begins = head(channel_site.url, "GET", "/login")[:-2]
     async with contextlib.AsyncExitStack() as lines:
         opened = [await lines.enter_async_context(dialled(channel_site.url)) for _ in range(20)]
@@ -70,13 +70,13 @@ async def test_heads_that_never_end_are_given_up(channel_site: AttackSite) -> No
     assert set(answers) == {0}
 
 
-async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: AttackSite) -> None:
-    # Their half of a form is not looked at, no error is logged, and their places are free again. With a body that
-    # breaks off taken for a whole one in `_whole` ten halves signed in, and without the end of its place in
-    # `BodyLimit._read` nobody was served any more.
+async def test_aborted_form_signs_no_one_in_and_frees_its_place(channel_site: AttackSite) -> None:
+    # Half a form is not processed, no error is logged, and its place is free again. With an aborted body taken for a
+    # whole one in `_whole` ten halves signed in, and without the release of its place in `BodyLimit._read` no later
+    # sender was served.
     log = channel_site.folder / "gateway" / "gateway.log"
     before = log.read_text()
-    # What comes of it could sign in by itself, but for the length that it was to have.
+    # The part sent could sign in alone, except for its missing length.
     fields, cookie = await _sign_in_form(channel_site)
     form = urlencode({**fields, "secret": channel_site.tokens["zoe"]}).encode()
     sent = {"content_type": "application/x-www-form-urlencoded", "cookie": cookie}
@@ -84,7 +84,7 @@ async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: 
     for number in range(SHARE + MORE):
         async with dialled(channel_site.url) as line:
             await line.send(begins + form)
-            # Some stay until it has been read.
+            # Keep some open until the gateway has read them.
             if number < 10:
                 await asyncio.sleep(0.1)
     whole = head(channel_site.url, "POST", "/login", content_length="4", content_type="text/plain") + b"half"
@@ -95,7 +95,7 @@ async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: 
             status, _ = await line.answer()
         return status == 415
 
-    # A gateway learns a moment later that somebody is gone.
+    # A gateway notices a closed connection a moment later.
     await until(served)
     text = log.read_text()[len(before) :]
     assert "Traceback" not in text
@@ -108,14 +108,14 @@ async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: 
 
 
 async def _sign_in_form(site: AttackSite) -> tuple[dict[str, str], str]:
-    """The hidden fields of the sign-in, and the cookie of the browser that opened it."""
+    """Return the hidden fields of the sign-in form and its browser's cookie."""
     async with httpx2.AsyncClient(base_url=site.url, timeout=60) as page:
         fields = form_fields((await page.get("/login")).text, "/login")
         return fields, "; ".join(f"{name}={value}" for name, value in page.cookies.items())
 
 
 async def _signed_in(site: AttackSite, person: str) -> int:
-    """In how many browsers somebody is signed in."""
+    """Return the number of browsers in which a person is signed in."""
     query = select(func.count()).select_from(SESSIONS).where(SESSIONS.c.person == person)
     async with open_store(site.stores.gateway) as store:
         return await store.run(lambda connection: connection.execute(query).scalar_one())

@@ -1,4 +1,4 @@
-"""Attack 10: somebody of the tenant whom a request does not concern learns that it is there, of whom, and why."""
+"""Attack 10: a tenant member learns that a request unrelated to them exists, its people and its reason."""
 
 import uuid
 from dataclasses import dataclass
@@ -49,14 +49,14 @@ class Names:
         )
 
     def blank(self, text: str) -> str:
-        """An answer without these names: what is left must not tell which of them were real."""
+        """Remove these names from an answer: the rest must not reveal which of them exist."""
         for name in (self.key.turn, self.key.session, show_code(self.code), self.code):
             text = text.replace(name, "X")
         return text
 
 
 async def probed(page: httpx2.AsyncClient, probe: Probe, names: Names) -> tuple[int, str]:
-    """What a stranger is answered: the status and everything said."""
+    """Return the status and text of a stranger's answer."""
     method, path, body = probe
     if body is not None and "approval_id" in body:
         item = {
@@ -71,7 +71,7 @@ async def probed(page: httpx2.AsyncClient, probe: Probe, names: Names) -> tuple[
 
 
 async def a_request(site: AttackSite, *, decided: bool) -> Names:
-    """A request in a session of Rui's that waits, or that Ana denied with a reason while the turn goes on."""
+    """Make a request in Rui's session that waits, or that Ana denied with a reason while the turn continues."""
     to, ana, name = payee(), site.person("ana"), f"s{uuid.uuid4().hex[:12]}"
     response = await site.person("rui").say(
         name, [("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})]
@@ -86,10 +86,12 @@ async def a_request(site: AttackSite, *, decided: bool) -> Names:
 
 @pytest.mark.parametrize("decided", [False, True], ids=["waiting", "decided"])
 @pytest.mark.parametrize("name", PROBES)
-async def test_what_is_there_looks_like_what_is_not(name: str, decided: bool, site: AttackSite) -> None:
-    # A stranger who knows a request's id or code, its turn or its session, is answered as for one that never was. Seen
-    # to fail for all that decides, withdraws or goes by code, while only what reads asked who may read, and for all
-    # that reads without `may_read` in `Conversations` and `reads_record`.
+async def test_existing_and_missing_requests_look_alike_to_strangers(
+    name: str, decided: bool, site: AttackSite
+) -> None:
+    # A stranger who knows a request's id or code, its turn or its session, gets the same answer as for a missing one.
+    # This failed for all endpoints that decide, withdraw or use a code while only reading checked the right to read,
+    # and for all reading ones without `may_read` in `Conversations` and `reads_record`.
     real = await a_request(site, decided=decided)
     made_up = Names(TurnKey("main", str(uuid.uuid4()), str(uuid.uuid4())), "Z9Z9Z9")
     zoe = site.person("zoe").http if PROBES[name][1].startswith("/v1/") else (await site.browser("zoe")).http
@@ -98,9 +100,9 @@ async def test_what_is_there_looks_like_what_is_not(name: str, decided: bool, si
     assert (REASON in answers[0][1], "Ana" in answers[0][1], '"ana"' in answers[0][1]) == (False, False, False)
 
 
-async def test_a_loser_of_a_race_learns_who_was_first(site: AttackSite) -> None:
-    # Whoever may read a request gets its names and reasons. With `decide` answering whoever is refused as `unknown` Bo
-    # learned neither.
+async def test_loser_of_a_race_reads_the_first_decision(site: AttackSite) -> None:
+    # A reader of a request sees its names and reasons. With `decide` answering every refusal as `unknown` Bo learned
+    # neither.
     real = await a_request(site, decided=True)
     bo = site.person("bo")
     shown = await bo.see(approval_id(real.key))
@@ -115,11 +117,11 @@ async def test_a_loser_of_a_race_learns_who_was_first(site: AttackSite) -> None:
         pytest.param("POST", "/v1/turns", {"text": "[]", "actor": "clerk", "user": "{person}"}, id="ask as"),
     ],
 )
-async def test_who_is_a_person_is_not_told(
+async def test_existing_and_unknown_people_are_refused_alike(
     method: str, path: str, body: dict[str, Any] | None, site: AttackSite
 ) -> None:
-    # To act as somebody else is refused alike, whether there is such a person or not. Seen to fail while a list could
-    # be asked for as anybody.
+    # Acting as another person is refused alike for existing and unknown people. This failed while lists could be
+    # requested as any person.
     zoe, answers = site.person("zoe").http, []
     for person in ("ana", NOBODY):
         sent = None if body is None else {**body, "user": person}
@@ -129,9 +131,9 @@ async def test_who_is_a_person_is_not_told(
     assert answers[0][0] >= 400
 
 
-async def test_a_grant_of_others_looks_like_none(site: AttackSite) -> None:
-    # A stranger who takes back a grant whose id they know is answered as for one that never was. Seen to be refused by
-    # name while whoever knew the id was told of its rights.
+async def test_grant_of_others_looks_like_a_missing_one(site: AttackSite) -> None:
+    # A stranger who revokes a grant by its id gets the same answer as for a missing one. Before the fix the refusal
+    # revealed that the grant exists.
     to, rui, zoe = payee(), site.person("rui"), site.person("zoe").http
     key = await rui.ask([("gift", {"amount": 5, "to": to})])
     await site.person("ana").approve(approval_id(key), remember={"scope": "session", "uses": 2})
@@ -145,9 +147,9 @@ async def test_a_grant_of_others_looks_like_none(site: AttackSite) -> None:
     assert answers[0] == answers[1]
 
 
-async def test_tries_of_strangers_lock_nobody_out(site: AttackSite) -> None:
-    # However often a stranger tries a code, whoever may decide the request still can by it. With 30 tries of a code by
-    # everybody together, counted in `Conversations.approval_id`, Ana was answered 404.
+async def test_strangers_tries_of_a_code_lock_out_no_approver(site: AttackSite) -> None:
+    # However often a stranger tries a code, an approver can still use it. With 30 tries of a code for all people
+    # together, counted in `Conversations.approval_id`, Ana got 404.
     real, zoe, ana = await a_request(site, decided=False), site.person("zoe").http, site.person("ana")
     code = show_code(real.code)
     statuses = {(await zoe.get(f"/v1/approvals/{code}")).status_code for _ in range(60)}

@@ -1,4 +1,4 @@
-"""Attack 11: a request's short code is chosen by who asks, or comes to mean another request."""
+"""Attack 11: the requester chooses a request's short code, or the code changes its request."""
 
 import hashlib
 import uuid
@@ -18,14 +18,14 @@ _LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def computed(approval: str) -> str:
-    """The code that once was computed from an approval's id: whoever chooses the id can try until it suits."""
+    """Return the former code, computed from an approval's id: a requester could try ids until one fits."""
     number = int.from_bytes(hashlib.sha256(approval.encode()).digest()[:4], "big") >> 2
     return "".join(_LETTERS[(number >> (5 * place)) & 31] for place in reversed(range(6)))
 
 
-async def test_who_asks_cannot_choose_the_code(site: AttackSite) -> None:
-    # Rui tries names of turns until the code begins with a word of his; the request's code is none of that. With the
-    # code computed from the approval's id in `Questions.ask`, as it was once, it began with Rui's word.
+async def test_requester_cannot_choose_the_code(site: AttackSite) -> None:
+    # Rui tries turn names until the code begins with his word, but the request's code differs. With the code computed
+    # from the approval's id in `Questions.ask`, as before, it began with Rui's word.
     session, to = uuid.uuid4().hex[:12], payee()
     own = own_session(SessionKey("main", session), Person(id="rui"), development=False).session
     tried = (TurnKey("main", own, f"t{number}") for number in range(1_000_000))
@@ -36,9 +36,9 @@ async def test_who_asks_cannot_choose_the_code(site: AttackSite) -> None:
     assert shown.view["code"] != computed(approval_id(key))
 
 
-async def test_no_word_of_a_language_is_a_code(site: AttackSite) -> None:
+async def test_every_code_has_two_digits_at_fixed_places(site: AttackSite) -> None:
     # Two places of every code are digits, always the same two. With any of 32 characters in every place in `new_code`
-    # no place was a digit in all of them.
+    # no place was always a digit.
     to = payee()
     key = await site.person("rui").ask([("pay", {"amount": n, "to": to}) for n in range(1, 17)])
     ana = site.person("ana")
@@ -47,9 +47,9 @@ async def test_no_word_of_a_language_is_a_code(site: AttackSite) -> None:
     assert (len(set(codes)), len(places)) == (16, 2)
 
 
-async def test_a_code_means_the_request_that_it_was_given_to(site: AttackSite, impostor: Impostor) -> None:
-    # A turn that claims a code of another's in its memo changes nothing of what the code means. With the memos of turns
-    # believed in `Conversations.approval_id` Ana was answered 404 for the code.
+async def test_code_stays_with_its_request_despite_a_forged_memo(site: AttackSite, impostor: Impostor) -> None:
+    # A turn that claims another's code in its memo does not change the code's request. With the memos of turns
+    # believed in `Conversations.approval_id` Ana got 404 for the code.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -63,7 +63,7 @@ async def test_a_code_means_the_request_that_it_was_given_to(site: AttackSite, i
         return found if found.typed_search_attributes.get(temporal_metadata.STATE) == "suspended" else None
 
     await until(listed)
-    # The question is there before the turn says that it waits: its attributes of before would never be found.
+    # The question exists before the turn is marked as waiting, and its earlier attributes would not be found.
     described = await until(suspended)
     memo, attributes = await described.memo(), described.typed_search_attributes
     other = TurnKey("main", uuid.uuid4().hex[:12], "t1")

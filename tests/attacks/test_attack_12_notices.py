@@ -1,4 +1,4 @@
-"""Attack 12: a workflow has people told of another turn's request, or of an ending that never came."""
+"""Attack 12: a workflow sends notices about another turn's request, or about an end that never happened."""
 
 import asyncio
 from contextlib import suppress
@@ -32,7 +32,7 @@ routing: {{default: [hook]}}
 
 
 class Ears:
-    """The other end of a webhook: everything that people were told."""
+    """The other end of a webhook, which keeps every notice."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -59,10 +59,10 @@ async def asked(site: AttackSite, impostor: Impostor, amount: int, to: str) -> t
     return key, call.approval
 
 
-async def test_people_are_told_of_nothing_that_a_turn_made_up(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    # A turn that was taken over has the worker tell of another's request of 9,400 EUR as of 9 EUR, and that Bo denied
-    # it: nobody is told either, and what is told later is true. With an activity `signoff.deliver` that writes down
-    # what its task says, let through by `own_problem`, people were told of 9 EUR and of the denial.
+async def test_notices_contain_nothing_forged_by_a_turn(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    # A taken-over turn has the worker announce another's request of 9,400 EUR as 9 EUR, and Bo's denial of it: neither
+    # notice is sent, and later ones are true. With an activity `signoff.deliver` that records its task's claims,
+    # accepted by `own_problem`, notices named 9 EUR and the denial.
     to, ears = payee(), Ears()
     async with serve_vendor(ears.app()) as url:
         listens = CHANNEL.format(url=url)
@@ -80,10 +80,10 @@ async def test_people_are_told_of_nothing_that_a_turn_made_up(attacked_server: S
                 {"event": "closed", "request": replace(request, **own, **ended)},
             )
             for number, task in enumerate(tasks):
-                # Where no worker has such an activity any more, nothing can be told by it.
+                # Without a worker for such an activity, no notice can be sent by it.
                 with suppress(WorkflowUpdateFailedError):
                     await asyncio.wait_for(forged.schedule("signoff.deliver", f"d{number}", task), 60)
-            # What is told after it has overtaken nothing: a true ending, and one more question.
+            # Later notices have overtaken nothing: a true end, and one more question.
             await site.person("ana").approve(approval_id(other))
             later, _ = await asked(site, impostor, 77, to)
             await ears.told_of("77 EUR", to)

@@ -1,4 +1,4 @@
-"""Attack 12: a workflow writes into the record what never happened, in its own name and in others'."""
+"""Attack 12: a workflow writes false audit entries, in its own name and in others'."""
 
 import json
 import uuid
@@ -17,7 +17,7 @@ SAID = "Ana said yes on the phone"
 
 
 def false_entries(key: TurnKey, stream: TurnKey) -> tuple[AuditEntry, ...]:
-    """What a turn may claim: that Ana answered, how the request ended, that its call ran."""
+    """Return a turn's false claims: that Ana answered, how the request ended, that its call ran."""
     approval, at = approval_id(key), datetime.now(UTC)
 
     def entry(kind: Any, **data: Any) -> AuditEntry:
@@ -44,9 +44,9 @@ def claims(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [record for record in records if SAID in json.dumps(record)]
 
 
-async def test_what_a_turn_claims_of_itself_is_marked_as_its_word(site: AttackSite, impostor: Impostor) -> None:
-    # An impostor under a turn's id has entries written: each says `by: turn`, or is not there. Without `by` in
-    # `journal._own` all four entries stood there unmarked.
+async def test_audit_entries_of_a_turn_are_marked_as_its_own(site: AttackSite, impostor: Impostor) -> None:
+    # An impostor under a turn's id has entries recorded: each is marked `by: turn`, or missing. Without `by` in
+    # `journal._own` all four entries were unmarked.
     to = payee()
     key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
     await site.person("ana").waiting(approval_id(key))
@@ -57,16 +57,15 @@ async def test_what_a_turn_claims_of_itself_is_marked_as_its_word(site: AttackSi
     assert [record for record in claims(records) if not is_turns_word(record)] == []
 
 
-async def test_a_turn_cannot_take_the_place_of_what_truly_happened(site: AttackSite, impostor: Impostor) -> None:
-    # An entry is written once by its key: one that the turn wrote first, under the key of what the tool's activity will
-    # write, keeps nothing true out of the record. Without `TURNS_KEYS` in `journal._own` neither execution nor outcome
-    # came into the record.
+async def test_forged_audit_entry_cannot_replace_a_true_one(site: AttackSite, impostor: Impostor) -> None:
+    # Entries are unique by key: an entry that the turn writes first under the key of a tool activity's entry does not
+    # displace it. Without `TURNS_KEYS` in `journal._own` neither execution nor outcome was recorded.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     first = await site.person("rui").ask([("pay", args)])
     await ana.approve(approval_id(first))
     await site.person("rui").result(first)
-    # How the true entries are keyed is read off a turn of one's own.
+    # Learn the keys of true entries from another turn.
     true = [each for each in await site.person("aud").record(first) if each["kind"] in ("execution", "outcome")]
     assert len(true) == 2
     key = await site.person("rui").ask([("pay", args)])
@@ -100,9 +99,9 @@ async def test_a_turn_cannot_take_the_place_of_what_truly_happened(site: AttackS
     assert {"execution", "outcome"} <= {each["kind"] for each in entries}
 
 
-async def test_a_turn_writes_into_no_other_turns_record(site: AttackSite, impostor: Impostor) -> None:
-    # Entries for another turn's chain are not written. Without the comparison of streams in `journal._own` all four
-    # entries stood in the other turn's record.
+async def test_turn_cannot_write_into_another_turns_audit_log(site: AttackSite, impostor: Impostor) -> None:
+    # Entries for another turn's chain are not recorded. Without the comparison of streams in `journal._own` all four
+    # entries were in the other turn's audit log.
     to, rui = payee(), site.person("rui")
     key, other = [await rui.ask([("pay", {"amount": 9, "to": to})]) for _ in range(2)]
     for each in (key, other):

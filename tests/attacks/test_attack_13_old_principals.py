@@ -1,4 +1,4 @@
-"""Attack 13: what the gateway signed once for one request is used later, elsewhere, or for another purpose."""
+"""Attack 13: a signature of the gateway for one request is used later, elsewhere, or for another purpose."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from signoff.testing.builders import a_permit
 
 
 async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, CallContext]:
-    """An ended turn that the impostor stands under, and what was signed for it."""
+    """Return an ended turn that the impostor took, and its signed context."""
     rui = site.person("rui")
     key = await rui.ask([("look", {"place": "here"})])
     await rui.result(key)
@@ -25,14 +25,14 @@ async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, Call
 
 
 async def tipped(impostor: Impostor, forged: ForgedTurn, ctx: CallContext, args: dict[str, Any]) -> Any:
-    """What the honest worker says to a tip, which no person need approve, under this context."""
+    """Return the honest worker's reply to a tip, which needs no approval, under this context."""
     permit = a_permit(call="c1.9", digest=impostor.digest(ctx, "tip", args, "c1.9"), ctx=ctx)
     return await forged.run("tip", args, permit)
 
 
-async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impostor) -> None:
-    # The same principal as the gateway made it two days ago: people are asked, where it ran for ever before. With
-    # `expired` always false the tip ran.
+async def test_expired_principal_runs_no_call_by_rule(site: AttackSite, impostor: Impostor) -> None:
+    # With a principal signed two days ago approvers are asked; before the fix it ran forever. With `expired` always
+    # false the tip ran.
     to = payee()
     args = {"amount": 6, "to": to}
     forged, ctx = await stolen(site, impostor)
@@ -44,7 +44,7 @@ async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impos
     before = replace(before, user=signer.sign_principal(before))
     reply = await tipped(impostor, forged, before, args)
     assert (reply.again, site.amounts(to)) == ("policy", [])
-    # Within the day it runs: what a Temporal credential can do meanwhile is said in security.md.
+    # Within a day it runs: security.md describes the remaining power of a Temporal credential.
     reply = await tipped(impostor, forged, ctx, args)
     assert (reply.outcome.code, site.amounts(to)) == ("ok", [6])
 
@@ -63,12 +63,12 @@ async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impos
         {"user": {"actor": ""}},
     ],
 )
-async def test_nothing_of_what_was_asked_is_changed(
+async def test_changed_context_of_a_signed_principal_is_refused(
     site: AttackSite, impostor: Impostor, change: dict[str, Any]
 ) -> None:
-    # Another channel, place, actor, time or nonce than the gateway signed for: refused. Without these under the
-    # signature rules about the channel or the route were whoever's who reached Temporal; without `check_principal` in
-    # `SignaturePolicy.requester_problem` each change but that of the actor let the tip run.
+    # A channel, place, actor, time or nonce other than the signed one is refused. Without these under the signature a
+    # Temporal credential controlled rules about channel or route. Without `check_principal` in
+    # `SignaturePolicy.requester_problem` each change except that of the actor let the tip run.
     to = payee()
     forged, ctx = await stolen(site, impostor)
     if "user" in change:

@@ -1,8 +1,9 @@
-"""Attack 14: a stranger's mail keeps its reader busy, with name servers that never answer or a body that is hashed.
+"""Attack 14: a stranger's mail keeps its reader busy with silent name servers or an expensive body hash.
 
-Seen to fail without the mend: without the time for all names of a mail the first test takes as long as its names do;
-without the turns of domains an honest mail waits for every stranger's; with dkimpy over the whole mail, a mail of
-10 MiB takes 2.3 seconds of processor where it takes a quarter now; without the room in `MailQueue` nothing is refused.
+The tests fail without the fix: without the time limit for all names of a mail the first test takes as long as its
+names; without turns per domain an honest mail waits for every stranger's; with dkimpy over the whole mail, a mail of
+10 MiB takes 2.3 seconds of processor time instead of a quarter of that; without the limit in `MailQueue` nothing is
+refused.
 """
 
 import asyncio
@@ -23,28 +24,28 @@ from signoff.contracts.limits import MAIL_LOOKUPS_AT_ONCE, MAIL_STRANGERS_AT_ONC
 
 PEOPLE = "people.example"
 SECONDS = 0.6
-"""Instead of the 3 that all names of a mail have."""
+"""Instead of 3 seconds for all names of an email."""
 
 
 def mute(number: int) -> str:
-    """A domain of a stranger's whose name servers answer nothing."""
+    """Return a stranger's domain whose name servers never answer."""
     return f"d{number}.mute{number}.example"
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mails have less time."""
+    """Shorten the time for emails."""
     monkeypatch.setattr(dns_names, "MAIL_LOOKUP_SECONDS", SECONDS)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mails have so much time that none of those which wait for a name is done before the test is."""
+    """Allow emails so much time that none waiting for a name ends before the test."""
     monkeypatch.setattr(dns_names, "MAIL_LOOKUP_SECONDS", 600.0)
 
 
 def strange(sender: str, *selectors: str, domain: str = "") -> bytes:
-    """A mail with a signature for each selector, which are as good as any until their keys are looked up."""
+    """Return an email with a signature for each selector, plausible until its key is looked up."""
     mail: EmailMessage | bytes = written(sender, "approvals@signoff.example", "approve K7Q-2FM")
     for selector in selectors or ("s1",):
         mail = signed(mail, selector=selector, domain=domain)
@@ -56,23 +57,23 @@ MUTE = {f"mute{number}.example": None for number in range(20)}
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Three keys and five names of DMARC's walk, two at a time; and for the next such mail none of these again. Without
-    # the time for all of them in `DnsNames.find` every name was asked for, and without what `DnsNames` keeps names were
-    # asked for again.
+async def test_lookups_of_one_mail_share_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Three keys and five names of DMARC's walk, two at a time, and none of them again for the next such mail. Without
+    # the limit for all of them in `DnsNames.find` every name was looked up, and without the cache in `DnsNames` names
+    # were looked up again.
     mail = strange("eve@a.b.c.mute0.example", "s1", "s2", "s3", domain="mute0.example")
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(mail)
         asked = site.names.asked
-        # The time was over before a third name was begun with.
+        # The time ended before a third lookup started.
         assert len(asked) == MAIL_LOOKUPS_AT_ONCE
         before = asked.copy()
         await site.take(strange("eve@a.b.c.mute0.example", "s1", "s2", domain="mute0.example"))
         assert all(asked[name] == times for name, times in before.items())
 
 
-async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # However many mails name it. Without what `DnsNames` keeps it was asked for five times.
+async def test_missing_dns_name_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # For any number of emails. Without the cache in `DnsNames` it was looked up five times.
     async with mail_site(tmp_path, monkeypatch, {}) as site:
         for _ in range(5):
             await site.take(strange("eve@else.example"))
@@ -80,10 +81,9 @@ async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.usefixtures("patient")
-async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Twenty domains that answer nothing take six places; the others are Bo's, who decides meanwhile. Without
-    # `MAIL_STRANGERS_AT_ONCE` in `MailQueue._find_next` strangers took all eight places, and Bo waited until theirs
-    # were done.
+async def test_proved_sender_does_not_wait_for_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Twenty silent domains take six places. The rest is left to Bo, who decides at once. Without
+    # `MAIL_STRANGERS_AT_ONCE` in `MailQueue._find_next` strangers took all eight places, and Bo waited for them.
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(signed(site.reply("hm")))
         strangers = [asyncio.create_task(site.take(strange(f"eve@{mute(number)}"))) for number in range(20)]
@@ -96,9 +96,9 @@ async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeyp
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_domain_holds_up_its_own_mail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Ten mails of one domain that answers nothing; somebody of another who has proved nothing yet has a turn. With
-    # several turns at a time for one domain in `MailQueue._find_next` ten of its names were looked up.
+async def test_slow_domain_delays_only_its_own_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ten emails of one silent domain, and a sender of another domain without proof still has a turn. With several turns
+    # at a time for one domain in `MailQueue._find_next` ten of its names were looked up.
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         selectors = [f"k{number}" for number in range(10)]
         slow = [asyncio.create_task(site.take(strange(f"eve@{mute(0)}", each))) for each in selectors]
@@ -108,15 +108,17 @@ async def test_a_domain_holds_up_its_own_mail_alone(tmp_path: Path, monkeypatch:
         assert not any(task.done() for task in slow)
         assert sum(mute(0) in name for name in site.names.asked) == 1
         await left(slow)
-        # Whoever went left no turn taken and no room.
+        # Cancelled emails leave no turn taken and no bytes.
         queue = vars(vars(site.rig.channel)["_queue"])
         assert (queue["_busy"], queue["_waiting"], held_by(site)) == (set(), [], 0)
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_has_no_room_is_brought_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # One domain's mails, all strangers' mails: refused for now. Of who has proved mail, still taken. Without the
-    # refusal in `MailQueue.turn` all were taken.
+async def test_mail_beyond_the_queue_limit_is_refused_temporarily(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The limits of one domain and of all strangers refuse temporarily; mail of proved senders is still accepted.
+    # Without the refusal in `MailQueue.turn` all were accepted.
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(signed(site.reply("hm")))
         size = len(strange(f"eve@{mute(0)}"))
@@ -134,24 +136,24 @@ async def test_what_has_no_room_is_brought_again(tmp_path: Path, monkeypatch: py
 
 
 async def left(tasks: list[asyncio.Task[InboundBatch]]) -> list[Any]:
-    """What became of mails whose bringers wait no longer."""
+    """Cancel these emails and return their results."""
     for task in tasks:
         task.cancel()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def held_by(site: MailSite) -> int:
-    """Bytes of mails that have or wait for their turn."""
+    """Return the bytes of emails that have a turn or wait for one."""
     return int(vars(vars(site.rig.channel)["_queue"])["_bytes"].total())
 
 
 @pytest.mark.parametrize("kind", ["proved", "without a key", "altered"])
-async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
+async def test_approvers_mail_needs_the_same_lookups_as_a_strangers(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Who may approve, who may not and who is nobody at all: the same names are asked for, in the same order, and the
-    # channel holds nobody's name to tell them apart by. With keys looked up for Bo and Cy alone in `Email.read`
-    # nobody's were not, and without the comparison of hashes in `flaw` those of an altered mail were looked up.
+    # For an approver, another person and an unknown sender the same names are looked up in the same order, and the
+    # channel holds no names to distinguish them. With keys looked up only for Bo and Cy in `Email.read` the unknown
+    # sender's were not, and without the comparison of hashes in `flaw` those of an altered mail were.
     asked = []
     for name in ("bo", "cy", "nobody"):
         zone = with_keys(PEOPLE) if kind == "proved" else {}
@@ -166,9 +168,11 @@ async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
     assert bool(asked[0]) == (kind != "altered")
 
 
-async def test_a_long_mail_costs_little_and_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # 10 MB and three false signatures in both forms, hashed away from the loop, which goes on meanwhile. Read on the
-    # event loop by `Email.read` it let the loop go on once, and with dkimpy's canonical body made for each signature in
+async def test_long_mail_is_hashed_cheaply_outside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 10 MB and three false signatures in both forms, hashed outside the event loop, which continues. Read on the event
+    # loop by `Email.read` the loop ran once, and with dkimpy's canonical body made for each signature in
     # `BodyHashes.of` it took more than three times as long.
     false = "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/{}; d=else.example; s=s{}; h=from; bh=AAAA; b=AAAA\r\n"
     head = "".join(false.format(form, number) for number, form in enumerate(("relaxed", "simple", "relaxed")))
@@ -185,7 +189,7 @@ async def test_a_long_mail_costs_little_and_stops_nobody(tmp_path: Path, monkeyp
         await reading
         cost, begun = time.process_time() - begun, time.process_time()
         dkim.canonicalization.Relaxed.canonicalize_body(mail)
-        # Against the same machine at the same time: dkimpy takes one such a signature, which is 0.4 s to 1.4 s.
+        # Compared with the same machine at the same time: dkimpy needs 0.4 s to 1.4 s for one such signature.
         assert cost < 2 * (time.process_time() - begun)
         assert went_on >= 10
         assert site.names.asked == {}

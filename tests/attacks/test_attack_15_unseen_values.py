@@ -1,4 +1,4 @@
-"""Attack 15: a call is approved of which a value stands on no page, in no terminal and in no JSON."""
+"""Attack 15: a call is approved although one of its values is on no page, in no terminal and in no JSON."""
 
 import asyncio
 import html
@@ -14,23 +14,23 @@ from signoff.contracts.ids import TurnKey
 LINES = 300
 LAST = {"article": "consulting, see contract", "pieces": 99_999, "price": 1_000_000}
 PAGES = 400
-"""How many pages of one card are turned over at most."""
+"""The most pages followed from one card."""
 
 
 async def long_order(site: AttackSite, to: str) -> TurnKey:
-    """An order whose last line is one nobody would agree to."""
+    """Request an order whose last line no approver would accept."""
     items = [{"article": f"pencil no. {n}", "pieces": 10, "price": 1} for n in range(1, LINES)]
     return await site.person("rui").ask([("order", {"items": [*items, LAST], "to": to})])
 
 
 def has_last(text: str) -> bool:
-    """Whether a text has both numbers of the last line, however they are grouped."""
+    """Return whether a text has both numbers of the last line, in any grouping."""
     plain = re.sub(r"(?<=\d)[\s,.  ](?=\d{3})", "", text)
     return str(LAST["pieces"]) in plain and str(LAST["price"]) in plain
 
 
 async def all_pages(browser: Browser, approval: str) -> list[str]:
-    """The words of the card, and of whatever can be opened from it that is below it."""
+    """Return the texts of the card and of every page below it."""
     start = f"/approvals/{approval}"
     waiting, seen, found = [start], {start}, []
     while waiting and len(seen) <= PAGES:
@@ -56,9 +56,9 @@ async def read_all(browser: Browser, approval: str) -> int:
     return number
 
 
-async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSite) -> None:
-    # The card's first page does not have the last line of the order: what its form sends approves nothing. Without the
-    # look at `has_read` in `deciding._decide` the order was approved and ran.
+async def test_card_with_unopened_values_cannot_be_approved_on_the_page(site: AttackSite) -> None:
+    # The card's first page lacks the last line of the order, so its form approves nothing. Without the check of
+    # `has_read` in `deciding._decide` the order was approved and ran.
     to, bo = payee(), await site.browser("bo")
     key = await long_order(site, to)
     await site.person("ana").waiting(approval_id(key))
@@ -70,7 +70,7 @@ async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSi
 
 
 async def test_every_value_can_be_reached_from_the_card(site: AttackSite) -> None:
-    # An approver who opens every page behind the card reads the last line and can approve. With only the first page of
+    # An approver who opens every page of the card reads the last line and can approve. With only the first page of
     # `ValuePages`, no page showed the last line.
     to, bo = payee(), await site.browser("bo")
     key = await long_order(site, to)
@@ -88,17 +88,17 @@ async def test_every_value_can_be_reached_from_the_card(site: AttackSite) -> Non
     assert [line["items"] for line in site.ledger(to)] == [LINES]
 
 
-async def test_the_api_gives_every_value(site: AttackSite) -> None:
-    # The view that an answer over the API is bound to has the last line. Without the arguments in `whole_request` the
-    # last line was not in it.
+async def test_api_shows_every_value(site: AttackSite) -> None:
+    # The API view that binds an answer has the last line. Without the arguments in `whole_request` the last line was
+    # missing.
     key = await long_order(site, payee())
     assert has_last((await site.person("ana").waiting(approval_id(key))).words)
 
 
 @pytest.mark.parametrize("options", [pytest.param((), id="words"), pytest.param(("--json",), id="json")])
-async def test_the_terminal_gives_every_value(options: tuple[str, ...], site: AttackSite) -> None:
-    # `signoff show` of the request has the last line. Without every value in `card_lines` the last line was not in the
-    # words, and without the arguments in `whole_request` in neither.
+async def test_terminal_shows_every_value(options: tuple[str, ...], site: AttackSite) -> None:
+    # `signoff show` prints the last line. Without every value in `card_lines` it was missing in the text, and without
+    # the arguments in `whole_request` in both.
     key = await long_order(site, payee())
     await site.person("ana").waiting(approval_id(key))
     env = site.env("gateway") | {"SIGNOFF_TOKEN": site.tokens["ana"], "SIGNOFF_PUBLIC_URL": site.url}
@@ -114,9 +114,9 @@ async def test_the_terminal_gives_every_value(options: tuple[str, ...], site: At
     assert has_last(json.dumps(json.loads(out)) if options else out.decode())
 
 
-async def test_a_batch_takes_no_card_that_is_not_whole(site: AttackSite) -> None:
-    # Ticked among others in the inbox, the order is not approved by one tap. Without the looks at `has_read` in
-    # `deciding._decide` and at `card.unseen` in `batch_pages._alone`, which stand one behind the other, the order was
+async def test_batch_approves_no_card_with_unopened_values(site: AttackSite) -> None:
+    # Selected with others in the inbox, the order is not approved by one tap. Without the checks of `has_read` in
+    # `deciding._decide` and of `card.unseen` in `batch_pages._alone`, two layers of one defence, the order was
     # approved and ran.
     to, bo = payee(), await site.browser("bo")
     key = await long_order(site, to)

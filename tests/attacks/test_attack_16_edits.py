@@ -1,4 +1,4 @@
-"""Attack 16: one approver rewrites a small call into a large one to themselves, and nobody else is asked."""
+"""Attack 16: one approver edits a small call into a large one to themselves, without another approval."""
 
 import re
 
@@ -7,9 +7,9 @@ from attack_site import AttackSite, approval_id, payee
 LARGE = 49_999
 
 
-async def test_one_approver_alone_rewrites_nothing_over_the_api(site: AttackSite) -> None:
-    # Where the policy says nothing of edits, 5 EUR to somebody do not become 49,999 EUR to the approver. With
-    # `ApprovalPolicy.edit_mode` giving `approve` where nothing is said 49,999 EUR were paid.
+async def test_edit_without_an_edit_policy_is_refused_over_the_api(site: AttackSite) -> None:
+    # Without an edit policy, 5 EUR to a payee do not become 49,999 EUR to the approver. With
+    # `ApprovalPolicy.edit_mode` defaulting to `approve` 49,999 EUR were paid.
     to = payee()
     own = f"{to}, account of Ana"
     ana = site.person("ana")
@@ -22,9 +22,9 @@ async def test_one_approver_alone_rewrites_nothing_over_the_api(site: AttackSite
     assert (site.amounts(own), after.view["state"]) == ([], "pending")
 
 
-async def test_the_card_offers_no_edit_that_nobody_declared(site: AttackSite) -> None:
-    # Where the policy says nothing of edits, the page of a tool with side effects leads to none. With
-    # `ApprovalPolicy.edit_mode` giving `approve` where nothing is said the page led to one.
+async def test_card_without_an_edit_policy_offers_no_edit(site: AttackSite) -> None:
+    # Without an edit policy, the page of a tool with side effects offers no edit. With `ApprovalPolicy.edit_mode`
+    # defaulting to `approve` it did.
     key = await site.person("rui").ask([("pay", {"amount": 5, "to": payee()})])
     await site.person("ana").waiting(approval_id(key))
     page = await (await site.browser("ana")).http.get(f"/approvals/{approval_id(key)}")

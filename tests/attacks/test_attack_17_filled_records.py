@@ -1,7 +1,7 @@
-"""Attack 17: whoever has a token tries in vain to answer somebody else's request, again and again, into its record.
+"""Attack 17: a token holder tries to answer another's request repeatedly, filling its audit log.
 
-Seen before the mend: each of 100 tries was a row in the record of a turn of somebody else. Seen to fail without it:
-with `AttemptRecords.note` in `gateway/audit_writer.py` writing down every one.
+Before the fix each of 100 attempts was an entry in the log of another's turn. The tests fail with
+`AttemptRecords.note` in `gateway/audit_writer.py` recording every attempt.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ TRIES = 100
 
 
 async def counts(site: AttackSite, name: str) -> dict[str, int]:
-    """What somebody reads of how much was refused."""
+    """Return the refusal counts that a person reads."""
     found: dict[str, int] = (await site.person(name).http.get("/readyz")).json().get("refused", {})
     return found
 
 
-async def test_refused_tries_are_counted_and_few_of_them_written_down(site: AttackSite) -> None:
-    # At most so many a minute; the rest is told by the next one that is, and in readiness. With `AttemptRecords.note`
-    # writing down every one 100 were in the record, and with it counting none the counts stayed as they were.
+async def test_refused_attempts_are_counted_and_few_are_recorded(site: AttackSite) -> None:
+    # At most a few per minute are recorded; the next entry and readiness report the rest. With `AttemptRecords.note`
+    # recording each, 100 were in the audit log, and with it counting none the counts did not change.
     before = sum((await counts(site, "adm")).values())
     rui, zoe = site.person("rui"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 3, "to": payee()})])
@@ -30,7 +30,7 @@ async def test_refused_tries_are_counted_and_few_of_them_written_down(site: Atta
         answer = await zoe.decide(shown)
         assert answer.status_code in (403, 404)
     attempts = [row for row in await site.person("aud").record(key) if row["kind"] == "attempt"]
-    # Two minutes may have passed through.
+    # The attempts may span two minutes.
     assert len(attempts) <= 2 * ATTEMPTS_A_MINUTE
 
     async def counted() -> Any:
@@ -39,8 +39,8 @@ async def test_refused_tries_are_counted_and_few_of_them_written_down(site: Atta
     await until(counted)
 
 
-async def test_nobody_but_operators_is_told_how_much_was_refused(site: AttackSite) -> None:
-    # Else the counts would say what became of each thing that is tried. With `_may_count` not asked Zoe was told the
+async def test_refusal_counts_are_shown_only_to_administrators(site: AttackSite) -> None:
+    # Otherwise the counts would reveal the result of each attempt. Without the check of `_may_count` Zoe read the
     # counts.
     key = await site.person("rui").ask([("pay", {"amount": 3, "to": payee()})])
     await site.person("zoe").decide(await site.person("rui").waiting(approval_id(key)))

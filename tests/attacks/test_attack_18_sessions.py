@@ -1,4 +1,4 @@
-"""Attack 18: a session that was terminated is begun anew by somebody else, who so reads its old turns."""
+"""Attack 18: a terminated session is restarted by another person, who then reads its old turns."""
 
 import uuid
 
@@ -20,10 +20,10 @@ async def taken_over(site: AttackSite, impostor: Impostor, to: str) -> TurnKey:
     return key
 
 
-async def test_the_turns_of_a_session_stay_their_requesters(site: AttackSite, impostor: Impostor) -> None:
-    # Max reads nothing of Rui's turn: not over the API, not on a page, not in the session's own view. With a session
-    # whoever's said something in it first, by its bare name (`own_session` giving back every name as it is,
-    # `Conversations.of_session` believing the view), Max was answered 200 four times.
+async def test_turns_of_a_taken_over_session_stay_with_their_requester(site: AttackSite, impostor: Impostor) -> None:
+    # Max reads nothing of Rui's turn over the API, on a page, or in the session's view. With sessions owned by their
+    # first speaker under the bare name (`own_session` returning every name unchanged, `Conversations.of_session`
+    # believing the view), Max got 200 four times.
     to = payee()
     key = await taken_over(site, impostor, to)
     max_, page = site.person("max").http, (await site.browser("max")).http
@@ -39,9 +39,9 @@ async def test_the_turns_of_a_session_stay_their_requesters(site: AttackSite, im
     assert to not in listed.text
 
 
-async def test_whose_turn_it_was_still_reads_it(site: AttackSite, impostor: Impostor) -> None:
-    # Rui still reads it, and Ana still decides it. With a session by its bare name in `own_session`, and its turns read
-    # by whose it is alone in `Conversations.turn`, Rui was answered 404.
+async def test_requester_still_reads_a_turn_of_a_taken_over_session(site: AttackSite, impostor: Impostor) -> None:
+    # Rui still reads it, and Ana still decides it. With the bare session name in `own_session`, and turns readable
+    # only by the session's owner in `Conversations.turn`, Rui got 404.
     to, rui = payee(), site.person("rui")
     key = await taken_over(site, impostor, to)
     assert (await rui.turn(key))["requester"]["user"] == "rui"
@@ -53,10 +53,9 @@ async def test_whose_turn_it_was_still_reads_it(site: AttackSite, impostor: Impo
     await until(ran)
 
 
-async def test_an_ended_sessions_name_goes_back_to_its_own_owner(site: AttackSite, impostor: Impostor) -> None:
-    # After the takeover Rui says something in his session by its id, and is heard; by its name it is the same one. With
-    # `own_session` giving back every name as it is, Rui was refused as in somebody else's, as the first to speak there
-    # owned it.
+async def test_name_of_an_ended_session_stays_with_its_owner(site: AttackSite, impostor: Impostor) -> None:
+    # After the takeover Rui writes to his session by its id, which is the same as by its name. With `own_session`
+    # returning every name unchanged, Rui was refused as in another's session, owned by its first speaker.
     key = await taken_over(site, impostor, payee())
     answer = await site.person("rui").say(key.session, [])
     assert answer.status_code in (200, 201, 202), answer.text

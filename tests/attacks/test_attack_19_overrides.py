@@ -1,4 +1,4 @@
-"""Attack 19: a permit claims that people overrode what a tool's permission check objects to."""
+"""Attack 19: a permit claims that approvers overrode the objection of a tool's permission check."""
 
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
@@ -8,12 +8,12 @@ from signoff.contracts.call import PERMISSION_RULE
 from signoff.registry.hooks import override_hash
 
 OBJECTION = "no refunds to this address at present"
-"""What `may_refund` of the attacked tools says."""
+"""The objection of `may_refund` in the attacked tools."""
 
 
-async def test_an_override_that_nobody_was_shown_lets_nothing_run(site: AttackSite, impostor: Impostor) -> None:
-    # Ana approved a refund while nothing was objected to; then the check objects: the permit's word that she overrode
-    # it, with the right hash, is worth nothing. With `_overrides` always true 9 EUR were paid.
+async def test_override_that_was_not_shown_runs_nothing(site: AttackSite, impostor: Impostor) -> None:
+    # Ana approved a refund without an objection; then the check objects. The permit's claim of an override, with the
+    # right hash, is worthless. With `_overrides` always true 9 EUR were paid.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("refund", args)])
@@ -35,9 +35,9 @@ async def test_an_override_that_nobody_was_shown_lets_nothing_run(site: AttackSi
     assert (site.amounts(to), reply.outcome is None or reply.outcome.code != "ok") == ([], True)
 
 
-async def test_an_override_that_was_shown_and_approved_runs(site: AttackSite) -> None:
-    # Asked while the check objects, Ana sees the objection; her yes runs the call. With `_overrides` taking no
-    # objection for a shown one the approved call did not run.
+async def test_override_that_was_shown_and_approved_runs(site: AttackSite) -> None:
+    # Ana sees the objection on the card, and her approval runs the call. With `_overrides` accepting no shown
+    # objection the approved call did not run.
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     (site.folder / f"no-{to}").touch()
     key = await rui.ask([("refund", {"amount": 9, "to": to})])

@@ -1,9 +1,9 @@
-"""Attacks 20 to 25: forged lines of the log, files that others may read, a broken answer among good ones, a bad memo.
+"""Attacks 20 to 25: forged log lines, files readable by others, a malformed answer among good ones, a malformed memo.
 
-Each was seen to succeed before the mend, and fails without it: no umask in `temporal/embedded_server.py`, no receipt of
-its own in `gateway/api/approvals.py`, memos read as they are in `engine/turn_list.py`. No path of this installation is
-known to lead to an unexpected error, so the gateway is made to have one for the forged lines. Keys that look like
-others are in tests/approvals/test_argument_rows.py, links long over in tests/gateway/approvals/test_approval_links.py.
+Each succeeded before its fix and fails without it: no umask in `temporal/embedded_server.py`, no separate receipt in
+`gateway/api/approvals.py`, memos read unchecked in `engine/turn_list.py`. No path of this installation is known to
+raise an unexpected error, so the gateway is made to raise one for the forged lines. Look-alike keys are in
+tests/approvals/test_argument_rows.py, expired links in tests/gateway/approvals/test_approval_links.py.
 """
 
 import stat
@@ -32,13 +32,13 @@ async def broken(deps: object, turn: str, caller: object) -> None:
 
 turns._key = broken
 """
-"""Has the gateway that reads this module break on every turn that it is asked for, as nobody expected."""
+"""Makes the gateway that reads this module raise an unexpected error for every requested turn."""
 
 
-async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    # Whatever `%0A` it holds, and whatever a request breaks: each line is the gateway's own. Without the indentation of
-    # tracebacks in `_Whole` of `cli/terminal/log_setup.py` the error's own words forged an entry; without its escaping
-    # and the `repr` in `gateway/transport/middleware.py` as well, so did the address.
+async def test_address_with_line_breaks_forges_no_log_line(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    # For every `%0A` and every error, each log line is the gateway's own. Without the indentation of tracebacks in
+    # `_Whole` of `cli/terminal/log_setup.py` the error's text forged an entry; without its escaping and the `repr` in
+    # `gateway/transport/middleware.py` as well, so did the address.
     forged = f"2026-11-22 ERROR signoff: {uuid.uuid4().hex} approved everything"
     address = f"%0A{forged.replace(' ', '%20')}"
     async with changed_site(attacked_server, tmp_path) as (site, _, site_folder):
@@ -57,10 +57,10 @@ async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandl
     assert [each for each in lines if each.startswith(forged[:20])] == []
 
 
-async def test_what_the_installation_makes_is_its_owners_alone(site: AttackSite) -> None:
-    # The server's database with every argument, the store, keys, logs, and the folders around them. Without the umask
-    # in `temporal/embedded_server.py` others could read the server's database, without `make_private` in
-    # `store/database.py` the store, and without the mode in `formats/private_folder.py` the folder of the gateway.
+async def test_files_of_the_installation_are_readable_by_their_owner_only(site: AttackSite) -> None:
+    # The server's database with every argument, the store, keys, logs, and their directories. Without the umask in
+    # `temporal/embedded_server.py` others could read the server's database, without `make_private` in
+    # `store/database.py` the store, and without the mode in `formats/private_folder.py` the gateway's directory.
     server = site.server.options
     made = [server.db_file, server.log, site.folder / "signoff.db"]
     made += [file for file in (site.folder / "gateway").rglob("*") if file.name != "public-keys.json"]
@@ -69,9 +69,9 @@ async def test_what_the_installation_makes_is_its_owners_alone(site: AttackSite)
     assert (site.folder / "gateway").stat().st_mode & others == 0
 
 
-async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSite) -> None:
-    # Half of a surrogate pair, a number where a text belongs, nothing: each has its own receipt, in their order.
-    # Without `_own_receipt` in `gateway/api/approvals.py` all of them were answered with one 500.
+async def test_malformed_answer_in_a_batch_leaves_the_others_their_receipts(site: AttackSite) -> None:
+    # Half of a surrogate pair, a number instead of a text, null: each has its own receipt, in order. Without
+    # `_own_receipt` in `gateway/api/approvals.py` all of them were answered with one 500.
     rui, ana = site.person("rui"), site.person("ana")
     key = await rui.ask([("pay", {"amount": 4, "to": payee()})])
     shown = await ana.waiting(approval_id(key))
@@ -94,9 +94,9 @@ async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSi
     assert all(receipts[each]["status"] in ("refused", "pending") for each in (0, 2, 3, 4))
 
 
-async def test_a_memo_that_is_none_breaks_nobodys_list(site: AttackSite) -> None:
-    # Whoever may start workflows writes what they like into it: their row is bad, the others are there. With a memo's
-    # texts taken as they are in `engine/turn_list.py` everybody's list was a 500.
+async def test_malformed_memo_breaks_no_list(site: AttackSite) -> None:
+    # A credential that starts workflows may write any memo: its row is malformed, the others are listed. With a memo's
+    # texts taken unchecked in `engine/turn_list.py` every list was a 500.
     rui = site.person("rui")
     key = await rui.ask([("pay", {"amount": 5, "to": payee()})])
     await rui.waiting(approval_id(key))

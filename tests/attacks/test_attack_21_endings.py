@@ -1,4 +1,4 @@
-"""A turn says how questions ended: it is believed of its own alone."""
+"""A turn reports the ends of questions: only its own are believed."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ async def finished_turn(site: AttackSite, impostor: Impostor) -> ForgedTurn:
 
 
 async def end(forged: ForgedTurn, approval: str, state: str, tenant: str) -> None:
-    """Claim in a turn's own record that somebody's question has ended so."""
+    """Claim in a turn's own audit log that another's question has ended this way."""
     ending = AuditEntry(
         tenant=tenant,
         stream=forged.key.workflow_id,
@@ -34,12 +34,12 @@ async def end(forged: ForgedTurn, approval: str, state: str, tenant: str) -> Non
 
 @pytest.mark.parametrize("state", ["cancelled", "approved", "lapsed"])
 @pytest.mark.parametrize("turn", ["finished", "made up"])
-async def test_nobody_ends_the_question_of_another_turn(
+async def test_turn_cannot_end_the_question_of_another_turn(
     site: AttackSite, impostor: Impostor, turn: str, state: str
 ) -> None:
-    # Somebody has it written in a turn of their own that Rui's question ended: it waits and is answered as before.
-    # Without the mend the card said that the turn was stopped, or vanished from all lists, Ana's answer got 409, and
-    # Rui's turn waited on: any workflow of any tenant could end any question.
+    # A stranger records in their own turn that Rui's question ended: it still waits and is answered. Before the fix
+    # the card showed a stopped turn, or vanished from all lists, Ana's answer got 409, and Rui's turn still waited:
+    # any workflow of any tenant could end any question.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 5, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -53,9 +53,9 @@ async def test_nobody_ends_the_question_of_another_turn(
     assert (receipt["status"], site.amounts(to)) == ("accepted", [5])
 
 
-async def test_what_a_turn_says_stays_in_its_own_tenant(site: AttackSite, impostor: Impostor) -> None:
-    # A made-up turn of another tenant names `main` as the tenant of its entries: no export of `main` holds them.
-    # Without the mend the lie lay among the records of the tenant that it named.
+async def test_audit_entries_of_a_turn_stay_in_its_own_tenant(site: AttackSite, impostor: Impostor) -> None:
+    # A made-up turn of another tenant names `main` as the tenant of its entries: no export of `main` contains them.
+    # Before the fix the false entry was among those of the tenant that it named.
     ghost = TurnKey("other", "liar", "ghost")
     forged = await impostor.stand(ghost)
     await end(forged, ".".join((*ghost, "c1.1")), "cancelled", "main")

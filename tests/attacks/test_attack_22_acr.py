@@ -1,7 +1,7 @@
-"""Attack 22: a sign-in without a second factor passes for one because its `acr` holds the letters `mfa`.
+"""Attack 22: a sign-in without a second factor passes for one because its `acr` contains the letters `mfa`.
 
-Before the mend `urn:example:mfa:none` approved what asks for `mfa`; the test was seen to fail with the words of `acr`
-split and looked through, as they were.
+Before the fix `urn:example:mfa:none` approved a request that needs `mfa`. The test fails if the words of `acr` are
+split and searched, as before.
 """
 
 import uuid
@@ -29,7 +29,7 @@ ACR = "https://refeds.example/profile/mfa"
 
 
 def wire_catalog(ledger: Ledger) -> Catalog:
-    """One tool that asks for a second factor, under the name of one that the script of the desk calls."""
+    """Build one tool that needs a second factor, under a name that the desk's script calls."""
     policy = ApprovalPolicy(min_assurance="mfa")
     return catalog_of([pay_tool(ledger, policy, name="easy", effect="Pay {amount} to {to}", input_schema=_MONEY)])
 
@@ -43,7 +43,7 @@ _MONEY: dict[str, Any] = {
 
 @pytest.fixture
 async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
-    """Worker and gateway in the production profile; `ana` is declared by her login."""
+    """Run worker and gateway in production with `ana` declared by her login."""
     login = f"{provider.issuer}#ana-at-work"
     people = [replace(each, identities={"oidc": (login,)}) if each.id == "ana" else each for each in PEOPLE]
     queue = f"attack22-{uuid.uuid4().hex[:12]}"
@@ -64,7 +64,7 @@ async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterat
 
 
 async def approved_by(rig: GatewayRig, approval: str) -> str:
-    """The state of the request once ana, signed in as the provider says, has tried to approve it."""
+    """Return the request's state after Ana, signed in through the provider, tried to approve it."""
     async with browser(rig) as page:
         sent = await page.get("/login/oidc?next=%2Ftools")
         async with httpx2.AsyncClient(verify=False, timeout=60) as elsewhere:
@@ -78,9 +78,9 @@ async def approved_by(rig: GatewayRig, approval: str) -> str:
     return (await rig.turns.signoff.request(approval)).state
 
 
-async def test_only_the_values_of_the_settings_are_a_second_factor(rig: GatewayRig, provider: Provider) -> None:
-    # Whatever else stands in `acr` is a sign-in like any other; the value in the settings approves. With `mfa` looked
-    # for anywhere in `acr`, in place of the comparison in `assurance_of`, `urn:example:mfa:none` approved.
+async def test_only_configured_acr_values_count_as_second_factor(rig: GatewayRig, provider: Provider) -> None:
+    # Any other `acr` is an ordinary sign-in; the configured value approves. With `mfa` searched anywhere in `acr`
+    # instead of the comparison in `assurance_of`, `urn:example:mfa:none` approved.
     headers = bearer(await token_of(rig, "guest"))
     answer = await rig.http.post("/v1/turns", json={"text": "easy", "actor": "desk"}, headers=headers)
     body = answer.json()

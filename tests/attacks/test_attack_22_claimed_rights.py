@@ -1,4 +1,4 @@
-"""What a permit and a task claim is told neither to the record nor to the tool."""
+"""Claims of a permit or a task reach neither the audit log nor the tool."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ BOARD = "board_resolution"
 
 
 def made_up(signed: Decision) -> list[Decision]:
-    """Answers of people who never gave one."""
+    """Return answers of people who gave none."""
     more = {"signature": "AAAA", "reason": "the board agreed", "assurance": "mfa"}
     return [replace(signed, subject=who, delivery_id=who, **more) for who in ("cy", "bo", "adm")]
 
@@ -43,10 +43,10 @@ async def words_of_record(site: AttackSite, key: TurnKey) -> str:
     return json.dumps([answer["timeline"], [each["data"] for each in kept]])
 
 
-async def test_record_and_tool_are_told_who_truly_approved(site: AttackSite, impostor: Impostor) -> None:
-    # Ana approved; the permit names Cy, Bo and the administrator, and a rule: record and tool are told of Ana alone.
-    # Without the mend the record read "certify c1.1 begins, approved by cy, bo, adm" under the rule `board_resolution`,
-    # and the tool certified that the administrator had agreed.
+async def test_audit_log_and_tool_name_only_the_true_approver(site: AttackSite, impostor: Impostor) -> None:
+    # Ana approved. The permit names Cy, Bo, the administrator and a rule: audit log and tool name only Ana. Before the
+    # fix the log read "certify c1.1 begins, approved by cy, bo, adm" under the rule `board_resolution`, and the tool
+    # certified the administrator's approval.
     to = payee()
     args = {"amount": 5, "to": to}
     forged, permit = await approved(site, impostor, "certify", args)
@@ -61,9 +61,9 @@ async def test_record_and_tool_are_told_who_truly_approved(site: AttackSite, imp
     assert (BOARD in found, '"subject": "adm"' in found, "cy, bo, adm" in found) == (False, False, False)
 
 
-async def test_an_approved_call_is_never_run_dry(site: AttackSite, impostor: Impostor) -> None:
-    # The task of an approved call claims a dry run: the call runs for real, or not at all. Without the mend the record
-    # said that it ended ok, the card that it ran, its ticket was used up, and 0 was paid.
+async def test_approved_call_ignores_a_forged_dry_run(site: AttackSite, impostor: Impostor) -> None:
+    # The task of an approved call claims a dry run: the call runs for real, or not at all. Before the fix the audit
+    # log showed an ok end, the card a run, the ticket was used, and 0 was paid.
     to = payee()
     args = {"amount": 6, "to": to}
     forged, permit = await approved(site, impostor, "certify", args)
@@ -72,9 +72,9 @@ async def test_an_approved_call_is_never_run_dry(site: AttackSite, impostor: Imp
     assert (some(reply.outcome).code, site.amounts(to)) == ("ok", [6])
 
 
-async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSite, impostor: Impostor) -> None:
-    # The permit of a call that a rule lets run claims another rule and three people: the record names the true rule.
-    # Without the mend the record read "tip c2.1 begins, auto by cy, bo, adm" and "by rule approved by Ana".
+async def test_automatic_call_is_recorded_under_its_true_rule(site: AttackSite, impostor: Impostor) -> None:
+    # The permit of a call that runs by rule claims another rule and three people: the audit log names the true rule.
+    # Before the fix it read "tip c2.1 begins, auto by cy, bo, adm" and "by rule approved by Ana".
     key = await site.person("rui").ask([("look", {"place": "the yard"})])
     await site.person("rui").result(key)
     ctx, forged, args = await impostor.ctx(key), await impostor.stand(key), {"amount": 1, "to": payee()}
@@ -104,16 +104,16 @@ async def ended_record(reader: Caller, key: TurnKey) -> list[dict[str, Any]]:
         await asyncio.sleep(0.1)
 
 
-async def test_nobody_writes_into_anothers_record_by_a_permit(site: AttackSite, impostor: Impostor) -> None:
-    # From a turn of Zoe's, permits that name Rui's turn, and one that never was: neither has a new record. Without the
-    # mend each try wrote "execution: refused" into Rui's record, unmarked and without bound.
+async def test_permit_cannot_write_into_another_turns_audit_log(site: AttackSite, impostor: Impostor) -> None:
+    # Permits from Zoe's turn name Rui's turn and a made-up one: neither gets an entry. Before the fix each attempt
+    # wrote "execution: refused" into Rui's audit log, unmarked and without limit.
     to, aud = payee(), site.person("aud")
     args = {"amount": 5, "to": to}
     key = await site.person("rui").ask([("pay", args)])
     await site.person("ana").approve(approval_id(key))
     await site.person("rui").result(key)
     ctx = await impostor.ctx(key)
-    # The gateway writes down a moment later that a turn has ended: what comes after that is somebody else's.
+    # The gateway records a turn's end a moment later: any entry after that is another author's.
     before = await ended_record(aud, key)
     own = await site.person("zoe").ask([("look", {"place": "the yard"})])
     await site.person("zoe").result(own)
@@ -125,9 +125,9 @@ async def test_nobody_writes_into_anothers_record_by_a_permit(site: AttackSite, 
     assert (await aud.record(key), answer.status_code, site.amounts(to)) == (before, 404, [5])
 
 
-async def test_refusals_of_one_call_are_written_down_once(site: AttackSite, impostor: Impostor) -> None:
-    # In its own turn an impostor tries one call under ever new digests: one refusal is written down, without names.
-    # Without the mend each try was a record of its own, which named whomever the permit said to have approved.
+async def test_refusals_of_one_call_are_recorded_once(site: AttackSite, impostor: Impostor) -> None:
+    # In its own turn an impostor tries one call under new digests: one refusal is recorded, without names. Before the
+    # fix each attempt was an entry that named the approvers claimed by the permit.
     key = await site.person("rui").ask([("pay", {"amount": 5, "to": payee()})])
     await site.person("ana").waiting(approval_id(key))
     ctx, forged = await impostor.ctx(key), await impostor.take_over(key)
@@ -140,9 +140,11 @@ async def test_refusals_of_one_call_are_written_down_once(site: AttackSite, impo
     assert (len(refused), "adm" in json.dumps(refused)) == (1, False)
 
 
-async def test_the_end_of_a_read_that_never_was_is_the_turns_word(site: AttackSite, impostor: Impostor) -> None:
-    # An impostor asks what became of a read that nobody began: the record says that the turn claims it. Without the
-    # mend the record said, as an activity's own word, that the read had failed.
+async def test_outcome_of_a_read_without_a_run_is_marked_as_the_turns_claim(
+    site: AttackSite, impostor: Impostor
+) -> None:
+    # An impostor asks for the outcome of a read that never started: the entry is marked as the turn's claim. Before
+    # the fix the audit log stated, as an activity's own entry, that the read had failed.
     key = await site.person("rui").ask([("tip", {"amount": 1, "to": payee()})])
     await site.person("rui").result(key)
     ctx, forged, args = await impostor.ctx(key), await impostor.stand(key), {"place": "the yard"}

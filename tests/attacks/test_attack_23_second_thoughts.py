@@ -1,4 +1,4 @@
-"""Somebody approves, and then denies with the same form, link or key: the denial counts."""
+"""An approver approves, then denies with the same form, link or key: the denial counts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ async def asked(site: AttackSite, tool: str, to: str) -> tuple[TurnKey, Shown]:
 
 
 async def by_page(site: AttackSite, shown: Shown) -> None:
-    """Ana goes back in her browser."""
+    """Answer twice through Ana's browser."""
     browser, approval = await site.browser("ana"), shown.view["id"]
     _, fields = await browser.open(approval)
     for verdict in ("approved", "denied"):
@@ -26,7 +26,7 @@ async def by_page(site: AttackSite, shown: Shown) -> None:
 
 
 async def by_key(site: AttackSite, shown: Shown) -> None:
-    """Ana's program sends both under one key, the denial twice."""
+    """Send both through Ana's client under one key, the denial twice."""
     for verdict in ("approved", "denied", "denied"):
         body = {"verdict": verdict, "revision": 1, **binding(shown.view)}
         path, headers = f"/v1/approvals/{shown.view['id']}/decide", {"idempotency-key": "k" * 200}
@@ -35,7 +35,7 @@ async def by_key(site: AttackSite, shown: Shown) -> None:
 
 
 async def by_link(site: AttackSite, shown: Shown) -> None:
-    """Ana goes back to the page of the link that she was sent."""
+    """Answer twice through the page of Ana's link."""
     async with open_store(site.stores.gateway) as store:
         key = await store.secret_key(LINK_KEY)
     expires = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
@@ -47,9 +47,9 @@ async def by_link(site: AttackSite, shown: Shown) -> None:
 
 
 @pytest.mark.parametrize(("door", "tool"), [(by_page, "wire"), (by_key, "wire"), (by_link, "mailed")])
-async def test_a_denial_after_ones_own_approval_is_not_lost(site: AttackSite, door: Any, tool: str) -> None:
-    # Of two people Ana approves, then denies by the same form, key or link: the call is denied, and Bo comes too late.
-    # Without the mend she was told that her answer was taken, her approval stood, and with Bo's 400 was paid.
+async def test_denial_after_ones_own_approval_counts(site: AttackSite, door: Any, tool: str) -> None:
+    # Of two approvers Ana approves, then denies by the same form, key or link: the call is denied, and Bo is too late.
+    # Before the fix her receipt confirmed the denial, her approval remained, and with Bo's 400 was paid.
     to, bo = payee(), site.person("bo")
     key, shown = await asked(site, tool, to)
     await door(site, shown)
@@ -63,10 +63,10 @@ async def test_a_denial_after_ones_own_approval_is_not_lost(site: AttackSite, do
     )
 
 
-async def test_the_same_answer_again_is_one(site: AttackSite) -> None:
-    # Ana's program sends the same approval twice: it is one vote of two. Without `_find_repeated` in
-    # `DecisionWriter._take`, the one vote of a person in `machine.counted` and the unique index of deliveries in the
-    # store, which stand one behind the other, it was accepted as two votes.
+async def test_repeated_approval_counts_as_one_vote(site: AttackSite) -> None:
+    # Ana's client sends the same approval twice: it is one vote of two. Without `_find_repeated` in
+    # `DecisionWriter._take`, the one vote per person in `machine.counted` and the unique index of deliveries in the
+    # store (three layers of one defence) it counted as two votes.
     to, ana = payee(), site.person("ana")
     _, shown = await asked(site, "wire", to)
     for _ in range(2):

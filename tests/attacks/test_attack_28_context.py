@@ -1,4 +1,4 @@
-"""Attack 28: whoever may start a turn sets what rules read of it, and on which route and step it begins."""
+"""Attack 28: a requester sets the context that rules read, and the route and step of a turn."""
 
 from typing import Any
 
@@ -21,18 +21,18 @@ ASKED: dict[str, Any] = {"text": "[]", "actor": "clerk"}
     ],
 )
 @pytest.mark.parametrize("path", ["turns", "sessions/attack-28/messages"])
-async def test_nobody_sets_what_they_may_not(
+async def test_undeclared_context_route_or_step_is_refused(
     site: AttackSite, path: str, person: str, fields: dict[str, Any], named: str
 ) -> None:
-    # A token with the scope `start` and nothing declared of its person: refused in a sentence that says what to do.
-    # Without `may_set` each was taken, and a rule that lets VIPs' calls run was everybody's.
+    # A token with the scope `start` and no declared rights is refused with the remedy. Without `may_set` each was
+    # accepted, and a rule that lets VIPs' calls run applied to everyone.
     answer = await site.person(person).http.post(f"/v1/{path}", json={**ASKED, **fields})
     assert (answer.status_code, answer.json().get("code")) == (403, "not_allowed"), answer.text
     assert answer.json()["message"].startswith(f"{named} may not be set by requests of `{person}`")
 
 
-async def test_what_is_declared_may_be_set(site: AttackSite) -> None:
-    # Max may say the budget. With `may_set` passed over in `check_settable`, so that nobody may set anything, his was
-    # refused.
+async def test_declared_context_is_accepted(site: AttackSite) -> None:
+    # Max may set the budget. With `may_set` ignored in `check_settable`, so that no requester may set anything, his
+    # was refused.
     answer = await site.person("max").http.post("/v1/turns", json={**ASKED, "context": {"budget": 5}})
     assert answer.status_code == 201, answer.text

@@ -1,4 +1,4 @@
-"""Whoever holds a Temporal credential schedules Signoff's own activities on the honest worker."""
+"""The holder of a Temporal credential schedules Signoff's own activities on the honest worker."""
 
 import uuid
 from datetime import timedelta
@@ -34,7 +34,7 @@ class Reconnaissance:
 
 
 async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
-    """What a spy sends, made of a turn whose history they read: who may decide, what would be judged, what is said."""
+    """Build a spy's tasks from the history of a turn: identify, gate, model and record."""
     key = await site.person("rui").ask([("pay", {"amount": 3, "to": payee()})])
     ctx = await impostor.ctx(key)
     message = Message(role="user", parts=(TextPart(text=Content(inline="[]")),))
@@ -57,7 +57,7 @@ async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
 
 
 async def alone(client: Client, queue: str, name: str, task: Any) -> Any:
-    """The answer of the honest worker to a standalone activity."""
+    """Return the honest worker's answer to a standalone activity."""
     return await client.execute_activity(
         name,
         task,
@@ -69,7 +69,7 @@ async def alone(client: Client, queue: str, name: str, task: Any) -> Any:
 
 
 def words(error: BaseException | None) -> str:
-    """The words of the failure that lies behind others."""
+    """Return the message of the innermost failure."""
     while error is not None and not isinstance(error, ApplicationError):
         error = error.__cause__
     assert error is not None
@@ -77,12 +77,12 @@ def words(error: BaseException | None) -> str:
 
 
 @pytest.mark.parametrize("name", [names.IDENTIFY, names.GATE, names.MODEL, names.RECORD])
-async def test_nobody_but_a_turn_has_them_run(site: AttackSite, impostor: Impostor, name: str) -> None:
-    # By itself, from a foreign workflow, from a turn about another turn: each is refused in words. Before callers were
-    # checked `identify` told a stranger who may decide, its name and roles of a person tried by id; `gate` judged and
-    # recorded, and `model` spent the installation's budget, for any workflow. Without the check in `CallerInterceptor`
-    # each ran by itself, and without the comparison of workflow ids in `turn_problem` each but `record` ran for a turn
-    # about another one.
+async def test_activities_run_only_for_their_own_turn(site: AttackSite, impostor: Impostor, name: str) -> None:
+    # A standalone call, a foreign workflow, and a turn with another turn's task are refused with a reason. Before
+    # callers were checked, `identify` told a stranger who may decide and a person's name and roles by id; `gate`
+    # judged and recorded, and `model` spent the installation's budget, for any workflow. Without the check in
+    # `CallerInterceptor` each ran alone, and without the comparison of workflow ids in `turn_problem` each except
+    # `record` ran for a turn with another turn's task.
     task = (await tasks_of(site, impostor))[name]
     with pytest.raises(ActivityFailureError) as by_itself:
         await alone(site.client, site.queue, name, task)
@@ -97,7 +97,7 @@ async def test_nobody_but_a_turn_has_them_run(site: AttackSite, impostor: Impost
     assert isinstance(foreign.value.cause, ActivityError)
     assert words(foreign.value) == "this activity runs only inside a turn"
     if name == names.RECORD:
-        # It names no turn: what its entries say of other turns is not written (`test_attack_12_record.py`).
+        # It names no turn: entries about other turns are not recorded (`test_attack_12_record.py`).
         return
     another = await impostor.take_over(await site.person("rui").ask([("pay", {"amount": 4, "to": payee()})]))
     with pytest.raises(WorkflowUpdateFailedError) as of_another:
@@ -105,9 +105,9 @@ async def test_nobody_but_a_turn_has_them_run(site: AttackSite, impostor: Impost
     assert words(of_another.value) == "its task names another turn"
 
 
-async def test_a_turn_is_not_told_who_somebody_is(site: AttackSite, impostor: Impostor) -> None:
-    # In a turn of one's own, an unsigned answer of anybody to any role: each is answered alike, without a name. Without
-    # the mend it was told of every person by which name they go, and of every role whether they have it.
+async def test_identify_reveals_no_person_to_a_foreign_turn(site: AttackSite, impostor: Impostor) -> None:
+    # In an attacker's own turn, an unsigned answer of any person to any role gets the same reply without a name.
+    # Before the fix the reply contained every person's name and whether they have a role.
     zoe = site.person("zoe")
     own = await zoe.ask([("look", {"place": "the yard"})])
     await zoe.result(own)
@@ -127,10 +127,10 @@ async def test_a_turn_is_not_told_who_somebody_is(site: AttackSite, impostor: Im
     assert (found[0].allowed, found[0].name, found[0].person_id) == (False, "", "")
 
 
-async def test_an_unsigned_answer_that_is_asked_for_still_counts(site: AttackSite, impostor: Impostor) -> None:
-    # Where the policy takes what nobody signed, a raw message in the name of Ana counts, and one of Zoe is refused.
-    # With `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accept_unsigned` always false
-    # in `IdentifyActivity._with_stored_terms` the turn had no result within 60 seconds.
+async def test_unsigned_answer_counts_where_the_policy_accepts_it(site: AttackSite, impostor: Impostor) -> None:
+    # Where the policy accepts unsigned answers, a raw message in Ana's name counts, and one in Zoe's is refused. With
+    # `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accept_unsigned` always false in
+    # `IdentifyActivity._with_stored_terms` the turn had no result within 60 seconds.
     to = payee()
     key = await site.person("rui").ask([("petty", {"amount": 2, "to": to})])
     await site.person("ana").waiting(approval_id(key))

@@ -1,4 +1,4 @@
-"""Attack a: a Temporal credential polls the honest task queue and answers the tasks that it gets."""
+"""Attack a: a Temporal credential polls the honest task queue and answers its tasks."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from signoff.engine.workflow_runs import execute_update
 pytestmark = pytest.mark.timeout(300)
 
 RAN = "Ran, approved by"
-"""How the card of a call says that it ran."""
+"""The words on a call's card after a run."""
 
 
 def unproved(records: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
@@ -40,10 +40,10 @@ async def ended(impostor: Impostor, key: TurnKey) -> bool:
     return described.close_time is not None
 
 
-async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impostor: Impostor) -> None:
-    # A rogue worker answers `pay` with a receipt: neither card nor record says that it ran, and no money moved. Without
-    # the look for a ticket in `gateway/approvals/turn_proof.py` the card said that it ran, and without the mark that
-    # `activities/call_journal.py` sets the record did.
+async def test_claimed_run_without_a_ticket_is_never_shown(site: AttackSite, impostor: Impostor) -> None:
+    # A rogue worker answers `pay` with a receipt: neither card nor audit log shows a run, and no money moved. Without
+    # the search for a ticket in `gateway/approvals/turn_proof.py` the card showed a run, and without the mark of
+    # `activities/call_journal.py` the audit log did.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     honest = await rui.ask([("pay", {"amount": 8, "to": to})])
     await ana.approve(approval_id(honest))
@@ -53,7 +53,7 @@ async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impost
     truly, falsely = [(await page.open(approval_id(each)))[0].words for each in (honest, key)]
     assert site.amounts(to) == [8]
     assert (RAN in truly, RAN in falsely, CLAIMED in falsely) == (True, False, False)
-    # The rogue worker has no store; what its turn claims comes into the record by the honest one alone.
+    # The rogue worker has no store, so its turn's claims reach the audit log only through the honest worker.
     entry = AuditEntry(
         stream=key.workflow_id,
         key="outcome/c1.1",
@@ -68,10 +68,10 @@ async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impost
     assert unproved(record, "execution", "outcome") == []
 
 
-async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, impostor: Impostor) -> None:
-    # An unsigned yes in Ana's name, which a rogue worker lets count: the gateway does not show that she approved. With
-    # the turn's own request shown in `gateway/approvals/turn_proof.py`, in place of the one in the store, the turn was
-    # shown as approved by Ana.
+async def test_forged_approval_is_credited_to_no_approver(site: AttackSite, impostor: Impostor) -> None:
+    # A rogue worker accepts an unsigned approval in Ana's name, but the gateway does not show her as approver. With
+    # the turn's own request shown in `gateway/approvals/turn_proof.py` instead of the stored one, the turn was shown
+    # as approved by Ana.
     to, rui, bo = payee(), site.person("rui"), await site.browser("bo")
     key = await rui.ask([("pay", {"amount": 9, "to": to})])
     await site.person("ana").waiting(approval_id(key))
@@ -85,7 +85,7 @@ async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, imp
     assert (view.view.get("decided_by", ""), "approved by" in shown.words.lower()) == ("", False)
     [call] = (await site.person("bo").turn(key))["calls"]
     asked = call["approval"]
-    # A turn that is over may be told without its requests, where its worker takes too long.
+    # An ended turn may be shown without its requests if its worker is slow.
     assert asked is None or (asked["state"], asked["decided_by"], asked["votes"]) == ("pending", "", [])
     assert (call["outcome"] or {"decided_by": ""})["decided_by"] == ""
     turn = words((await bo.http.get(f"/turns/{'.'.join(key)}")).text)

@@ -1,12 +1,12 @@
-"""Two of finance in the place of finance and legal: by their answers alone, and by a permit that claims enough."""
+"""Two approvers of finance instead of finance and legal: by their answers, and by a permit that claims enough."""
 
 from attack_site import AttackSite, approval_id, payee, receipt
 from impostor import Impostor
 
 
-async def test_two_of_one_group_never_pass_for_two_groups(site: AttackSite, impostor: Impostor) -> None:
-    # Fay and Finn approve, both of finance: it waits for legal, and a permit with both answers pays nothing. With
-    # `groups` left out in `VoterSet.suffices` 9 EUR were paid by the forged permit.
+async def test_two_approvers_of_one_group_cannot_fill_two_groups(site: AttackSite, impostor: Impostor) -> None:
+    # Fay and Finn of finance approve: the request waits for legal, and a permit with both answers pays nothing. With
+    # `groups` omitted in `VoterSet.suffices` 9 EUR were paid by the forged permit.
     to = payee()
     key = await site.person("rui").ask([("settle", {"amount": 9, "to": to})])
     approval = approval_id(key)
@@ -23,7 +23,7 @@ async def test_two_of_one_group_never_pass_for_two_groups(site: AttackSite, impo
     assert site.amounts(to) == []
 
 
-async def test_one_of_each_group_runs_it(site: AttackSite) -> None:
+async def test_one_approver_of_each_group_runs_the_call(site: AttackSite) -> None:
     to = payee()
     key = await site.person("rui").ask([("settle", {"amount": 7, "to": to})])
     approval = approval_id(key)
@@ -33,7 +33,7 @@ async def test_one_of_each_group_runs_it(site: AttackSite) -> None:
     assert site.amounts(to) == [7]
 
 
-async def test_who_changed_the_arguments_fills_no_place(site: AttackSite) -> None:
+async def test_editor_fills_no_place_of_a_group(site: AttackSite) -> None:
     to = payee()
     key = await site.person("rui").ask([("settle", {"amount": 9, "to": to})])
     approval = approval_id(key)

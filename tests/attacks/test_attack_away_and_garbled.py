@@ -1,4 +1,4 @@
-"""While no worker answers, strangers learn nothing; and what answers nonsense takes no card from anybody."""
+"""While no worker answers, strangers learn nothing, and a turn that answers nonsense hides no card."""
 
 import uuid
 from typing import Any
@@ -14,7 +14,7 @@ GARBAGE: tuple[Any, ...] = ("garbage", None, {"x": 1}, ["a"], 7, {"calls": [{"ca
 
 
 async def summary(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int, str]]:
-    """What every door of a turn and of a session answers to somebody, without the names that they asked by."""
+    """Return the answers of every endpoint of a turn and a session to a person, without their names."""
     http, turn, session = site.person(person).http, ".".join(key), ".".join(key[:2])
     answers = [
         await http.get(f"/v1/turns/{turn}"),
@@ -29,9 +29,9 @@ async def summary(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int
     return [(each.status_code, each.text.replace(key.session, "X").replace(key.turn, "X")) for each in answers]
 
 
-async def test_without_a_worker_strangers_learn_nothing(site: AttackSite) -> None:
-    # What waits, what is over and what a session holds is answered like what is not there. Without the mend a stranger
-    # was answered 503 for what was there and 404 for what was not.
+async def test_strangers_learn_nothing_while_no_worker_runs(site: AttackSite) -> None:
+    # Waiting turns, ended turns and session turns look like missing ones. Before the fix a stranger got 503 for
+    # existing and 404 for missing ones.
     rui, ana = site.person("rui"), site.person("ana")
     waits = await rui.ask([("pay", {"amount": 5, "to": payee()})])
     response = (await rui.say(f"s{uuid.uuid4().hex[:10]}", [("pay", {"amount": 7, "to": payee()})])).json()
@@ -49,9 +49,9 @@ async def test_without_a_worker_strangers_learn_nothing(site: AttackSite) -> Non
             assert (await site.person(person).http.get(f"/v1/turns/{'.'.join(waits)}")).status_code == status
 
 
-async def test_nonsense_takes_no_card_away(site: AttackSite, impostor: Impostor) -> None:
-    # The turn answers every query with nonsense: card, list and batch are drawn all the same, and Ana can deny. Without
-    # the mend the card's page was a fault of ours (500), and so was a batch with it in it.
+async def test_card_stays_usable_when_its_turn_answers_nonsense(site: AttackSite, impostor: Impostor) -> None:
+    # The turn answers every query with nonsense: card, list and batch are still drawn, and Ana can deny. Before the
+    # fix the card's page was a 500, and so was a batch that contained it.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     good = approval_id(await rui.ask([("pay", {"amount": 5, "to": payee()})]))
     key = await rui.ask([("pay", {"amount": 1, "to": to})])

@@ -1,4 +1,4 @@
-"""Attack b: the same call comes again after Temporal or the store has forgotten, or the tool has changed."""
+"""Attack b: the same call is repeated after Temporal or the store has forgotten it, or its tool has changed."""
 
 import os
 import shutil
@@ -36,10 +36,10 @@ async def approved_if_asked(site: AttackSite, key: TurnKey, call: str = "c1.1") 
     await until(over)
 
 
-async def test_no_ok_without_running_after_the_retention(site: AttackSite, impostor: Impostor) -> None:
-    # A turn is asked, approved and paid, and forgotten by Temporal; asked again under the same id it is another turn:
-    # as many calls are said to have run as were paid. Without the nonce in `call_digest` the second turn was told the
-    # first one's result: two calls were said to have run, and one was paid.
+async def test_repeated_turn_after_retention_pays_once_per_reported_run(site: AttackSite, impostor: Impostor) -> None:
+    # A turn is approved, paid and deleted by Temporal. Repeated under the same id it is another turn: every reported
+    # run was paid. Without the nonce in `call_digest` the second turn got the first one's result: two runs were
+    # reported, and one was paid.
     to, rui = payee(), site.person("rui")
     args, name = {"amount": 9, "to": to}, uuid.uuid4().hex[:12]
     key = await rui.ask([("pay", args)], session=name, turn=name)
@@ -61,11 +61,9 @@ async def test_no_ok_without_running_after_the_retention(site: AttackSite, impos
     assert results.count("ok") == len(site.amounts(to))
 
 
-async def test_a_reset_under_a_changed_definition_does_nothing_twice(
-    attacked_server: ServerHandle, tmp_path: Path
-) -> None:
-    # Paid, then the tool is declared with one argument more and the turn reset to its start: paid once. Without the
-    # look at other actions of the call in `Store.claim` 9 EUR was paid twice.
+async def test_reset_under_a_changed_definition_pays_once(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    # Paid, then the tool gets one more argument and the turn is reset to its start: paid once. Without the check of
+    # other actions of the call in `Store.claim` 9 EUR was paid twice.
     to = payee()
     async with changed_site(attacked_server, tmp_path) as (site, impostor, site_folder):
         key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
@@ -82,9 +80,9 @@ async def test_a_reset_under_a_changed_definition_does_nothing_twice(
         assert site.amounts(to) == [9]
 
 
-async def test_a_restored_store_runs_nothing_twice(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    # Paid, then the store is put back to what it was before the answer: the copied answer pays nothing again. With the
-    # signed decisions of the permit counted in `approval_of` 9 EUR was paid twice.
+async def test_restored_store_pays_once(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    # Paid, then the store is restored to its state before the answer: the copied answer pays nothing again. With the
+    # permit's signed decisions counted in `approval_of` 9 EUR was paid twice.
     to = payee()
     args = {"amount": 9, "to": to}
     async with changed_site(attacked_server, tmp_path) as (site, impostor, _):

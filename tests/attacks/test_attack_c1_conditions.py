@@ -1,6 +1,6 @@
-"""Attack C1: a yes whose condition, question or withdrawal stands on another line is carried out as a plain yes.
+"""Attack C1: an approval whose condition, question or retraction is on another line counts as unconditional.
 
-Seen to fail without the mend: with the first line alone given to the reader, every one of these approves.
+The tests fail if the reader sees only the first line: every one of these approves.
 """
 
 from pathlib import Path
@@ -30,9 +30,9 @@ SIGNED = (
 
 
 @pytest.mark.parametrize("kind", ["email", *CHATS])
-async def test_no_condition_is_passed_over(kind: Kind, tmp_path: Path) -> None:
-    # On whatever line it stands; below a sign-off too, which only a mail has. With the first line alone read in
-    # `read_lines` every one of the channels approved the first of these.
+async def test_conditional_approval_is_asked_back_on_every_channel(kind: Kind, tmp_path: Path) -> None:
+    # On any line, also below a sign-off, which only mail has. With only the first line read in `read_lines` every
+    # channel approved the first of these.
     async with answer_rig(kind, tmp_path) as rig:
         for number, words in enumerate((*CONDITIONS, *SIGNED), 1):
             assert await answered(rig, words, number) == "pending", words
@@ -40,26 +40,26 @@ async def test_no_condition_is_passed_over(kind: Kind, tmp_path: Path) -> None:
         assert await answered(rig, "yes, thanks\nBo", 99) == "approved"
 
 
-async def test_the_real_one_in_portuguese_and_the_one_in_german(tmp_path: Path) -> None:
-    # 520 EUR were approved by `Sim / Mas só se for mais barato, senão não`. With the first line alone read in
-    # `read_lines` the Portuguese one approved.
+async def test_conditional_approval_in_portuguese_or_german_is_asked_back(tmp_path: Path) -> None:
+    # 520 EUR were approved by `Sim / Mas só se for mais barato, senão não`. With only the first line read in
+    # `read_lines` the Portuguese answer approved.
     for locale, words in (("pt", "Sim\nMas só se for mais barato, senão não"), ("de", "Ja\nnicht!")):
         async with answer_rig("email", tmp_path, locale) as rig:
             assert await answered(rig, words) == "pending"
 
 
-async def test_a_condition_below_our_own_mail_is_seen_where_no_quote_is_marked(tmp_path: Path) -> None:
-    # Outlook marks no line of what it quotes; our last line says where our mail ends. Without the look for our last
-    # line in `_scan` of `mail_quotes.py` half of it was passed over, and the whole approved.
+async def test_condition_below_an_unmarked_quote_is_seen(tmp_path: Path) -> None:
+    # Outlook marks no quoted line, but our last line shows where our mail ends. Without the search for our last line
+    # in `_scan` of `mail_quotes.py` the condition was ignored, and the answer approved.
     async with answer_rig("email", tmp_path) as rig:
         quote = "From: Signoff\nSent: Sunday\nTo: Bo\nSubject: Pay\n\n##- Write above -##\n\nPay 1\n\n##=##"
         assert await answered(rig, f"yes\n\n{quote}\n\nbut only half of it") == "pending"
         assert await answered(rig, f"yes\n\n{quote.replace('Pay 1', 'Pay 2')}", 2) == "approved"
 
 
-async def test_what_is_asked_about_is_quoted_and_one_yes_with_the_code_decides(tmp_path: Path) -> None:
-    # A footer that could be a condition is known of this person after that, and of nobody else. Without the look at
-    # unknown lines in `read_mail_answer` the first answer approved.
+async def test_unknown_footer_is_quoted_and_an_answer_with_code_decides(tmp_path: Path) -> None:
+    # A footer that may be a condition is then known for this person only. Without the check of unknown lines in
+    # `read_mail_answer` the first answer approved.
     footer = (
         "Bo\nWe build the harbours of tomorrow, without compromise, and only from stone of our own quarries since 1911"
     )
@@ -75,8 +75,8 @@ async def test_what_is_asked_about_is_quoted_and_one_yes_with_the_code_decides(t
         assert await answered(rig, f"Approve\n\nBest regards,\n{footer} or so", 3) == "pending"
 
 
-async def test_a_condition_that_was_meant_once_is_no_footer_the_next_time(tmp_path: Path) -> None:
-    # A few words that limit an answer are asked about each time, whatever was answered before. Without the look for
+async def test_condition_below_a_signature_never_becomes_a_footer(tmp_path: Path) -> None:
+    # Words that limit an answer are asked about each time, whatever was answered before. Without the search for
     # reserving words in `_to_remember` the answer with the code approved.
     words = "yes{}\n\nBest regards,\nBo\nonly if it is below 100"
     async with answer_rig("email", tmp_path) as rig:

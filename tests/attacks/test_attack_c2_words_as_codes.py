@@ -1,7 +1,7 @@
-"""Attack C2: any six letters beside a decision are read as a code: `cannot approve` approves the request CANN0T.
+"""Attack C2: six letters next to a decision are read as a code: `cannot approve` approves the request CANN0T.
 
-Seen to fail without the mend: with every six letters of the alphabet of codes taken for one, `hardly approved` decides
-where the request has that code.
+The tests fail if any six letters of the code alphabet count as a code: `hardly approved` decides a request with that
+code.
 """
 
 from pathlib import Path
@@ -14,16 +14,16 @@ from signoff.testing.rig import ChannelRig
 
 
 async def answered_as(rig: ChannelRig, words: str, code: str, number: int) -> str:
-    """What becomes of a request with this code, as none was given before codes had digits, that Bo answers so."""
+    """Return the state after Bo's answer to a request with this code; real codes contain digits."""
     request = await rig.ask(number, code=code)
     await reply(rig, words, show_code(code))
     return rig.request(request.id).state
 
 
 @pytest.mark.parametrize("kind", ["email", *CHATS])
-async def test_a_word_beside_a_decision_is_no_code(kind: Kind, tmp_path: Path) -> None:
-    # What says the opposite, or doubts, approves nothing; what thanks does not lose its yes. Without the digits that
-    # `read_code` asks for `hardly approved` approved the request HARD1Y.
+async def test_word_next_to_a_decision_is_not_read_as_a_code(kind: Kind, tmp_path: Path) -> None:
+    # A contradicting or doubting word approves nothing, and thanks keep an approval. Without the digits required by
+    # `read_code`, `hardly approved` approved the request HARD1Y.
     async with answer_rig(kind, tmp_path) as rig:
         assert await answered_as(rig, "hardly approved", "HARD1Y", 40) == "pending"
         assert await answered_as(rig, "cannot approve", "CANN0T", 41) == "denied"
@@ -35,8 +35,8 @@ async def test_a_word_beside_a_decision_is_no_code(kind: Kind, tmp_path: Path) -
             assert await answered(rig, words, number) == "denied", words
 
 
-async def test_another_language_s_words_are_none_either(tmp_path: Path) -> None:
-    # `talvez sim` doubts, `Sì, grazie` agrees. Without the digits that `read_code` asks for `talvez sim` approved the
+async def test_word_of_another_language_is_not_read_as_a_code(tmp_path: Path) -> None:
+    # `talvez sim` doubts, `Sì, grazie` approves. Without the digits required by `read_code`, `talvez sim` approved the
     # request TA1VEZ.
     async with answer_rig("whatsapp", tmp_path, "pt") as rig:
         assert await answered_as(rig, "talvez sim", "TA1VEZ", 40) == "pending"

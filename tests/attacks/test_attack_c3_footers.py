@@ -1,7 +1,8 @@
-"""Attack C3: a company's own footer, banner or greeting has every answer asked back, so that nobody there can answer.
+"""Attack C3: because of a company's footer, banner or greeting every answer is asked back, so that its approvers
+cannot answer.
 
-Seen to fail without the mend: with everything below a quote, and every line above an answer, taken for a part of it,
-each of the first asks back; with everything below our first line passed over, the bottom posts approve.
+The tests fail if all text below a quote and every line above an answer counts as part of it: each of the first is
+asked back. If all text below our first line is ignored, the bottom posts approve.
 """
 
 from pathlib import Path
@@ -29,10 +30,10 @@ UNKNOWN = (
 )
 
 
-async def test_what_companies_add_does_not_stop_an_answer(tmp_path: Path) -> None:
-    # Notices, banners, greetings and devices are known by how they begin and by every sentence of theirs. Without
-    # `_without_banners` `[EXTERNAL] Approve` was asked back, and without the look at each sentence of a notice the one
-    # that speaks of half of it approved.
+async def test_known_company_text_does_not_stop_an_answer(tmp_path: Path) -> None:
+    # Notices, banners, greetings and devices are recognized by their beginning and every sentence. Without
+    # `_without_banners` `[EXTERNAL] Approve` was asked back, and without the check of each sentence of a notice the
+    # one about half of it approved.
     async with answer_rig("email", tmp_path) as rig:
         for number, words in enumerate(KNOWN, 1):
             assert await answered(rig, words, number) == "approved", words
@@ -40,9 +41,9 @@ async def test_what_companies_add_does_not_stop_an_answer(tmp_path: Path) -> Non
             assert await answered(rig, words, number) == "pending", words
 
 
-async def test_a_footer_below_the_quote_is_passed_over_and_a_bottom_post_is_not(tmp_path: Path) -> None:
-    # Marked or not, also behind the card's own first line. Without `_is_notice` the footers were asked back, and with
-    # all below a quote left out of `newly_written` the first bottom post approved.
+async def test_footer_below_a_quote_is_ignored_and_a_bottom_post_is_not(tmp_path: Path) -> None:
+    # With or without quote marks, also behind the card's own first line. Without `_is_notice` the footers were asked
+    # back, and with all text below a quote omitted in `newly_written` the first bottom post approved.
     quotes = (
         "On Sun, 22 Nov 2026, Signoff wrote:\n> Pay 1",
         "##- Write your answer above this line -##\n\nPay 2 to Payee\n\n##=##",

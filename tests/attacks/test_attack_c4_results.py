@@ -1,7 +1,7 @@
-"""Attack C4: a mail brings Authentication-Results in our mail server's name with it, or a `Received` in it, or both.
+"""Attack C4: an email carries its own Authentication-Results in our mail server's name, a forged `Received`, or both.
 
-Seen to fail without the mend: with fields counted wherever they stand, the forgeries above a made-up `Received` and
-below the sender's own are read as `approved`; with one `pass` among several enough, so are those beside a `fail`.
+The tests fail if fields count at any position: forgeries above a made-up `Received` and below the sender's own are
+`approved`. If one `pass` among several suffices, so are forgeries next to a `fail`.
 """
 
 from pathlib import Path
@@ -22,26 +22,28 @@ def name_of(server: MailServer) -> str:
 
 
 def forged(name: str) -> bytes:
-    """What a stranger writes on top of his mail in Bo's name."""
+    """Return the header that a stranger adds to an email in Bo's name."""
     results = "spf=pass smtp.mailfrom=people.example; dmarc=pass header.from=people.example"
     return f"Authentication-Results: {name}; {results}\r\n".encode()
 
 
 @pytest.mark.parametrize("server", mail_servers(), ids=str)
-async def test_what_each_server_writes_counts(
+async def test_results_of_each_documented_mail_server_count(
     server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Each mail server that the document names, with the options it names, and a mail that its sender's signed. Without
-    # the step over `_TRACE` in `ResultsServer.results` what Postfix, rspamd and Gmail write below their `Received` did
+    # Each documented mail server, with its documented options, and an email signed by its sender. Without the step over
+    # `_TRACE` in `ResultsServer.results` the fields that Postfix, rspamd and Gmail write below their `Received` did
     # not count.
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example"), **server.options) as site:
         assert await site.state_after(server.takes(signed(site.reply()), site.bo)) == "approved"
 
 
 @pytest.mark.parametrize("server", SIGNING, ids=str)
-async def test_a_fail_beside_it_is_a_fail(server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What our server said is no pass; what the mail brought with it, right below, does not make it one. With one `pass`
-    # among several enough in `_by_results` the first of each server's approved.
+async def test_forged_pass_next_to_a_fail_does_not_count(
+    server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Our server reported no pass, and the mail's own field right below does not change that. With one `pass` among
+    # several sufficient in `_by_results` the first mail of each server approved.
     for result in ("fail", "none", "temperror"):
         async with mail_site(tmp_path, monkeypatch, {}, **server.options) as site:
             head = server.takes(b"", site.bo).replace(b"dmarc=pass", f"dmarc={result}".encode())
@@ -50,11 +52,11 @@ async def test_a_fail_beside_it_is_a_fail(server: MailServer, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("server", SIGNING, ids=str)
-async def test_what_came_with_the_mail_never_counts_alone(
+async def test_results_brought_by_the_mail_never_count_alone(
     server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Below the sender's own `Received`; above one that is made up in our server's name; in another's name. With fields
-    # counted wherever they stand in `ResultsServer.results` the first of each server's approved.
+    # Below the sender's own `Received`, above a made-up one in our server's name, or in another's name. With fields
+    # counted at any position in `ResultsServer.results` the first mail of each server approved.
     name = name_of(server)
     own = f"Received: from x by {name} (Postfix) with ESMTPS id 1; Sun, 22 Nov 2026 14:00:00 +0000\r\n".encode()
     other = own.replace(name.encode(), b"mx.else.example")
@@ -71,15 +73,15 @@ async def test_what_came_with_the_mail_never_counts_alone(
             # Our server's own results are missing, as while its filters are down.
             head = b"".join(line for line in _fields(server.takes(b"", site.bo)) if b"results:" not in line.lower())
             assert await site.state_after(head + mail) == "pending", brought
-        # And behind a server that names itself otherwise, nothing does.
+        # Behind a server with another name no field counts.
         assert await site.state_after(other + below + forged(name) + site.reply().as_bytes()) == "pending"
-        # It is the place alone that these lack.
+        # Only the position was wrong before.
         assert await site.state_after(own + forged(name) + site.reply().as_bytes()) == "approved"
 
 
-async def test_results_without_a_name_never_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As Exchange Online writes them, on a mail whose key is not to be had; the first one's word is no name. With the
-    # first word taken for a name in `parse_results` the second installation approved.
+async def test_results_without_a_server_name_never_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As Exchange Online writes them, on an email whose key is unavailable; the first word of the second one is no name.
+    # With the first word taken for a name in `parse_results` the second installation approved.
     taken_by = "*.*.prod.outlook.com"
     for options in ({}, {"authserv_id": "spf", "received_by": taken_by}):
         async with mail_site(tmp_path, monkeypatch, {}, **options) as site:
@@ -88,11 +90,11 @@ async def test_results_without_a_name_never_count(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("greeting", ["x(", 'x"', "by mx.else.example", "x) by mx.else.example (", "by"])
-async def test_nobody_hides_our_own_field_by_how_they_greet(
+async def test_greeting_of_the_sender_cannot_hide_our_received_field(
     greeting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What our server wrote is then not clear, and a made-up field below it is not taken for its own. With a field that
-    # is not clear passed over in `_by` every one of the greetings approved.
+    # Our server's field is then unclear, and a made-up one below it is not taken for its own. With an unclear field
+    # skipped in `_by` every greeting approved.
     own = "Received: from {} (unknown [192.0.2.7]) by mx.example.com (Postfix) with ESMTP id 1; Sun, 22 Nov 2026\r\n"
     brought = forged("mx.example.com") + own.format("y").encode()
     async with mail_site(tmp_path, monkeypatch, {}, authserv_id="mx.example.com") as site:
@@ -101,7 +103,7 @@ async def test_nobody_hides_our_own_field_by_how_they_greet(
 
 
 def _fields(head: bytes) -> list[bytes]:
-    """The fields of a header, each with its line ends."""
+    """Split a header into fields with their line ends."""
     fields: list[bytes] = []
     for line in head.splitlines(keepends=True):
         if line[:1] in b" \t" and fields:

@@ -1,6 +1,6 @@
-"""Attack C5: a content type that contradicts itself, as `charset*=a; charset*0*=b`, has a mail lost without a word.
+"""Attack C5: a contradictory content type such as `charset*=a; charset*0*=b` loses an email silently.
 
-Seen to fail without the mend: with `_parameter` letting the TypeError out, and no fallback in `_read`, nobody is told.
+The tests fail if `_parameter` raises the TypeError and `_read` has no fallback: no sender gets a reply.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ async def told_after(site: MailSite, mail: bytes) -> str:
 
 
 def contradicting(site: MailSite, kind: str) -> bytes:
-    """Bo's `approve`, with that content type."""
+    """Return Bo's `approve` with that content type."""
     raw = site.reply("approve").as_bytes()
     plain = b'Content-Type: text/plain; charset="utf-8"'
     assert plain in raw
@@ -31,16 +31,20 @@ def contradicting(site: MailSite, kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", CONTRADICTIONS)
-async def test_who_is_proved_is_asked_again(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # His yes is not read, and he is told how to write one. Without the fallback in `_read` of `mail_hearing.py` nobody
-    # was told anything.
+async def test_proved_sender_of_a_contradictory_mail_is_asked_again(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # His approval is not read, and the reply explains how to write one. Without the fallback in `_read` of
+    # `mail_hearing.py` no reply was sent.
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example")) as site:
         assert "No decision could be read" in await told_after(site, signed(contradicting(site, kind)))
 
 
 @pytest.mark.parametrize("kind", CONTRADICTIONS)
-async def test_who_has_a_card_is_told(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # That nothing was proved, as after any other mail. Without the fallback in `_read` of `mail_hearing.py` nobody was
-    # told anything.
+async def test_unproved_sender_of_a_contradictory_mail_is_informed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The reply states that the sender was not proved, as after any other mail. Without the fallback in `_read` of
+    # `mail_hearing.py` no reply was sent.
     async with mail_site(tmp_path, monkeypatch, {}) as site:
         assert "could not be proved" in await told_after(site, contradicting(site, kind))

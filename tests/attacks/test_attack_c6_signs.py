@@ -1,7 +1,8 @@
-"""Attacks C6 and C9: a yes that is struck out, quoted or drawn otherwise approves; a vendor's signs reach the record.
+"""Attacks C6 and C9: an approval struck out, quoted or in pictures counts, and a vendor's markup reaches the audit
+log.
 
-Seen to fail without the mend: with pictures and combining characters passed over, the first approve; with the
-entities of Telegram and the blocks of Slack left unread, the struck-out ones do; Slack's reason said `&amp;`.
+The tests fail if pictures and combining characters are ignored: the first ones approve. With Telegram's entities and
+Slack's blocks unread, struck-out text approves; Slack's reason contained `&amp;`.
 """
 
 import json
@@ -33,9 +34,9 @@ SIGNS = (
 
 
 @pytest.mark.parametrize("kind", ["email", *CHATS])
-async def test_only_known_good_signs_stand_beside_a_yes(kind: Kind, tmp_path: Path) -> None:
-    # Any other may say anything, and what is struck out says the opposite. With every unknown sign taken for a pause in
-    # `answer_tokens.py` the first of these approved on every channel.
+async def test_approval_with_unknown_signs_is_asked_back(kind: Kind, tmp_path: Path) -> None:
+    # Other signs may mean anything, and struck-out text means the opposite. With every unknown sign taken for a pause
+    # in `answer_tokens.py` the first of these approved on every channel.
     async with answer_rig(kind, tmp_path) as rig:
         for number, words in enumerate(SIGNS, 1):
             assert await answered(rig, words, number) == "pending", words
@@ -44,9 +45,9 @@ async def test_only_known_good_signs_stand_beside_a_yes(kind: Kind, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["strikethrough", "blockquote", "expandable_blockquote", "spoiler", "custom_emoji"])
-async def test_what_telegram_tells_beside_the_words_counts(kind: str, tmp_path: Path) -> None:
-    # Their text is `yes`; that it is struck out stands elsewhere. With the entities left unread in
-    # `telegram_updates.py` each kind of them approved.
+async def test_telegram_formatting_of_an_approval_counts(kind: str, tmp_path: Path) -> None:
+    # Their text is `yes`, and only an entity marks it as struck out. With the entities unread in `telegram_updates.py`
+    # each kind of them approved.
     async with answer_rig("telegram", tmp_path) as rig:
         assert isinstance(rig.vendor, FakeTelegram)
         request = await rig.ask()
@@ -65,8 +66,8 @@ async def test_what_telegram_tells_beside_the_words_counts(kind: str, tmp_path: 
         {"type": "rich_text_quote", "elements": [{"type": "text", "text": "yes"}]},
     ],
 )
-async def test_what_slack_tells_in_blocks_counts(element: dict[str, Any], tmp_path: Path) -> None:
-    # Its plain text is `yes` alone. With the blocks left unread in `slack_text.py` both approved.
+async def test_slack_blocks_of_an_approval_count(element: dict[str, Any], tmp_path: Path) -> None:
+    # Its plain text is just `yes`. With the blocks unread in `slack_text.py` both approved.
     async with answer_rig("slack", tmp_path) as rig:
         assert isinstance(rig.vendor, FakeSlack)
         request = await rig.ask()
@@ -77,8 +78,8 @@ async def test_what_slack_tells_in_blocks_counts(element: dict[str, Any], tmp_pa
         assert rig.request(request.id).state == "pending"
 
 
-async def test_what_is_struck_out_in_a_mail_s_html_counts_beside_its_plain_text(tmp_path: Path) -> None:
-    # A client writes the plain part without any formatting. With the HTML beside the plain text left unread in
+async def test_struck_out_html_of_a_mail_counts(tmp_path: Path) -> None:
+    # A client writes the plain part without formatting. With the HTML part unread next to the plain text in
     # `mail_reading.py` the first of these approved.
     async with answer_rig("email", tmp_path) as rig:
         assert isinstance(rig.vendor, Post)
@@ -91,9 +92,9 @@ async def test_what_is_struck_out_in_a_mail_s_html_counts_beside_its_plain_text(
             assert rig.request(request.id).state == "pending", html
 
 
-async def test_slacks_shortcodes_and_escapes_are_read(tmp_path: Path) -> None:
-    # `:+1:` is a picture, and a reason is what somebody wrote. With the shortcodes left unread in `slack_text.py` the
-    # first answer was asked back, and with the escapes left the reason said `&amp;`.
+async def test_slack_shortcodes_and_escapes_are_read(tmp_path: Path) -> None:
+    # `:+1:` is a picture, and a reason keeps its author's text. With the shortcodes unread in `slack_text.py` the
+    # first answer was asked back, and with the escapes kept the reason contained `&amp;`.
     async with answer_rig("slack", tmp_path) as rig:
         assert await answered(rig, "yes :+1::skin-tone-3: thanks", 1) == "approved"
         assert await answered(rig, "yes :upside_down_face:", 2) == "pending"
@@ -104,9 +105,9 @@ async def test_slacks_shortcodes_and_escapes_are_read(tmp_path: Path) -> None:
         assert rig.request(request.id).reason == "R&D has no budget <yet>"
 
 
-async def test_no_english_line_stands_in_an_answer_to_a_portuguese_mail(tmp_path: Path) -> None:
-    # The line above which to write is in the language of the rest. With the line always in English in `mail_writing.py`
-    # it stood in his mails.
+async def test_portuguese_mail_contains_no_english_line(tmp_path: Path) -> None:
+    # The marker line is in the language of the rest. With the line always in English in `mail_writing.py` it was in
+    # his emails.
     async with answer_rig("email", tmp_path, "pt") as rig:
         assert await answered(rig, "Sim") == "approved"
         found = rig.vendor.reads(rig.bo)

@@ -1,7 +1,6 @@
-"""Attack C7: who holds the key of a name above, such as `co.uk` or `github.io`, signs a yes for everybody below it.
+"""Attack C7: the key holder of a parent name such as `co.uk` or `github.io` signs an approval for everyone below it.
 
-Seen to fail without the mend: with `may_not_sign` always giving nothing the first test reads `approved`, with
-`_key_flaw` giving nothing the second does.
+The first test fails (`approved`) with `may_not_sign` always empty, the second with `_key_flaw` always empty.
 """
 
 from pathlib import Path
@@ -26,11 +25,11 @@ ABOVE, BELOW = "hosting.example", "people.hosting.example"
     ],
     ids=["no record", "its own record", "a public suffix", "its own boundary", "its own name", "marked above", "one"],
 )
-async def test_a_name_above_signs_only_within_its_organisation(
+async def test_parent_domain_signs_only_within_its_organisation(
     records: dict[str, str], state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By what DMARC's walk finds; the last two are organisations, and show that nothing else stops the others. With
-    # `may_not_sign` always giving nothing the five that should wait were approved.
+    # Decided by DMARC's walk. The last two are organisations and show that no other rule stops the rest. With
+    # `may_not_sign` always empty the five that should wait were approved.
     async with mail_site(tmp_path, monkeypatch, with_keys(ABOVE, more=records), domain=BELOW) as site:
         assert await site.state_after(signed(site.reply(), domain=ABOVE)) == state
 
@@ -49,12 +48,11 @@ async def test_a_name_above_signs_only_within_its_organisation(
         ("h=sha1:sha256; s=*; t=x; ", "", "approved"),
     ],
 )
-async def test_what_the_owner_of_a_key_says_of_it_holds(
+async def test_restrictions_in_a_key_record_are_respected(
     tags: str, signer: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A key that is only tried out, for another hash, another service or the very name alone. With `_key_flaw` always
-    # giving nothing the keys that are tried out, for another hash or for the very name approved; dkimpy refused those
-    # for another service.
+    # A key in test mode, for another hash, another service or the exact name only. With `_key_flaw` always empty the
+    # keys in test mode, for another hash or for the exact name approved; dkimpy refused those for another service.
     record = key_record(tags)
     quoted = " ".join(f'"{record[at : at + 200]}"' for at in range(0, len(record), 200))
     zone = {"s1._domainkey.people.example": quoted}

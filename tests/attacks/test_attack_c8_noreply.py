@@ -1,6 +1,6 @@
-"""Attack C8: a stranger's mail in the name of a `no-reply` address has us write there, to a machine that writes back.
+"""Attack C8: a stranger's mail in the name of a `no-reply` address makes us write to a machine that writes back.
 
-Seen to fail without the mend: with `reads_nothing` always false both of the first mails are answered.
+The tests fail with `reads_nothing` always false: both first mails are answered.
 """
 
 from pathlib import Path
@@ -13,11 +13,9 @@ NOBODY = ("no-reply", "noreply", "do-not-reply", "bounce.donotreply", "notificat
 
 
 @pytest.mark.parametrize("name", NOBODY)
-async def test_an_address_that_nobody_reads_is_never_written_to(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Neither with a card's address in it and no proof, nor proved and a stranger's. With `reads_nothing` always false
-    # each of these addresses was written to.
+async def test_no_reply_address_never_receives_mail(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Neither a card's reply without proof nor a stranger's proved mail is answered. With `reads_nothing` always false
+    # each of these addresses received mail.
     address = f"{name}@people.example"
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example")) as site:
         for mail in (site.reply(sender=address).as_bytes(), signed(site.reply(sender=address))):
@@ -28,20 +26,19 @@ async def test_an_address_that_nobody_reads_is_never_written_to(
         assert len(site.mails(other)) == 1
 
 
-async def test_who_asks_for_no_answer_and_is_not_proved_gets_none(
+async def test_unproved_mail_with_a_no_reply_address_gets_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # In Bo's name, with a Reply-To that nobody reads: machines send so. With `answers_go_nowhere` always false Bo was
-    # answered.
+    # In Bo's name with an unread Reply-To, like machines send. With `answers_go_nowhere` always false Bo was answered.
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example")) as site:
         before = len(site.mails(site.bo))
         assert await site.state_after(site.reply(Reply_To="no-reply@people.example").as_bytes()) == "pending"
         assert len(site.mails(site.bo)) == before
 
 
-async def test_a_proved_person_with_such_a_reply_to_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # And is told so, at the address that is proved. With `MailReceiver.conclude` taking such a mail for one that is not
-    # proved his yes did not count.
+async def test_proved_person_with_a_no_reply_address_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The proved address gets the reply. With `MailReceiver.conclude` treating such an email as unproved his approval
+    # did not count.
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example")) as site:
         assert await site.state_after(signed(site.reply(Reply_To="no-reply@people.example"))) == "approved"
         assert site.mails("no-reply@people.example") == []

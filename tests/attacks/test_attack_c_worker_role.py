@@ -1,9 +1,9 @@
-"""Attack C: the database credential of a worker, alone and with a Temporal credential beside it.
+"""Attack C: a worker's database credential, alone and with a Temporal credential.
 
-What it may not write or read, PostgreSQL refuses. Each statement was seen to pass with the owner's credential, which is
-what the worker had before it had a role (`test_the_owner_could` keeps that so). What it may write, questions and
-tickets, runs nothing that was not approved as shown. Voiding a ticket that is not done is within its role: it holds
-back a call, or has one that was approved tried again.
+PostgreSQL refuses every write and read outside its role. Each statement passed with the owner's credential, which the
+worker had before its own role (`test_owner_may_run_every_forbidden_statement` checks that). Its permitted writes,
+questions and tickets, run nothing except calls approved as shown. Voiding an unfinished ticket is within its role:
+that holds back a call, or repeats an approved one.
 """
 
 import contextlib
@@ -86,12 +86,12 @@ FORBIDDEN = (
     "INSERT INTO audit_checkpoints (number, body, hash, key_id, signature) VALUES (9, '', '', '', '')",
     "DELETE FROM audit_checkpoints",
 )
-"""What each of the worker's role must not do, as PostgreSQL takes it from whoever may."""
+"""Statements that PostgreSQL must refuse the worker's role, although an owner may run them."""
 
 
 @pytest.fixture(scope="module")
 async def insider(site_of_roles: AttackSite) -> AsyncIterator[Impostor]:
-    """Whoever took a worker over has its Temporal credential, too."""
+    """Run an attacker of a worker, who has its Temporal credential, too."""
     async with impostor_of(site_of_roles.client, site_of_roles.queue, MANIFEST) as found:
         yield found
 
@@ -111,17 +111,17 @@ async def owner(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-async def test_the_database_refuses_what_is_the_gateways(taken: asyncpg.Connection, statement: str) -> None:
-    # Answers, grants' terms, freezes, people, what signs in, what was asked, and the record: not by this role. With all
-    # rights of every table given in `store/roles.py`, and no rows kept back, each statement passed.
+async def test_database_refuses_the_worker_the_gateways_statements(taken: asyncpg.Connection, statement: str) -> None:
+    # Answers, terms of grants, freezes, people, sign-ins, questions, and the audit log are outside this role. With all
+    # rights on every table granted in `store/roles.py`, and no row conditions, each statement passed.
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await taken.execute(statement)
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-async def test_the_owner_could(owner: asyncpg.Connection, statement: str) -> None:
-    # Every one of them is a statement that does something: with the owner's credential none is refused. With the
-    # worker's credential in the place of the owner's each was refused.
+async def test_owner_may_run_every_forbidden_statement(owner: asyncpg.Connection, statement: str) -> None:
+    # Each statement has an effect: none is refused with the owner's credential. With the worker's credential instead
+    # each was refused.
     change = owner.transaction()
     await change.start()
     try:
@@ -131,17 +131,21 @@ async def test_the_owner_could(owner: asyncpg.Connection, statement: str) -> Non
     assert done.split()[0] == statement.split()[0]
 
 
-async def test_it_sees_three_keys_and_moves_no_chain(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:
-    # The key of approval links and of forms are there and not for it; nor is the head of the checkpoints. Without the
-    # conditions on rows in `store/roles.py` the key of forms was among them.
+async def test_worker_role_reads_three_keys_and_moves_no_chain(
+    site_of_roles: AttackSite, taken: asyncpg.Connection
+) -> None:
+    # The keys of approval links and forms exist, but not for this role, and neither does the head of the checkpoints.
+    # Without the row conditions in `store/roles.py` the key of forms was readable.
     await site_of_roles.browser("bo")
     assert {row["name"] for row in await taken.fetch("SELECT name FROM keys")} == set(WORKER_KEYS)
     assert await taken.execute("UPDATE audit_heads SET hash = 'mine' WHERE stream = 'checkpoints'") == "UPDATE 0"
 
 
-async def test_what_is_done_stays_done(site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection) -> None:
-    # A payment that was approved and made cannot be made to be made again: its ticket takes no other state. Seen to pay
-    # twice where the tickets' rows had no condition.
+async def test_worker_role_cannot_reopen_a_done_ticket(
+    site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
+) -> None:
+    # An approved payment that was made cannot be repeated: its ticket takes no other state. Without a row condition on
+    # tickets it paid twice.
     to, rui, ana = payee(), site_of_roles.person("rui"), site_of_roles.person("ana")
     args = {"amount": 7, "to": to}
     key = await rui.ask([("pay", args)])
@@ -156,16 +160,18 @@ async def test_what_is_done_stays_done(site_of_roles: AttackSite, insider: Impos
 
 
 async def asked(site: AttackSite, args: dict[str, Any], taken: asyncpg.Connection) -> tuple[TurnKey, Question, Any]:
-    """A turn that waits for `pay`, its question and its row."""
+    """Return a turn that waits for `pay`, its question and its row."""
     key = await site.person("rui").ask([("pay", args)])
     await site.person("ana").waiting(approval_id(key))
     row = await taken.fetchrow("SELECT * FROM questions WHERE approval = $1", approval_id(key))
     return key, Question.model_validate_json(row["body"]), row
 
 
-async def test_what_has_ended_is_not_opened_again(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:
-    # A worker ends a question, which is towards "does not run", and cannot take an ending away. Seen to be asked again
-    # where the questions' rows had no condition.
+async def test_worker_role_cannot_reopen_an_ended_question(
+    site_of_roles: AttackSite, taken: asyncpg.Connection
+) -> None:
+    # A worker may end a question, because then its call does not run, but cannot reopen it. Without a row condition on
+    # questions it was asked again.
     key, _, _ = await asked(site_of_roles, {"amount": 7, "to": payee()}, taken)
     ana, change = site_of_roles.person("ana"), "UPDATE questions SET ended_at = $2, ended_as = $3 WHERE approval = $1"
     given = (await ana.see(approval_id(key))).view["state"]
@@ -176,7 +182,7 @@ async def test_what_has_ended_is_not_opened_again(site_of_roles: AttackSite, tak
 
 
 async def ask_instead(taken: asyncpg.Connection, row: Any, question: Question) -> None:
-    """Insert a question that no gate asked, as the latest of its approval."""
+    """Insert a forged question as the latest of its approval."""
     await taken.execute(
         "INSERT INTO questions (approval, revision, tenant, session, turn, code, body, opened_at, last_at) "
         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
@@ -192,12 +198,12 @@ async def ask_instead(taken: asyncpg.Connection, row: Any, question: Question) -
     )
 
 
-async def test_a_question_with_other_approvers_runs_nothing(
+async def test_forged_question_with_other_approvers_runs_nothing(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    # Max, who may approve nothing, is named in a question that the worker's role wrote, and approves: an honest worker
-    # asks the present policy, too, and pays nothing. With the present policy's table left out in `voter_set` 9,400 EUR
-    # was paid.
+    # The worker's role writes a question that names Max, who may approve nothing, and he approves. An honest worker
+    # also applies the current policy and pays nothing. With the current policy's table omitted in `voter_set` 9,400
+    # EUR was paid.
     to = payee()
     args = {"amount": 9_400, "to": to}
     key, question, row = await asked(site_of_roles, args, taken)
@@ -217,11 +223,11 @@ async def test_a_question_with_other_approvers_runs_nothing(
     assert site_of_roles.amounts(to) == []
 
 
-async def test_a_question_with_other_arguments_is_not_shown(
+async def test_forged_question_with_other_arguments_is_not_shown(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    # Shown 9 EUR over the digest of 9,400 EUR: nobody sees it, and nobody's yes is signed. Without the comparison of
-    # digests in `RequestReader._prove` it was shown, and the yes signed.
+    # A question that shows 9 EUR over the digest of 9,400 EUR is shown to no approver, and no approval is signed.
+    # Without the comparison of digests in `RequestReader._prove` it was shown and signed.
     to = payee()
     args = {"amount": 9_400, "to": to}
     key, question, row = await asked(site_of_roles, args, taken)
@@ -237,11 +243,11 @@ async def test_a_question_with_other_arguments_is_not_shown(
     assert site_of_roles.amounts(to) == []
 
 
-async def test_a_yes_to_false_words_runs_what_they_say_alone(
+async def test_approval_of_a_forged_question_runs_only_its_own_arguments(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    # Asked in a false question for 9 EUR, Ana says yes: what the turn was asked for, 9,400 EUR, is not paid by it.
-    # Without the comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
+    # A forged question asks for 9 EUR, and Ana approves: the turn's own 9,400 EUR is not paid. Without the comparison
+    # of the question's digest with the call's in `standing` 9,400 EUR was paid.
     to = payee()
     large, small = {"amount": 9_400, "to": to}, {"amount": 9, "to": to}
     key, question, row = await asked(site_of_roles, large, taken)
@@ -271,12 +277,12 @@ async def test_a_yes_to_false_words_runs_what_they_say_alone(
 
 
 @pytest.mark.parametrize("state", ["claimed", "done", "void"])
-async def test_a_ticket_written_by_hand_holds_a_call_back(
+async def test_forged_ticket_holds_a_call_back(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection, state: str
 ) -> None:
-    # Ana approves 7 EUR, and a ticket is there that no honest worker claimed: neither that nor 9,400 EUR is paid. With
-    # every claim answered as fresh in `Store.claim`, and no look at other actions of the call, 7 EUR was paid beside
-    # each state.
+    # Ana approves 7 EUR, and a ticket exists that no honest worker claimed: neither that nor 9,400 EUR is paid. With
+    # every claim answered as fresh in `Store.claim`, and no check of other actions of the call, 7 EUR was paid in each
+    # state.
     to = payee()
     args, large = {"amount": 7, "to": to}, {"amount": 9_400, "to": to}
     key, question, _ = await asked(site_of_roles, args, taken)
@@ -293,7 +299,7 @@ async def test_a_ticket_written_by_hand_holds_a_call_back(
     given = await forged.decisions()
     assert [each.verdict for each in given] == ["approved"]
     for each in (args, large):
-        # Of a ticket that somebody holds the honest worker says that it does not know, and tries again.
+        # For a ticket held elsewhere, the honest worker does not know the outcome and tries again.
         with contextlib.suppress(WorkflowUpdateFailedError):
             await forged.run("pay", each, insider.permit(ctx, insider.digest(ctx, "pay", each), given))
     assert site_of_roles.amounts(to) == []

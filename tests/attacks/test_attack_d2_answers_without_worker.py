@@ -1,4 +1,4 @@
-"""Attack D2: what was answered in time while no worker ran counts as late, or is not taken at all."""
+"""Attack D2: an answer in time without a running worker counts as late or is lost."""
 
 from datetime import UTC, datetime
 
@@ -9,8 +9,9 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def answered_without_worker(site: AttackSite, way: str) -> tuple[int, str]:
-    """Answer a request by the page or the API in time while no worker runs, until long after its deadline; then the
-    worker is back. Returns the status of the answer, and whom it was to pay."""
+    """Answer a request on the page or over the API in time while no worker runs, wait past its deadline, and start
+    the worker. Return the status of the answer and the payee.
+    """
     bo, ana = await site.browser("bo"), site.person("ana")
     for _ in range(5):
         to = payee()
@@ -22,7 +23,7 @@ async def answered_without_worker(site: AttackSite, way: str) -> tuple[int, str]
             answer = await bo.send(approval_id(key), fields) if way == "page" else await ana.decide(shown)
             in_time = datetime.now(UTC) < due
             await passed(due)
-        # Where a busy machine took longer than the request waits, nothing was answered in time: once more.
+        # A busy machine may need longer than the deadline. Then nothing was answered in time: repeat.
         if in_time:
             break
     assert in_time
@@ -32,17 +33,17 @@ async def answered_without_worker(site: AttackSite, way: str) -> tuple[int, str]
 
 
 @pytest.mark.parametrize("way", ["page", "api"])
-async def test_an_answer_in_time_counts_without_a_worker(way: str, site: AttackSite) -> None:
-    # The call runs once the worker is back, though its deadline has passed meanwhile. Without the looks for answers
-    # that came in time in `workflows/approval_flow.py`, `_those_before` and `_take_stored`, the call was denied as
-    # late; either alone was enough.
+async def test_answer_in_time_counts_without_a_worker(way: str, site: AttackSite) -> None:
+    # The call runs once the worker is back, although its deadline has passed. Without the searches for answers in time
+    # in `workflows/approval_flow.py`, `_those_before` and `_take_stored`, the call was denied as late; either alone
+    # sufficed.
     status, to = await answered_without_worker(site, way)
     assert (status < 400, site.amounts(to)) == (True, [9])
 
 
-async def test_a_card_is_shown_without_a_worker(site: AttackSite) -> None:
-    # While no worker runs, a request is shown as it is and can be answered for the first time. With the turn asked
-    # first in `Conversations.loaded` API and page answered 503.
+async def test_card_is_shown_without_a_worker(site: AttackSite) -> None:
+    # Without a worker a request is still shown and can be answered for the first time. With the turn queried first in
+    # `Conversations.loaded` API and page answered 503.
     to, bo, ana = payee(), await site.browser("bo"), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
     await ana.waiting(approval_id(key))

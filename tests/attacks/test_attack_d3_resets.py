@@ -1,4 +1,4 @@
-"""Attack D3: after a reset to before the answer, what has happened is asked again, and denied while it stands."""
+"""Attack D3: after a reset to before the answer, a call that ran is asked again, and denied although it happened."""
 
 import pytest
 from attack_site import AttackSite, approval_id, payee, until
@@ -6,11 +6,12 @@ from impostor import Impostor
 
 
 @pytest.mark.parametrize("to_start", [False, True])
-async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Impostor, to_start: bool) -> None:
-    # Approved and paid, then reset to before the answer: the call's outcome is that it ran, whatever people say.
-    # Without `_ran_before` in `activities/gate_activity.py` a turn that was reset to its start asked again and was
-    # denied, and with every claim answered as fresh in `Store.claim` one that was reset to before the answer paid
-    # again.
+async def test_call_that_ran_cannot_be_denied_after_a_reset(
+    site: AttackSite, impostor: Impostor, to_start: bool
+) -> None:
+    # Approved and paid, then reset to before the answer: the call's outcome stays a run, whatever approvers answer.
+    # Without `_ran_before` in `activities/gate_activity.py` a turn reset to its start asked again and was denied, and
+    # with every claim answered as fresh in `Store.claim` one reset to before the answer paid again.
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     key = await rui.ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
     assert (await ana.approve(approval_id(key)))["status"] == "accepted"
@@ -21,7 +22,7 @@ async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Im
     async def on_again() -> bool:
         first = await ana.see(approval_id(key))
         if first.status == 200:
-            # Also where it is shown as approved.
+            # Also if it is shown as approved.
             await ana.decide(first, "denied", reason="rather not")
         calls = (await rui.turn(key))["calls"]
         return bool(calls) and calls[0]["outcome"] is not None
@@ -33,7 +34,9 @@ async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Im
 
 
 @pytest.mark.parametrize("to_start", [False, True])
-async def test_what_has_happened_is_not_done_again(site: AttackSite, impostor: Impostor, to_start: bool) -> None:
+async def test_call_that_ran_does_not_run_again_after_a_reset(
+    site: AttackSite, impostor: Impostor, to_start: bool
+) -> None:
     # Approved and paid, then reset to before the answer, asked again or not, and approved again: paid once. With every
     # claim answered as fresh in `Store.claim` it was paid twice after a reset to before the answer, and without
     # `_ran_before` in `activities/gate_activity.py` as well after one to its start.

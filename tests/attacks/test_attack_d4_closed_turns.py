@@ -1,4 +1,4 @@
-"""Attack D4: a turn that is over can be read only while a worker replays all of its history."""
+"""Attack D4: an ended turn can be read only while a worker replays all of its history."""
 
 import json
 
@@ -8,9 +8,9 @@ from attack_site import AttackSite, approval_id, payee
 pytestmark = pytest.mark.timeout(300)
 
 
-async def test_a_turn_that_is_over_is_read_without_a_worker(site: AttackSite) -> None:
-    # Its result, its calls and what was decided are there, over the API and on the page, with no worker to replay.
-    # Without `ended_view` in `GatewayDeps.claimed_view` API and page answered 503.
+async def test_ended_turn_is_read_without_a_worker(site: AttackSite) -> None:
+    # Its result, calls and decisions are readable over the API and on the page without a worker. Without `ended_view`
+    # in `GatewayDeps.claimed_view` API and page answered 503.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     key = await rui.ask([("pay", {"amount": 9, "to": to})])
     await ana.approve(approval_id(key))

@@ -1,4 +1,4 @@
-"""Attack D4: the store is moved away without a word, and begun anew by whoever opens it next."""
+"""Attack D4: the store is moved away silently, and the next process creates a new one."""
 
 import shutil
 from pathlib import Path
@@ -13,10 +13,10 @@ from signoff.temporal.embedded_server import ServerHandle
 pytestmark = pytest.mark.timeout(300)
 
 
-async def test_a_turn_waits_for_its_own_store(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    # A tip is given and a payment waits; the store's files go and the worker starts over a new one: it says so, and
-    # leaves the turn alone, also where it is asked to go on; with its own store back the payment is approved and made.
-    # Without the store's id under the signature the new worker went on, with no ticket of what had been done.
+async def test_turn_waits_for_its_own_store(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    # A tip ran and a payment waits. The store's files are removed and the worker starts over a new one: it logs that
+    # and leaves the turn alone, even when signaled. With its own store back the payment is approved and made. Without
+    # the store's id under the signature the new worker continued without any ticket of the earlier calls.
     to = payee()
     async with changed_site(attacked_server, tmp_path) as (site, _, _):
         rui = site.person("rui")
@@ -45,8 +45,8 @@ async def test_a_turn_waits_for_its_own_store(attacked_server: ServerHandle, tmp
             return list(site.folder.glob("worker-*.out"))
 
         async def went_on() -> bool:
-            # Counted, and not looked for behind the signal: the server keeps a signal back from the history while a
-            # workflow task is under way.
+            # Count the tasks instead of searching the history after the signal: the server holds a signal back while a
+            # workflow task is open.
             return await tasks_completed() > before
 
         async def seen() -> bool:

@@ -1,4 +1,4 @@
-"""Attack d: between look and tap another call is put in the place of the one shown, under the same short mark."""
+"""Attack d: between view and tap another call replaces the shown one, under the same short mark."""
 
 import pytest
 from attack_site import AttackSite, approval_id, payee
@@ -15,7 +15,7 @@ SMALL, LARGE = 9, 9_400
 
 
 async def stands_for(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, CallContext, TurnView]:
-    """A turn that asks about 9 EUR, taken over, which still shows just that; and its genuine view."""
+    """Take over a turn that asks about 9 EUR and still shows that, and return its genuine view."""
     key = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
     await site.person("ana").waiting(approval_id(key))
     ctx, view = await impostor.ctx(key), await impostor.view(key)
@@ -23,7 +23,7 @@ async def stands_for(site: AttackSite, impostor: Impostor, to: str) -> tuple[For
 
 
 async def swap(forged: ForgedTurn, ctx: CallContext, view: TurnView, to: str) -> None:
-    """Put 9,400 EUR in its place, truly shown, under the same revision and the same mark."""
+    """Replace it by 9,400 EUR, shown as such, under the same revision and mark."""
     args = {"amount": LARGE, "to": to}
     digest = forged.impostor.digest(ctx, "pay", args)
 
@@ -37,15 +37,15 @@ async def swap(forged: ForgedTurn, ctx: CallContext, view: TurnView, to: str) ->
 
 
 async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
-    """Have the honest worker pay 9,400 EUR with whatever was signed."""
+    """Have the honest worker pay 9,400 EUR with every signed decision."""
     args = {"amount": LARGE, "to": to}
     permit = forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), await forged.decisions())
     await forged.run("pay", args, permit)
 
 
-async def test_a_tap_answers_what_the_page_showed(site: AttackSite, impostor: Impostor) -> None:
-    # Bo opened the card of 9 EUR; his tap does not approve the 9,400 EUR that have taken its place. Without the
-    # comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
+async def test_page_answer_counts_only_for_the_shown_question(site: AttackSite, impostor: Impostor) -> None:
+    # Bo opened the card of 9 EUR: his tap does not approve the 9,400 EUR that replaced it. Without the comparison of
+    # the question's digest with the call's in `standing` 9,400 EUR was paid.
     to, bo = payee(), await site.browser("bo")
     forged, ctx, view = await stands_for(site, impostor, to)
     shown, fields = await bo.open(approval_id(forged.key))
@@ -56,9 +56,9 @@ async def test_a_tap_answers_what_the_page_showed(site: AttackSite, impostor: Im
     assert LARGE not in site.amounts(to)
 
 
-async def test_an_answer_over_the_api_is_to_what_was_read(site: AttackSite, impostor: Impostor) -> None:
-    # Ana read 9 EUR over the API; sent back by what that view is bound to, her yes is not to 9,400 EUR. Without the
-    # comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
+async def test_api_answer_counts_only_for_the_read_question(site: AttackSite, impostor: Impostor) -> None:
+    # Ana read 9 EUR over the API: her approval, bound to that view, does not cover 9,400 EUR. Without the comparison
+    # of the question's digest with the call's in `standing` 9,400 EUR was paid.
     to, ana = payee(), site.person("ana")
     forged, ctx, view = await stands_for(site, impostor, to)
     shown = await ana.waiting(approval_id(forged.key))
@@ -69,10 +69,10 @@ async def test_an_answer_over_the_api_is_to_what_was_read(site: AttackSite, impo
 
 
 @pytest.mark.parametrize("field", ["digest", "question_hash"])
-async def test_a_mark_binds_nothing_over_the_api(field: str, site: AttackSite, impostor: Impostor) -> None:
-    # The eight characters for people to compare, sent as what an answer is bound to, approve nothing at all. With any
-    # `question_hash` taken in `gateway/approvals/decisions.py`, or with unknown fields and none taken, the answer was
-    # accepted.
+async def test_short_mark_binds_no_answer_over_the_api(field: str, site: AttackSite, impostor: Impostor) -> None:
+    # The eight characters for comparison by eye, sent as the binding of an answer, approve nothing. With any
+    # `question_hash` accepted in `gateway/approvals/decisions.py`, or with unknown fields and no hash accepted, the
+    # answer was accepted.
     to, ana = payee(), site.person("ana")
     forged, ctx, view = await stands_for(site, impostor, to)
     shown = await ana.waiting(approval_id(forged.key))

@@ -1,4 +1,4 @@
-"""What people denied, or are being asked, is run by an answer that somebody gave in advance to other calls."""
+"""A denied or waiting call runs by a grant that was given for other calls."""
 
 import pytest
 from attack_site import AttackSite, approval_id, payee
@@ -8,7 +8,7 @@ from signoff.testing.builders import a_permit
 
 
 async def remembered(site: AttackSite, to: str) -> str:
-    """Bo approves all gifts to somebody in advance, when Max asks for one; the grant's id."""
+    """Have Bo approve all gifts to a payee in advance when Max asks for one; return the grant's id."""
     max_, bo = site.person("max"), site.person("bo")
     key = await max_.ask([("gift", {"amount": 6, "to": to})])
     remember = {"scope": "tenant", "where": f"args.to == '{to}'", "uses": 10}
@@ -19,9 +19,9 @@ async def remembered(site: AttackSite, to: str) -> str:
 
 
 @pytest.mark.parametrize("call", ["c1.1", "c2.1"])
-async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: AttackSite, impostor: Impostor) -> None:
-    # Ana denies Rui's gift and Bo remembers a yes to Max's; who stands in Rui's turn runs hers by that, or once more.
-    # Without the look at what the store has of the turn's questions the 5 were given, and the card said "Denied by
+async def test_denied_call_runs_by_no_grant(call: str, site: AttackSite, impostor: Impostor) -> None:
+    # Ana denies Rui's gift, and Bo's grant covers Max's. An impostor of Rui's turn runs the denied gift by it, or
+    # repeats it. Without the check of the turn's stored questions the 5 were given, and the card showed "Denied by
     # Ana".
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 5, "to": to}
@@ -41,9 +41,9 @@ async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: Attac
     assert reply.outcome.code == "refused"
 
 
-async def test_a_call_that_waits_runs_by_no_remembered_answer(site: AttackSite, impostor: Impostor) -> None:
-    # Ana is being asked when Bo remembers a yes to other gifts: the call that waits is hers to decide. With
-    # `RunRights._is_unbarred` always true the 5 were given while Ana was being asked.
+async def test_waiting_call_runs_by_no_grant(site: AttackSite, impostor: Impostor) -> None:
+    # Ana's request waits when Bo creates a grant for other gifts: the waiting call stays hers to decide. With
+    # `RunRights._is_unbarred` always true the 5 were given while Ana's request waited.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 5, "to": to}
     key = await rui.ask([("gift", args)])

@@ -1,4 +1,6 @@
-"""People are asked what became of calls that still run, never began or were told already, until the effect is twice."""
+"""Approvers are asked about calls that still run, never started or are already confirmed, until the effect happens
+twice.
+"""
 
 import asyncio
 from typing import Any
@@ -17,7 +19,7 @@ from signoff.store.store import RUNS_SECONDS
 
 
 async def begun(site: AttackSite, to: str) -> None:
-    """Return once a haul for this payee is under way."""
+    """Return once a haul for this payee runs."""
 
     async def look() -> bool:
         return (site.folder / f"begun-{to}").exists()
@@ -31,7 +33,7 @@ def let_go(site: AttackSite, to: str) -> None:
 
 
 async def doubted(site: AttackSite, key: TurnKey) -> Shown:
-    """The question what became of a call, once the honest turn asks it."""
+    """Return the question about a call's outcome, once the honest turn asks it."""
 
     async def look() -> Shown | None:
         shown = await site.person("ana").see(approval_id(key))
@@ -44,7 +46,7 @@ async def doubted(site: AttackSite, key: TurnKey) -> Shown:
 async def lost(
     site: AttackSite, impostor: Impostor, to: str, tool: str = "haul", *approvers: str
 ) -> tuple[TurnKey, CallContext, Permit]:
-    """A haul whose worker is killed in the middle, about which the honest turn has asked; with the permit it had."""
+    """Start a haul, kill its worker midway, wait for the honest turn's question, and return the permit of the run."""
     rui, args = site.person("rui"), {"amount": 9, "to": to}
     key = await rui.ask([(tool, args)])
     for name in approvers or ("ana",):
@@ -64,9 +66,10 @@ async def again(forged: ForgedTurn, permit: Permit, tool: str, args: dict[str, A
     await forged.run(tool, args, replace(permit, doubts=doubts), ticket=2)
 
 
-async def test_a_tool_that_runs_is_not_asked_about(site: AttackSite, impostor: Impostor) -> None:
-    # A haul goes on in a thread; who ended its turn has people asked what became of it: nobody is, and it counts.
-    # Without the store's word that it runs, Ana said that it did not happen, and 9 crates were hauled twice.
+async def test_running_call_is_not_asked_about(site: AttackSite, impostor: Impostor) -> None:
+    # A haul continues in a thread. The attacker who ended its turn wants its outcome asked: nothing is asked, and the
+    # run counts. Without the store's record of the run, Ana answered that it did not happen, and 9 crates were hauled
+    # twice.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await rui.ask([("haul", args)])
@@ -100,11 +103,9 @@ async def _ledger(site: AttackSite, to: str) -> list[int]:
 
 
 @pytest.mark.parametrize("doubt", [1, -1])
-async def test_nobody_is_asked_what_became_of_what_never_began(
-    doubt: int, site: AttackSite, impostor: Impostor
-) -> None:
-    # A call waits for its approval, and a turn that was taken over says that it was begun and never answered. Without
-    # the look at the ticket the card said so, and that it happened was accepted.
+async def test_call_that_never_started_is_not_asked_about(doubt: int, site: AttackSite, impostor: Impostor) -> None:
+    # A call waits for its approval, and a taken-over turn claims that it started without an answer. Without the check
+    # of the ticket the card showed that, and a `happened` answer was accepted.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("pay", args)])
@@ -117,9 +118,9 @@ async def test_nobody_is_asked_what_became_of_what_never_began(
     assert (now["kind"], now["revision"]) == ("approval", shown.view["revision"])
 
 
-async def test_what_somebody_says_happened_is_not_asked_again(site: AttackSite, impostor: Impostor) -> None:
-    # Ana says that a haul happened; the turn has it asked again of Bo, who knows nothing of her word. Without the end
-    # that her word is to all questions about that try Bo's "it did not" hauled 9 crates more.
+async def test_call_confirmed_as_happened_is_not_asked_about_again(site: AttackSite, impostor: Impostor) -> None:
+    # Ana confirms that a haul happened, and the turn asks Bo, who does not know. If her answer did not end all
+    # questions about that attempt, Bo's "it did not" hauled 9 crates more.
     to, ana, bo = payee(), site.person("ana"), site.person("bo")
     args = {"amount": 9, "to": to}
     key, ctx, permit = await lost(site, impostor, to)
@@ -135,9 +136,9 @@ async def test_what_somebody_says_happened_is_not_asked_again(site: AttackSite, 
     assert (gate_decision.kind, site.amounts(to)) == ("settled", [])
 
 
-async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, impostor: Impostor) -> None:
-    # Two have to say that a haul did not happen: Ana does, the turn asks anew in other words, and Cy alone is left.
-    # Without the count of the last question alone 9 crates were hauled by one word to each of two questions.
+async def test_answers_to_several_outcome_questions_do_not_add_up(site: AttackSite, impostor: Impostor) -> None:
+    # Two have to deny that a haul happened: Ana does, the turn asks again in other words, and only Cy answers. If
+    # answers to earlier questions counted, 9 crates were hauled after one answer to each of two questions.
     to, ana, bo, cy = payee(), site.person("ana"), site.person("bo"), site.person("cy")
     args = {"amount": 9, "to": to}
     key, ctx, permit = await lost(site, impostor, to, "haul_by_two", "ana", "bo")
@@ -148,7 +149,7 @@ async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, imposto
     assert receipt(await cy.decide(await cy.waiting(approval_id(key))))["status"] == "counted"
     await again(forged, permit, "haul_by_two", args)
     assert site.amounts(to) == []
-    # Bo gives it up: from now on nobody is asked, and nobody's word makes it run.
+    # Bo gives it up: from now on nothing is asked, and no answer makes it run.
     assert (
         receipt(await bo.decide(await bo.waiting(approval_id(key)), "denied", reason="leave it"))["state"] == "denied"
     )
@@ -160,7 +161,7 @@ async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, imposto
     assert site.amounts(to) == []
 
 
-async def test_a_lost_haul_is_asked_about_and_hauled_again(site: AttackSite, impostor: Impostor) -> None:
+async def test_lost_call_is_asked_about_and_runs_again(site: AttackSite, impostor: Impostor) -> None:
     to, ana = payee(), site.person("ana")
     key, _, _ = await lost(site, impostor, to)
     await ana.approve(approval_id(key))

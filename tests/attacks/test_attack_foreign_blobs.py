@@ -1,4 +1,6 @@
-"""Long texts lie in the store by their hash, which histories tell: naming one in one's own turn reads nobody's text."""
+"""Long texts are stored under their hash, which histories reveal: naming a hash in one's own turn reveals no text of
+others.
+"""
 
 import pytest
 from attack_site import AttackSite, approval_id, payee
@@ -17,7 +19,7 @@ SECRET = "TOPSECRET "
 
 
 async def of_rui(site: AttackSite, impostor: Impostor) -> BlobRef:
-    """The reference to a long text of Rui's, as the first event of his turn has it."""
+    """Return the reference to a long text of Rui's from his turn's first event."""
     rui = site.person("rui")
     answer = await rui.http.post("/v1/turns", json={"text": SECRET + "y" * 9_000, "actor": "clerk"})
     body = answer.json()
@@ -31,9 +33,9 @@ async def of_rui(site: AttackSite, impostor: Impostor) -> BlobRef:
     return replace(part.text.blob, preview="")
 
 
-async def test_a_page_prints_no_text_of_others(site: AttackSite, impostor: Impostor) -> None:
-    # Zoe's own turn says that its words are those under the hash of Rui's text. Without the mend her page of that turn
-    # printed all of it.
+async def test_page_shows_no_text_of_others_by_its_hash(site: AttackSite, impostor: Impostor) -> None:
+    # Zoe's own turn claims the text under the hash of Rui's as its own. Before the fix her page of that turn showed
+    # it.
     zoe, ref = site.person("zoe"), await of_rui(site, impostor)
     own = await zoe.ask([("look", {"place": "x"})])
     await zoe.result(own)
@@ -45,9 +47,9 @@ async def test_a_page_prints_no_text_of_others(site: AttackSite, impostor: Impos
     assert (page.status_code, SECRET in page.text) == (503, False)
 
 
-async def test_a_gate_asks_about_no_arguments_of_others(site: AttackSite, impostor: Impostor) -> None:
-    # The impostor has a call judged whose arguments lie under the hash of those of Rui's call. Without the mend they
-    # were put before the people whom Zoe's turn asks, and before her.
+async def test_gate_refuses_arguments_of_others_by_their_hash(site: AttackSite, impostor: Impostor) -> None:
+    # The impostor has a call judged whose arguments are under the hash of Rui's call. Before the fix they were shown
+    # to the approvers of Zoe's turn and to her.
     to, rui, ana, zoe = payee(), site.person("rui"), site.person("ana"), site.person("zoe")
     args = {"memo": SECRET + "z" * 9_000, "items": [1], "to": to}
     key = await rui.ask([("batch", args)])

@@ -1,4 +1,4 @@
-"""The attackers of this folder can do what they are said to be able to do: a refusal is no broken attack."""
+"""The attackers of this directory have their claimed abilities: a refusal is not a broken attack."""
 
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor, forged_view
@@ -6,7 +6,7 @@ from impostor import Impostor, forged_view
 from signoff.contracts import names
 
 
-async def test_an_honest_turn_runs_what_was_approved(site: AttackSite) -> None:
+async def test_honest_turn_runs_the_approved_calls(site: AttackSite) -> None:
     to = payee()
     rui, ana, bo = site.person("rui"), site.person("ana"), await site.browser("bo")
     first = await rui.ask([("pay", {"amount": 7, "to": to})])
@@ -21,7 +21,7 @@ async def test_an_honest_turn_runs_what_was_approved(site: AttackSite) -> None:
     assert site.amounts(to) == [7, 8]
 
 
-async def test_an_impostor_reaches_the_tool_with_what_people_approved(site: AttackSite, impostor: Impostor) -> None:
+async def test_impostor_reaches_the_tool_with_an_approved_permit(site: AttackSite, impostor: Impostor) -> None:
     to = payee()
     args = {"amount": 9, "to": to}
     rui, ana = site.person("rui"), site.person("ana")

@@ -1,4 +1,4 @@
-"""Attempts that hide behind each other in the record, and bodies that say two things at once."""
+"""Attempts that hide each other in the audit log, and bodies with contradictory fields."""
 
 import json
 from typing import Any
@@ -10,15 +10,15 @@ pytestmark = pytest.mark.timeout(180)
 JSON = {"content-type": "application/json"}
 
 
-async def test_a_long_key_hides_no_attempt(site: AttackSite) -> None:
-    # Two answers whose `Idempotency-Key` differs in the last character alone are two attempts in the record. With the
-    # delivery id cut at 200 characters, without its hash, one record of an attempt stood there for two.
+async def test_long_idempotency_keys_hide_no_attempt(site: AttackSite) -> None:
+    # Two answers whose `Idempotency-Key` differs only in the last character are two recorded attempts. With the
+    # delivery id cut at 200 characters, without its hash, one entry was recorded for two.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     key = await rui.ask([("wire", {"amount": 400, "to": to})])
     shown = await ana.waiting(approval_id(key))
     for last in "12":
         ana.http.headers["idempotency-key"] = "k" * 199 + last
-        # No number: the gates refuse it, and both attempts end alike.
+        # Not a number: the gates refuse it, and both attempts end alike.
         await ana.decide(shown, edited_args={"amount": last, "to": to})
     kept = [each for each in await site.person("aud").record(key) if each["kind"] == "attempt"]
     taken = [each for each in kept if each["data"].get("edited") and each["data"]["status"] == "pending"]
@@ -26,9 +26,9 @@ async def test_a_long_key_hides_no_attempt(site: AttackSite) -> None:
 
 
 @pytest.mark.parametrize("where", ["verdict", "changed", "one of several"])
-async def test_a_field_that_stands_twice_decides_nothing(where: str, site: AttackSite) -> None:
-    # Of a body that says a field twice, whoever checks or logs it may have read the other: it is malformed. With plain
-    # `json.loads`, and without the look at the body of several, the last one counted: each was a yes.
+async def test_body_with_a_repeated_field_is_malformed(where: str, site: AttackSite) -> None:
+    # A body with a repeated field is malformed, because another reader may see the other value. With plain
+    # `json.loads`, and without the check of a batch's body, the last value counted: each was an approval.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     approval = approval_id(await rui.ask([("wire", {"amount": 400, "to": to})]))
     shown = await ana.waiting(approval)

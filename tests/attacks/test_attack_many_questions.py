@@ -1,4 +1,4 @@
-"""So much waits that whoever looks at a list of it, or freezes its tenant, waits for it or keeps others waiting."""
+"""So many requests wait that a list, or a freeze of the tenant, becomes slow or delays others."""
 
 import asyncio
 import itertools
@@ -16,28 +16,28 @@ from signoff.contracts.ids import TurnKey
 pytestmark = pytest.mark.timeout(300)
 ROUNDS = 15
 TURNS, CALLS = 8, 20
-"""So many that lists which read all of them cost several times what lists cost that read none."""
+"""So many that lists that read all of them cost several times the lists that read none."""
 
 
 READS = itertools.count()
 
 
-async def test_lists_of_strangers_hold_up_nobody(site: AttackSite) -> None:
-    # One person has 160 questions asked; the lists of a stranger, who may read none of them, cost little. The gateway
-    # spends 0.08 s of processor time on ten of them, against 0.4 s on those of somebody who may answer all; with
-    # `_match_readers` out it is the same, 0.38 s and 0.41 s.
+async def test_lists_of_strangers_cost_little_with_many_requests(site: AttackSite) -> None:
+    # One requester has 160 questions asked. The lists of a stranger who may read none of them are cheap: ten cost the
+    # gateway 0.08 s of processor time, against 0.4 s for an approver of all; without `_match_readers` it is 0.38 s and
+    # 0.41 s.
     maxi = site.person("max")
     keys = await look_at_all(site, payee())
     for key in keys:
         assert (await maxi.http.post(f"/v1/turns/{'.'.join(key)}/cancel", json={})).status_code == 202
-    # Who comes after this must not find hundreds of questions waiting.
+    # Later tests must not find hundreds of waiting questions.
     for key in keys:
         await until(partial(over, maxi, key))
 
 
-async def test_lists_and_freezes_of_many_hold_up_nobody_over_postgresql(site_of_roles: AttackSite) -> None:
-    # The same where rows come from PostgreSQL; then a freeze tells what is left, and again until nothing is. When it
-    # stops in the middle of a pass is tried by `security/test_freeze_sweep.py`.
+async def test_lists_and_freezes_of_many_requests_are_fast_over_postgresql(site_of_roles: AttackSite) -> None:
+    # The same with rows from PostgreSQL. A freeze then reports the rest, and is repeated until none is left. An
+    # interrupted pass is tested by `security/test_freeze_sweep.py`.
     site, to = site_of_roles, payee()
     maxi, ana, adm = site.person("max"), site.person("ana"), site.person("adm")
     keys = await look_at_all(site, to)
@@ -59,7 +59,7 @@ async def test_lists_and_freezes_of_many_hold_up_nobody_over_postgresql(site_of_
 
 
 async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
-    """Ask 160 questions, answer the first of them, and look at the lists as a stranger."""
+    """Ask 160 questions, answer the first of them, and read the lists as a stranger."""
     ana = site.person("ana")
     keys = await ask_many(site, to)
     shown = await ana.waiting(approval_id(keys[0]))
@@ -68,7 +68,7 @@ async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
         assert receipt(await ana.decide(shown))["status"] == "accepted"
         texts, _ = await lists_of(site, "zoe", paths)
     # An approver's lists read every question, and so would a stranger's that read more than they show. On an idle
-    # machine the stranger's cost a fifth. A busy machine disturbs some rounds, so the least of several counts.
+    # machine the stranger's cost a fifth. A busy machine disturbs some rounds, so the minimum of several counts.
     taken: dict[str, list[float]] = {"zoe": [], "ana": []}
     for _ in range(ROUNDS):
         for name, seconds in taken.items():
@@ -76,17 +76,17 @@ async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
         if len(taken["ana"]) >= 3 and min(taken["zoe"]) < min(taken["ana"]) / 2:
             break
     assert min(taken["zoe"]) < min(taken["ana"]) / 2, taken
-    # Others of this site have asked for things themselves, which they see.
+    # Other people of this site see their own requests.
     for text in texts:
         assert (to in text, keys[0].turn in text) == (False, False)
     return keys
 
 
 async def lists_of(site: AttackSite, name: str, paths: Mapping[str, int]) -> tuple[list[str], float]:
-    """What lists show somebody, each read five times, and the processor time that the gateway spends on them.
+    """Return the lists shown to a person, each read five times, and the gateway's processor time for them.
 
-    `paths` have their limit. Each read has another one, as equal lists are shared for a second. The gateway's other
-    work costs as much in an equal time after the reads, and is subtracted.
+    `paths` have their limit. Each read uses another one, because equal lists are shared for a second. The gateway's
+    other work costs as much in an equal time after the reads, and is subtracted.
     """
     person, begun, since = site.person(name), processor_seconds(site), time.monotonic()
     reads = [f"{path}?limit={limit - next(READS) % 60}" for _ in range(5) for path, limit in paths.items()]
@@ -99,13 +99,13 @@ async def lists_of(site: AttackSite, name: str, paths: Mapping[str, int]) -> tup
 
 
 def processor_seconds(site: AttackSite) -> float:
-    """The processor time of the gateway until now."""
+    """Return the gateway's processor time so far."""
     times = psutil.Process(site.processes["gateway"].pid).cpu_times()
     return times.user + times.system
 
 
 async def ask_many(site: AttackSite, to: str) -> list[TurnKey]:
-    """Have one person ask 160 questions; returns their turns once everything waits."""
+    """Have one requester ask 160 questions, and return their turns once all wait."""
     maxi, ana = site.person("max"), site.person("ana")
     keys: list[TurnKey] = []
     calls = [("pay", {"amount": 1 + at, "to": to}) for at in range(CALLS)]
@@ -116,5 +116,5 @@ async def ask_many(site: AttackSite, to: str) -> list[TurnKey]:
 
 
 async def over(asker: Caller, key: TurnKey) -> bool:
-    """Whether a turn has ended."""
+    """Return whether a turn has ended."""
     return (await asker.turn(key))["state"] not in ("running", "suspended")

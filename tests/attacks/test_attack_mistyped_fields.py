@@ -1,4 +1,4 @@
-"""A mistyped field beside a raw yes: what its author meant to change must not be passed over."""
+"""A mistyped field in a raw approval: its author's intended change must not be ignored."""
 
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
@@ -8,9 +8,9 @@ from signoff.contracts.receipt import Receipt
 from signoff.engine.workflow_runs import execute_update
 
 
-async def test_a_mistyped_edit_approves_nothing(site: AttackSite, impostor: Impostor) -> None:
-    # Somebody at Temporal's command approves 5,000 as 5 and mistypes `edited_args`: refused, naming the field. Without
-    # the strict reading of decisions the yes was accepted and 5,000 ran.
+async def test_decision_with_a_mistyped_field_is_refused(site: AttackSite, impostor: Impostor) -> None:
+    # A user of Temporal's command line approves 5,000 as 5 and mistypes `edited_args`: refused with the field's name.
+    # Without the strict reading of decisions the approval was accepted and 5,000 ran.
     to = payee()
     rui, ana = site.person("rui"), site.person("ana")
     key = await rui.ask([("petty", {"amount": 5000, "to": to})])
@@ -29,6 +29,6 @@ async def test_a_mistyped_edit_approves_nothing(site: AttackSite, impostor: Impo
     await handle.signal(names.APPROVAL_RESPONSE, mistyped)
     assert (await ana.see(approval)).view["state"] == "pending"
     assert site.amounts(to) == []
-    # The same without the slip is taken: this policy takes unsigned answers.
+    # Without the mistake it is accepted: this policy accepts unsigned answers.
     denied = await execute_update(handle, names.DECIDE, {**wish, "verdict": "denied"}, result_type=Receipt)
     assert denied.status == "accepted"

@@ -1,4 +1,4 @@
-"""A right to run is made up, or used again, for what a denial or an approval covers only once."""
+"""A permit is forged or reused for a call that a denial or an approval covers only once."""
 
 from pathlib import Path
 
@@ -31,9 +31,9 @@ context:
 """
 
 
-async def test_a_remembered_denial_is_not_passed_by(site: AttackSite, impostor: Impostor) -> None:
-    # Gifts over 100 are denied in advance, gifts to that payee approved: whoever names the approval gives no 500.
-    # Without the look for denials in `GrantUse.holds` the 500 were given.
+async def test_remembered_denial_beats_a_remembered_approval(site: AttackSite, impostor: Impostor) -> None:
+    # Gifts over 100 are denied in advance, gifts to that payee approved: naming the approval does not run 500. Without
+    # the search for denials in `GrantUse.holds` the 500 were given.
     to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
     key = await rui.ask([("gift", {"amount": 400, "to": to})])
     remember = {"scope": "tenant", "where": f"args.to == '{to}' && args.amount > 100", "uses": 10}
@@ -56,10 +56,12 @@ async def test_a_remembered_denial_is_not_passed_by(site: AttackSite, impostor: 
     assert (reply.outcome.code, site.amounts(to)) == ("denied", [6])
 
 
-async def test_what_people_let_read_or_deny_is_read_so_often(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    # What is being asked, or was denied, is read by no rule that believes a turn; what was approved is read once. With
-    # reads let pass by `_was_denied` and `_is_unbarred` `peek` ran while Ana was asked and after she denied it; without
-    # a ticket for what people let read, `view` ran three times more, and the record named one run.
+async def test_denied_read_never_runs_and_an_approved_read_runs_once(
+    attacked_server: ServerHandle, tmp_path: Path
+) -> None:
+    # A waiting or denied read runs by no rule that trusts a turn, and an approved one runs once. With reads accepted
+    # by `_was_denied` and `_is_unbarred`, `peek` ran while Ana was asked and after she denied it. Without a ticket for
+    # approved reads, `view` ran three times more, and the audit log had one run.
     async with changed_site(attacked_server, tmp_path, READS) as (site, impostor, site_folder):
         impostor.manifest = site_folder / "signoff.yaml"
         assert await reads_of_what_is_denied(site, impostor) == ("stale", "refused")
@@ -67,9 +69,9 @@ async def test_what_people_let_read_or_deny_is_read_so_often(attacked_server: Se
 
 
 async def reads_of_what_is_denied(site: AttackSite, impostor: Impostor) -> tuple[str, str]:
-    """What a call is told that is being asked, and once it was denied; its turn says what no request said.
+    """Return the replies to a call while it waits and after its denial; its turn claims another context.
 
-    By that, the budget is open.
+    Under that context, the budget is open.
     """
     ana, args = site.person("ana"), {"place": payee()}
     key = await site.person("rui").ask([("peek", args)])
@@ -86,7 +88,7 @@ async def reads_of_what_is_denied(site: AttackSite, impostor: Impostor) -> tuple
 
 
 async def reads_of_what_was_approved(site: AttackSite, impostor: Impostor) -> tuple[list[str], list[int], int]:
-    """What three runs of one permit are told, how often there was a view, and how many runs are in the record."""
+    """Return the results of three runs of one permit, the views that happened, and the runs in the audit log."""
     to = payee()
     args = {"amount": 1, "to": to}
     key = await site.person("rui").ask([("view", args)])

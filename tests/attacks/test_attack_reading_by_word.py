@@ -1,4 +1,4 @@
-"""An impostor under a turn or a session says whose it is, and whose questions it has: nobody reads more by that."""
+"""An impostor of a turn or session forges its owner and its requests: no person reads more because of it."""
 
 import uuid
 from typing import Any
@@ -31,7 +31,7 @@ async def payment_turn(site: AttackSite, person: str, to: str) -> TurnKey:
 
 
 async def read_by(site: AttackSite, person: str, key: TurnKey) -> list[int]:
-    """What somebody is answered who wants to read a turn and its request, over the API and in the inbox."""
+    """Return the statuses of a person's reads of a turn and its request, over the API and in the inbox."""
     api, page = site.person(person).http, (await site.browser(person)).http
     turn, approval = ".".join(key), approval_id(key)
     paths = (
@@ -45,9 +45,9 @@ async def read_by(site: AttackSite, person: str, key: TurnKey) -> list[int]:
     return over_api + [(await page.get(path)).status_code for path in pages]
 
 
-async def test_a_turn_does_not_say_whose_it_is(site: AttackSite, impostor: Impostor) -> None:
-    # The impostor says that Zoe asked: she reads nothing, while it runs and once it is over; Rui still does. Without
-    # the comparison with the gateway's signature Zoe read Rui's request with all its arguments and votes.
+async def test_forged_requester_gives_a_stranger_no_access_to_a_turn(site: AttackSite, impostor: Impostor) -> None:
+    # The impostor claims Zoe as requester: she reads nothing, while it runs or after its end, and Rui still does.
+    # Without the comparison with the gateway's signature Zoe read Rui's request with all its arguments and votes.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     waits = await rui.ask([("pay", {"amount": 9, "to": to})])
     await ana.waiting(approval_id(waits))
@@ -67,9 +67,9 @@ async def test_a_turn_does_not_say_whose_it_is(site: AttackSite, impostor: Impos
         assert (await rui.see(approval_id(key))).view["args"]["inline"]["to"] == to
 
 
-async def test_a_turn_does_not_show_anothers_request(site: AttackSite, impostor: Impostor) -> None:
-    # Zoe's own turn names Rui's approval, and answers as Rui's turn: neither its view nor its events hold his. Without
-    # the mend they held his request with effect, code and approvers, proved by the store.
+async def test_turn_cannot_show_the_request_of_another_turn(site: AttackSite, impostor: Impostor) -> None:
+    # Zoe's own turn names Rui's approval and answers as Rui's turn: neither its view nor its events contain his
+    # request. Before the fix they contained it with effect, code and approvers, proved by the store.
     to, rui, zoe = payee(), site.person("rui"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 777, "to": to})])
     await site.person("ana").waiting(approval_id(key))
@@ -108,9 +108,9 @@ async def _until_data(lines: Any) -> Any:
             return
 
 
-async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Impostor) -> None:
-    # Only the session's workflow is replaced, and says that it is Zoe's: she reads neither it nor its honest turn.
-    # Without the mend Zoe read Rui's running turn and its request.
+async def test_forged_owner_gives_a_stranger_no_access_to_a_session(site: AttackSite, impostor: Impostor) -> None:
+    # Only the session's workflow is replaced and claims Zoe as owner: she reads neither it nor its honest turn. Before
+    # the fix Zoe read Rui's running turn and its request.
     to, zoe = payee(), site.person("zoe")
     key = await payment_turn(site, "rui", to)
     hers = await payment_turn(site, "zoe", payee())
@@ -127,9 +127,9 @@ async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Im
         await forged.terminate()
 
 
-async def test_a_session_list_does_not_believe_a_memo(site: AttackSite, impostor: Impostor) -> None:
-    # A session begun in the place of Rui's, with Zoe in its memo, stands in no list of hers. Without the mend her list
-    # had the code and the approvers of Rui's request.
+async def test_forged_memo_adds_no_session_to_a_list(site: AttackSite, impostor: Impostor) -> None:
+    # A session started under the id of Rui's, with Zoe in its memo, is in no list of hers. Before the fix her list had
+    # the code and the approvers of Rui's request.
     to, zoe = payee(), site.person("zoe")
     key, hers = await payment_turn(site, "rui", to), await payment_turn(site, "zoe", payee())
     session = SessionKey("main", key.session)
@@ -155,9 +155,9 @@ async def test_a_session_list_does_not_believe_a_memo(site: AttackSite, impostor
     assert (await listed("aud"))[key.session]["requester"] != "zoe"
 
 
-async def test_whom_one_turn_asks_reads_that_turn_alone(site: AttackSite, impostor: Impostor) -> None:
-    # A question that the impostor has asked under a turn that is over opens that turn to Ana, and no other. Without the
-    # mend she read the whole session of Rui's.
+async def test_approver_of_one_turn_reads_only_that_turn(site: AttackSite, impostor: Impostor) -> None:
+    # A question that the impostor forces under an ended turn opens only that turn to Ana. Before the fix she read
+    # Rui's whole session.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     turns = []
     name = f"s{uuid.uuid4().hex[:10]}"

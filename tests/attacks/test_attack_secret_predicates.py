@@ -1,4 +1,4 @@
-"""An approver reads a secret argument by asking that answers be remembered for calls like it, deciding nothing."""
+"""An approver reads a secret argument by proposing grants for similar calls without deciding anything."""
 
 from pathlib import Path
 
@@ -31,12 +31,12 @@ GUESSES = (
 )
 
 
-async def test_a_remembered_predicate_tells_no_secret_value(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    # Ana asks by four ways how a secret begins, after her own yes and with a sign-in too weak to decide: whatever she
-    # guesses she is told the same, that it is hidden; what is shown may be asked of. With nothing refused by
-    # `compile_where` for what is hidden, a right guess was answered `duplicate` or `assurance` and a wrong one
-    # `malformed`: 151 tries told her all of it. So was the fourth way with names behind a point taken, which the first
-    # engine reads past a macro's variable.
+async def test_remembered_predicate_reveals_no_secret_value(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    # Ana guesses in four ways how a secret begins, after her own approval and with a sign-in too weak to decide. Every
+    # guess gets the same reply: the value is hidden. Visible values may be used. With nothing refused by
+    # `compile_where` for hidden values, a right guess got `duplicate` or `assurance` and a wrong one `malformed`: 151
+    # attempts revealed it. So did the fourth way with names after a point accepted, which the first engine reads past
+    # a macro's variable.
     async with changed_site(attacked_server, tmp_path, MORE) as (site, _, _):
         rui, ana = site.person("rui"), site.person("ana")
         for tool, hidden_code, shown_code in (
@@ -53,7 +53,7 @@ async def test_a_remembered_predicate_tells_no_secret_value(attacked_server: Ser
                 wish = {"scope": "tenant", "where": where, "uses": 1}
                 found[where] = receipt(await ana.decide(shown, remember=wish))
             assert {each["code"] for each in found.values()} == {hidden_code}
-            # Word for word the same for a right guess and a wrong one, but for the guess itself.
+            # The same text for a right and a wrong guess, apart from the guess itself.
             for guess in GUESSES:
                 right, wrong = guess.format("h"), guess.format("x")
                 assert found[right]["message"].replace(right, "") == found[wrong]["message"].replace(wrong, "")

@@ -1,9 +1,9 @@
 """Attack on secrets: the agent, a tool or a provider repeats a secret value in another text of the turn.
 
-Before the mend the password stood in the agent's words, the effect, another argument, the result and the answer, and
-what a provider other than the built-in one had handed out stood in results and errors. Each test was seen to fail
-without its mend: `_quiet` of the model activity, `arguments_without` in the gate and in `masked_args`, `_quiet` and
-`secrets` of `ResultProcessor.of`, and `SecretProvider._remember`.
+Before the fix the password was in the agent's message, the effect, another argument, the result and the answer, and
+secrets from providers other than the built-in one were in results and errors. Each test fails without its fix:
+`_quiet` of the model activity, `arguments_without` in the gate and in `masked_args`, `_quiet` and `secrets` of
+`ResultProcessor.of`, and `SecretProvider._remember`.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 PASSWORD = 'correct "horse" battery'
 HELD = "sk-held-by-a-vault-41"
 SPELT = (PASSWORD, json.dumps(PASSWORD)[1:-1], quote(PASSWORD), html.escape(PASSWORD), HELD, json.dumps(HELD)[:-2])
-"""What no text may hold, in any of these spellings."""
+"""Spellings that no text may contain."""
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -53,7 +53,7 @@ CALL = {
 
 
 def leaky(request: CompletionRequest) -> Completion:
-    """An agent that repeats the password before and after it logs in, and whatever the tool told it."""
+    """Repeat the password before and after the login, with the tool's reply."""
     settled = results(request)
     if settled:
         return respond(f"I logged in with {PASSWORD}, by {HELD}. The tool said {settled[-1].value.inline}")
@@ -64,15 +64,15 @@ def leaky(request: CompletionRequest) -> Completion:
 
 
 class Vault:
-    """A source of one's own: one secret of every tenant, and a document that holds another."""
+    """A custom provider: one secret for every tenant, and a document with another."""
 
     async def read(self, name: str, tenant: str) -> str | None:
-        """What lies under `name`."""
+        """Return the value of `name`."""
         return {"key": HELD, "document": json.dumps({"of": tenant, "key": HELD})}.get(name)
 
 
 def vault_catalog(ledger: Ledger) -> Catalog:
-    """`login` asks, and quotes all it was given; `/fails` in its site makes it fail with the same words."""
+    """Build `login`, which asks and repeats its input; `/fails` in its site makes it fail with the same text."""
 
     async def log_in(args: dict[str, Any], context: ToolContext) -> Any:
         vault = context.capabilities.secrets
@@ -97,7 +97,7 @@ def vault_catalog(ledger: Ledger) -> Catalog:
 
 @pytest.fixture
 async def rig(client: Client, tmp_path: Path) -> AsyncIterator[GatewayRig]:
-    """A worker with the vault in place of the environment, and a gateway."""
+    """Run a worker with the vault instead of the environment, and a gateway."""
     queue = f"secrets-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
@@ -114,24 +114,24 @@ async def rig(client: Client, tmp_path: Path) -> AsyncIterator[GatewayRig]:
 
 
 def spoken(text: str) -> list[str]:
-    """The spellings of the secrets that stand in `text`."""
+    """Return the spellings of the secrets in `text`."""
     return [each for each in SPELT if each in text]
 
 
-async def test_no_text_of_a_turn_repeats_a_secret(rig: GatewayRig) -> None:
-    # Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed. Without
+async def test_texts_of_a_turn_repeat_no_secret(rig: GatewayRig) -> None:
+    # Card, page, API, memo, conversation, result and audit log; the tool itself gets the proposed arguments. Without
     # `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args` the API,
     # without `_quiet` in `activities/model_activity.py` and in `ResultProcessor.of` the result.
     approval = await rig.asked("log in")
     named = some(parse_approval_id(approval))
-    # What the turn keeps of it, and what people are shown.
+    # The turn's own copy, and the card for approvers.
     assert spoken((await rig.turns.signoff.request(approval)).card.model_dump_json()) == []
     request = (await rig.deps.requests.load(approval)).request
     assert spoken(request.card.model_dump_json()) == []
     assert "[hidden]" in request.card.effect
-    # What the agent said lies in the store alone.
+    # Only the store has the agent's message.
     assert "[hidden]" in (await rig.turns.question(named.turn, named.call)).agent_says
-    # Said beside the card, as the agent chose what people do not see.
+    # Noted on the card, because the agent chose text that approvers do not see.
     assert "repeated in `site`, `note`" in request.card.note
     handle = rig.turns.client.get_workflow_handle(named.turn.workflow_id)
     assert spoken(str(await (await handle.describe()).memo())) == []
@@ -150,9 +150,9 @@ async def test_no_text_of_a_turn_repeats_a_secret(rig: GatewayRig) -> None:
     assert spoken("".join(each.data for each in records)) == []
 
 
-async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(rig: GatewayRig) -> None:
-    # The requester wrote the password before anybody knew that it is one; the conversation does not show it. Without
-    # the secrets of the turn in `masked_view` the conversation showed it.
+async def test_secret_in_the_requesters_message_is_hidden(rig: GatewayRig) -> None:
+    # The requester wrote the password before it was known as one, and the conversation does not show it. Without the
+    # secrets of the turn in `masked_view` the conversation showed it.
     approval = await rig.asked(f"log in with {PASSWORD}")
     named = some(parse_approval_id(approval))
     turn = f"{named.turn.tenant}.{named.turn.session}.{named.turn.turn}"
@@ -160,9 +160,9 @@ async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(ri
     assert "log in with [hidden]" in (await rig.http.get(f"/v1/turns/{turn}")).text
 
 
-async def test_no_error_repeats_a_secret(rig: GatewayRig) -> None:
-    # What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling. Without the
-    # hiding of a failure's words in `ResultProcessor.of` the outcome repeated the password, and without `handed_out`
+async def test_errors_repeat_no_secret(rig: GatewayRig) -> None:
+    # A handler's exception with its arguments and a provider's secret, in Python's and in JSON's spelling. Without the
+    # redaction of a failure's text in `ResultProcessor.of` the outcome repeated the password, and without `handed_out`
     # the vault's secret.
     approval = await rig.asked("log in, it fails")
     await rig.decide(approval, verdict="approved", revision=1)
@@ -174,16 +174,16 @@ async def test_no_error_repeats_a_secret(rig: GatewayRig) -> None:
 
 
 async def read(rig: GatewayRig, *paths: str) -> None:
-    """Look at each address: nothing there repeats a secret."""
+    """Read each address and check that no text repeats a secret."""
     for path in paths:
         answer = await rig.http.get(path)
         assert (path, spoken(answer.text)) == (path, [])
         assert answer.status_code == 200, path
 
 
-async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(rig: GatewayRig) -> None:
-    # What stands as `[hidden]` in an argument comes back as it was; written around it is refused. Without the refusal
-    # in `_Unmasked._find_repeated` the address of somebody else was taken.
+async def test_edit_keeps_hidden_values_unchanged(rig: GatewayRig) -> None:
+    # `[hidden]` in an argument is restored to its value; text around it is refused. Without the refusal in
+    # `_Unmasked._find_repeated` another person's address was accepted.
     approval = await rig.asked("log in")
     shown = (await rig.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     assert shown["site"] == "https://example.com/?p=[hidden]"

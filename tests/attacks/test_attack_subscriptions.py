@@ -49,7 +49,7 @@ async def test_rule_that_excludes_people_runs_no_call_of_a_subscription(rule: st
     assert [await kind_of(catalog, user) for user in (GUEST, SUBSCRIBED)] == ["run", "ask"]
 
 
-async def test_rule_of_other_facts_still_runs_its_calls() -> None:
+async def test_rule_without_personal_facts_still_runs_subscription_calls() -> None:
     catalog = catalog_with(ApprovalPolicy(auto_approve_if='ctx.user.id == "subscription:payouts"'))
     assert [await kind_of(catalog, user) for user in (GUEST, SUBSCRIBED)] == ["ask", "run"]
 

@@ -21,7 +21,7 @@ def refused(key: TurnKey) -> dict[str, Any]:
 
 
 def waiting(view: TurnView) -> dict[str, Any]:
-    """The view as of a turn that still waits for its answer."""
+    """Return the view of a turn that still waits for its answer."""
     [call] = view.calls
     assert call.approval is not None
     request = replace(call.approval, state="pending")
@@ -29,7 +29,7 @@ def waiting(view: TurnView) -> dict[str, Any]:
 
 
 async def handed_once_more(site: AttackSite, forged: ForgedTurn) -> None:
-    """Return once the answer was handed over again, as a reader of a turn that still waits has it done."""
+    """Return once the answer was handed over again, as a reader of a waiting turn triggers."""
 
     async def has_decisions() -> bool:
         await site.person("rui").http.get(f"/v1/turns/{'.'.join(forged.key)}")
@@ -42,10 +42,10 @@ async def page_of(site: AttackSite, key: TurnKey) -> str:
     return words((await (await site.browser("rui")).http.get(f"/turns/{'.'.join(key)}")).text)
 
 
-async def test_a_yes_that_ran_is_not_taken_back(site: AttackSite, impostor: Impostor) -> None:
-    # Ana's yes has paid; the turn, begun anew, says that it waits and refuses her yes: that stands, and nobody denies.
-    # With `has_begun` out of `Questions.void` the request waited again without a vote; before the mend Bo's denial of
-    # it was accepted, and the page said "Ran, approved by Bo Berg" of what he had denied.
+async def test_approval_that_ran_cannot_be_voided(site: AttackSite, impostor: Impostor) -> None:
+    # Ana's approval has paid. The turn, started again, claims to wait and refuses her approval: it stays, and no
+    # approver can deny. With `has_begun` removed from `Questions.void` the request waited again without a vote; before
+    # the fix Bo's denial was accepted, and the page showed "Ran, approved by Bo Berg" for the call he had denied.
     to, ana, bo = payee(), site.person("ana"), site.person("bo")
     key = await site.person("rui").ask([("pay", {"amount": 400, "to": to})])
     assert (await ana.approve(approval_id(key)))["status"] == "accepted"
@@ -66,7 +66,7 @@ async def test_a_yes_that_ran_is_not_taken_back(site: AttackSite, impostor: Impo
     assert ("Ran, approved by Ana" in page, "Bo Berg" in page, site.amounts(to)) == (True, False, [400])
 
 
-async def test_yes_that_only_a_permit_holds_runs_nothing_where_unsigned_answers_count(
+async def test_unstored_approval_in_a_permit_runs_nothing_despite_accept_unsigned(
     site: AttackSite, impostor: Impostor
 ) -> None:
     to, bo = payee(), site.person("bo")
@@ -91,10 +91,10 @@ async def test_yes_that_only_a_permit_holds_runs_nothing_where_unsigned_answers_
     assert ("approved by Bo" in page, "Ran" in page) == (False, False)
 
 
-async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: AttackSite, impostor: Impostor) -> None:
-    # Ana's yes was refused and is void, Bo's has paid; the turn says that Ana's did, and before that, that it ran dry.
-    # With every row in `CallProof._people` the API said that Ana had decided it; with a turn's word for a dry run in
-    # `CallProof._is_done` it said `ok` before anything had run.
+async def test_author_of_a_void_answer_is_not_credited(site: AttackSite, impostor: Impostor) -> None:
+    # Ana's approval was refused and is void, Bo's has paid. The turn claims that Ana's did, and earlier that it was a
+    # dry run. With every row in `CallProof._people` the API named Ana as decider; with a turn's claim of a dry run in
+    # `CallProof._is_done` it returned `ok` before anything had run.
     to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
     args = {"amount": 400, "to": to}
     tried = await rui.result(await rui.ask([("pay", args)], dry_run=True))
@@ -121,10 +121,10 @@ async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: Att
     assert credited == ["", "bo"]
 
 
-async def test_a_yes_that_was_refused_can_be_given_again(site: AttackSite, impostor: Impostor) -> None:
-    # A turn refuses Ana's yes, which is void; sent again under the same key, as by a link, it counts, once. With
-    # `answer.void` out of `decisions._told_apart` she was told a second time that her answer was counted: it was void,
-    # and never counted again.
+async def test_refused_approval_can_be_given_again(site: AttackSite, impostor: Impostor) -> None:
+    # A turn refuses Ana's approval, which is void; sent again under the same key, as by a link, it counts once. With
+    # `answer.void` removed from `decisions._told_apart` her second receipt reported it as counted, although it was
+    # void and never counted.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 400, "to": to})])
     shown = await ana.waiting(approval_id(key))

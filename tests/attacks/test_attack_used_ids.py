@@ -1,4 +1,4 @@
-"""A turn's id that Temporal has forgotten is used again, by another person or about something else."""
+"""A turn's id that Temporal has deleted is used again, by another person or for another purpose."""
 
 import json
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def forgotten(site: AttackSite, impostor: Impostor, key: TurnKey) -> None:
-    """Have Temporal forget a turn of Rui's, as the end of its namespace's retention does."""
+    """Delete a turn of Rui's from Temporal, like the end of its namespace's retention."""
     http = site.person("rui").http
     await impostor.forget(key)
 
@@ -22,10 +22,10 @@ async def forgotten(site: AttackSite, impostor: Impostor, key: TurnKey) -> None:
     await until(gone)
 
 
-async def test_nobody_reads_a_request_by_using_its_turns_id_again(site: AttackSite, impostor: Impostor) -> None:
-    # Zoe begins a turn by the id of one of Rui's that was denied and forgotten: his request stays unknown to her. With
-    # the session of a turn named as the turn alone in `start`, and no nonces compared in `Conversations.loaded`, API
-    # and page showed her Rui's payee and why Ana had said no.
+async def test_reused_turn_id_reveals_no_earlier_request(site: AttackSite, impostor: Impostor) -> None:
+    # Zoe starts a turn by the id of Rui's denied and deleted one: his request stays unknown to her. With the session
+    # of a turn named like the turn in `start`, and no nonces compared in `Conversations.loaded`, API and page showed
+    # her Rui's payee and Ana's reason.
     to, rui, ana, zoe = payee(), site.person("rui"), site.person("ana"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 400, "to": to})])
     await ana.decide(await ana.waiting(approval_id(key)), "denied", reason=f"never {to}")
@@ -41,10 +41,10 @@ async def test_nobody_reads_a_request_by_using_its_turns_id_again(site: AttackSi
     assert (await rui.see(approval_id(key))).status == 200
 
 
-async def test_nobody_takes_the_place_of_anothers_request(site: AttackSite, impostor: Impostor) -> None:
-    # Zoe asks for 9,000 EUR by the id of a forgotten turn of Rui's, whose 4 EUR wait: they wait on as shown. With the
-    # session of a turn named as the turn alone in `start`, hers was revision 2 of his request under its code, Ana's
-    # answer to what she had been shown was `stale`, and Rui was told that there is no such request.
+async def test_reused_turn_id_cannot_replace_a_waiting_request(site: AttackSite, impostor: Impostor) -> None:
+    # Zoe asks for 9,000 EUR by the id of Rui's deleted turn, whose 4 EUR still wait as shown. With the session of a
+    # turn named like the turn in `start`, hers was revision 2 of his request under its code, Ana's answer to the shown
+    # card was `stale`, and Rui's request was not found.
     to, rui, ana, zoe = payee(), site.person("rui"), site.person("ana"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 4, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -59,9 +59,9 @@ async def test_nobody_takes_the_place_of_anothers_request(site: AttackSite, impo
     assert site.ledger(to) == []
 
 
-async def test_whom_a_turn_asks_reads_nothing_of_an_earlier_one(site: AttackSite, impostor: Impostor) -> None:
-    # Rui uses an id of his again to ask Mal for a stamp: Mal reads that request, not what Ana was asked before. With no
-    # nonces compared in `Conversations.loaded` Mal was shown the earlier request with its payee.
+async def test_approver_of_a_reused_turn_id_reads_no_earlier_request(site: AttackSite, impostor: Impostor) -> None:
+    # Rui reuses his own id to ask Mal for a stamp: Mal reads that request, not Ana's earlier one. With no nonces
+    # compared in `Conversations.loaded` Mal saw the earlier request with its payee.
     to, rui, ana, mal = payee(), site.person("rui"), site.person("ana"), site.person("mal")
     key = await rui.ask([("pay", {"amount": 1, "to": to}), ("pay", {"amount": 2, "to": to})])
     await ana.waiting(approval_id(key, "c1.2"))

@@ -1,4 +1,4 @@
-"""A change of arguments is a yes that outlives a no, to the old question or to the new; and a turn's receipt lies."""
+"""An edit is an approval that survives a denial of the old or the new question, and a turn's receipt lies."""
 
 from typing import Any
 
@@ -21,15 +21,15 @@ ASKED, LARGE = 400, 4_000
 async def ask_gates(
     forged: ForgedTurn, ctx: CallContext, tool: str, args: dict[str, Any], edit: Decision | None = None
 ) -> GateReply:
-    """What the honest worker's gates make of a call that the impostor proposes, or changes by an answer it kept."""
+    """Return the honest gates' reply to a call that the impostor proposes, or edits with a kept decision."""
     task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool=tool, args=Content(inline=args)),), edit=edit)
     return GateReply.model_validate(await forged.schedule(names.GATE, f"g-{payee()}", task))
 
 
 @pytest.mark.parametrize("meanwhile", ["denied by its author", "denied by another", "withdrawn", "corrected"])
-async def test_what_comes_after_a_waiting_change_overtakes_it(meanwhile: str, site: AttackSite) -> None:
-    # Changed while no worker runs, then denied, withdrawn or corrected: the worker that is back pays what stands.
-    # Nobody attacks here. Without `edit_stands` 4,000 EUR were paid every time.
+async def test_later_answer_overrides_a_waiting_edit(meanwhile: str, site: AttackSite) -> None:
+    # Edited while no worker runs, then denied, withdrawn or corrected: the returning worker pays the last state. There
+    # is no attacker here. Without `edit_stands` 4,000 EUR were paid every time.
     to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
     key = await rui.ask([("petty", {"amount": ASKED, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -47,12 +47,10 @@ async def test_what_comes_after_a_waiting_change_overtakes_it(meanwhile: str, si
     assert site.amounts(to) == ([40] if meanwhile == "corrected" else [])
 
 
-async def test_a_change_that_was_denied_is_not_asked_again_with_its_authors_yes(
-    site: AttackSite, impostor: Impostor
-) -> None:
-    # Ana changes a wire of two approvers, Bo denies what she made of it; the turn has her change judged once more.
-    # Without the comparison of `edit_delivery` in `Questions.ask` it was asked as a third revision that had her yes,
-    # and one more paid 4,000 EUR.
+async def test_denied_edit_is_not_asked_again_with_its_authors_approval(site: AttackSite, impostor: Impostor) -> None:
+    # Ana edits a wire of two approvers, Bo denies the result, and the turn has her edit judged again. Without the
+    # comparison of `edit_delivery` in `Questions.ask` it was asked as a third revision with her approval, and one more
+    # paid 4,000 EUR.
     to, large = payee(), {"amount": LARGE, "to": ""}
     large["to"] = to
     rui, ana, bo = site.person("rui"), site.person("ana"), site.person("bo")
@@ -73,9 +71,9 @@ async def test_a_change_that_was_denied_is_not_asked_again_with_its_authors_yes(
     assert (after.view["revision"], after.view["state"]) == (2, "denied")
 
 
-async def test_a_change_that_a_turn_kept_back_is_worth_nothing_after_a_no(site: AttackSite, impostor: Impostor) -> None:
-    # A turn that is taken over keeps a change, and has it judged once its author has denied the call. Without
-    # `edit_stands` the gates took it, and its author's yes with it: 4,000 EUR were paid.
+async def test_edit_held_back_by_a_turn_is_worthless_after_a_denial(site: AttackSite, impostor: Impostor) -> None:
+    # A taken-over turn keeps an edit and has it judged after its author denied the call. Without `edit_stands` the
+    # gates accepted it with its author's approval: 4,000 EUR were paid.
     to, ana = payee(), site.person("ana")
     large = {"amount": LARGE, "to": to}
     key = await site.person("rui").ask([("petty", {"amount": ASKED, "to": to})])
@@ -93,9 +91,9 @@ async def test_a_change_that_a_turn_kept_back_is_worth_nothing_after_a_no(site: 
     assert site.ledger(to) == []
 
 
-async def test_a_turn_that_refuses_a_yes_has_it_void_and_names_nobody(site: AttackSite, impostor: Impostor) -> None:
-    # A turn tells an approver that somebody else denied what they approve: the receipt is the gateway's, and true.
-    # Without it the approver was told `denied by Bo Berg`, and the call ran on the yes.
+async def test_approval_refused_by_a_turn_is_void_and_names_no_decider(site: AttackSite, impostor: Impostor) -> None:
+    # A turn claims to an approver that another one denied the call: the receipt is the gateway's, and true. Before the
+    # fix the approver read `denied by Bo Berg`, and the call ran on the approval.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": to})])
     shown, ctx = await ana.waiting(approval_id(key)), await impostor.ctx(key)
@@ -111,10 +109,10 @@ async def test_a_turn_that_refuses_a_yes_has_it_void_and_names_nobody(site: Atta
     assert site.ledger(to) == []
 
 
-async def test_a_turn_that_answers_nonsense_keeps_no_answer_out(site: AttackSite, impostor: Impostor) -> None:
-    # What a turn says to an answer cannot be read: it is stored all the same, and in the record without its word.
-    # Without the catch in `DecisionWriter._give_to_turn` the approver got an error, and the dispatcher began anew with
-    # that answer before all others. Without the entry in its transaction the record had nothing of it.
+async def test_answer_is_stored_although_its_turn_replies_nonsense(site: AttackSite, impostor: Impostor) -> None:
+    # A turn's reply to an answer is unreadable: the answer is stored and recorded without that reply. Without the
+    # catch in `DecisionWriter._give_to_turn` the approver got an error, and the dispatcher retried that answer before
+    # all others. Without the entry in its transaction the audit log lacked it.
     ana = site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": payee()})])
     shown = await ana.waiting(approval_id(key))

@@ -1,7 +1,7 @@
-"""Each limit that strangers at several addresses, and strangers' mail, can reach: health is answered all the while.
+"""Each limit that strangers at several addresses, and their mail, can reach: health still answers.
 
-One address alone has a share (`SENDER_SHARE`), so the whole of a limit is reached from `SENDER_SHARE` of them. Judged
-against what the machine takes without load.
+One address alone has a share (`SENDER_SHARE`), so a whole limit is reached from `SENDER_SHARE` of them. Compared with
+the machine's speed without load.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ ADDRESSES = tuple(f"127.0.0.{number}" for number in range(11, 11 + limits.SENDER
 ANOTHER = "127.0.0.99"
 FORM = "application/x-www-form-urlencoded"
 SECONDS = 0.5
-"""Instead of the 30 that a body has."""
+"""Instead of 30 seconds for a body."""
 
 only_here = pytest.mark.skipif(sys.platform != "linux", reason="one machine has one loopback address elsewhere")
 
 
 @contextlib.asynccontextmanager
 async def dialled_from(url: str, address: str) -> AsyncIterator[Line]:
-    """A connection to the gateway from an address of this machine's own."""
+    """Open a connection to the gateway from a local address."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, local_addr=(address, 0))
     try:
@@ -48,16 +48,16 @@ async def dialled_from(url: str, address: str) -> AsyncIterator[Line]:
 
 
 async def answered(url: str, address: str, size: int = 1_000) -> int:
-    """What somebody at an address is answered who sends a form at once."""
+    """Return the status of a form sent at once from an address."""
     async with dialled_from(url, address) as line:
         await line.send(head(url, "POST", "/login", content_type=FORM, content_length=str(size)) + b"x" * size)
         return (await line.answer())[0]
 
 
 @only_here
-async def test_so_many_bodies_are_received_at_once(channel_site: AttackSite) -> None:
-    # `BODIES_AT_ONCE`: whoever comes then is `busy`, from whichever address; when those are given up, no more. Without
-    # the look at `BODIES_AT_ONCE` in `BodyQuota.begin` nobody was `busy`.
+async def test_bodies_over_the_concurrency_limit_are_refused(channel_site: AttackSite) -> None:
+    # `BODIES_AT_ONCE`: the next sender from any address is `busy`, until those bodies time out. Without the check of
+    # `BODIES_AT_ONCE` in `BodyQuota.begin` no sender was `busy`.
     url = channel_site.url
     begins = head(url, "POST", "/login", content_type=FORM, content_length="1000")
     async with bearable(channel_site), contextlib.AsyncExitStack() as stack:
@@ -79,9 +79,9 @@ async def test_so_many_bodies_are_received_at_once(channel_site: AttackSite) -> 
 
 
 @only_here
-async def test_so_many_bytes_of_bodies_are_held_at_once(channel_site: AttackSite) -> None:
-    # `BODY_BYTES_AT_ONCE`: as many large mails as all addresses together may have held; the next one is `busy`. Without
-    # the look at `BODY_BYTES_AT_ONCE` in `BodyQuota.hold` the next one was received whole, and answered 401.
+async def test_bodies_over_the_byte_limit_are_refused(channel_site: AttackSite) -> None:
+    # `BODY_BYTES_AT_ONCE`: as many large emails as all addresses together may hold; the next one is `busy`. Without the
+    # check of `BODY_BYTES_AT_ONCE` in `BodyQuota.hold` the next one was received whole, and answered 401.
     url, size, kept = channel_site.url, 10 * limits.MIB, limits.MIB
     each = limits.BODY_BYTES_AT_ONCE // limits.SENDER_SHARE // size
     begins = head(url, "POST", "/channels/mail", content_type=FORM, content_length=str(size + kept))
@@ -99,7 +99,7 @@ async def test_so_many_bytes_of_bodies_are_held_at_once(channel_site: AttackSite
         async with dialled_from(url, ANOTHER) as last:
             await poured(last)
             await last.send(b"x" * kept)
-            # Closed before the answer is read, where the sender was still sending.
+            # Closed before the answer is read, if the sender was still sending.
             assert (await last.answer())[0] in (503, 0)
         for line in lines:
             await line.send(b"x" * kept)
@@ -107,9 +107,9 @@ async def test_so_many_bytes_of_bodies_are_held_at_once(channel_site: AttackSite
 
 
 @only_here
-async def test_a_body_comes_so_fast(channel_site: AttackSite) -> None:
-    # `BODY_BYTES_PER_SECOND`: a quarter of it is `too_slow` once its grace is used up; a quarter more is received. With
-    # `BODY_SECONDS` for every body in `_whole` of `body_limit.py` the slow one was received for all of the 30 seconds.
+async def test_slow_body_is_refused_and_a_faster_one_received(channel_site: AttackSite) -> None:
+    # `BODY_BYTES_PER_SECOND`: a quarter of it is `too_slow` after its grace period; a quarter more is received. With
+    # `BODY_SECONDS` for every body in `_whole` of `body_limit.py` the slow one was received for all 30 seconds.
     url, size = channel_site.url, limits.STRANGER_BODY_BYTES
     begins = head(url, "POST", "/login", content_type=FORM, content_length=str(size))
 
@@ -118,7 +118,7 @@ async def test_a_body_comes_so_fast(channel_site: AttackSite) -> None:
         async with dialled_from(url, address) as line:
             await line.send(begins)
             sent = piece = 0
-            # By the clock, not by pauses, each of which a busy machine lengthens.
+            # By the clock, because a busy machine lengthens pauses.
             while sent < size and await line.send(b"x" * piece):
                 sent += piece
                 await asyncio.sleep(0.1)
@@ -132,8 +132,8 @@ async def test_a_body_comes_so_fast(channel_site: AttackSite) -> None:
     assert limits.BODY_GRACE_SECONDS - 1 < slow[1] < limits.BODY_SECONDS
 
 
-async def test_a_body_has_so_many_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    # `BODY_SECONDS`, half a second of them here: fast enough at every moment, it is given up all the same. Without
+async def test_endless_body_is_refused_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # `BODY_SECONDS`, half a second here: a body that is fast enough at every moment still times out. Without
     # `BODY_SECONDS` in `_whole` of `body_limit.py` it was received until it was too large (413).
     monkeypatch.setattr(body_limit, "BODY_SECONDS", SECONDS)
     kinds: list[str] = []
@@ -158,7 +158,7 @@ async def test_a_body_has_so_many_seconds(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def mailed(raw: bytes) -> bytes:
-    """A mail as the provider of the channel hands it over, with that provider's signature."""
+    """Return an email as the channel's provider delivers it, with that provider's signature."""
     moment, token = str(int(time.time())), hashlib.sha256(raw).hexdigest()[:50]
     mark = hmac.new(MAIL_SECRET.encode(), (moment + token).encode(), hashlib.sha256).hexdigest()
     fields = {"timestamp": moment, "token": token, "signature": mark, "body-mime": raw.decode("latin-1")}
@@ -166,24 +166,24 @@ def mailed(raw: bytes) -> bytes:
 
 
 def claimed(number: int, body: bytes) -> bytes:
-    """A mail with twice the signatures that are tried, of both forms, over a long body of blanks."""
+    """Return an email with twice the signatures that are tried, in both forms, over a long body of blanks."""
     sender = f"eve@a.b.mute{number}.invalid"
     mail: EmailMessage | bytes = written(sender, "approvals@example.com", "approve K7Q-2FM")
     for selector in range(2 * limits.MAIL_SIGNATURES_TRIED):
         mail = signed(mail, selector=f"s{selector}", domain=f"mute{number}.invalid")
     assert isinstance(mail, bytes)
-    # Every other one says that it is over the other form of the body.
+    # Every other one claims the other form of the body.
     head, *others = mail.split(b"c=relaxed/simple;")
     forms = (b"c=relaxed/simple;", b"c=relaxed/relaxed;") * limits.MAIL_SIGNATURES_TRIED
     mail = head + b"".join(form + other for form, other in zip(forms, others, strict=True))
     return mail.rstrip(b"\r\n") + b"\r\n" + body
 
 
-async def test_a_mail_costs_so_much_to_read(channel_site: AttackSite) -> None:
-    # `MAIL_HASHED_BYTES`, `MAIL_SIGNATURES_TRIED`, `MAIL_LOOKUP_SECONDS`: the longest mails, several at once. With
-    # mails read on the event loop in `Email.read`, and not in a thread, an answer of health took 16 seconds; without
-    # the limits of hashes and signatures alone health was answered in time.
-    # All blanks that the relaxed form looks at, and few line ends, which take three times their place in a form.
+async def test_longest_mails_do_not_delay_health(channel_site: AttackSite) -> None:
+    # `MAIL_HASHED_BYTES`, `MAIL_SIGNATURES_TRIED`, `MAIL_LOOKUP_SECONDS`: the longest emails, several at once. With
+    # emails read on the event loop in `Email.read` instead of a thread, a health answer took 16 seconds; with only the
+    # limits of hashes and signatures removed health answered in time. Blanks are work for the relaxed form, and line
+    # ends are few because they triple in a form.
     line = b" a" * 450 + b"\r\n"
     body = line * ((MAX_MAIL - limits.MIB // 4) // len(line))
     assert 2 * len(body) > 0.9 * limits.MAIL_HASHED_BYTES

@@ -1,6 +1,6 @@
-"""Each limit that a model can reach with the calls it proposes, reached: health is answered all the while.
+"""Each limit that a model can reach with its proposed calls is reached: health still answers.
 
-Judged against what the machine takes without load. The limits stand in `contracts/limits.py`.
+Compared with the machine's speed without load. The limits are in `contracts/limits.py`.
 """
 
 import json
@@ -14,14 +14,14 @@ from signoff.contracts.canonical_json import canonical_json
 
 
 async def codes(site: AttackSite, *calls: Call) -> list[str]:
-    """What became of calls that nobody has to answer."""
+    """Return the codes of calls that need no approval."""
     rui = site.person("rui")
     result = await rui.result(await rui.ask(list(calls)))
     return [each["code"] for each in result["calls"]]
 
 
 async def read_and_approved(site: AttackSite, tool: str, args: dict[str, Any]) -> str:
-    """A call is asked about, its card, its views and every page of its values are opened; then it is approved."""
+    """Ask about a call, open its card, views and every page of values, and approve it."""
     ana, browser = site.person("ana"), await site.browser("ana")
     key = await site.person("rui").ask([(tool, args)])
     approval = approval_id(key)
@@ -38,10 +38,10 @@ async def read_and_approved(site: AttackSite, tool: str, args: dict[str, Any]) -
     return str(result["calls"][0]["code"])
 
 
-async def test_arguments_are_as_long_as_this(site: AttackSite) -> None:
-    # `ARGUMENTS_BYTES` of one text, plain and of marks that have to be written out; one byte more is refused. With
-    # twice as much taken in `_arguments` of `activities/model_activity.py` and in `shape_problem` people were asked
-    # about the call with one byte more; either alone refused it.
+async def test_arguments_over_the_byte_limit_are_refused(site: AttackSite) -> None:
+    # `ARGUMENTS_BYTES` of one text, plain and of marks that need escapes; one byte more is refused. With twice as much
+    # accepted in `_arguments` of `activities/model_activity.py` and in `shape_problem` approvers were asked about the
+    # call with one byte more; either alone refused it.
     to = payee()
 
     def args(letter: str, over: int = 0) -> dict[str, Any]:
@@ -57,9 +57,9 @@ async def test_arguments_are_as_long_as_this(site: AttackSite) -> None:
             assert await read_and_approved(site, "batch", args(letter)) == "ok"
 
 
-async def test_arguments_are_as_many_and_as_deep_as_this(site: AttackSite) -> None:
+async def test_arguments_over_the_value_or_depth_limit_are_refused(site: AttackSite) -> None:
     # `MAX_VALUES` and `MAX_DEPTH`: every value can be opened; one value, or one level, more is refused. Without the
-    # look at `MAX_VALUES` in `bounds_problem` people were asked about the first of those with more, and with twice
+    # check of `MAX_VALUES` in `bounds_problem` approvers were asked about the first of those with more, and with twice
     # `MAX_DEPTH` there about the second.
     most = limits.MAX_VALUES - 4
 
@@ -80,9 +80,9 @@ async def test_arguments_are_as_many_and_as_deep_as_this(site: AttackSite) -> No
         assert await read_and_approved(site, "order", {"items": [{"a": numbers[: most - 1]}], "to": to}) == "ok"
 
 
-async def test_a_completion_has_so_many_calls(site: AttackSite) -> None:
-    # `CALLS_PER_COMPLETION` as large as one request can ask for, each with a card; the ones beyond are refused. Without
-    # the look at `CALLS_PER_COMPLETION` in `ModelActivity._call` the three beyond it ran.
+async def test_calls_over_the_limit_of_a_completion_are_refused(site: AttackSite) -> None:
+    # `CALLS_PER_COMPLETION` as large as one request can ask for, each with a card; calls beyond it are refused.
+    # Without the check of `CALLS_PER_COMPLETION` in `ModelActivity._call` the three beyond it ran.
     rui, ana, browser = site.person("rui"), site.person("ana"), await site.browser("ana")
     memo, half = "m" * 15_000, limits.CALLS_PER_COMPLETION // 2
     calls: list[Call] = [("batch", {"items": [1], "memo": memo, "to": payee()}) for _ in range(half)]
@@ -103,10 +103,11 @@ async def test_a_completion_has_so_many_calls(site: AttackSite) -> None:
         await rui.result(key)
 
 
-async def test_a_turn_has_so_many_completions_and_calls(site: AttackSite) -> None:
-    # `MAX_COMPLETIONS` of `CALLS_PER_COMPLETION` each are `MAX_CALLS`: the turn ends, and can be read at once. With
-    # twice the completions and the calls in `TurnState.reached_cap` the model was asked 22 times; with the completions
-    # alone, the calls ended the turn. Without the look at `MAX_CALLS_PER_TOOL` in `caps` all 1,000 calls ran.
+async def test_turn_ends_at_its_limit_of_completions_and_calls(site: AttackSite) -> None:
+    # `MAX_COMPLETIONS` of `CALLS_PER_COMPLETION` each are `MAX_CALLS`: the turn ends and can be read at once. With
+    # twice the completions and the calls in `TurnState.reached_cap` the model was asked 22 times; with only the
+    # completions doubled, the calls ended the turn. Without the check of `MAX_CALLS_PER_TOOL` in `caps` all 1,000
+    # calls ran.
     rui, browser = site.person("rui"), await site.browser("rui")
     rounds: list[list[Call]] = [
         [("look", {"place": f"{turn} {at}"}) for at in range(limits.CALLS_PER_COMPLETION)]

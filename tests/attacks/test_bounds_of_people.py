@@ -1,6 +1,6 @@
-"""Each limit that a requester or an approver can reach, reached with a token: health is answered all the while.
+"""Each limit that a requester or approver with a token can reach is reached: health still answers.
 
-Judged against what the machine takes without load. The limits stand in `contracts/limits.py`.
+Compared with the machine's speed without load. The limits are in `contracts/limits.py`.
 """
 
 import asyncio
@@ -21,32 +21,32 @@ JSON = {"content-type": "application/json"}
 
 
 async def sent(caller: Caller, path: str, body: bytes) -> int:
-    """The status of a body as it is, sent by somebody who signed in."""
+    """Return the status of a raw body sent by a signed-in person."""
     return (await caller.http.post(path, content=body, headers=JSON)).status_code
 
 
-async def test_a_request_is_as_large_as_this(site: AttackSite) -> None:
-    # `REQUEST_BODY_BYTES`: a turn of that many bytes is begun, one more byte is refused. With twice as much taken in
-    # `_body_bytes` of `gateway/app.py` the longer one was waited for, and answered 408.
+async def test_request_body_over_the_limit_is_refused(site: AttackSite) -> None:
+    # `REQUEST_BODY_BYTES`: a turn of that many bytes starts, one more byte is refused. With twice as much accepted in
+    # `_body_bytes` of `gateway/app.py` the gateway waited for the longer one and answered 408.
     rui = site.person("rui")
     shell = len(json.dumps({"text": "", "actor": "clerk"}))
     just = json.dumps({"text": "x" * (limits.REQUEST_BODY_BYTES - shell), "actor": "clerk"}).encode()
     assert len(just) == limits.REQUEST_BODY_BYTES
     async with bearable(site):
         assert await sent(rui, "/v1/turns", just) == 201
-        # What is too long is refused by its head: who sends it all may find the connection closed.
+        # A long body is refused by its head: a sender of all of it may find the connection closed.
         token = {"authorization": f"Bearer {site.tokens['rui']}", "content_length": str(len(just) + 1)}
         async with dialled(site.url) as line:
             await line.send(head(site.url, "POST", "/v1/turns", content_type="application/json", **token))
             assert (await line.answer())[0] == 413
 
 
-async def test_a_large_request_may_be_as_odd_as_it_likes(site: AttackSite) -> None:
-    # `REQUEST_BODY_BYTES` of names nobody knows, of nesting, of digits, of half characters: refused, and soon. Without
-    # the looks of `bounds_problem` at the context in `gateway/turn_starter.py` and `engine/turn_client.py` a turn was
-    # begun with 90 levels in it (201), and the long list was refused by its size alone (413); that in
-    # `gateway/turn_starter.py` alone refused both. Without `_with_few_unknown` in `contracts/requests.py` health waited
-    # 0.6 s for the names nobody knows on a machine with nothing else to do, and 3.6 s on a busy one.
+async def test_malformed_large_request_is_refused_quickly(site: AttackSite) -> None:
+    # `REQUEST_BODY_BYTES` of unknown names, nesting, digits and half characters: refused quickly. Without the checks
+    # of `bounds_problem` on the context in `gateway/turn_starter.py` and `engine/turn_client.py` a turn started with
+    # 90 levels (201), and the long list was refused only by its size (413); that in `gateway/turn_starter.py` alone
+    # refused both. Without `_with_few_unknown` in `contracts/requests.py` health waited 0.6 s for the unknown names on
+    # an idle machine, and 3.6 s on a busy one.
     rui, maxi = site.person("rui"), site.person("max")
     deps = limits.REQUEST_BODY_BYTES - 100
     unknown = b",".join(b'"%05x":0' % number for number in range(deps // 10))
@@ -65,9 +65,10 @@ async def test_a_large_request_may_be_as_odd_as_it_likes(site: AttackSite) -> No
         assert await sent(maxi, "/v1/turns", context % (b'"%s"' % (b"\\u0301\\u0323" * (deps // 12)))) in (201, 422)
 
 
-async def test_so_many_messages_wait_in_a_session(site: AttackSite) -> None:
-    # `SESSION_MAILBOX`: messages that come faster than they are answered wait, so many; then one is `full`. Without the
-    # look at `SESSION_MAILBOX` in `workflows/conversation.py` 138 waited, until their bytes were too many.
+async def test_messages_over_the_mailbox_limit_are_refused(site: AttackSite) -> None:
+    # `SESSION_MAILBOX`: so many messages wait if they arrive faster than they are answered; the next one is `full`.
+    # Without the check of `SESSION_MAILBOX` in `workflows/conversation.py` 138 waited, until their bytes were too
+    # many.
     rui, session = site.person("rui"), f"s{uuid.uuid4().hex[:8]}"
     statuses: list[int] = []
     async with bearable(site):
@@ -81,9 +82,9 @@ async def test_so_many_messages_wait_in_a_session(site: AttackSite) -> None:
     assert statuses.count(201) >= limits.SESSION_MAILBOX
 
 
-async def test_one_person_follows_so_many_streams(site: AttackSite) -> None:
-    # `STREAMS_OF_ONE`: so many are open at once, more are refused; others follow theirs, and one that ends is free.
-    # Without the refusal in `check_streams` the 21st was served.
+async def test_streams_over_the_limit_of_one_person_are_refused(site: AttackSite) -> None:
+    # `STREAMS_OF_ONE`: so many are open at once, more are refused; other people follow theirs, and a closed one is
+    # free. Without the refusal in `check_streams` the 21st was served.
     rui, token = site.person("rui"), {"authorization": f"Bearer {site.tokens['rui']}"}
     key = await rui.ask([("pay", {"amount": 1, "to": payee()})])
     await rui.waiting(approval_id(key))
@@ -113,10 +114,10 @@ async def test_one_person_follows_so_many_streams(site: AttackSite) -> None:
         await until(free)
 
 
-async def test_a_decision_is_as_large_as_this(site: AttackSite) -> None:
-    # `DECISION_BYTES`, with what the gateway stamps on it: so large it is taken; a byte more changes nothing. With
-    # twice as much taken in `read_decide` and in `envelope_problem` of `approvals/approval_book.py` a byte more was
-    # accepted; with the former alone it was refused still.
+async def test_decision_over_the_byte_limit_is_refused(site: AttackSite) -> None:
+    # `DECISION_BYTES`, with the gateway's own fields: a decision of that size is accepted; a byte more changes
+    # nothing. With twice as much accepted in `read_decide` and in `envelope_problem` of `approvals/approval_book.py` a
+    # byte more was accepted; with the former alone it was still refused.
     rui, ana = site.person("rui"), site.person("ana")
     approval = approval_id(await rui.ask([("wire", {"amount": 1, "to": payee()})]))
     shown = await ana.waiting(approval)
@@ -134,8 +135,8 @@ async def test_a_decision_is_as_large_as_this(site: AttackSite) -> None:
         await until(lambda: revised(ana, approval, 2))
 
 
-async def test_so_many_are_answered_at_once(site: AttackSite) -> None:
-    # `BATCH_DECISIONS`: so many are answered by one request, one more is refused and none of them counts. Without the
+async def test_batch_over_the_decision_limit_is_refused(site: AttackSite) -> None:
+    # `BATCH_DECISIONS`: one request answers so many; with one more it is refused and none of them counts. Without the
     # `max_length` in `contracts/requests.py` all were answered.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     half = limits.BATCH_DECISIONS // 2
@@ -154,9 +155,9 @@ async def test_so_many_are_answered_at_once(site: AttackSite) -> None:
     assert site.ledger(to) == []
 
 
-async def test_so_often_one_call_is_asked_anew(site: AttackSite) -> None:
-    # `MAX_REVISIONS`: two approvers change it in turn; the last change is refused, and they may still answer. Without
-    # the look at `MAX_REVISIONS` in `_edit` of `workflows/approval_flow.py` it was asked as revision 21.
+async def test_edit_over_the_revision_limit_is_refused(site: AttackSite) -> None:
+    # `MAX_REVISIONS`: two approvers edit in turn; the last edit is refused, and they may still answer. Without the
+    # check of `MAX_REVISIONS` in `_edit` of `workflows/approval_flow.py` it was asked as revision 21.
     rui, editors, to = site.person("rui"), (site.person("ana"), site.person("bo")), payee()
     approval = approval_id(await rui.ask([("wire", {"amount": 1, "to": to})]))
     await editors[0].waiting(approval)
@@ -176,8 +177,8 @@ async def test_so_often_one_call_is_asked_anew(site: AttackSite) -> None:
     )
 
 
-async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> None:
-    # `ANSWERS_OF_ONE`: changes that the gates refuse are stored so often; then the person may still deny. Without
+async def test_answers_over_the_limit_of_one_person_are_refused(site: AttackSite) -> None:
+    # `ANSWERS_OF_ONE`: so many edits that the gates refuse are stored; then the person may still deny. Without
     # `_too_many` in `gateway/approvals/decision_writer.py` all 30 were stored and given to the turn, 60 KB each.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     key = await rui.ask([("wire", {"amount": 1, "to": to})])
@@ -186,7 +187,7 @@ async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> Non
     statuses: list[int] = []
     async with bearable(site):
         for number in range(limits.ANSWERS_OF_ONE + 10):
-            # No number: the gates refuse it, and it is no revision.
+            # Not a number: the gates refuse it, and it makes no revision.
             response = await ana.decide(shown, edited_args={"amount": f"{number}", "to": deps})
             statuses.append(response.status_code)
     assert 403 not in statuses[: limits.ANSWERS_OF_ONE]
@@ -195,9 +196,9 @@ async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> Non
     assert (await rui.result(key))["calls"][0]["code"] == "denied"
 
 
-async def test_who_may_not_is_refused_as_often_as_they_like(site: AttackSite) -> None:
-    # `ATTEMPTS_A_MINUTE`: refused tries of the largest size, ten times as many as are written down. Without the early
-    # return in `AttemptRecords.note` all 100 were written.
+async def test_refused_attempts_over_the_limit_are_not_recorded(site: AttackSite) -> None:
+    # `ATTEMPTS_A_MINUTE`: refused attempts of maximum size, ten times as many as are recorded. Without the early
+    # return in `AttemptRecords.note` all 100 were recorded.
     rui, zoe = site.person("rui"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 1, "to": payee()})])
     shown = await rui.waiting(approval_id(key))
@@ -213,11 +214,11 @@ async def test_who_may_not_is_refused_as_often_as_they_like(site: AttackSite) ->
 
 
 def answer(shown: Shown) -> dict[str, Any]:
-    """A denial of what was shown, as one of several."""
+    """Return a denial of a shown request, as one of a batch."""
     return {"approval_id": shown.view["id"], "revision": 1, "verdict": "denied", **binding(shown.view)}
 
 
 async def revised(caller: Caller, approval: str, revision: int) -> Shown | None:
-    """A request once it has come to this revision."""
+    """Return a request once it waits at this revision."""
     shown = await caller.see(approval)
     return shown if shown.view.get("revision") == revision and shown.view.get("state") == "pending" else None

@@ -1,4 +1,4 @@
-"""What a model, a requester or an approver can cost at most through policies: each limit, driven to its bound."""
+"""The maximum cost of policies for a model, a requester or an approver: each limit, driven to its bound."""
 
 import contextlib
 import subprocess
@@ -30,12 +30,12 @@ FIVE = "(args.items + args.items + args.items + args.items + args.items)"
 
 
 def policy(**rules: str) -> CompiledPolicy:
-    """A policy of rules over two lists and two texts."""
+    """Compile a policy of rules over two lists and two texts."""
     return compile_policy(ApprovalPolicy(**rules), tool=TOOL, input_schema=SCHEMA)  # type: ignore[arg-type]
 
 
 def of(items: int, text: int = 0) -> dict[str, Any]:
-    """Arguments of so many items and bytes of text."""
+    """Return arguments with this many items and bytes of text."""
     return {"items": [1] * items, "memo": "m" * text, "to": "Ana"}
 
 
@@ -44,20 +44,20 @@ def task(text: str, args: dict[str, Any]) -> BoundedTask:
 
 
 class Refusing:
-    """An evaluator that counts what gets as far as this."""
+    """An evaluator that counts the tasks that reach it."""
 
     def __init__(self) -> None:
         self.asked = 0
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Both say true."""
+        """Return true for both engines."""
         self.asked += 1
         return EngineOutcome("true"), EngineOutcome("true")
 
 
 @pytest.fixture
 def reached() -> Iterator[Refusing]:
-    """What stands in the place of the processes."""
+    """Replace the evaluator processes."""
     before, here = current_evaluator(), Refusing()
     set_evaluator(here)
     yield here
@@ -71,11 +71,11 @@ def pool() -> Iterator[PolicyPool]:
     made.close()
 
 
-# What a text may be
+# Limits of a rule's text
 
 
 def repeated(piece: str, count: int, between: str) -> str:
-    """`count` pieces in a row."""
+    """Return `count` pieces in a row."""
     return between.join([piece] * count)
 
 
@@ -94,9 +94,9 @@ def repeated(piece: str, count: int, between: str) -> str:
         ),
     ],
 )
-def test_a_rule_of_the_manifest_is_as_large_as_this(most: str, more: str, why: str) -> None:
-    # At the bound it is taken; one step beyond the worker does not start, and says why. Without the limits in
-    # `text_problem`, `tree_problem` and `growth_problem` each was taken.
+def test_manifest_rule_over_a_limit_is_refused(most: str, more: str, why: str) -> None:
+    # At the limit a rule is accepted; one step beyond it the worker does not start, with the reason. Without the
+    # limits in `text_problem`, `tree_problem` and `growth_problem` each was accepted.
     policy(auto_approve_if=most)
     with pytest.raises(ConfigError, match=why):
         policy(auto_approve_if=more)
@@ -115,15 +115,15 @@ def test_a_rule_of_the_manifest_is_as_large_as_this(most: str, more: str, why: s
         ("args.items.all(x, x + 1 > 0)", "args.items.all(x, args.memo + 'a' != '')", "adds numbers only"),
     ],
 )
-def test_a_predicate_of_a_person_is_as_large_as_this(most: str, more: str, why: str) -> None:
-    # At the bound it is taken; one step beyond it is refused where it is to be remembered, with why. Without the limits
-    # in `compile_where` each was taken.
+def test_remembered_predicate_over_a_limit_is_refused(most: str, more: str, why: str) -> None:
+    # At the limit a predicate is accepted; one step beyond it is refused with the reason when it is to be remembered.
+    # Without the limits in `compile_where` each was accepted.
     compile_where(most, policy(auto_approve_if="false"))
     with pytest.raises(ConfigError, match=why):
         compile_where(more, policy(auto_approve_if="false"))
 
 
-# Which are evaluated in a process, and over which data
+# Rules evaluated in a process, and the size of their data
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_a_predicate_of_a_person_is_as_large_as_this(most: str, more: str, why: 
         (COPIES, True),
     ],
 )
-def test_what_grows_faster_than_its_data_is_evaluated_apart(text: str, bounded: bool) -> None:
-    # So is what costs more than `POLICY_PLAIN_STEPS` or `POLICY_PLAIN_BYTES` over the largest data there can be. With
-    # `is_bounded` always false none was.
+def test_rule_that_outgrows_its_data_is_evaluated_in_a_process(text: str, bounded: bool) -> None:
+    # This includes rules that cost more than `POLICY_PLAIN_STEPS` or `POLICY_PLAIN_BYTES` over the largest possible
+    # data. With `is_bounded` always false none was.
     assert policy(auto_approve_if=text).expressions["auto_approve_if"].bounded is bounded
 
 
@@ -152,11 +152,11 @@ def test_what_grows_faster_than_its_data_is_evaluated_apart(text: str, bounded: 
         (f"{FIVE}.filter(x, x >= 0).size() >= 0", of(500), of(600), "more than 128 MiB"),
     ],
 )
-def test_data_that_are_too_large_reach_no_engine(
+def test_rule_over_too_large_data_reaches_no_evaluator(
     text: str, most: dict[str, Any], more: dict[str, Any], why: str, reached: Refusing
 ) -> None:
-    # Within the bound a process is asked; beyond it a person is asked and a denying rule denies, at once. Without the
-    # comparisons of steps and memory in `bounded_outcomes` each reached it and ran by rule.
+    # Within the limit a process is used; beyond it an approver is asked and a denying rule denies, at once. Without
+    # the comparisons of steps and memory in `bounded_outcomes` each reached it and ran by rule.
     assert policy(auto_approve_if=text).judge(most, {}).verdict == "auto"
     assert reached.asked == 1
     verdict = policy(auto_approve_if=text).judge(more, {})
@@ -165,9 +165,9 @@ def test_data_that_are_too_large_reach_no_engine(
     assert reached.asked == 1
 
 
-def test_a_plain_rule_ends_after_its_steps() -> None:
-    # The longest body over the longest list ends within seconds, and asks. With `is_bounded` always false it ran to its
-    # end, and let the call run by rule.
+def test_plain_rule_ends_after_its_step_limit() -> None:
+    # The longest body over the longest list ends within seconds, and asks. With `is_bounded` always false it ran to
+    # its end, and the call ran by rule.
     body = repeated("x > 0", 90, " && ")
     found = policy(auto_approve_if=f"args.items.all(x, {body})")
     begun = time.process_time()
@@ -199,10 +199,10 @@ print(verdict, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 
         "args.items.exists(x, 10 / x > 5 || 10 / x > 6)",
     ],
 )
-def test_rounds_that_end_in_errors_cost_no_more_than_others(text: str) -> None:
-    # A division by zero in each round but the last, which decides: within seconds, and no 100 MiB more. With celpy's
-    # own joining of rounds, in place of `member_dot_arg` of `second_engine.py`, the text of each error held that of the
-    # one before twice over: 30 items took a worker's memory, 24 of them 0.5 GB and five seconds.
+def test_rounds_with_errors_cost_no_more_than_others(text: str) -> None:
+    # A division by zero in each round except the last, which decides: within seconds, and at most 100 MiB more. With
+    # celpy's own joining of rounds, instead of `member_dot_arg` of `second_engine.py`, each error's text contained the
+    # previous one twice: 30 items took a worker's memory, 24 of them 0.5 GB and five seconds.
     run = [sys.executable, "-c", _ROUNDS_OF_ERRORS, text]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr[-300:]
@@ -211,22 +211,22 @@ def test_rounds_that_end_in_errors_cost_no_more_than_others(text: str) -> None:
     assert int(grown) < 100
 
 
-# What the processes may take
+# Limits of the processes
 
 
-def test_a_process_is_killed_after_its_time(pool: PolicyPool) -> None:
-    # What takes longer is an error after two seconds, and the next one gets an answer. Without the time in
-    # `_Process.evaluate` it was ended later by its limit of the processor, and without that as well it gave an answer.
+def test_evaluation_over_its_time_limit_is_killed(pool: PolicyPool) -> None:
+    # A longer evaluation is an error after two seconds, and the next one gets an answer. Without the time in
+    # `_Process.evaluate` the processor limit ended it later, and without that as well it gave an answer.
     first, second = pool.evaluate(task(BOMBS["all items for each item"], large("Ana")))
-    # The words of its own limit: what ends it otherwise is told in others.
+    # Its own limit has this text; other ends have others.
     assert (first.kind, second.kind, "2 s" in first.note) == ("error", "error", True)
     assert [each.kind for each in pool.evaluate(task("1 in args.items", of(3)))] == ["true", "true"]
 
 
-def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
-    # What takes more is an error, while no process has more than its limit; the next one gets an answer. Without the
-    # limit of the address space in `policypool/process.py` it took 2.5 GB.
-    # A server of other tests' is a child of this process as well, as large as it likes.
+def test_evaluation_over_its_memory_limit_is_an_error(pool: PolicyPool) -> None:
+    # A larger evaluation is an error, no process exceeds its limit, and the next one gets an answer. Without the limit
+    # of the address space in `policypool/process.py` it took 2.5 GB. A server of other tests is also a child of this
+    # process, of any size.
     others = {each.pid for each in psutil.Process().children()}
     pool.evaluate(task("1 in args.items", of(3)))
     seen, over = [0], threading.Event()
@@ -234,7 +234,7 @@ def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
     def look() -> None:
         while not over.wait(0.01):
             for child in psutil.Process().children():
-                # It may end, and be gone, between any two steps.
+                # It may end between any two steps.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     seen.append(0 if child.pid in others else child.memory_info().rss)
 
@@ -250,12 +250,12 @@ def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
     assert [each.kind for each in pool.evaluate(task("1 in args.items", of(3)))] == ["true", "true"]
 
 
-def test_who_finds_no_process_free_is_told_so(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_without_a_free_process_is_an_error(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
     # The wait for a process ends in an error, which asks or denies. Without the end of the wait in
     # `PolicyPool.evaluate` it waited until the process was free.
     monkeypatch.setattr("signoff.policypool.pool.POLICY_WAIT_SECONDS", 0.05)
     found = EngineOutcome("true")
-    # Again where this thread stood still for as long as the other one was busy.
+    # Repeat if this thread was suspended for as long as the other one was busy.
     while found.kind == "true":
         pool.evaluate(task("1 in args.items", of(3)))
         busy = threading.Thread(target=pool.evaluate, args=(task(BOMBS["all items for each item"], large("Ana")),))
@@ -266,16 +266,18 @@ def test_who_finds_no_process_free_is_told_so(pool: PolicyPool, monkeypatch: pyt
     assert found == EngineOutcome("error", "all processes that could evaluate it are busy")
 
 
-def test_a_process_that_does_not_start_is_an_error(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Nothing is evaluated anywhere else then. With a fallback to evaluating it here, in place of the error in
+def test_evaluator_that_does_not_start_is_an_error(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Then nothing is evaluated elsewhere. With a fallback to an evaluation in this process, instead of the error in
     # `PolicyPool.evaluate`, it was true.
     monkeypatch.setattr("signoff.policypool.pool.sys.executable", "/bin/false")
     assert pool.evaluate(task("1 in args.items", of(3)))[0].kind == "error"
 
 
-def test_a_process_knows_no_secret_and_ends_with_its_program(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    # It has nothing of its program's environment but what Python needs, and is gone when the pool is closed. With all
-    # of the environment handed on in `policypool/pool.py` the process had all of it.
+def test_evaluator_process_knows_no_secret_and_ends_with_its_pool(
+    pool: PolicyPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It inherits only the environment that Python needs, and ends with the pool. With the whole environment passed on
+    # in `policypool/pool.py` the process had all of it.
     monkeypatch.setenv("SIGNOFF_TOKEN", "s3cret")
     before = {each.pid for each in psutil.Process().children()}
     pool.evaluate(task("1 in args.items", of(3)))
@@ -285,9 +287,9 @@ def test_a_process_knows_no_secret_and_ends_with_its_program(pool: PolicyPool, m
     assert not psutil.pid_exists(child.pid)
 
 
-def test_a_program_without_processes_asks(reached: Refusing) -> None:
-    # Where none was installed a costly rule is an error with the remedy, and installing is done once. With `is_bounded`
-    # always false the rule let the call run here.
+def test_bounded_rule_without_installed_evaluator_asks(reached: Refusing) -> None:
+    # Without an installed evaluator a costly rule is an error with the remedy, and a second installation has no
+    # effect. With `is_bounded` always false the rule let the call run here.
     set_evaluator(NoEvaluator())
     verdict = policy(auto_approve_if=COPIES).judge(of(3), {})
     assert (verdict.verdict, "policypool.install()" in verdict.why) == ("ask", True)

@@ -1,6 +1,6 @@
-"""Each limit that a stranger can reach, reached: health is answered within a second all the while.
+"""Each limit that a stranger can reach is reached: health still answers within a second.
 
-Judged against what the machine takes without load. The limits stand in `contracts/limits.py`.
+Compared with the machine's speed without load. The limits are in `contracts/limits.py`.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def _told(site: AttackSite, query: str) -> int:
 
 @contextlib.asynccontextmanager
 async def _looks(site: AttackSite) -> AsyncIterator[set[int]]:
-    """When readiness looked at the store during the block, as it writes down there each time."""
+    """Collect the times at which readiness checked the store during the block, from its probe rows."""
     seen: set[int] = set()
     over = threading.Event()
 
@@ -67,7 +67,7 @@ async def stranger_body_bytes(site: AttackSite) -> None:
 
 
 async def request_body_bytes(site: AttackSite) -> None:
-    """`REQUEST_BODY_BYTES`: to nobody at all, it is not read, whether it comes or not."""
+    """`REQUEST_BODY_BYTES`: without a token it is not read, whether it arrives or not."""
     whole = b" " * limits.REQUEST_BODY_BYTES
     assert (await _posted(site.url, "/v1/turns", whole, "application/json")).status in (401, 0)
     begins = head(site.url, "POST", "/v1/turns", content_type="application/json", content_length=str(len(whole)))
@@ -75,19 +75,19 @@ async def request_body_bytes(site: AttackSite) -> None:
 
 
 async def bodies_at_once(site: AttackSite) -> None:
-    """`BODIES_AT_ONCE` by `SENDER_SHARE`, for `BODY_GRACE_SECONDS`: one address' share of bodies that do not come."""
+    """`BODIES_AT_ONCE` by `SENDER_SHARE`, for `BODY_GRACE_SECONDS`: one address' share of missing bodies."""
     begins = head(site.url, "POST", "/login", content_type=FORM, content_length="1000")
     await _held_open(site.url, limits.BODIES_AT_ONCE // limits.SENDER_SHARE, begins)
 
 
 async def body_bytes_at_once(site: AttackSite) -> None:
-    """`BODY_BYTES_AT_ONCE` by `SENDER_SHARE`: as many large mails as one address may have held, and more."""
+    """`BODY_BYTES_AT_ONCE` by `SENDER_SHARE`: as many large emails as one address may hold, and more."""
     mail = b"body-mime=" + b"x" * (10 * limits.MIB)
     begins = head(site.url, "POST", "/channels/mail", content_type=FORM, content_length=str(len(mail))) + mail[:-1]
     most = limits.BODY_BYTES_AT_ONCE // limits.SENDER_SHARE // len(mail)
     async with contextlib.AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(dialled(site.url)) for _ in range(most + 2)]
-        # Each lacks its last byte until all of them have come as far as they are let in.
+        # Each lacks its last byte until all of them have sent as much as is accepted.
         await asyncio.gather(*(line.send(begins) for line in lines))
         await asyncio.gather(*(line.send(mail[-1:]) for line in lines))
         statuses = [status for status, _ in await asyncio.gather(*(line.answer() for line in lines))]
@@ -101,20 +101,20 @@ async def header_seconds(site: AttackSite) -> None:
 
 
 async def connections(site: AttackSite) -> None:
-    """Of `CONNECTIONS`, so many that a place is left: silent ones."""
-    # Each is a file of this process as well; where the machine gives fewer, the gateway takes fewer.
+    """Silent connections that leave one place of `CONNECTIONS`."""
+    # Each is also a file of this process; with fewer files, the gateway accepts fewer.
     await _held_open(site.url, allow_connections() - 20, b"")
 
 
 async def form_fields(site: AttackSite) -> None:
-    """`FORM_FIELDS`: as many as are read, again and again, and one more."""
+    """`FORM_FIELDS`: as many as are read, repeatedly, and one more."""
     for _ in range(20):
         assert (await _posted(site.url, "/login", b"&".join([b"a=1"] * limits.FORM_FIELDS))).status == 403
     assert (await _posted(site.url, "/login", b"&".join([b"a=1"] * (limits.FORM_FIELDS + 1)))).status == 422
 
 
 async def ready_seconds(site: AttackSite) -> None:
-    """`READY_SECONDS`: readiness asked by many at once looks at store and server once a second."""
+    """`READY_SECONDS`: readiness requested by many at once checks store and server once a second."""
     begun = time.monotonic()
     async with _looks(site) as seen:
         for _ in range(5):
@@ -122,12 +122,12 @@ async def ready_seconds(site: AttackSite) -> None:
                 *(pour(site.url, head(site.url, "GET", "/readyz"), iter(())) for _ in range(40))
             )
             assert {answer.status for answer in answers} <= {200, 503}
-    # One that was there before, and one at each end of the time that it took.
+    # An earlier one, and one at each end of the measured time.
     assert len(seen) <= (time.monotonic() - begun) / limits.READY_SECONDS + 3
 
 
 async def refusals_a_minute(site: AttackSite) -> None:
-    """`REFUSALS_A_MINUTE` and `REFUSAL_FLUSH_SECONDS`: refused sign-ins and forged messages, few of them written."""
+    """`REFUSALS_A_MINUTE` and `REFUSAL_FLUSH_SECONDS`: refused sign-ins and forged messages, few of them recorded."""
     forged = "SELECT count(*) FROM audit_records WHERE data LIKE '%forged message%'"
     before, begun = _told(site, forged), time.monotonic()
     for _ in range(10):
@@ -135,7 +135,7 @@ async def refusals_a_minute(site: AttackSite) -> None:
             *(_posted(site.url, "/channels/mail", b"timestamp=1&token=a") for _ in range(20))
         )
         assert {answer.status for answer in answers} == {401}
-    # One more than have passed may have begun.
+    # One more minute than has passed may have started.
     minutes = 2 + (time.monotonic() - begun) // 60
     assert _told(site, forged) - before <= minutes * limits.REFUSALS_A_MINUTE
 
@@ -154,11 +154,11 @@ LOADS: tuple[Load, ...] = (
 
 
 @pytest.mark.parametrize("load", LOADS, ids=[load.__name__ for load in LOADS])
-async def test_health_is_answered_at_each_bound(channel_site: AttackSite, load: Load) -> None:
-    # Within a second, and what the machine itself is late by. Without each limit its load failed: what is too large,
-    # too much at once, too many fields or forged too often was taken or written down, `/v1/turns` read a body before
-    # asking for whom, readiness looked a hundred times a second, and silent lines, heads and bodies were waited for
-    # until the test gave up.
+async def test_health_is_answered_at_each_limit(channel_site: AttackSite, load: Load) -> None:
+    # Within a second, plus the machine's own delay. Without each limit its load failed: bodies too large, too many at
+    # once, with too many fields or forged too often were accepted or recorded, `/v1/turns` read a body before its
+    # authentication, readiness checked a hundred times a second, and the gateway waited for silent lines, heads and
+    # bodies until the test timed out.
     async with probed(channel_site.url) as found:
         await load(channel_site)
     assert found.in_time, f"{load.__name__}: {found}"

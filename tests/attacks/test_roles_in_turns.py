@@ -1,4 +1,4 @@
-"""Everything that a worker and a gateway do works under their database roles: an honest turn of each kind."""
+"""Worker and gateway work under their database roles: an honest turn of each kind."""
 
 import uuid
 from typing import Any
@@ -16,16 +16,16 @@ async def ended(site: AttackSite, key: TurnKey) -> list[str]:
     return [call["code"] for call in (await site.person("rui").result(key))["calls"]]
 
 
-async def test_both_are_ready(site_of_roles: AttackSite) -> None:
-    # Readiness reads what the gateway's role reads, and writes. Without the gateway's right to write its probe in
+async def test_readiness_works_under_database_roles(site_of_roles: AttackSite) -> None:
+    # Readiness reads and writes with the gateway's role. Without the gateway's right to write its probe in
     # `store/roles.py` readiness was a 503.
     answer = await site_of_roles.person("adm").http.get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["store"]) == (200, "ok"), answer.text
 
 
-async def test_approved_denied_and_automatic(site_of_roles: AttackSite) -> None:
-    # One is approved on the page, one denied over the API, one asks nobody. Without the gateway's right to insert
-    # answers the page answered 503, and without the worker's to insert tickets nothing was paid.
+async def test_approved_denied_and_automatic_calls_work_under_database_roles(site_of_roles: AttackSite) -> None:
+    # One is approved on the page, one denied over the API, one needs no approval. Without the gateway's right to
+    # insert answers the page answered 503, and without the worker's to insert tickets nothing was paid.
     site, to = site_of_roles, payee()
     rui, ana, bo = site.person("rui"), site.person("ana"), await site.browser("bo")
     yes = await rui.ask([("pay", {"amount": 7, "to": to})])
@@ -40,9 +40,9 @@ async def test_approved_denied_and_automatic(site_of_roles: AttackSite) -> None:
     assert sorted(site.amounts(to)) == [1, 7]
 
 
-async def test_edited(site_of_roles: AttackSite) -> None:
-    # An approver lowers the amount, and what was lowered is paid. Without the gateway's right to insert answers the
-    # edit was a 503, and without the worker's to insert questions nobody was asked.
+async def test_edited_call_works_under_database_roles(site_of_roles: AttackSite) -> None:
+    # An approver lowers the amount, which is then paid. Without the gateway's right to insert answers the edit was a
+    # 503, and without the worker's to insert questions no approver was asked.
     site, to = site_of_roles, payee()
     ana = site.person("ana")
     key = await site.person("rui").ask([("petty", {"amount": 9, "to": to})])
@@ -51,9 +51,9 @@ async def test_edited(site_of_roles: AttackSite) -> None:
     assert (await ended(site, key), site.amounts(to)) == (["ok"], [4])
 
 
-async def test_remembered_and_taken_back(site_of_roles: AttackSite) -> None:
-    # The next gift of the session asks nobody; once that is taken back, it asks. Without the gateway's right to revoke
-    # grants taking it back was a 503.
+async def test_grant_and_its_revocation_work_under_database_roles(site_of_roles: AttackSite) -> None:
+    # The next gift of the session asks no approver, and asks again after the revocation. Without the gateway's right
+    # to revoke grants the revocation was a 503.
     site, to = site_of_roles, payee()
     rui, ana, session = site.person("rui"), site.person("ana"), f"s{uuid.uuid4().hex[:12]}"
     first = await rui.ask([("gift", {"amount": 5, "to": to})], session=session)
@@ -69,9 +69,9 @@ async def test_remembered_and_taken_back(site_of_roles: AttackSite) -> None:
     await ana.waiting(approval_id(third))
 
 
-async def test_withdrawn_and_frozen(site_of_roles: AttackSite) -> None:
-    # Who asked withdraws one; a freeze ends what waits and lets nothing start; thawed, the next is paid. Without the
-    # gateway's right to delete freezes thawing was a 503.
+async def test_withdrawal_and_freeze_work_under_database_roles(site_of_roles: AttackSite) -> None:
+    # The requester withdraws one; a freeze ends waiting requests and prevents starts; after it the next call is paid.
+    # Without the gateway's right to delete freezes unfreezing was a 503.
     site, to = site_of_roles, payee()
     rui, ana, adm = site.person("rui"), site.person("ana"), site.person("adm")
     gone = await rui.ask([("pay", {"amount": 1, "to": to})])

@@ -1,4 +1,4 @@
-"""Tools that write what they did to a ledger, and a model that proposes what the person's words list."""
+"""Tools that record their runs in a ledger, and a model that proposes the calls listed in the message."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from signoff.registry.tool_context import ToolContext
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 FOLDER = "ATTACK_FOLDER"
-"""The variable that names the folder of the ledger."""
+"""The variable that names the directory of the ledger."""
 HAUL_SECONDS = 120.0
 OBJECTION = "no refunds to this address at present"
 
@@ -86,7 +86,7 @@ async def tip(amount: int, to: str) -> str:
 
 
 async def may_refund(args: dict[str, Any], context: HookContext) -> Permission:
-    """Objects while the file `no-<to>` is there."""
+    """Object while the file `no-<to>` exists."""
     if (_folder() / f"no-{args['to']}").exists():
         return Permission.deny(OBJECTION, can_override=True)
     return Permission.allow()
@@ -134,7 +134,7 @@ async def haul(amount: int, to: str) -> str:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """The next round of the list in the person's words, then the codes of what became of the last one."""
+    """Propose the next round of the message's list, then return the codes of the last round."""
     try:
         rounds = json.loads(last_user_text(request))
     except ValueError:
