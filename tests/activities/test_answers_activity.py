@@ -1,4 +1,4 @@
-"""What a turn is given of a question's stored answers before it says that nobody answered in time."""
+"""The stored answers that a turn receives before it times out a question."""
 
 from activity_kit import about, asked, worker_deps
 from turn_fixtures import Ledger, pay_tool
@@ -11,7 +11,7 @@ from signoff.store.store import Store
 from signoff.testing.questions import answer
 
 
-async def test_a_turn_is_given_what_counts_of_its_question(store: Store) -> None:
+async def test_turn_receives_only_valid_answers_to_its_question(store: Store) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=3))
     deps = worker_deps(store, tool)
     request = await asked(deps, tool)

@@ -26,7 +26,7 @@ ANA_AND_OTHERS = ApprovalPolicy(approvers=("user:ana", "role:approvers"))
     ("guest", (decision(subject="bo"),), False),
     ("guest", (decision(subject="bo"), decision(subject="stranger")), True),
 )
-async def test_whoever_nobody_declared_is_looked_up_where_somebody_answered(
+async def test_undeclared_requester_or_voter_is_looked_up_in_the_store(
     store: Store, asker: str, answers: Sequence[Decision], away: bool
 ) -> None:
     tool = pay_tool(Ledger(), ANA_AND_OTHERS)
@@ -43,9 +43,7 @@ async def test_whoever_nobody_declared_is_looked_up_where_somebody_answered(
 
 
 @pytest.mark.parametrize(("subject", "votes"), [("ana", 1), ("bo", 0)])
-async def test_who_was_not_asked_has_no_vote_on_it_though_the_policy_asks_them_now(
-    store: Store, subject: str, votes: int
-) -> None:
+async def test_approver_added_after_the_question_has_no_vote_on_it(store: Store, subject: str, votes: int) -> None:
     before, tool = (pay_tool(Ledger(), each) for each in (ApprovalPolicy(approvers=("user:ana",)), ANA_AND_OTHERS))
     deps = worker_deps(store, tool, people=PEOPLE)
     word = about(await asked(worker_deps(store, before, people=PEOPLE), before, doubt=1), subject=subject)

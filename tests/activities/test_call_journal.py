@@ -1,4 +1,4 @@
-"""What activities write down: nothing with an effect runs unrecorded, and no argument is in the record."""
+"""Audit entries of activities: no effect runs unrecorded, and no entry shows an argument."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -59,14 +59,14 @@ SECRET = {"amount": 20, "to": "Ana Sousa of Lisbon"}
 
 
 async def written(store: Store, stream: str = TURN.workflow_id) -> list[Record]:
-    """The records of the one turn, none of which shows an argument."""
+    """Return the entries of the turn, and check that none shows an argument."""
     found = await AuditLog(store).stream(stream)
     assert not [record for record in found if "Lisbon" in record.data or '"amount"' in record.data]
     return found
 
 
 async def kinds(store: Store) -> list[str]:
-    """What kinds of records the one turn has, in order."""
+    """Return the kinds of the turn's entries, in order."""
     return [record.kind for record in await written(store)]
 
 
@@ -83,12 +83,12 @@ def call_of(tool: str = "pay", args: Any = None) -> CallPart:
 
 
 async def break_record(store: Store) -> None:
-    """Take the record's table away; tickets and freezes are still there."""
+    """Drop the audit table. Tickets and freezes remain."""
     await store.run(lambda connection: connection.execute(text("DROP TABLE audit_records")).close())
 
 
 @pytest.mark.row("N26")
-async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: Store, ledger: Ledger) -> None:
+async def test_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE)
     deps = worker_deps(store, tool)
     permit = permit_for(tool, rule=RuleReference(name="auto_approve_if"), policy_hash=deps.catalog.policy("pay").hash)
@@ -105,7 +105,7 @@ async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store:
     assert (began.subject, began.facts["claimed_subject"]) == ("", "guest")
 
 
-async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
+async def test_audit_log_of_an_approved_call_names_its_approver(store: Store) -> None:
     tool = pay_tool(Ledger())
     deps = worker_deps(store, tool)
     await answer(store, about(await asked(deps, tool), delivery_id="d1"))
@@ -119,8 +119,8 @@ async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
 
 @pytest.mark.row("F20")
 @table("read_only", False, True)
-async def test_a_call_does_not_run_without_its_record(store: Store, read_only: bool) -> None:
-    """With `audit: required` a record that cannot be written is an activity that is tried again, with no effect."""
+async def test_call_does_not_run_if_its_audit_entry_fails(store: Store, read_only: bool) -> None:
+    """With `audit: required`, a failed entry makes the activity retry and has no effect."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, read_only=read_only)
     deps, task = worker_deps(store, tool), task_for(tool)
@@ -132,7 +132,7 @@ async def test_a_call_does_not_run_without_its_record(store: Store, read_only: b
 
 
 @table("read_only", False, True)
-async def test_best_effort_runs_without_a_record_and_says_so(
+async def test_best_effort_audit_runs_without_an_entry_and_logs_it(
     store: Store, caplog: pytest.LogCaptureFixture, read_only: bool
 ) -> None:
     ledger = Ledger()
@@ -145,13 +145,13 @@ async def test_best_effort_runs_without_a_record_and_says_so(
 
 
 @table("read_only", False, True)
-async def test_best_effort_is_recorded_where_that_can_be(store: Store, read_only: bool) -> None:
+async def test_best_effort_audit_records_if_the_store_is_available(store: Store, read_only: bool) -> None:
     tool = pay_tool(Ledger(), replace(FREE, audit="best_effort"), read_only=read_only)
     await run(worker_deps(store, tool), tool, task_for(tool))
     assert await kinds(store) == ["auto", "execution", "outcome"]
 
 
-async def test_a_store_that_is_away_runs_nothing(store: Store, ledger: Ledger) -> None:
+async def test_unavailable_store_runs_no_tool(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE)
     deps, task = worker_deps(store, tool), task_for(tool)
     await store.close()
@@ -160,7 +160,7 @@ async def test_a_store_that_is_away_runs_nothing(store: Store, ledger: Ledger) -
     assert ledger.rows == []
 
 
-async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store, ledger: Ledger) -> None:
+async def test_entries_of_the_turn_are_written_before_its_tool_runs(store: Store, ledger: Ledger) -> None:
     order: list[list[str]] = []
 
     async def paid(args: Any, ctx: Any) -> str:
@@ -181,9 +181,7 @@ SEEN = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
 
 @table("audit", "required", "best_effort")
 @table("read_only", False, True)
-async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
-    store: Store, read_only: bool, audit: Any
-) -> None:
+async def test_entries_of_the_turn_come_first_in_every_audit_mode(store: Store, read_only: bool, audit: Any) -> None:
     policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
     tool = pay_tool(Ledger(), policy, read_only=read_only)
     deps = worker_deps(store, tool)
@@ -194,7 +192,7 @@ async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
     assert seen == [f"{TURNS_KEYS}{SEEN.key}"]
 
 
-async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None:
+async def test_entries_of_the_turn_are_written_even_if_nothing_runs(store: Store) -> None:
     tool = pay_tool(Ledger(), FREE)
     deps = worker_deps(store, tool)
     await run(deps, tool, task_for(tool, permit_for(tool, digest="0" * 64), audit=(SEEN,)))
@@ -213,7 +211,7 @@ async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None
     assert [record.key for record in await written(store)][3:] == [f"{TURNS_KEYS}attempt/late"]
 
 
-async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store: Store) -> None:
+async def test_end_of_a_turn_writes_its_own_entries_only(store: Store) -> None:
     record = RecordActivity(worker_deps(store, pay_tool(Ledger(), FREE)))
     other = replace(SEEN, stream="turn/main/s/other")
     for _ in range(2):
@@ -234,7 +232,9 @@ async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store
     ("ending", "other", "pending"),
     ("ending", "none", "pending"),
 )
-async def test_a_turn_tells_how_its_own_question_ended(store: Store, kind: str, named: str, state: str) -> None:
+async def test_turn_may_report_the_end_of_its_own_question_only(
+    store: Store, kind: str, named: str, state: str
+) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(require_approval_if="true"))
     deps = worker_deps(store, tool)
     question = await asked(deps, tool)
@@ -248,10 +248,10 @@ async def test_a_turn_tells_how_its_own_question_ended(store: Store, kind: str, 
     assert f"{TURNS_KEYS}e" in [each.key for each in await AuditLog(store).stream(TURN.workflow_id)]
 
 
-async def test_questions_end_in_one_order_and_what_was_read_of_one_is_not_read_again(
+async def test_ended_questions_are_locked_in_one_order_and_read_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each stays locked: two turns' writes that met in different orders would wait for each other."""
+    """Each row stays locked: writes of two turns in different orders would deadlock."""
     tool = pay_tool(Ledger(), ApprovalPolicy(require_approval_if="true"))
     deps = worker_deps(store, tool)
     first, second, third = [await asked(deps, tool, call=call) for call in ("c1.1", "c1.3", "c1.2")]
@@ -290,7 +290,7 @@ async def test_questions_end_in_one_order_and_what_was_read_of_one_is_not_read_a
     assert [each is not None and each.request(each.latest).state for each in ended] == ["cancelled"] * 3
 
 
-async def test_there_is_nothing_to_write_where_nothing_of_ones_own_was_seen() -> None:
+async def test_hand_over_is_skipped_without_entries_of_the_turn() -> None:
     other = replace(SEEN, stream="turn/main/s/other")
 
     async def writes() -> list[bool]:
@@ -301,7 +301,7 @@ async def test_there_is_nothing_to_write_where_nothing_of_ones_own_was_seen() ->
     assert await environment(workflow_type="Foreign").run(writes) == [False, False, False, True]
 
 
-async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
+async def test_entries_of_a_turn_are_marked_as_written_by_the_turn(store: Store) -> None:
     foreign = replace(SEEN, stream="", tenant="other", data={"by": "gateway", "note": "n"})
     await environment(RECORD).run(
         RecordActivity(worker_deps(store, pay_tool(Ledger(), FREE))).record, RecordTask(audit=(foreign,))
@@ -334,10 +334,8 @@ async def test_only_endings_of_other_questions_are_written_before_the_call(
 
 
 @table("vouched", True, False)
-async def test_a_refused_run_is_the_workers_word_where_the_gateway_signed_for_the_turn(
-    store: Store, vouched: bool
-) -> None:
-    """Else all that is known of it comes from whoever asked, and is marked so."""
+async def test_refusal_is_marked_as_turn_entry_unless_the_turn_is_signed(store: Store, vouched: bool) -> None:
+    """Without the signature, all facts come from the caller and the entry is marked so."""
     tool = free(Ledger())
     journal = Journal(worker_deps(store, tool), tool)
 
@@ -351,7 +349,7 @@ async def test_a_refused_run_is_the_workers_word_where_the_gateway_signed_for_th
 
 
 @table("external", True, False)
-async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, external: bool) -> None:
+async def test_call_run_by_an_external_agent_records_that_agent(store: Store, external: bool) -> None:
     fields = {"runs": "external", "handler": run_elsewhere} if external else {}
     agent = ExternalAgent(acts_for=("user:guest",)) if external else None
     tool = free(Ledger(), **fields)
@@ -362,7 +360,7 @@ async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, extern
 
 
 @table("info", {"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None})
-async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, info: Any) -> None:
+async def test_forged_turn_writes_nothing_and_is_counted_as_unproved(store: Store, info: Any) -> None:
     # Somebody tried to run a tool past its turn: neither that nor what they claim stands in that turn's record. Seen to
     # fill the record of a turn that had nothing to do with it, while the refusal was written down there.
     ledger = Ledger()
@@ -377,7 +375,7 @@ async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, i
 
 
 @table("denied", False, True)
-async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> None:
+async def test_entries_without_a_ticket_name_no_ticket(store: Store, denied: bool) -> None:
     # What only reads, and what a rule denies at the last: their records are told apart by the call's digest. A read may
     # run again, by whoever starts its activity: each run is written by a name of its own.
     policy = ApprovalPolicy(deny_if="true") if denied else FREE
@@ -392,7 +390,7 @@ async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> No
     assert [each.facts for each in records if "ticket" in each.facts] == []
 
 
-async def test_a_call_is_recorded_under_its_ticket_and_a_read_under_each_of_its_runs(store: Store) -> None:
+async def test_effects_are_recorded_per_ticket_and_reads_per_run(store: Store) -> None:
     kept: dict[bool, list[str]] = {}
     runs = [{}, {"attempt": 2}, {"workflow_run_id": "another"}]
     for read_only in (False, True):
@@ -410,7 +408,7 @@ async def test_a_call_is_recorded_under_its_ticket_and_a_read_under_each_of_its_
     assert (len(set(tries)), {len(each) for each in tries}) == (3, {16})
 
 
-async def test_a_call_that_no_rule_judged_names_no_engines(store: Store) -> None:
+async def test_call_without_a_rule_verdict_records_no_engines(store: Store) -> None:
     tool = pay_tool(Ledger(), FREE)
     deps, permit = worker_deps(store, tool), permit_for(tool)
     found = await judge_past_call(deps.catalog, pinned(), call_of(), SECRET, AT)
@@ -420,7 +418,7 @@ async def test_a_call_that_no_rule_judged_names_no_engines(store: Store) -> None
         assert [entry.data.get("engines") for entry in entries] == [engines, None]
 
 
-async def test_a_stale_permit_is_recorded(store: Store) -> None:
+async def test_stale_permit_is_recorded_as_refused(store: Store) -> None:
     tool = pay_tool(Ledger(), FREE)
     reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, digest="0" * 64)))
     assert reply.again == "stale"
@@ -428,7 +426,7 @@ async def test_a_stale_permit_is_recorded(store: Store) -> None:
     assert record.facts["refused"] == "the tool changed while you were asked"
 
 
-async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Store) -> None:
+async def test_request_entry_holds_the_hash_of_its_card(store: Store) -> None:
     policy = ApprovalPolicy(require_approval_if="true", approvers=("role:finance",))
     for revision, title in ((1, ""), (1, ""), (2, "Payment")):
         deps = worker_deps(store, pay_tool(Ledger(), policy, title=title))
@@ -443,7 +441,7 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
     assert (second.facts["note"], second.facts["revision"]) == ("the tool changed while you were asked", 2)
 
 
-async def test_what_the_gates_end_is_recorded_with_gate_and_rule(store: Store) -> None:
+async def test_call_settled_by_gates_is_recorded_with_gate_and_rule(store: Store) -> None:
     rule = GlobalRule(name="no-pay", rule='tool.name == "pay"', effect="deny", reason="not today")
     deps = worker_deps(store, pay_tool(Ledger(), FREE), policies=(rule,))
     await gated(deps, call_of(), replace(call_of("nothing"), call="c1.2"))
@@ -455,14 +453,14 @@ async def test_what_the_gates_end_is_recorded_with_gate_and_rule(store: Store) -
     assert len(await written(store)) == 2
 
 
-async def test_gates_that_cannot_be_recorded_ask_nobody(store: Store) -> None:
+async def test_gates_ask_nothing_if_the_audit_entry_fails(store: Store) -> None:
     deps = worker_deps(store, pay_tool(Ledger()))
     await break_record(store)
     with pytest.raises(StoreUnavailable):
         await gated(deps, call_of())
 
 
-async def test_a_call_in_doubt_is_recorded(store: Store) -> None:
+async def test_call_in_doubt_is_recorded(store: Store) -> None:
     tool = pay_tool(Ledger(), FREE)
     deps, task = worker_deps(store, tool), task_for(tool)
     await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
@@ -474,13 +472,13 @@ async def test_a_call_in_doubt_is_recorded(store: Store) -> None:
     assert (record.kind, record.facts["code"], record.facts["ticket"]) == ("in_doubt", "in_doubt", task.permit.digest)
 
 
-def test_the_arguments_of_these_tests_could_be_seen() -> None:
-    """The search for arguments in records would find them."""
+def test_secret_arguments_of_these_tests_are_detectable() -> None:
+    """The search for arguments in entries would find them."""
     assert "Lisbon" in str(SECRET)
     assert set(ARGS) == set(SECRET)
 
 
-async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
+async def test_edit_is_recorded_with_its_author_and_changed_names(store: Store) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), ApprovalPolicy(edit="approve")))
     first_asked = some((await gated(deps, call_of())).gate_decisions[0].request)
     args = SECRET | {"to": "Bo Berg of Lisbon"}

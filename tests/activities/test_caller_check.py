@@ -1,4 +1,4 @@
-"""Signoff's own activities know who may have them run: the turn that their task names."""
+"""Signoff's own activities run only for the turn named in their task."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -43,20 +43,20 @@ TASKS = {
 
 
 @table("name", *TASKS)
-def test_the_turn_itself_may_have_its_activities_run(name: str) -> None:
+def test_turn_may_run_its_own_activities(name: str) -> None:
     assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, name, "1"), [TASKS[name]]) == ""
 
 
 @table("name", *TASKS)
 @table("kind", "", "Foreign", names.SESSION)
-def test_nothing_but_a_turn_may(name: str, kind: str) -> None:
+def test_workflows_other_than_turns_are_rejected(name: str, kind: str) -> None:
     problem = own_problem(ActivityCaller(kind, TURN.workflow_id, name, "1"), [TASKS[name]])
     assert problem == "this activity runs only inside a turn"
 
 
 @table("name", names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS)
-def test_no_turn_may_for_another(name: str) -> None:
-    """Else one could ask who may decide in another's name, or have its calls judged."""
+def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
+    """Otherwise a turn could look up approvers or judge calls in the name of another turn."""
     problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
     assert problem == "its task names another turn"
 
@@ -71,18 +71,18 @@ def test_no_turn_may_for_another(name: str) -> None:
     [],
     [TASKS[names.MODEL], TASKS[names.MODEL]],
 )
-def test_what_names_no_turn_of_the_caller_is_refused(args: list[Any]) -> None:
+def test_task_without_a_matching_turn_is_rejected(args: list[Any]) -> None:
     assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
 
 
 class Reached(ActivityInboundInterceptor):
-    """What would run the activity."""
+    """The activity behind the interceptor."""
 
     def __init__(self) -> None:
         self.tasks: list[Any] = []
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        """Keep what it was to run with."""
+        """Keep the input."""
         self.tasks += input.args
         return "ran"
 
@@ -94,7 +94,7 @@ class Reached(ActivityInboundInterceptor):
     ({"workflow_type": None}, "this activity runs only inside a turn"),
     ({"workflow_id": None}, "its task names another turn"),
 )
-async def test_what_is_refused_is_not_run_nor_tried_again(
+async def test_rejected_activity_is_neither_run_nor_retried(
     info: dict[str, Any], problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     reached, task = Reached(), TASKS[names.GATE]
@@ -111,5 +111,5 @@ async def test_what_is_refused_is_not_run_nor_tried_again(
 
 
 @table("name", "pay", names.OUTCOME)
-def test_tools_are_left_to_check_their_caller_themselves(name: str) -> None:
+def test_tool_activities_check_their_caller_themselves(name: str) -> None:
     assert own_problem(ActivityCaller("", "", name, "1"), [None]) == ""

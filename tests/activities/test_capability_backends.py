@@ -1,4 +1,4 @@
-"""What handlers are given: declared secrets, files of their tenant, declared hosts, and nothing beyond."""
+"""The capabilities of handlers: declared secrets, files of their tenant, declared hosts, and nothing else."""
 
 import contextlib
 import json
@@ -64,7 +64,7 @@ async def called(store: Store, declared: Tool, **backends: Backend) -> tuple[str
 
 
 @pytest.mark.row("E19", "Q7")
-async def test_a_handler_is_given_what_its_tool_declares(
+async def test_handler_receives_the_declared_capabilities(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")
@@ -83,7 +83,7 @@ async def test_a_handler_is_given_what_its_tool_declares(
 
 @pytest.mark.row("E16")
 @table("kind", "process", "fs_reach", "attachments", "storage")
-async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind: str) -> None:
+async def test_capability_without_a_backend_makes_the_tool_not_available(store: Store, kind: str) -> None:
     declared = tool(**{kind: {"fs_reach": ("/srv",), "process": ("git",)}.get(kind, True)})
     before = len(LEDGER.rows)
     backends = {each: backend for each, backend in built_in_backends().items() if each != kind}
@@ -93,7 +93,7 @@ async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind
     assert len(LEDGER.rows) == before
 
 
-async def test_a_backend_of_ones_own_is_used(store: Store) -> None:
+async def test_custom_backend_is_used(store: Store) -> None:
     class Attachments:
         def resolve(self, declared: Capabilities, tenant: str) -> object:
             return f"attachments of {tenant}"
@@ -123,7 +123,7 @@ def reach_for(kind: str) -> Any:
     (reach_for("fs_reach"), "PATH_NOT_REACHABLE: the tool does not declare `fs_reach`"),
     (reach_for("attachments"), "NOT_DECLARED: the tool does not declare `attachments`"),
 )
-async def test_reaching_further_fails_the_call_by_its_code(store: Store, reach: Any, words: str) -> None:
+async def test_undeclared_access_fails_the_call_with_its_code(store: Store, reach: Any, words: str) -> None:
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
         await reach(context.capabilities)
 
@@ -132,7 +132,7 @@ async def test_reaching_further_fails_the_call_by_its_code(store: Store, reach: 
     assert words in text
 
 
-async def test_a_tool_without_capabilities_is_given_none(store: Store) -> None:
+async def test_tool_without_capabilities_receives_none(store: Store) -> None:
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
         with pytest.raises(CapabilityError):
             _ = context.capabilities.secrets
@@ -142,12 +142,12 @@ async def test_a_tool_without_capabilities_is_given_none(store: Store) -> None:
 
 
 def folder(root: Path, tenant: str = "main") -> Storage:
-    """The files of a tenant as a handler has them."""
+    """Return the tenant's files, as a handler receives them."""
     return grant_capabilities({"storage": TenantStorage(root)}, SecretProvider(), tool(storage=True), tenant).storage
 
 
 @pytest.mark.row("F16")
-async def test_each_tenant_has_files_of_its_own(tmp_path: Path) -> None:
+async def test_each_tenant_has_its_own_files(tmp_path: Path) -> None:
     mine, theirs = folder(tmp_path), folder(tmp_path, "other")
     await mine.write("a/b.txt", b"mine")
     await theirs.write("a/b.txt", b"theirs")
@@ -178,7 +178,7 @@ async def test_each_tenant_has_files_of_its_own(tmp_path: Path) -> None:
     ),
     *("../" + "a" * 300, "/".join(("out", "a" * 100, "b" * 100)), "{root}/files/main/a"),
 )
-async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
+async def test_paths_outside_the_directory_of_the_tenant_are_rejected(tmp_path: Path, path: str) -> None:
     path = path.format(root=tmp_path)
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -194,13 +194,13 @@ async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> Non
     assert await files.list() == ()
 
 
-async def test_a_name_that_is_no_tenant_has_no_files(tmp_path: Path) -> None:
+async def test_invalid_tenant_name_has_no_files(tmp_path: Path) -> None:
     for tenant in ("", "..", "a/b"):
         with pytest.raises(CapabilityError, match=r"^PATH_NOT_REACHABLE: the turn has no tenant$"):
             await folder(tmp_path, tenant).write("a", b"x")
 
 
-async def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_write_leaves_the_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = folder(tmp_path)
     await files.write("a", b"before")
 
@@ -214,7 +214,7 @@ async def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monk
 
 
 def answering(request: httpx2.Request) -> httpx2.Response:
-    """A host that tells how it was asked."""
+    """A host that echoes its request."""
     if request.url.path == "/away":
         return httpx2.Response(302, headers={"Location": "https://evil.example/"})
     if request.url.path == "/down":
@@ -228,13 +228,13 @@ def answering(request: httpx2.Request) -> httpx2.Response:
 
 
 def network(*hosts: str) -> Network:
-    """Declared hosts as a handler has them."""
+    """Return declared hosts, as a handler receives them."""
     backend = HttpNetwork(httpx2.MockTransport(answering))
     return grant_capabilities({"network": backend}, SecretProvider(), tool(network=hosts), "main").network
 
 
 @pytest.mark.row("Q7")
-async def test_declared_hosts_are_reached(tmp_path: Path) -> None:
+async def test_declared_hosts_are_reachable(tmp_path: Path) -> None:
     hosts = network("api.example.com", "db.example.com:8443", "localhost:8080")
     reply = await hosts.request("POST", "https://API.example.com/v1", headers={"X-A": "1"}, content=b"hi")
     body = reply.json()
@@ -267,20 +267,20 @@ LONG = f"https://{'a.' * 110}example/"
     ("", "://:0"),
     (LONG, LONG[:200]),
 )
-async def test_no_other_host_is_reached(url: str, expected: str) -> None:
+async def test_undeclared_hosts_are_rejected(url: str, expected: str) -> None:
     with pytest.raises(CapabilityError) as refused:
         await network("api.example.com", "localhost:8080").request("GET", url)
     assert (refused.value.code, str(refused.value)) == ("HOST_NOT_ALLOWED", f"HOST_NOT_ALLOWED: {expected}")
 
 
 @table("name", "Host", "host", "HOST")
-async def test_a_handler_names_no_host_beside_the_address(name: str) -> None:
-    """What stands before a declared host would send the request on by it."""
+async def test_host_header_of_a_handler_is_rejected(name: str) -> None:
+    """A `host` header would make a proxy in front of a declared host forward the request elsewhere."""
     with pytest.raises(CapabilityError, match=r"^HOST_NOT_ALLOWED: a `host` header is not the handler's to give$"):
         await network("api.example.com").request("GET", "https://api.example.com/", headers={name: "evil.example"})
 
 
-async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_redirect_is_returned_and_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = network("api.example.com")
     reply = await hosts.request("GET", "https://api.example.com/away")
     assert (reply.status, reply.headers["location"]) == (302, "https://evil.example/")
@@ -291,8 +291,11 @@ async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPat
         await hosts.request("GET", "https://api.example.com/large")
 
 
-async def test_declared_hosts_are_believed_by_the_authorities_of_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that the environment names: a house's own stand before no handler's call otherwise."""
+async def test_declared_hosts_are_verified_by_the_common_trust_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The authorities that the environment names.
+
+    Otherwise a private authority would not apply to calls of handlers.
+    """
     trusts: list[Any] = []
     client = httpx2.AsyncClient
 
@@ -305,7 +308,7 @@ async def test_declared_hosts_are_believed_by_the_authorities_of_all_clients(mon
     assert trusts == [load_trust()]
 
 
-async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_are_read_on_use(monkeypatch: pytest.MonkeyPatch) -> None:
     given: GrantedCapabilities = grant_capabilities({}, SecretProvider(), tool(secrets=("TOKEN",)), "main")
     with contextlib.suppress(KeyError):
         monkeypatch.delenv("TOKEN")
@@ -317,7 +320,7 @@ async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPat
 
 
 @table("again", True, False)
-async def test_a_probe_has_the_capabilities_of_its_tool(
+async def test_probe_has_the_capabilities_of_its_tool(
     store: Store, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")
@@ -339,12 +342,12 @@ async def test_a_probe_has_the_capabilities_of_its_tool(
 
 
 def told_of(reply: ToolReply) -> tuple[str, Any]:
-    """Code and text, whatever is noted beside it."""
+    """Return code and text, without the note."""
     assert reply.outcome is not None
     return reply.outcome.code, reply.outcome.value.inline
 
 
-async def test_a_failing_handler_gives_no_secret_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_error_of_a_handler_hides_its_secrets(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
@@ -356,9 +359,7 @@ async def test_a_failing_handler_gives_no_secret_away(store: Store, monkeypatch:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_a_failure_that_is_returned_gives_no_secret_away(
-    store: Store, monkeypatch: pytest.MonkeyPatch, lost: bool
-) -> None:
+async def test_returned_failure_hides_its_secrets(store: Store, monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def failure(context: ToolContext) -> ToolFailure:
@@ -378,8 +379,8 @@ async def test_a_failure_that_is_returned_gives_no_secret_away(
     assert told_of(reply) == ("not_available", "?key=[hidden] answered 403")
 
 
-async def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever was used first: else the ends of the longer would be read."""
+async def test_secret_contained_in_another_is_hidden_with_the_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of use does not matter: otherwise the ends of the longer secret would be readable."""
     given = grant_capabilities({}, SecretProvider(), tool(secrets=("SHORT", "LONG")), "main")
     for name, value in (("SHORT", "zz9"), ("LONG", "azz9b")):
         monkeypatch.setenv(name, value)
@@ -387,7 +388,7 @@ async def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monke
     assert redact_secrets("azz9b and zz9", handed_out_secrets(given, SecretProvider())) == "[hidden] and [hidden]"
 
 
-async def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_escaped_forms_of_a_secret_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     given = grant_capabilities({}, SecretProvider(), tool(secrets=("KEY",)), "main")
     key = 'BEGIN\nabc"d\\e\nEND'
     monkeypatch.setenv("KEY", key)
@@ -398,13 +399,13 @@ async def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.Monke
     )
 
 
-async def test_secrets_have_no_backend_of_their_own(store: Store) -> None:
-    """A second way to them would be one whose secrets nobody hides."""
+async def test_backend_for_secrets_is_rejected(store: Store) -> None:
+    """Secrets from a second source would not be redacted."""
     with pytest.raises(ConfigError, match="give `secrets` in place of a backend"):
         await build_deps(catalog_of([], actors=[]), store, backends={"secrets": TenantStorage(Path())})
 
 
-async def test_a_secret_that_cannot_be_read_now_may_be_tried_again(store: Store) -> None:
+async def test_unreadable_secret_is_a_retryable_connection_error(store: Store) -> None:
     class Away:
         async def read(self, name: str, tenant: str) -> str | None:
             raise RuntimeError("token hunter2 expired")
@@ -414,7 +415,7 @@ async def test_a_secret_that_cannot_be_read_now_may_be_tried_again(store: Store)
         await given.secrets.get("secret:a")
 
 
-async def test_a_secret_of_a_tenant_is_read_for_that_tenant(store: Store) -> None:
+async def test_tenant_secret_is_read_for_that_tenant(store: Store) -> None:
     class ByTenant:
         async def read(self, name: str, tenant: str) -> str | None:
             return f"{name} of {tenant}"
@@ -424,7 +425,7 @@ async def test_a_secret_of_a_tenant_is_read_for_that_tenant(store: Store) -> Non
         assert await given.secrets.get("secret:key") == f"key of {tenant}"
 
 
-async def test_a_backend_that_breaks_fails_the_call_alone(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_backend_fails_only_the_call(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def resolve(self, declared: Capabilities, tenant: str) -> object:
             raise RuntimeError("no quota")
@@ -438,14 +439,14 @@ async def test_a_backend_that_breaks_fails_the_call_alone(store: Store, caplog: 
     assert caplog.messages[0] == "no storage for tool pay (RuntimeError)"
 
 
-async def test_a_host_that_does_not_answer_is_a_lost_connection() -> None:
-    """By Python's own name, so that a tool that may run again is tried again; no address is quoted."""
+async def test_unresponsive_host_is_a_connection_error() -> None:
+    """Python's own error class lets a repeatable tool retry. The message omits the URL."""
     with pytest.raises(ConnectionError) as failed:
         await network("api.example.com").request("GET", "https://api.example.com/down?key=s3cret")
     assert str(failed.value) == "api.example.com: ReadTimeout"
 
 
-async def test_a_reply_that_cannot_be_read_is_a_lost_connection() -> None:
+async def test_unreadable_reply_is_a_connection_error() -> None:
     with pytest.raises(ConnectionError) as failed:
         await network("api.example.com").request("GET", "https://api.example.com/garbled")
     assert str(failed.value) == "api.example.com: DecodingError"
@@ -458,7 +459,7 @@ async def test_a_reply_that_cannot_be_read_is_a_lost_connection() -> None:
     ("elsewhere", "no-such-program", False),
     ("here", "sh", False),
 )
-def test_a_worker_does_not_start_without_a_program_that_its_tools_run(queue: str, program: str, refused: bool) -> None:
+def test_worker_does_not_start_if_a_program_of_its_tools_is_missing(queue: str, program: str, refused: bool) -> None:
     tools = [tool(process=("no-such-program",)), tool(network=("example.org",)), tool(process=(program,))]
     placed = [replace(each, task_queue=name) for each, name in zip(tools, ("elsewhere", "here", queue), strict=True)]
     if not refused:

@@ -1,4 +1,4 @@
-"""What the manifest declares of a context and what the session has collected, as tools and their hooks read it."""
+"""Declared context and collected data, as tools and hooks read them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +42,7 @@ Seen = dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
 
 
 def watched(seen: Seen) -> Tool:
-    """A tool whose handler, taking its context first, and hooks keep what they read, and try to change it."""
+    """Return a tool whose handler (with the context first) and hooks keep their input and try to change it."""
 
     def look(name: str, context: ToolContext | HookContext) -> None:
         seen[name] = (context.context, context.data)
@@ -73,14 +73,14 @@ def watched(seen: Seen) -> Tool:
 
 
 def deps_with(store: Store, tool: Tool, **fields: Any) -> WorkerDeps:
-    """A worker's, whose manifest declares `FIELDS`, and whose people bear out what is said of the guest."""
+    """Return dependencies with `FIELDS` declared and a directory that confirms the guest."""
     attributes = {"costCentre": "4711", "limit": "no number"}
     guest = Person(id="guest", name=GUEST.name, attributes=attributes)
     return worker_deps(store, tool, context=FIELDS, people=[guest], **fields)
 
 
 @pytest.mark.row("F02")
-async def test_handler_and_hooks_read_the_same_context_and_data_and_change_neither(store: Store) -> None:
+async def test_handler_and_hooks_read_context_and_data_without_changing_them(store: Store) -> None:
     seen: Seen = {}
     tool, ctx = watched(seen), pinned(extra=EXTRA)
     deps = deps_with(store, tool)
@@ -97,7 +97,7 @@ async def test_handler_and_hooks_read_the_same_context_and_data_and_change_neith
 
 
 @pytest.mark.row("F02")
-async def test_who_chooses_tools_reads_them_too(store: Store) -> None:
+async def test_selection_function_reads_context_and_data(store: Store) -> None:
     seen: list[tuple[Any, Any, Any]] = []
 
     async def choose(context: HookContext, data: dict[str, Any]) -> list[str]:
@@ -111,7 +111,7 @@ async def test_who_chooses_tools_reads_them_too(store: Store) -> None:
 
 
 @table("data", None, "city", ["city"], {"city": 7})
-async def test_data_that_does_not_fit_what_is_declared_is_nobodys(store: Store, data: Any) -> None:
+async def test_data_outside_the_declared_schema_is_dropped(store: Store, data: Any) -> None:
     seen: list[HookContext] = []
 
     async def available(context: HookContext) -> bool:

@@ -1,4 +1,4 @@
-"""What Temporal shows of a turn that waits: arguments and the way to the card, and none of it in the history."""
+"""Temporal's details of a waiting turn: arguments and a link to the card, none of it in the history."""
 
 import time
 from typing import Any
@@ -34,7 +34,7 @@ SCHEMA: dict[str, Any] = {
 LOGIN: dict[str, Any] = {"type": "object", "properties": {"password": {"type": "string"}}}
 
 
-async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(turn_rig: TurnRig) -> None:
+async def test_details_of_a_waiting_turn_show_arguments_and_card_link(turn_rig: TurnRig) -> None:
     tools = [
         pay_tool(Ledger(), input_schema=SCHEMA),
         pay_tool(Ledger(), requires_approval=False, name="login", input_schema=LOGIN, effect="Log in",
@@ -89,24 +89,22 @@ def _cards(store: Store, address: str) -> DetailCards:
     return DetailCards(_deps_of([pay_tool(Ledger())], store, address))
 
 
-async def test_without_an_address_there_is_no_link(store: Store) -> None:
+async def test_details_have_no_link_without_an_address(store: Store) -> None:
     assert _cards(store, "").link("main.s.t.c1.1") == ""
 
 
-async def test_an_id_stays_within_the_address(store: Store) -> None:
+async def test_approval_id_is_escaped_in_the_link(store: Store) -> None:
     cards = _cards(store, f"{ADDRESS}/")
     assert cards.link("a)(b ?#c/d.e") == f"{ADDRESS}/approvals/a%29%28b%20%3F%23c%2Fd.e"
     assert _cards(store, f"{ADDRESS}/X/").link("c") == f"{ADDRESS}/X/approvals/c"
 
 
-async def test_arguments_that_are_no_object_are_not_drawn_and_are_no_failure(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_non_object_arguments_give_no_card_and_no_error(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     assert _cards(store, ADDRESS).card(_request("pay", Content(inline=[20])), []) is None
     assert caplog.records == []
 
 
-async def test_where_several_tools_have_the_name_the_card_hides_what_any_of_them_does(store: Store) -> None:
+async def test_card_hides_arguments_hidden_by_any_tool_of_that_name(store: Store) -> None:
     policy = ApprovalPolicy(show=ShownArguments(only=("amount",)))
     own = pay_tool(Ledger(), effect="Pay {amount}", secrets=("to",))
     actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(own,))
@@ -121,7 +119,7 @@ async def test_where_several_tools_have_the_name_the_card_hides_what_any_of_them
     assert "How much" not in {row.label for row in card.rows}
 
 
-async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
+async def test_unknown_tool_or_stored_arguments_have_no_rows(store: Store) -> None:
     cards = _cards(store, ADDRESS)
     stored = Content(blob=BlobRef(size=9_000, sha256="0" * 64, preview="{"))
     undeclared = some(cards.card(_request("wire", Content(inline={"amount": 1})), []))
@@ -131,7 +129,7 @@ async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
     assert cards.card(_request("pay", Content(inline={"amount": 1})), []) is not None
 
 
-async def test_rows_are_drawn_as_the_tool_is_declared(store: Store) -> None:
+async def test_rows_follow_the_declaration_of_the_tool(store: Store) -> None:
     policy = ApprovalPolicy(show=ShownArguments(only=("amount", "pin")))
     request = _request("pay", Content(inline={"amount": 20, "to": "Ana", "pin": "4711-9"}))
     request = replace(request, card=Card(effect="Pay with 4711-9"))
@@ -143,7 +141,7 @@ async def test_rows_are_drawn_as_the_tool_is_declared(store: Store) -> None:
     assert "Ana" not in card.model_dump_json()
 
 
-async def test_the_log_says_whose_arguments_could_not_be_drawn(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_card_is_logged_with_its_approval_id(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     assert _cards(store, ADDRESS).card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
     (entry,) = caplog.records
     assert entry.getMessage() == "the details of main.s.t.c1.1 lack its arguments"
@@ -151,7 +149,7 @@ async def test_the_log_says_whose_arguments_could_not_be_drawn(store: Store, cap
     assert isinstance(entry.exc_info[1], AttributeError)
 
 
-async def test_arguments_are_not_drawn_where_too_many_secrets_would_be_looked_for(store: Store) -> None:
+async def test_card_is_omitted_if_there_are_too_many_secrets(store: Store) -> None:
     cards = DetailCards(_deps_of([_login()], store))
     drawn = some(cards.card(_login_request("8-0"), _logins(DETAILED_SECRETS)))
     assert "8-0" not in drawn.model_dump_json()
@@ -175,7 +173,7 @@ def _login_request(note: str) -> ApprovalRequest:
 
 
 def _logins(values: int) -> list[CallPart]:
-    """Calls with so many secret values together, a thousand each at most."""
+    """Return calls with this many secret values in total, at most a thousand each."""
     firsts = range(0, values, 1_000)
     passwords = ([f"8-{number}" for number in range(first, min(values, first + 1_000))] for first in firsts)
     args = (Content(inline={"password": each}) for each in passwords)

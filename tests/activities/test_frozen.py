@@ -1,4 +1,4 @@
-"""Property: whatever was approved, claimed or remembered before, no tool of a frozen tenant runs."""
+"""Property: no tool of a frozen tenant runs, despite earlier approvals, claims and grants."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ POLICIES = (False, True, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), A
 
 
 async def prepared(store: Store, tool: Tool, deps: WorkerDeps, before: str, ctx: Any) -> Any:
-    """The task of the one call, with what `before` says lying in the store already."""
+    """Return the task of the call, after the setup that `before` names."""
     kind = "auto" if before == "grant" or tool.requires_approval is False else "approved"
     permit = permit_for(tool, kind=kind, ctx=ctx)
     key, workflow = ticket_key(permit.digest, 1), f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
@@ -60,7 +60,7 @@ async def prepared(store: Store, tool: Tool, deps: WorkerDeps, before: str, ctx:
     idempotent=st.booleans(),
     attempt=st.integers(1, 3),
 )
-async def test_no_path_runs_a_tool_of_a_frozen_tenant(
+async def test_frozen_tenant_runs_no_tool_by_any_path(
     store: Store, policy: Any, before: str, read_only: bool, idempotent: bool, attempt: int
 ) -> None:
     ledger = Ledger()
@@ -92,11 +92,11 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
             await run(deps, tool, task, env)
         return
     await run(deps, tool, task, env)
-    # A grant answers only where the policy lets answers be remembered; elsewhere the call is judged anew.
+    # A grant applies only if the policy allows grants. Otherwise the call is judged again.
     assert len(ledger.rows) == (0 if before == "grant" and policy is True else 1)
 
 
-async def test_freezing_while_many_calls_start_lets_none_start_afterwards(store: Store, ledger: Ledger) -> None:
+async def test_freeze_during_many_starts_lets_no_later_call_start(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, False)
     deps = worker_deps(store, tool)
     ctxs = [pinned(turn=f"t{number}") for number in range(30)]

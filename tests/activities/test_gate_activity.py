@@ -1,4 +1,4 @@
-"""`signoff.gate`: one ruling a call, in order, with everything that the turn and the card need."""
+"""`signoff.gate`: one gate decision per call, in order, with all data for the turn and the card."""
 
 import dataclasses
 import json
@@ -57,13 +57,13 @@ def proposed(tool: str = "pay", args: Any = ARGS, call: str = "c1.1") -> CallPar
 
 
 async def gate(deps: WorkerDeps, *calls: CallPart, **fields: Any) -> GateReply:
-    """The gate_decisions over `calls`, after a journey through JSON."""
+    """Return the gate decisions for `calls` after a JSON round trip."""
     task = GateTask(ctx=fields.pop("ctx", pinned()), calls=calls or (proposed(),), **fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return sent(reply)
 
 
-async def test_a_batch_is_ruled_in_order(store: Store) -> None:
+async def test_batch_is_judged_in_order(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER), free(LEDGER, name="look"))
     reply = await gate(deps, proposed("look", call="c1.1"), proposed(call="c1.2"), proposed("fly", call="c1.3"))
     assert [(each.call, each.kind) for each in reply.gate_decisions] == [
@@ -75,7 +75,7 @@ async def test_a_batch_is_ruled_in_order(store: Store) -> None:
     assert reply.tally.per_tool == {"look": 1, "pay": 1, "fly": 1}
 
 
-async def test_a_free_call_may_run(store: Store) -> None:
+async def test_call_without_approval_may_run(store: Store) -> None:
     tool = free(LEDGER)
     deps = worker_deps(store, tool)
     gate_decision = (await gate(deps)).gate_decisions[0]
@@ -84,7 +84,7 @@ async def test_a_free_call_may_run(store: Store) -> None:
     assert gate_decision.rule == REQUIRES_APPROVAL
 
 
-async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
+async def test_call_that_needs_approval_has_a_complete_request(store: Store) -> None:
     policy = ApprovalPolicy(
         require_approval_if="args.amount > 10.0",
         auto_approve_if="true",
@@ -130,13 +130,13 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     ]
 
 
-async def test_a_card_shows_only_what_the_policy_lets_it(store: Store) -> None:
+async def test_card_shows_only_the_arguments_the_policy_allows(store: Store) -> None:
     tool = pay_tool(LEDGER, ApprovalPolicy(show=ShownArguments(only=("amount",))))
     card = request_of((await gate(worker_deps(store, tool))).gate_decisions[0].request).card
     assert [row.name for row in card.rows] == ["amount", ""]
 
 
-async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
+async def test_request_without_a_policy_uses_the_defaults(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER), default_approvers=("role:boss",))
     gate_decision = (await gate(deps)).gate_decisions[0]
     request = request_of(gate_decision.request)
@@ -156,7 +156,7 @@ async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
     ({"user": "subscription:other"}, False),
     ({"user": "feed"}, False),
 )
-async def test_rules_hold_for_a_declared_subscription_without_the_rights_of_people(
+async def test_declared_subscription_is_believed_only_without_personal_rights(
     store: Store, changes: dict[str, Any], sure: bool
 ) -> None:
     feed = Subscription("feed", ("freeze.*",), starts="desk")
@@ -166,8 +166,8 @@ async def test_rules_hold_for_a_declared_subscription_without_the_rights_of_peop
     assert (await deps.doubt(pinned(user=user, tenant="acme"))) != ""
 
 
-async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store: Store) -> None:
-    """What a rule would let run is asked when the requester is not who the directory says."""
+async def test_requester_that_contradicts_the_directory_is_asked_about(store: Store) -> None:
+    """A call that a rule approves still needs approval if the requester contradicts the directory."""
     tool = free(LEDGER)
     gate_decision = (await gate(worker_deps(store, tool, people=[Person(id="guest", tier="trusted")]))).gate_decisions[
         0
@@ -218,7 +218,7 @@ BYPASS: dict[str, Any] = {
     (pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"), read_only=True, **BYPASS), READS),
     (pay_tool(LEDGER, read_only=True, **BYPASS), READS),
 )
-async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
+async def test_run_options_follow_the_tool(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
     gate_decision = (await gate(worker_deps(store, tool))).gate_decisions[0]
     assert gate_decision.options == replace(OPTIONS, **expected)
 
@@ -228,9 +228,7 @@ async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[
     ({"mode": "sequential"}, {"at_once": 1, "local": True}),
     ({"on_failure": "abort_siblings"}, {"aborts": True, "local": False}),
 )
-async def test_how_an_actors_calls_are_to_be_run(
-    store: Store, fields: dict[str, Any], expected: dict[str, Any]
-) -> None:
+async def test_run_options_follow_the_actor(store: Store, fields: dict[str, Any], expected: dict[str, Any]) -> None:
     actor = Actor(name="desk", model="scripted", **fields)
     gate_decision = (
         await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))
@@ -256,7 +254,7 @@ OUTSIDE: dict[str, Any] = {"runs": "external", "handler": run_elsewhere}
         {"external": True, "start_to_close": 22.0, "report_within": 7.0, "ask_unreported": True},
     ),
 )
-async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
+async def test_activity_and_actor_options_follow_the_declaration(
     store: Store, tool: Tool, actor: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     desk = Actor(name="desk", **{"model": "scripted"} | actor)
@@ -270,7 +268,7 @@ async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
     ("spare", "c1.1", ""),
     ("other", "c1.1001", ""),
 )
-async def test_a_card_says_in_place_of_what_a_call_is_tried(store: Store, tool: str, call: str, note: str) -> None:
+async def test_card_of_a_fallback_names_the_replaced_tool(store: Store, tool: str, call: str, note: str) -> None:
     tools = [pay_tool(LEDGER, name=name) for name in ("spare", "other")]
     deps = worker_deps(store, pay_tool(LEDGER, fallbacks=("spare",), idempotent=True), *tools)
     found = (await gate(deps, proposed(tool, call=call))).gate_decisions[0]
@@ -281,7 +279,7 @@ LOGIN = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly":
 
 
 @table("secret", True, False)
-async def test_a_correction_tells_no_secret_of_the_batch(store: Store, secret: bool) -> None:
+async def test_note_of_a_correction_hides_secrets(store: Store, secret: bool) -> None:
     def fix(args: Any) -> list[SchemaProblem] | Correction:
         return [] if args["pin"] == "sesame-9" else Correction({"pin": "sesame-9"}, f"not {args['pin']}")
 
@@ -293,7 +291,7 @@ async def test_a_correction_tells_no_secret_of_the_batch(store: Store, secret: b
     assert note.startswith("The arguments were corrected")
 
 
-async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
+async def test_options_record_the_fallbacks_of_a_tool(store: Store) -> None:
     async def never(context: HookContext) -> bool:
         return False
 
@@ -308,7 +306,7 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
     assert (gone.outcome.code, gone.outcome.gate) == ("not_available", "available")
 
 
-async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
+async def test_doubted_read_is_not_a_local_activity(store: Store) -> None:
     deps = worker_deps(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
     gate_decision = (await gate(deps)).gate_decisions[0]
     assert (gate_decision.kind, gate_decision.options.local) == ("ask", False)
@@ -317,7 +315,7 @@ async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
 @pytest.mark.row("E10")
 @table("calls", 0, 1, 3, 7)
 @table(("setting", "own", "total"), (None, None, 80_000), (9_000, None, 9_000), (9_000, 100, 100), (None, 5, 5))
-async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
+async def test_result_budget_is_the_total_divided_by_the_calls(
     store: Store, calls: int, setting: int | None, own: int | None, total: int
 ) -> None:
     deps = worker_deps(store, free(LEDGER), actors=[Actor(name="desk", model="scripted", result_chars=own)])
@@ -330,7 +328,7 @@ async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
         assert shares == [math.floor(total / max(calls, 1))] * calls
 
 
-async def test_caps_count_through_a_batch(store: Store) -> None:
+async def test_call_limits_count_within_a_batch(store: Store) -> None:
     deps = worker_deps(store, free(LEDGER))
     calls = (proposed(), proposed(call="c1.2", args={"amount": 2}))
     reply = await gate(deps, *calls, tally=Tally(calls=MAX_CALLS - 1))
@@ -351,7 +349,7 @@ async def test_caps_count_through_a_batch(store: Store) -> None:
         "`deny_if` is true, so the call is denied",
     ),
 )
-async def test_a_denied_call_tells_the_model_so(
+async def test_denied_call_tells_the_model_the_reason(
     store: Store, tool: Tool, policies: Any, rule: RuleReference | None, reason: str
 ) -> None:
     gate_decision = (await gate(worker_deps(store, tool, policies=policies))).gate_decisions[0]
@@ -363,7 +361,7 @@ async def test_a_denied_call_tells_the_model_so(
     assert gate_decision.request is None
 
 
-async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
+async def test_invalid_arguments_go_back_to_the_model(store: Store) -> None:
     gate_decision = (
         await gate(worker_deps(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))
     ).gate_decisions[0]
@@ -376,14 +374,14 @@ async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
     assert (gate_decision.outcome.denied, gate_decision.outcome.rule, gate_decision.digest) == (None, None, "")
 
 
-async def test_a_dry_run_asks_nobody(store: Store) -> None:
+async def test_dry_run_asks_no_approver(store: Store) -> None:
     reply = await gate(worker_deps(store, pay_tool(LEDGER)), dry_run=True)
     outcome = reply.gate_decisions[0].outcome
     assert (outcome.code, outcome.gate) == ("ok", "dry_run")
     assert outcome.value.inline.startswith("[dry-run] pay would be called")
 
 
-async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
+async def test_stored_arguments_are_judged_in_full(store: Store) -> None:
     tool = pay_tool(LEDGER)
     args = {"amount": 1, "to": "é" * 10_000}
     content = await to_content(store, args, PLACE)
@@ -395,7 +393,7 @@ async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
     assert request_of(gate_decision.request).args == content
 
 
-async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) -> None:
+async def test_missing_blob_is_a_store_failure(store: Store, tmp_path: Any) -> None:
     content = await to_content(store, {"amount": 1, "to": "x" * 10_000}, PLACE)
     other = await Store.open(f"sqlite:///{tmp_path}/other.db")
     try:
@@ -405,7 +403,7 @@ async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) ->
         await other.close()
 
 
-async def test_what_people_are_asked_already_is_not_asked_again(store: Store) -> None:
+async def test_call_already_waiting_for_approval_is_not_asked_again(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER))
     first = (await gate(deps)).gate_decisions[0]
     assert first.question is not None
@@ -419,7 +417,7 @@ async def test_what_people_are_asked_already_is_not_asked_again(store: Store) ->
     assert asks.kind == "ask"
 
 
-async def test_a_denial_stands_before_what_waits(store: Store) -> None:
+async def test_earlier_denial_takes_precedence_over_a_waiting_request(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER))
     action = (await gate(deps)).gate_decisions[0].action
     waiting = WaitingCall(action=action, approval_id="a1", code="K7Q2FM")
@@ -432,7 +430,7 @@ async def test_a_denial_stands_before_what_waits(store: Store) -> None:
     )
 
 
-async def test_what_was_denied_runs_by_no_rule(store: Store) -> None:
+async def test_denied_call_does_not_run_by_a_rule(store: Store) -> None:
     deps = worker_deps(store, free(LEDGER))
     action = (await gate(deps)).gate_decisions[0].action
     denial = Denial(action=action, approval_id="a0", decided_by="ana")
@@ -440,7 +438,7 @@ async def test_what_was_denied_runs_by_no_rule(store: Store) -> None:
     assert (found.kind, found.outcome and found.outcome.code) == ("settled", "denied")
 
 
-async def test_a_traced_call_is_logged_as_it_is_recorded(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_traced_call_is_logged_with_the_recorded_line(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     deps = dataclasses.replace(worker_deps(store, free(LEDGER)), trace=True)
     with caplog.at_level("INFO"):
         await gate(deps)
@@ -449,7 +447,7 @@ async def test_a_traced_call_is_logged_as_it_is_recorded(store: Store, caplog: p
     assert [each.partition(" ({")[0] for each in logged] == [f"actor desk, call c1.1: {line}"]
 
 
-async def test_a_cached_permission_is_asked_for_once(store: Store) -> None:
+async def test_cached_permission_is_checked_once(store: Store) -> None:
     asked: list[Any] = []
 
     async def check(args: Any, context: HookContext) -> Permission:
@@ -462,7 +460,7 @@ async def test_a_cached_permission_is_asked_for_once(store: Store) -> None:
     assert asked == [ARGS]
 
 
-async def test_a_tool_whose_capability_the_worker_lacks_is_not_available(store: Store) -> None:
+async def test_tool_with_a_missing_capability_is_not_available(store: Store) -> None:
     lacks = free(LEDGER, capabilities=Capabilities(network=("api.example",)))
     has = free(LEDGER, name="look", capabilities=Capabilities(secrets=("TOKEN",)))
     reply = await gate(worker_deps(store, lacks, has), proposed(), proposed("look", call="c1.2"))

@@ -1,4 +1,4 @@
-"""Each gate is named where it ends a call: in the call's outcome and in the record."""
+"""Each gate is named where it settles a call: in the outcome and in the audit log."""
 
 from typing import Any, get_args
 
@@ -26,7 +26,7 @@ LEDGER = Ledger()
 
 
 async def nowhere(context: Any) -> bool:
-    """Never there."""
+    """Never available."""
     return False
 
 
@@ -59,12 +59,12 @@ STOPS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def test_every_gate_is_tried() -> None:
+def test_every_gate_has_a_case() -> None:
     assert tuple(STOPS) == get_args(GateName)
 
 
 @table("gate", *STOPS)
-async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) -> None:
+async def test_outcome_and_audit_log_name_the_gate(store: Store, gate: str) -> None:
     code, tool, catalog, task = STOPS[gate]
     deps = worker_deps(store, pay_tool(LEDGER, tool.get("requires_approval", False), **_rest(tool)), **catalog)
     call = CallPart(

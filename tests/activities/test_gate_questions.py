@@ -1,4 +1,4 @@
-"""`signoff.gate`, asked about a call that a person changed, or of which nobody knows whether it happened."""
+"""`signoff.gate` on calls with edited arguments and on calls whose outcome is unknown."""
 
 import dataclasses
 import itertools
@@ -63,7 +63,7 @@ async def gate_decision(
     return reply.gate_decisions[0]
 
 
-async def test_people_are_asked_no_longer_than_the_caller_has(store: Store) -> None:
+async def test_question_expires_no_later_than_the_time_of_the_caller(store: Store) -> None:
     now, numbers = datetime.now(UTC), itertools.count(1)
 
     async def time_to_answer(ask_within: float, asked_before: float = 0.0, **policy: Any) -> float:
@@ -80,7 +80,7 @@ async def test_people_are_asked_no_longer_than_the_caller_has(store: Store) -> N
     assert 0.0 < await time_to_answer(600.0, asked_before=3_600.0) < 1.0
 
 
-async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
+async def test_request_holds_the_timers_of_the_policy(store: Store) -> None:
     policy = ApprovalPolicy(
         remind_after=60,
         escalate_after=120,
@@ -95,7 +95,7 @@ async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
     assert (request.kind, request.reminded, request.escalated, request.extended) == ("approval", 0, False, False)
 
 
-async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None:
+async def test_equal_calls_have_the_same_action(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER), pay_tool(LEDGER, name="wire"))
     actions = [
         (await gate_decision(deps, {"amount": 20, "to": "Ana"})).action,
@@ -107,7 +107,7 @@ async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None
     assert len(set(actions)) == 3
 
 
-async def test_calls_that_differ_in_words_alone_have_the_same_action(store: Store) -> None:
+async def test_calls_that_differ_only_in_remarks_have_the_same_action(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER, remarks=("to",)), pay_tool(LEDGER, name="wire"))
     actions = [(await gate_decision(deps, {"amount": 20, "to": each})).action for each in ("Ana", "Ana Sousa")]
     assert actions[0] == actions[1] != (await gate_decision(deps, {"amount": 21, "to": "Ana"})).action
@@ -118,20 +118,20 @@ EDITABLE = ApprovalPolicy(auto_approve_if="true", edit="approve")
 
 
 async def edited(deps: WorkerDeps, args: Any, **fields: Any) -> GateDecision:
-    """The ruling on one call whose arguments the approver changed to these."""
+    """Return the gate decision on a call whose arguments the approver edited."""
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
     return await gate_decision(deps, args, edit=about(request, edited_args=args, **fields))
 
 
-async def test_an_edit_is_always_asked(store: Store) -> None:
-    """Also where a rule would let it pass; its arguments are kept where a history may hold them."""
+async def test_edit_always_needs_approval(store: Store) -> None:
+    """An edit is asked even if a rule would approve it. Its large arguments go to the store."""
     deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
     large = {"amount": 1, "to": "é" * INLINE_BYTES}
     found = await edited(deps, large)
     request = request_of(found.request)
     assert (found.kind, request.revision, request.edit_of, request.edited_by) == ("ask", 2, 1, "approver")
     assert [row.value for row in request.before] == ["20", "Ana"]
-    # Nobody is asked anew: what was asked is answered by the change.
+    # The approver is not asked again: the edit answers the question.
     assert request.card.note == "Approver changed the arguments"
     assert request.args.blob is not None
     assert await load(store, request.args) == large
@@ -145,7 +145,7 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
     ({"revision": 7}, "this was asked again; open it again"),
     ({"key_id": "k"}, "the signature of this change does not hold"),
 )
-async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:
+async def test_edit_that_does_not_match_the_question_is_rejected(store: Store, change: Any, why: str) -> None:
     deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
     decision = replace(about(request, edited_args={"amount": 1}), **change)
@@ -155,8 +155,8 @@ async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, chan
     assert (found.outcome.gate, found.outcome.value.inline) == ("approval", why)
 
 
-async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_people(store: Store) -> None:
-    """With `edit: off` nobody's change is asked; nor one by which other people would decide."""
+async def test_edit_needs_a_policy_that_allows_it_and_the_same_approvers(store: Store) -> None:
+    """With `edit: off`, no edit is accepted. An edit that would change the approvers is rejected too."""
     for policy, why in (
         (ApprovalPolicy(edit="off"), "arguments cannot be changed here; deny and say what to change"),
         (
@@ -169,7 +169,7 @@ async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_peopl
         assert some(found.outcome).value.inline == why
 
 
-async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: Store) -> None:
+async def test_edit_of_a_tool_that_changed_is_rejected(store: Store) -> None:
     before, now = pay_tool(LEDGER, EDITABLE), pay_tool(LEDGER, EDITABLE, version="2")
     request = await asked(worker_deps(store, before), before)
     found = await gate_decision(worker_deps(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
@@ -178,18 +178,18 @@ async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: St
     assert found.outcome.value.inline == page_text
 
 
-async def test_whom_an_escalation_added_goes_on_being_asked(store: Store) -> None:
+async def test_edited_question_keeps_the_escalation_approvers(store: Store) -> None:
     policy = replace(EDITABLE, escalate_to=("role:board",), escalate_after=0.0)
     found = request_of((await edited(worker_deps(store, pay_tool(LEDGER, policy)), {"amount": 1})).request)
     assert (found.approvers, found.escalate_after) == (("role:approvers", "role:board"), None)
 
 
 def corrects(args: Any) -> list[SchemaProblem] | Correction:
-    """What a tool's own check makes of what a person wrote: something else, once."""
+    """The tool's own check, which corrects edited arguments once."""
     return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
 
 
-async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: Store) -> None:
+async def test_edited_arguments_need_approval_whenever_judged_again(store: Store) -> None:
     policy = ApprovalPolicy(auto_approve_if="true")
     for check, amount, note in ((None, 1, ""), (corrects, 2, "The arguments were corrected (`amount`): whole ")):
         deps = worker_deps(store, pay_tool(LEDGER, policy, validate_input=check))
@@ -201,7 +201,7 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
 
 
 async def denies(args: Any, context: HookContext) -> Permission:
-    """A permission check that lets people override it."""
+    """A permission check that can be overridden."""
     return Permission.deny("over the budget", can_override=True)
 
 
@@ -216,7 +216,7 @@ async def denies(args: Any, context: HookContext) -> Permission:
     ({"check_permissions": denies}, "permission", "the tool does not permit these arguments: over the budget"),
     ({}, "schema", "the arguments of `pay` are not valid: `amount` must be of type number"),
 )
-async def test_what_a_person_wrote_is_never_run_as_something_else(
+async def test_edited_arguments_that_need_correction_are_rejected(
     store: Store, tool: dict[str, Any], gate: str, message: str
 ) -> None:
     before = pay_tool(LEDGER, EDITABLE, **tool)
@@ -229,7 +229,7 @@ async def test_what_a_person_wrote_is_never_run_as_something_else(
     assert (found.outcome.gate, found.outcome.value.inline) == (gate, message)
 
 
-async def test_what_a_model_wrote_is_corrected_and_may_be_overridden(store: Store) -> None:
+async def test_arguments_of_the_model_are_corrected_and_may_be_overridden(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER, validate_input=corrects, check_permissions=denies))
     request = request_of((await gate_decision(deps, {"amount": 1})).request)
     assert (request.args.inline, request.rule_text) == ({"amount": 2}, "over the budget; the tool always asks")
@@ -237,7 +237,7 @@ async def test_what_a_model_wrote_is_corrected_and_may_be_overridden(store: Stor
     assert str(some(wrong.outcome).value.inline).endswith(". Correct them and call it again")
 
 
-async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
+async def test_edit_denied_by_a_rule_is_settled(store: Store) -> None:
     tool = pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount == 6.0", edit="approve"))
     denied = await edited(worker_deps(store, tool), {"amount": 6})
     assert (denied.kind, denied.request) == ("settled", None)
@@ -245,7 +245,7 @@ async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
 
 
 @table("policy", False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true"))
-async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store: Store) -> None:
+async def test_in_doubt_question_is_asked_under_every_policy(policy: Any, store: Store) -> None:
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
     await begun(store, ticket_key(digest, 3))
@@ -257,7 +257,7 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     assert [row.name for row in request.card.rows] == list(ARGS)
 
 
-async def test_a_doubt_is_asked_on_the_terms_on_which_the_call_was(store: Store) -> None:
+async def test_in_doubt_question_keeps_the_terms_of_the_call(store: Store) -> None:
     terms = [{"when": "args.amount > 10", "approvers": ["user:cfo"], "reason": "it is much"}]
     then = ApprovalPolicy.model_validate({"terms": terms})
     first = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER, then)))).request)
@@ -271,11 +271,11 @@ async def test_a_doubt_is_asked_on_the_terms_on_which_the_call_was(store: Store)
 
 
 def code_of(found: GateDecision) -> str:
-    """The code with which a ruling ends a call."""
+    """Return the code with which a gate decision settles its call."""
     return "" if found.outcome is None else found.outcome.code
 
 
-async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
+async def test_denied_call_is_not_asked_again(store: Store) -> None:
     # The same action of the same turn, after a reset or by a turn's word: the denial stands, and says by whom. Seen to
     # be asked anew, of others who saw nothing of the denial.
     deps = worker_deps(store, pay_tool(LEDGER))
@@ -293,7 +293,7 @@ async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
     assert request_of((await gate_decision(deps, {"amount": 21})).request).revision == 2
 
 
-async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
+async def test_in_doubt_question_copies_the_fields_of_the_call(store: Store) -> None:
     policy = ApprovalPolicy(
         route_to="['user:ana']",
         confirm="type",
@@ -339,7 +339,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     assert found == expected
 
 
-async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
+async def test_finished_call_returns_its_outcome_instead_of_a_question(store: Store) -> None:
     tool = pay_tool(LEDGER)
     deps = worker_deps(store, tool)
     digest = permit_for(tool).digest
@@ -359,9 +359,7 @@ async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
     (replace(GUEST, signature="c2lnbmVk"), FORGED),
     (replace(GUEST, key_id="k"), FORGED),
 )
-async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
-    store: Store, user: Principal, why: str
-) -> None:
+async def test_calls_of_an_unsigned_or_forged_requester_are_refused(store: Store, user: Principal, why: str) -> None:
     deps = worker_deps(store, pay_tool(LEDGER), free(LEDGER, name="look"), profile="production")
     calls = (
         CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),
@@ -380,7 +378,7 @@ async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
     )
 
 
-async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revision(store: Store) -> None:
+async def test_question_with_spent_answers_gets_a_new_revision(store: Store) -> None:
     # Of a raw answer the store knows nothing: asked under its old revision, the turn would wait for it for ever. Once
     # only: the activity may be tried again.
     deps = worker_deps(store, pay_tool(LEDGER))
@@ -389,7 +387,7 @@ async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revis
 
 
 @table("lost", True, False)
-async def test_what_people_are_asked_is_run_by_no_rule_that_came_since(store: Store, *, lost: bool) -> None:
+async def test_pending_question_is_not_bypassed_by_a_newer_rule(store: Store, *, lost: bool) -> None:
     since = datetime.now(UTC) - timedelta(minutes=1) if lost else None
     question = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER)))).request)
     again = await gate_decision(worker_deps(store, free(LEDGER)), asked_since=since)
@@ -402,7 +400,7 @@ async def begun(store: Store, key: str, **claimed: Any) -> None:
     await store.claim(key, **{"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"} | claimed)
 
 
-async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> None:
+async def test_in_doubt_question_needs_a_claimed_ticket_of_this_call(store: Store) -> None:
     tool = pay_tool(LEDGER)
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, ticket_key(digest, 2), workflow="turn/main/s/other")
@@ -418,7 +416,7 @@ async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> N
         assert some(settled.outcome).value.inline == "Not executed: nobody has begun this."
 
 
-async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
+async def test_running_tool_is_not_asked_about_as_in_doubt(store: Store) -> None:
     tool = pay_tool(LEDGER)
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, digest, runs=True)
@@ -430,7 +428,7 @@ async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
     assert (await gate_decision(deps, doubt=1, doubt_of=digest)).outcome == paid
 
 
-async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said(store: Store) -> None:
+async def test_in_doubt_question_is_skipped_if_frozen_or_answered(store: Store) -> None:
     tool = pay_tool(LEDGER)
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     doubts: dict[str, Any] = {"doubt": 1, "doubt_of": digest}
@@ -445,7 +443,7 @@ async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said
     assert some(result.outcome).note == HAPPENED_NOTE
 
 
-async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
+async def test_turn_idle_for_over_a_week_asks_no_approver(store: Store) -> None:
     # Asked for more than a day ago, and not heard of for a week: whoever begins it anew proposes nothing in its name.
     # Without the bound calls could be proposed for ever in the name of whoever asked for a turn that is over.
     deps = worker_deps(store, pay_tool(LEDGER))
@@ -464,7 +462,7 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
     assert (await asks(8, "works")).kind == "ask"
 
 
-async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -> None:
+async def test_in_doubt_call_without_approvers_stays_in_doubt(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER, False), default_approvers=())
     for tool in ("gone", "pay"):
         settled = await gate_decision(deps, tool=tool, doubt=1, doubt_of="d" * 64)
@@ -478,7 +476,7 @@ def limited_deps(store: Store, limits: str, *tools: Any) -> WorkerDeps:
     return dataclasses.replace(worker_deps(store, *tools), tenant_limits=parse_tenant_limits(limits))
 
 
-async def test_what_may_not_wait_any_more_is_not_asked(store: Store) -> None:
+async def test_question_above_the_waiting_limit_is_not_asked(store: Store) -> None:
     deps = limited_deps(store, "waiting=1", pay_tool(LEDGER))
     waits = await gate_decision(deps)
     found = await gate_decision(deps, call="c1.2")
@@ -494,14 +492,14 @@ async def test_what_may_not_wait_any_more_is_not_asked(store: Store) -> None:
     assert (await gate_decision(others, call="c1.2")).kind == "ask"
 
 
-async def test_a_change_is_asked_in_the_place_of_what_it_changes(store: Store) -> None:
+async def test_edit_replaces_its_question_within_the_waiting_limit(store: Store) -> None:
     deps = limited_deps(store, "waiting=1", pay_tool(LEDGER, ApprovalPolicy(edit="approve")))
     assert (await edited(deps, {"amount": 1})).kind == "ask"
     assert code_of(await gate_decision(deps, call="c1.2")) == "too_many_calls"
 
 
-async def test_a_change_that_may_not_wait_ends_its_call(store: Store) -> None:
-    """Where the limit has become a lower one since the call was asked."""
+async def test_edit_above_a_lowered_waiting_limit_settles_its_call(store: Store) -> None:
+    """The limit was lowered after the call was asked."""
     deps = worker_deps(store, pay_tool(LEDGER, ApprovalPolicy(edit="approve")))
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
     assert (await gate_decision(deps, call="c1.2")).kind == "ask"
@@ -510,7 +508,7 @@ async def test_a_change_that_may_not_wait_ends_its_call(store: Store) -> None:
     assert code_of(found) == "too_many_calls"
 
 
-async def test_a_doubt_is_asked_though_nothing_more_may_wait(store: Store) -> None:
+async def test_in_doubt_question_ignores_the_waiting_limit(store: Store) -> None:
     tool = pay_tool(LEDGER)
     deps, digest = limited_deps(store, "waiting=1", tool), permit_for(tool).digest
     assert (await gate_decision(deps, call="c1.2")).kind == "ask"
@@ -519,13 +517,13 @@ async def test_a_doubt_is_asked_though_nothing_more_may_wait(store: Store) -> No
     assert (await gate_decision(deps, doubt=1, doubt_of=digest)).kind == "ask"
 
 
-async def test_a_change_is_asked_of_whom_the_rule_chose(store: Store) -> None:
+async def test_edit_asks_the_approvers_chosen_by_the_route(store: Store) -> None:
     policy = ApprovalPolicy(edit="approve", route_to="['user:ana']")
     found = await edited(worker_deps(store, pay_tool(LEDGER, policy)), {"amount": 1})
     assert request_of(found.request).approvers == ("user:ana",)
 
 
-async def test_a_question_says_when_its_call_was_judged(store: Store) -> None:
+async def test_question_records_the_instant_of_judgement(store: Store) -> None:
     now = datetime.now(UTC)
     user = replace(GUEST, issued_at=now)
     tool = pay_tool(LEDGER)
@@ -538,7 +536,7 @@ async def test_a_question_says_when_its_call_was_judged(store: Store) -> None:
     assert request_of(doubted.request).judged_at == now
 
 
-async def test_a_doubt_is_of_a_call_that_ran_by_an_earlier_definition(store: Store) -> None:
+async def test_in_doubt_question_covers_a_call_of_an_earlier_definition(store: Store) -> None:
     before, now = pay_tool(LEDGER), pay_tool(LEDGER, version="2")
     request = request_of((await gate_decision(worker_deps(store, before))).request)
     await begun(store, request.digest)
@@ -551,7 +549,7 @@ def with_terms(*approvers: str) -> Any:
     return pay_tool(LEDGER, ApprovalPolicy.model_validate({"terms": terms}))
 
 
-async def test_a_doubt_is_asked_on_the_terms_on_which_this_call_was_asked_last(store: Store) -> None:
+async def test_in_doubt_question_keeps_the_terms_of_the_last_question(store: Store) -> None:
     first, last = with_terms("user:cfo"), with_terms("user:cto")
     await gate_decision(worker_deps(store, first))
     request = request_of((await gate_decision(worker_deps(store, last))).request)
@@ -561,7 +559,7 @@ async def test_a_doubt_is_asked_on_the_terms_on_which_this_call_was_asked_last(s
     assert [each.reason for each in request_of(doubt.request).applied] == ["so says user:cto"]
 
 
-async def test_a_later_ticket_of_a_call_is_told_like_its_first(store: Store) -> None:
+async def test_later_ticket_is_noted_and_reported_like_the_first(store: Store) -> None:
     tool = pay_tool(LEDGER)
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, ticket_key(digest, 2))
@@ -572,7 +570,7 @@ async def test_a_later_ticket_of_a_call_is_told_like_its_first(store: Store) -> 
     assert (await gate_decision(deps)).outcome == done
 
 
-async def test_people_are_told_all_that_began_under_a_call(store: Store) -> None:
+async def test_card_names_every_tool_begun_under_the_call(store: Store) -> None:
     tools = [pay_tool(LEDGER), pay_tool(LEDGER, name="wire"), pay_tool(LEDGER, name="book")]
     deps = worker_deps(store, *tools)
     for tool, nonce in zip(tools, "abc", strict=True):
@@ -583,21 +581,21 @@ async def test_people_are_told_all_that_began_under_a_call(store: Store) -> None
     )
 
 
-def test_a_permit_is_of_no_arguments_that_cannot_be_written() -> None:
+def test_permit_never_matches_unserializable_arguments() -> None:
     tool = pay_tool(LEDGER)
     assert is_of(permit_for(tool), tool, ARGS)
     assert not is_of(permit_for(tool), tool, {"amount": float("nan")})
 
 
 @table("spent", 0, 1)
-async def test_what_the_turn_has_yet_to_hear_is_asked_and_what_it_has_heard_is_not(store: Store, spent: int) -> None:
+async def test_unheard_answer_blocks_a_rule_and_a_heard_one_does_not(store: Store, spent: int) -> None:
     tool = pay_tool(LEDGER)
     since = datetime.now(UTC) - timedelta(minutes=1)
     request = request_of((await gate_decision(worker_deps(store, tool))).request)
     await answer(store, about(request))
     free_now = worker_deps(store, free(LEDGER))
     found = await gate_decision(free_now, asked_since=since, spent=spent)
-    # Answered and heard: nothing of it bars the call any more.
+    # Answered and delivered: the answer no longer blocks the call.
     assert found.kind == ("run" if spent else "ask")
     denied = worker_deps(store, pay_tool(LEDGER, ApprovalPolicy(deny_if="true")))
     ended = await gate_decision(denied, asked_since=since, spent=spent)

@@ -1,4 +1,4 @@
-"""To which calls a remembered answer applies, and who can give one: every condition by itself."""
+"""The calls that a grant covers, and the approvers who can give one: each condition separately."""
 
 import asyncio
 import dataclasses
@@ -76,7 +76,7 @@ APPROVERS = (a_person("approver"), a_person("ana"))
 
 
 def deps_with(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
-    """The dependencies of a worker that knows the gateway's key."""
+    """Return the dependencies of a worker with the gateway's key."""
     return dataclasses.replace(worker_deps(store, *tools, **fields), verifier=SIGNER.verifier())
 
 
@@ -85,7 +85,7 @@ def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> T
 
 
 async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields: Any) -> None:
-    """Run one call that people approved, with what they want remembered."""
+    """Run one approved call with the requested grant."""
     request = await asked(deps, tool)
     answers = [replace(each, question_hash=request.question_hash) for each in decisions]
     rows = await Questions(deps.store).read(request.id)
@@ -112,7 +112,7 @@ async def question(deps: WorkerDeps) -> ApprovalRequest:
 
 
 async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> Authority:
-    """A denial, signed unless it is not to be, with what its author wants remembered."""
+    """Take a denial, signed by default, with the requested grant."""
     given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **fields}
     signs = given.pop("signed", True)
     said_so = about(request, **given)
@@ -135,19 +135,19 @@ async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> A
 
 
 async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **fields: Any) -> str:
-    """The id of what is remembered of an answer to a call of another turn."""
+    """Store a grant from an answer to a call of another turn, and return its id."""
     request = await asked(deps, tool, ctx=pinned(turn=turn))
     await answer(deps.store, about(request, approval_id=request.id, remember=wish, **fields))
     return grant_id(request.id, 1, fields.get("verdict", "approved"))
 
 
 def judged(deps: WorkerDeps) -> LocalGateDecision:
-    """What the rules alone say of the one call, proposed once more."""
+    """Return the rules' verdict alone on the call, proposed again."""
     return judge(deps.catalog, pinned(turn="next"), CALL, ARGS, Tally())
 
 
 def expected(tool: Tool, deps: WorkerDeps, verdict: Any, wish: GrantRequest, **fields: Any) -> Grant:
-    """What has to lie in the store of the approver's answer to the one call."""
+    """Return the expected grant for the approver's answer to the call."""
     like = GrantScope(
         tenant="main",
         actor="desk",
@@ -175,7 +175,7 @@ def expected(tool: Tool, deps: WorkerDeps, verdict: Any, wish: GrantRequest, **f
 
 
 async def recorded(store: Store, grant: Grant, wish: GrantRequest) -> None:
-    """Check that the record says once, whole and without an argument, that `grant` was remembered."""
+    """Check that the log records `grant` exactly once, in full and without arguments."""
     (record,) = await AuditLog(store).stream(admin_stream("main"))
     assert (record.kind, record.key, record.subject) == ("grant", f"remember/{grant.id}", grant.people[-1])
     assert record.facts == {
@@ -196,7 +196,7 @@ WISHES = (GrantRequest(seconds=7_200, uses=3), replace(SMALL, seconds=60.0, uses
 
 
 @table("wish", *WISHES)
-async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
+async def test_approval_stores_one_grant_with_all_requested_fields(store: Store, wish: GrantRequest) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     for _ in range(2):
@@ -207,7 +207,7 @@ async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store
     await recorded(store, grant, wish)
 
 
-async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store) -> None:
+async def test_grant_request_known_only_from_the_turn_is_ignored(store: Store) -> None:
     # Signed for another call and put into the permit of one that people approved without any wish. Seen to be
     # remembered while the permit's decisions were taken for those that had been counted.
     tool = asking(Ledger())
@@ -218,7 +218,7 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
 
 
 @table("wish", *WISHES)
-async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
+async def test_denial_stores_one_grant_with_all_requested_fields(store: Store, wish: GrantRequest) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     request = await question(deps)
@@ -230,14 +230,14 @@ async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, w
     await recorded(store, grant, wish)
 
 
-async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
+async def test_denial_without_a_grant_request_stores_no_grant(store: Store) -> None:
     deps = deps_with(store, asking(Ledger()))
     assert (await denied(deps, await question(deps))).allowed
     assert (await kept(store), (await ruled(deps)).kind) == ([], "ask")
 
 
 @table("reason", "too expensive", "")
-async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store: Store, reason: str) -> None:
+async def test_denial_grant_settles_the_next_call_and_names_the_first(store: Store, reason: str) -> None:
     deps = deps_with(store, asking(Ledger()))
     await denied(deps, await question(deps), remember=WISHES[0], reason=reason)
     (grant,) = await kept(store)
@@ -269,7 +269,7 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
     assert (await ruled(deps, turn="fifth")).kind == "ask"
 
 
-async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> None:
+async def test_denial_grant_settles_a_matching_call(store: Store) -> None:
     deps = deps_with(store, asking(Ledger()))
     await denied(deps, await question(deps), remember=WISHES[0])
     (grant,) = await kept(store)
@@ -285,7 +285,7 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
     assert settled_outcome(ended).value.inline == json.loads(ended.outcome.denied.model_dump_json())
 
 
-def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
+def test_approval_grant_runs_a_matching_call(store: Store) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     until = datetime(2026, 3, 1, 12, 5, 59, tzinfo=UTC)
@@ -304,7 +304,7 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
     assert by_grant(unknown, grant) == unknown
 
 
-def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
+def test_freeze_settles_a_call_as_denied(store: Store) -> None:
     found = judged(deps_with(store, asking(Ledger())))
     reason = "frozen: drill"
     ended = frozen_decision(found, "drill", CALL)
@@ -314,7 +314,7 @@ def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
     assert frozen_decision(ended, "again", CALL) is ended
 
 
-async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> None:
+async def test_answer_that_bypassed_the_gateway_gives_no_grant(store: Store) -> None:
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, accept_unsigned=True, min_assurance="none"))
     request = await question(deps_with(store, tool, people=APPROVERS))
     deps = deps_with(store, tool, people=APPROVERS, profile="production")
@@ -326,7 +326,7 @@ async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> Non
     assert len(await kept(store)) == 1
 
 
-async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: Store) -> None:
+async def test_grant_of_an_undeclared_approver_needs_a_valid_sign_in(store: Store) -> None:
     login = "https://login.example.com#7"
     cy = a_person(id_from_login(login), name="Cy", identities={"oidc": (login,)})
     tool = asking(Ledger())
@@ -337,7 +337,7 @@ async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: St
     assert (await ruled(deps, {"amount": 1}, turn="another")).grant == grant
 
 
-async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
+async def test_matching_next_call_runs_by_the_grant(store: Store) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))
@@ -352,7 +352,7 @@ async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
     assert (await ruled(deps, {"amount": 50}, tenant="other")).kind == "ask"
 
 
-async def test_behind_a_denial_that_cannot_be_read_no_approval_applies(store: Store) -> None:
+async def test_unreadable_denial_grant_blocks_all_approval_grants(store: Store) -> None:
     # People are asked, whether the gates look for an answer or a turn names one: it may say no. Seen to fail every call
     # of the tool while a rule that is no record raised.
     tool = asking(Ledger())
@@ -368,7 +368,7 @@ async def test_behind_a_denial_that_cannot_be_read_no_approval_applies(store: St
     assert [each.id for each in await kept(store)] == [yes]
 
 
-async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_predicates_of_all_grants_share_one_step_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     for number in range(3):
@@ -382,7 +382,7 @@ async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypa
     assert (await ruled(deps, {"amount": 22})).kind == "ask"
 
 
-async def test_exact_arguments_in_one_session(store: Store) -> None:
+async def test_plain_grant_covers_exact_arguments_in_one_session(store: Store) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=GrantRequest()))
@@ -402,7 +402,7 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
     {"people": (a_person("approver", active=False),)},
     {"policies": [GlobalRule(name="house", rule="true", effect="deny")]},
 )
-async def test_another_question_is_asked_anew(store: Store, change: dict[str, Any]) -> None:
+async def test_grant_does_not_cover_a_changed_question(store: Store, change: dict[str, Any]) -> None:
     tool = asking(Ledger())
     await approved(deps_with(store, tool), tool, decision(remember=SMALL))
     more = {name: change[name] for name in ("people", "policies") if name in change}
@@ -419,8 +419,8 @@ async def test_another_question_is_asked_anew(store: Store, change: dict[str, An
     ({"timeout": 60}, "ask"),
     ({"escalate_after": 60}, "run"),
 )
-async def test_an_answer_holds_for_calls_on_no_stricter_terms(store: Store, term: dict[str, Any], verdict: str) -> None:
-    """What one person approved in advance for 20 is asked anew for 50, about which two would have been asked."""
+async def test_grant_covers_only_calls_on_no_stricter_terms(store: Store, term: dict[str, Any], verdict: str) -> None:
+    """A grant of one approver for 20 does not cover 50, for which two approvers would be asked."""
     policy = ApprovalPolicy.model_validate(
         {
             "allow_remember": True,
@@ -436,7 +436,7 @@ async def test_an_answer_holds_for_calls_on_no_stricter_terms(store: Store, term
     assert (await ruled(deps, {"amount": 50}, turn="another")).kind == verdict
 
 
-async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
+async def test_approver_cannot_use_their_own_grant(store: Store) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool, people=APPROVERS)
     await approved(deps, tool, decision(remember=SMALL))
@@ -445,7 +445,7 @@ async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
     assert (await ruled(deps, user=GUEST, turn="another")).kind == "run"
 
 
-async def test_who_is_asked_by_escalation_alone_approves_nothing_in_advance(store: Store) -> None:
+async def test_escalation_only_approver_gives_no_grant(store: Store) -> None:
     # Mal may answer one question that nobody had answered; the next calls ask whom the policy names. Seen to run the
     # next call while the escalation of that question was applied to it.
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, escalate_after=0.01, escalate_to=("user:mal",)))
@@ -459,8 +459,8 @@ async def test_who_is_asked_by_escalation_alone_approves_nothing_in_advance(stor
     assert (await ruled(deps, turn="third")).kind == "run"
 
 
-async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store) -> None:
-    """One human who asks by one entry and approved in advance by another would approve their own calls."""
+async def test_second_account_of_the_approver_cannot_use_the_grant(store: Store) -> None:
+    """Otherwise a person with two accounts would approve their own calls."""
     tool = asking(Ledger())
     second = Person(id="second", person_id="approver")
     deps = deps_with(store, tool, people=[*APPROVERS, second])
@@ -469,7 +469,7 @@ async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store
     assert (await ruled(deps, user=GUEST, turn="another")).kind == "run"
 
 
-async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(store: Store) -> None:
+async def test_grant_does_not_cover_a_requester_that_contradicts_the_directory(store: Store) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))
@@ -483,9 +483,7 @@ async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(stor
     (replace(SMALL, scope="session"), None),
     (replace(SMALL, uses=7, seconds=60.0), 7),
 )
-async def test_a_quorum_has_to_want_the_same_remembered(
-    store: Store, second: GrantRequest | None, uses: int | None
-) -> None:
+async def test_quorum_must_request_the_same_grant(store: Store, second: GrantRequest | None, uses: int | None) -> None:
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, quorum=2))
     deps = deps_with(store, tool, people=APPROVERS)
     await approved(deps, tool, decision(remember=SMALL), decision(subject="ana", remember=second))
@@ -494,7 +492,7 @@ async def test_a_quorum_has_to_want_the_same_remembered(
     )
 
 
-async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store: Store, ledger: Ledger) -> None:
+async def test_permit_with_a_grant_that_does_not_apply_runs_nothing(store: Store, ledger: Ledger) -> None:
     tool = asking(ledger)
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))
@@ -516,7 +514,7 @@ async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store
     assert ledger.rows == []
 
 
-async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
+async def test_session_grant_covers_only_accounts_of_the_same_person(store: Store) -> None:
     # Somebody else who names the session is asked about, and the same human by another entry is served. Seen to serve
     # anybody while only the session's name was compared.
     tool = asking(Ledger())
@@ -528,7 +526,7 @@ async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
     assert verdicts == ["run", "run", "ask"]
 
 
-async def test_a_grant_for_a_session_does_not_pass_on_with_an_account(store: Store) -> None:
+async def test_session_grant_does_not_move_to_a_new_owner_of_an_account(store: Store) -> None:
     # The account by which Guest asked is Max's by now: what was given for Guest in that session is not for Max. Seen to
     # serve Max while only the directory of now was asked whose the account is.
     tool = asking(Ledger())
@@ -558,7 +556,7 @@ INVENTED: dict[str, dict[str, Any]] = {
 
 
 @table("name", *INVENTED)
-async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name: str) -> None:
+async def test_forged_grant_row_without_its_answer_is_ignored(store: Store, name: str) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
     await approved(deps, tool, decision(remember=replace(SMALL, scope="session")))
@@ -576,7 +574,7 @@ async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name:
     ({"signature": "c2lnbmVk", "key_id": "k"}, "development", "ask"),
     ({}, "production", "ask"),
 )
-async def test_an_answer_is_borne_out_by_whom_the_gateway_signed_for(
+async def test_grant_needs_a_question_of_a_signed_requester(
     store: Store, asker: dict[str, str], profile: str, kind: str
 ) -> None:
     tool = asking(Ledger())
@@ -591,7 +589,7 @@ async def test_an_answer_is_borne_out_by_whom_the_gateway_signed_for(
     assert found.kind == kind
 
 
-async def test_an_answer_to_a_question_that_claims_another_instant_bears_out_nothing(store: Store) -> None:
+async def test_grant_is_ignored_if_its_question_claims_another_instant(store: Store) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     await given(deps, tool, "first", SMALL)
@@ -603,7 +601,7 @@ async def test_an_answer_to_a_question_that_claims_another_instant_bears_out_not
     assert (await ruled(deps, turn="later")).kind == "ask"
 
 
-async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: Store) -> None:
+async def test_grant_is_ignored_if_its_answer_is_not_signed_as_stored(store: Store) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     request = await asked(deps, tool)
@@ -612,7 +610,7 @@ async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: 
     assert (len(await kept(store)), (await ruled(deps)).kind) == (1, "ask")
 
 
-async def test_a_tool_that_only_reads_spends_its_grant_once(store: Store) -> None:
+async def test_read_only_tool_spends_its_grant_once(store: Store) -> None:
     tool = asking(Ledger(), read_only=True)
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))

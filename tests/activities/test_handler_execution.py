@@ -1,4 +1,4 @@
-"""The run of one handler: what it is given, how long it took, and what a cancel in its middle counts as."""
+"""The run of one handler: its arguments, its duration, and cancellation during the run."""
 
 import asyncio
 import types
@@ -18,7 +18,7 @@ from signoff.store.store import Store
 
 
 def execution_of(store: Store, tool: Tool, **fields: Any) -> HandlerExecution:
-    """What runs the handler of `tool`; `fields` go to the catalog."""
+    """Return the execution of `tool`. `fields` go to the catalog."""
     deps = worker_deps(store, tool, **fields)
     return HandlerExecution(deps, tool, ResultProcessor(deps, tool))
 
@@ -31,7 +31,7 @@ def execution_of(store: Store, tool: Tool, **fields: Any) -> HandlerExecution:
     ({"read_only": True, "secrets": ("to",), "effect": ""}, False, True),
     ({}, False, True),
 )
-async def test_a_handler_gets_arguments_of_its_own_where_anything_reads_them_after_it(
+async def test_handler_gets_a_copy_of_arguments_that_are_read_later(
     store: Store, fields: dict[str, Any], reduced: bool, copied: bool
 ) -> None:
     ledger, args, reducers = Ledger(), {**ARGS}, ReducerRegistry()
@@ -45,9 +45,7 @@ async def test_a_handler_gets_arguments_of_its_own_where_anything_reads_them_aft
     assert (given is not args) is copied
 
 
-async def test_the_duration_of_a_handler_is_in_whole_milliseconds(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_duration_of_a_handler_is_in_whole_milliseconds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter((100.0, 102.5))
     monkeypatch.setattr(handler_runner, "time", types.SimpleNamespace(monotonic=lambda: next(moments)))
     tool = free(Ledger())
@@ -55,7 +53,7 @@ async def test_the_duration_of_a_handler_is_in_whole_milliseconds(
     assert (made.outcome.code, made.outcome.duration_ms) == ("ok", 2_500)
 
 
-async def test_a_cancel_of_both_at_once_is_one_of_the_activity(store: Store) -> None:
+async def test_cancellation_of_handler_and_activity_cancels_the_activity(store: Store) -> None:
     handlers: list[asyncio.Task[Any]] = []
     started = asyncio.Event()
 

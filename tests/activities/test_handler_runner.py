@@ -1,4 +1,4 @@
-"""What a handler throws ends its own call only, and its words give no secret away."""
+"""A handler's exception ends only its own call, and its text reveals no secret."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ async def _awaits_a_cancelled_task(_args: Any, _ctx: Any) -> Any:
     (_awaits_a_cancelled_task, "the tool cancelled itself"),
 )
 @table("idempotent", True, False)
-async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
+async def test_handler_that_exits_the_process_fails_only_its_call(
     store: Store, handler: Any, why: str, idempotent: bool
 ) -> None:
     tool = _tool(handler, idempotent=idempotent)
@@ -72,7 +72,7 @@ PEM = "-----BEGIN KEY-----\nabc\"def\\ghi'é\n-----END KEY-----"
     lambda pem: json.dumps({"error": str({"key": pem})}),
     lambda pem: str(ValueError({"key": json.dumps([pem])})),
 )
-def test_a_secret_is_not_told_in_the_way_programs_write_it(quote: Any) -> None:
+def test_quoted_secret_is_hidden(quote: Any) -> None:
     found = redact_secrets(f"refused {quote(PEM)}", secret_values({"key": {"pem": PEM, "id": "k1"}}, ("key.pem",)))
     assert "[hidden]" in found
     assert not [part for part in ("abc", "def", "ghi", "END") if part in found]
@@ -98,7 +98,7 @@ async def _context(ctx: Any, **fields: Any) -> ToolContext:
     (Principal(user="ana"), "ana"),
     (Principal(user="stranger"), "stranger"),
 )
-async def test_a_handler_is_told_which_human_asks(user: Principal, human: str) -> None:
+async def test_handler_receives_the_person_behind_the_account(user: Principal, human: str) -> None:
     people = FixedDirectory(
         [
             a_person("ana", tenant="acme"),
@@ -111,7 +111,7 @@ async def test_a_handler_is_told_which_human_asks(user: Principal, human: str) -
     assert (told.user_id, told.person_id) == (user.user, human)
 
 
-async def test_a_handler_reads_what_is_declared_of_the_context_and_what_was_collected() -> None:
+async def test_handler_reads_declared_context_and_collected_data() -> None:
     # A field of another kind than declared, or that nobody declares, is not there; collected data stand by themselves.
     # Data that do not fit their declaration are not there at all.
     fields = context_fields({"project": {"type": "string"}, "floor": {"type": "integer"}})

@@ -1,4 +1,4 @@
-"""Heartbeats: a long activity tells the server that it lives, a short one costs it nothing."""
+"""Heartbeats: a long activity sends them, a short one does not."""
 
 import asyncio
 import dataclasses
@@ -11,7 +11,7 @@ from signoff.workflows import options
 
 
 async def beats(work: Callable[[asyncio.Event], Awaitable[None]], seconds: float, *, local: bool = False) -> int:
-    """How many heartbeats were sent while `work` ran; the event is set at the second one."""
+    """Count the heartbeats during `work`. The event is set at the second one."""
     sent: list[tuple[object, ...]] = []
     twice = asyncio.Event()
 
@@ -31,21 +31,21 @@ async def beats(work: Callable[[asyncio.Event], Awaitable[None]], seconds: float
     return len(sent)
 
 
-async def test_a_long_activity_heartbeats_again_and_again() -> None:
+async def test_long_activity_sends_repeated_heartbeats() -> None:
     async def wait(twice: asyncio.Event) -> None:
         await twice.wait()
 
     assert await beats(wait, 0.001) >= 2
 
 
-async def test_a_short_activity_does_not_heartbeat() -> None:
+async def test_short_activity_sends_no_heartbeat() -> None:
     async def done(twice: asyncio.Event) -> None:
         await asyncio.sleep(0)
 
     assert await beats(done, SECONDS) == 0
 
 
-async def test_a_local_activity_has_nobody_to_tell() -> None:
+async def test_local_activity_sends_no_heartbeat() -> None:
     async def yields(twice: asyncio.Event) -> None:
         for _ in range(100):
             await asyncio.sleep(0)
@@ -54,5 +54,5 @@ async def test_a_local_activity_has_nobody_to_tell() -> None:
     assert await beats(yields, 0.0) > 0
 
 
-def test_the_period_leaves_room_before_the_timeout() -> None:
+def test_heartbeat_period_is_well_below_the_timeout() -> None:
     assert options.MODEL["heartbeat_timeout"].total_seconds() > 3 * SECONDS

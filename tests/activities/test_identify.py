@@ -1,4 +1,4 @@
-"""Who may decide, by the directory of the moment: never an error, always an authority with its reason."""
+"""Who may decide, by the current directory: the result is never an error, always an authority with its reason."""
 
 import asyncio
 import dataclasses
@@ -49,18 +49,18 @@ def judged(
     kind: Literal["signed", "unsigned", "forged"] = "unsigned",
     development: bool = True,
 ) -> Authority:
-    """The authority that the rule finds where exactly these people exist."""
+    """Return the authority if exactly these people exist."""
     return check_authority(task, EVIDENCE[kind], FixedDirectory(people), development=development)
 
 
 def absent(person: Person, *to: str, hours: float = 1, **fields: Any) -> Person:
-    """`person` with delegations that end `hours` after now."""
+    """Return `person` with delegations that end `hours` from now."""
     until = NOW + timedelta(hours=hours)
     return replace(person, **{"delegations": tuple(Delegation(to=each, until=until) for each in to)} | fields)
 
 
 def asked(change: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
-    """May Ana's answer, given in a session, decide guest's request?"""
+    """Return the task: may Ana's answer from a session decide guest's request?"""
     given_: dict[str, Any] = {
         "decision": decision(**{"subject": "ana", "assurance": "session"} | (change or {})),
         "tenant": "main",
@@ -73,7 +73,7 @@ def asked(change: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
     return IdentifyTask(**given_ | fields)
 
 
-def test_a_listed_person_may() -> None:
+def test_listed_person_may_decide() -> None:
     yes = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", unsigned=True)
     assert judged(asked(), ANA) == yes
     for approvers in (("user:ana",), ("role:finance",), ("role:x", "user:y", "role:finance")):
@@ -88,14 +88,14 @@ def test_a_listed_person_may() -> None:
     (ANA, ("role:ana", "user:approvers", "role:admin")),
     (replace(ANA, roles=()), ("role:approvers",)),
 )
-def test_unknown_inactive_and_unlisted_people_may_not(person: Person | None, approvers: tuple[str, ...]) -> None:
+def test_unknown_inactive_and_unlisted_people_may_not_decide(person: Person | None, approvers: tuple[str, ...]) -> None:
     people = (person,) if person is not None else ()
     for kind in ("signed", "unsigned"):
         found = judged(asked(approvers=approvers), *people, kind=kind)
         assert (found.allowed, found.code, found.subject) == (False, "not_allowed", "ana")
 
 
-def test_a_person_of_another_tenant_may_not() -> None:
+def test_person_of_another_tenant_may_not_decide() -> None:
     class Confused(FixedDirectory):
         def find(self, person_id: str, tenant: str = "main") -> Person | None:
             return super().find(person_id, "other")
@@ -106,7 +106,7 @@ def test_a_person_of_another_tenant_may_not() -> None:
     assert (found.allowed, found.code) == (False, "not_allowed")
 
 
-def test_who_asked_does_not_decide_unless_the_policy_lets_them() -> None:
+def test_requester_may_not_decide_unless_the_policy_allows_it() -> None:
     found = judged(asked(requester="ana"), ANA)
     assert found == Authority(
         allowed=False, code="self_approval", subject="ana", person_id="ana", name="Ana", unsigned=True
@@ -115,7 +115,7 @@ def test_who_asked_does_not_decide_unless_the_policy_lets_them() -> None:
     assert judged(asked(requester="ana", approvers=()), ANA).code == "not_allowed"
 
 
-def test_outside_development_nothing_unsigned_counts() -> None:
+def test_unsigned_answer_outside_development_is_rejected() -> None:
     assert judged(asked(), ANA, development=False) == Authority(allowed=False, code="assurance", unsigned=True)
     taken = judged(asked({"assurance": "mfa"}, accept_unsigned=True, min_assurance="mfa"), ANA, development=False)
     assert taken == Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="none", unsigned=True)
@@ -124,13 +124,13 @@ def test_outside_development_nothing_unsigned_counts() -> None:
 @table("subject", "ana", "")
 @table("development", True, False)
 @table("accept", True, False)
-def test_a_signature_that_does_not_verify_is_refused(subject: str, development: bool, accept: bool) -> None:
+def test_invalid_signature_is_rejected(subject: str, development: bool, accept: bool) -> None:
     task = asked({"subject": subject}, accept_unsigned=accept)
     found = judged(task, ANA, kind="forged", development=development)
     assert found == Authority(allowed=False, code="assurance")
 
 
-def test_a_signed_answer_counts_with_the_time_it_was_received() -> None:
+def test_signed_answer_counts_with_its_time_of_receipt() -> None:
     found = judged(asked(), ANA, kind="signed", development=False)
     assert found == Authority(
         allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED
@@ -139,14 +139,14 @@ def test_a_signed_answer_counts_with_the_time_it_was_received() -> None:
     assert refused == Authority(allowed=False, code="not_allowed", subject="eve", received_at=RECEIVED)
 
 
-def test_a_signed_answer_names_somebody() -> None:
+def test_signed_answer_without_a_subject_is_rejected() -> None:
     found = judged(asked({"subject": ""}, accept_unsigned=True), ANA, kind="signed")
     assert found == Authority(allowed=False, code="not_allowed")
 
 
 @table("need", *ASSURANCES)
 @table("have", *ASSURANCES)
-def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> None:
+def test_assurance_below_the_policy_is_rejected(have: Any, need: Any) -> None:
     enough = ASSURANCES.index(have) >= ASSURANCES.index(need)
     task = asked({"assurance": have}, min_assurance=need, accept_unsigned=True)
     found = judged(task, ANA, kind="signed")
@@ -166,7 +166,9 @@ def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> Non
     (False, True, "none", True),
     (False, False, "none", False),
 )
-def test_an_answer_that_names_nobody(development: bool, accept: bool, need: Any, allowed: bool) -> None:
+def test_answer_without_a_subject_counts_only_as_unsigned(
+    development: bool, accept: bool, need: Any, allowed: bool
+) -> None:
     task = asked({"subject": "", "assurance": "mfa"}, min_assurance=need, accept_unsigned=accept)
     found = judged(task, ANA, development=development)
     assert found.allowed is allowed
@@ -177,17 +179,17 @@ def test_an_answer_that_names_nobody(development: bool, accept: bool, need: Any,
 
 
 def by_bo(**fields: Any) -> IdentifyTask:
-    """May Bo's answer decide guest's request?"""
+    """Return the task: may Bo's answer decide guest's request?"""
     return asked({"subject": "bo"}, **fields)
 
 
-def test_who_stands_in_for_an_approver_may_decide_in_their_place() -> None:
+def test_delegate_may_decide_for_an_approver() -> None:
     for approvers in (("role:approvers",), ("user:ana",)):
         found = judged(by_bo(approvers=approvers), absent(ANA, "bo"), BO, kind="signed", development=False)
         assert (found.allowed, found.subject, found.name, found.on_behalf) == (True, "bo", "Bo", "ana")
 
 
-def test_an_approver_of_their_own_needs_nobody_s_place() -> None:
+def test_delegate_who_is_an_approver_decides_in_their_own_name() -> None:
     found = judged(by_bo(), absent(ANA, "bo"), replace(BO, roles=("approvers",)))
     assert (found.allowed, found.on_behalf) == (True, "")
 
@@ -200,7 +202,7 @@ def test_an_approver_of_their_own_needs_nobody_s_place() -> None:
     ((absent(ANA, "bo"), replace(BO, active=False)), "the delegate is not active"),
     ((absent(ANA, "cy"), absent(Person(id="cy"), "bo"), BO), "two hops"),
 )
-def test_a_delegation_that_does_not_hold(people: tuple[Person, ...], why: str) -> None:
+def test_invalid_delegation_is_rejected(people: tuple[Person, ...], why: str) -> None:
     found = judged(by_bo(), *people, kind="signed")
     assert (found.allowed, found.code, found.on_behalf) == (False, "not_allowed", ""), why
 
@@ -214,13 +216,13 @@ def test_a_delegation_that_does_not_hold(people: tuple[Person, ...], why: str) -
     ("signed", -1, False),
     ("signed", -2, False),
 )
-def test_a_delegation_ends_at_its_end(kind: Any, hours: float, allowed: bool) -> None:
+def test_delegation_expires_at_its_end(kind: Any, hours: float, allowed: bool) -> None:
     found = judged(by_bo(), absent(ANA, "bo", hours=hours), BO, kind=kind)
     assert found.allowed is allowed
     assert found.code == ("" if allowed else "not_allowed")
 
 
-def test_nobody_decides_their_own_request_through_a_delegation() -> None:
+def test_delegation_does_not_allow_deciding_your_own_request() -> None:
     ana = absent(ANA, "bo")
     assert judged(by_bo(requester="bo"), ana, BO).code == "self_approval"
     assert judged(by_bo(requester="ana"), ana, BO).code == "not_allowed"
@@ -229,7 +231,7 @@ def test_nobody_decides_their_own_request_through_a_delegation() -> None:
         assert (found.allowed, found.on_behalf) == (True, "ana")
 
 
-def test_of_several_places_one_that_is_free_is_taken() -> None:
+def test_delegate_of_several_approvers_takes_a_free_seat() -> None:
     cy = a_person("cy")
     people = (absent(ANA, "bo"), absent(cy, "bo"), BO)
     assert judged(by_bo(), *people).on_behalf == "ana"
@@ -252,7 +254,7 @@ def test_of_several_places_one_that_is_free_is_taken() -> None:
     have=st.sampled_from(ASSURANCES),
     need=st.sampled_from(ASSURANCES),
 )
-def test_allowed_means_every_rule_was_kept(
+def test_allowed_authority_satisfies_every_rule(
     active: bool,
     listed: bool,
     delegating: bool,
@@ -287,7 +289,7 @@ def test_allowed_means_every_rule_was_kept(
 
 
 async def identified(deps: WorkerDeps, task: IdentifyTask, *, number: str = "1") -> Authority:
-    """What the activity says of a message; `number` is that of the activity in its run."""
+    """Return the activity's result for an answer. `number` is the activity's number in its run."""
     return await environment(activity_id=number).run(IdentifyActivity(deps).identify, task)
 
 
@@ -301,7 +303,7 @@ OPEN_TOOL = ApprovalPolicy(accept_unsigned=True, min_assurance="none")
     ("development", {"subject": ""}, ""),
     ("production", {}, "assurance"),
 )
-async def test_raw_answer_counts_by_the_profile_and_the_directory(
+async def test_raw_answer_is_judged_by_profile_and_directory(
     store: Store, profile: Any, change: dict[str, Any], code: str
 ) -> None:
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA], profile=profile)
@@ -313,7 +315,7 @@ async def test_raw_answer_counts_by_the_profile_and_the_directory(
     assert [each.vote.unsigned for each in rows.answers] == [True] * (not code)
 
 
-async def test_raw_answer_is_stored_with_all_that_it_left_out(store: Store) -> None:
+async def test_raw_answer_is_stored_with_its_missing_fields_filled(store: Store) -> None:
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA])
     await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
     short = {"revision": None, "question_hash": "", "delivery_id": ""}
@@ -323,7 +325,7 @@ async def test_raw_answer_is_stored_with_all_that_it_left_out(store: Store) -> N
     assert (taken.revision, taken.question_hash) == (1, rows.request(rows.latest).question_hash)
     assert taken.received_at is not None
     assert len(taken.delivery_id) == 32
-    # A task that is given out again may number its activities otherwise: what it says is the same answer.
+    # A retried task may renumber its activities. The repeated answer is still the same answer.
     for number in ("1", "2"):
         assert (await identified(deps, asked(short), number=number)).taken == taken
     again = await identified(deps, asked(short | {"reason": "once more"}), number="2")
@@ -333,21 +335,21 @@ async def test_raw_answer_is_stored_with_all_that_it_left_out(store: Store) -> N
     assert len(after.answers) == 1
 
 
-async def test_raw_answers_switched_off_count_in_development_for_no_tool(store: Store) -> None:
+async def test_disabled_raw_answers_are_rejected_even_in_development(store: Store) -> None:
     plain = worker_deps(store, pay_tool(Ledger()), people=[ANA])
     deps = dataclasses.replace(plain, raw_answers=False)
     await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
     assert await identified(deps, asked()) == Authority(allowed=False, code="assurance", unsigned=True)
 
 
-async def test_unsigned_withdrawal_tells_a_turn_nothing_of_the_person_that_it_names(store: Store) -> None:
+async def test_unsigned_withdrawal_does_not_reveal_the_named_person(store: Store) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA], profile="production")
     await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
     task = asked({"verdict": "withdrawn"}, accept_unsigned=True, min_assurance="none")
     assert await identified(deps, task) == Authority(allowed=False, code="assurance", unsigned=True)
 
 
-async def test_raw_answer_sent_again_after_a_refusal_arrives_when_it_is_sent_again(store: Store) -> None:
+async def test_raw_answer_resent_after_a_rejection_has_a_new_time(store: Store) -> None:
     plain = worker_deps(store, pay_tool(Ledger()), people=[BO])
     await Questions(store).ask(a_question(approvers=("role:approvers",), timeout=2.0), b"{}")
     assert (await identified(plain, asked())).code == "not_allowed"
@@ -359,9 +361,7 @@ async def test_raw_answer_sent_again_after_a_refusal_arrives_when_it_is_sent_aga
     assert (found.allowed, found.code) == (False, "expired")
 
 
-async def test_raw_answers_beyond_those_that_are_kept_are_refused(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_raw_answers_above_the_storage_limit_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signoff.store.questions.raw_answers.ANSWERS_KEPT", 1)
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO])
     await Questions(store).ask(a_question(approvers=("user:ana", "user:bo"), quorum=2), b"{}")
@@ -372,7 +372,7 @@ async def test_raw_answers_beyond_those_that_are_kept_are_refused(
     assert (await identified(deps, asked({"subject": "bo", "verdict": "denied"}), number="3")).allowed
 
 
-async def test_raw_answer_to_a_worker_without_the_right_to_answer_waits_for_a_gateway(store: Store) -> None:
+async def test_raw_answer_without_the_database_right_waits_for_a_gateway(store: Store) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA], profile="production")
     await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
     store.role = "worker"
@@ -396,7 +396,7 @@ class Moody(FixedDirectory):
 
 
 @table("error", Unavailable("the directory does not answer"), RuntimeError("secret words"))
-async def test_a_directory_that_cannot_know_decides_nothing(
+async def test_failing_directory_allows_no_decision_and_keeps_the_answer(
     store: Store, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     plain = worker_deps(store, pay_tool(Ledger()))
@@ -405,12 +405,12 @@ async def test_a_directory_that_cannot_know_decides_nothing(
     found = await identified(deps, asked())
     assert found == Authority(allowed=False, code="unavailable")
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == [type(error).__name__]
-    # It is not lost: it counts once the directory answers again.
+    # The answer is kept: it counts after the directory recovers.
     kept = await RawAnswers(store).list_untaken(10)
     assert [each.decision for each in kept] == [asked().decision]
 
 
-async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
+async def test_worker_without_keys_believes_no_signature(store: Store) -> None:
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA])
     assert deps.verifier.key_ids == ()
     for change in ({"signature": "anything"}, {"key_id": "k"}, {"signature": "anything", "key_id": "k"}):
@@ -419,7 +419,7 @@ async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
 
 
 @table("profile", "production", "development")
-async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(store: Store, profile: Any) -> None:
+async def test_rejected_raw_answer_reveals_a_name_only_in_development(store: Store, profile: Any) -> None:
     bo = Person(id="bo", name="Bo Berg", identities={"email": ("bo@example.com",)})
     tool = pay_tool(Ledger(), OPEN_TOOL)
     deps = worker_deps(store, tool, people=[ANA, bo], profile=profile)
@@ -432,7 +432,7 @@ async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(sto
 
 
 @table("role", "approvers", "finance")
-async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) -> None:
+async def test_approvers_come_from_the_stored_question(store: Store, role: str) -> None:
     bo = Person(id="bo", name="Bo", roles=(role,))
     tool = pay_tool(Ledger(), OPEN_TOOL)
     deps = worker_deps(store, tool, people=[ANA, bo], profile="production")
@@ -446,7 +446,7 @@ async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) 
 
 
 @table("known", True, False)
-async def test_whether_unsigned_answers_count_is_the_word_of_the_present_policy(store: Store, known: bool) -> None:
+async def test_present_policy_decides_whether_unsigned_answers_count(store: Store, known: bool) -> None:
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA], profile="production")
     if known:
         await Questions(store).ask(a_question(approvers=("role:approvers",), accept_unsigned=True), b"{}")
@@ -472,7 +472,7 @@ GROUP = ApproverGroup(of=("role:approvers",), quorum=1)
     ({}, {"approvers": ("user:bo",)}, "bo", "not_allowed"),
     ({"escalate_to": ("user:bo",)}, {}, "bo", "not_allowed"),
 )
-async def test_who_asks_and_who_may_answer_is_the_stores_word(
+async def test_requester_and_approvers_come_from_the_stored_question(
     store: Store, question: dict[str, Any], task: dict[str, Any], subject: str, code: str
 ) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA, BO], profile="production")
@@ -482,7 +482,7 @@ async def test_who_asks_and_who_may_answer_is_the_stores_word(
     assert (found.allowed, found.code) == (not code, code)
 
 
-async def test_raw_answer_counts_for_the_latest_revision_alone(store: Store) -> None:
+async def test_raw_answer_counts_only_for_the_latest_revision(store: Store) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA, BO], profile="production")
     for who in ("user:ana", "user:bo"):
         await Questions(store).ask(a_question(approvers=(who,)), b"{}")
@@ -494,7 +494,7 @@ async def test_raw_answer_counts_for_the_latest_revision_alone(store: Store) -> 
 
 
 @table("grouped", True, False)
-async def test_whether_places_are_filled_is_the_stores_word(store: Store, grouped: bool) -> None:
+async def test_groups_come_from_the_stored_question(store: Store, grouped: bool) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA], profile="production")
     groups, told = ((GROUP,), ()) if grouped else ((), (GROUP,))
     row = a_question(approvers=("role:approvers",), groups=groups)
@@ -505,7 +505,7 @@ async def test_whether_places_are_filled_is_the_stores_word(store: Store, groupe
 
 
 @table("profile", "production", "development")
-async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profile: Any) -> None:
+async def test_raw_answer_with_a_grant_request_is_malformed(store: Store, profile: Any) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA, BO], profile=profile)
     row = a_question(approvers=("role:approvers",), groups=(GROUP,), allow_remember=True)
     await Questions(store).ask(row, b"{}")
@@ -526,11 +526,11 @@ async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profil
     ({"key_id": "k"}, "forged", NOW),
     ({"signature": "forged", "key_id": "k"}, "forged", NOW),
 )
-def test_what_claims_a_signature_and_has_none_is_forged(change: Any, kind: str, moment: datetime) -> None:
+def test_claimed_but_invalid_signature_is_forged_evidence(change: Any, kind: str, moment: datetime) -> None:
     assert evidence_of(decision(**change), Verifier(), NOW) == SignatureEvidence(kind, moment)
 
 
-def test_a_signed_answer_counts_from_when_it_was_received() -> None:
+def test_signed_answer_counts_from_its_time_of_receipt() -> None:
     key = new_key(RECEIVED - HOUR)
     signer = Signer(PrivateKeys(keys=(key,)))
     made = signer.sign_decision(decision(received_at=RECEIVED))

@@ -1,4 +1,4 @@
-"""Who answered, by real signatures: what the gateway vouched for counts, what only looks like it does not."""
+"""The author of an answer, with real signatures: only answers signed by the gateway count."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -33,12 +33,12 @@ GIVEN = {"subject": "ana", "channel": "inbox", "assurance": "session", "received
 
 
 def signed(**fields: Any) -> Decision:
-    """Ana's approval in a session, as the gateway signs it."""
+    """Return Ana's approval from a session, as the gateway signs it."""
     return SIGNER.sign_decision(decision(**GIVEN | fields))
 
 
 def task_of(answer: Decision, *, accept: bool = False) -> IdentifyTask:
-    """The question who gave an answer, as it comes to a worker."""
+    """Return the identification task for an answer."""
     return IdentifyTask(
         decision=Decision.model_validate_json(answer.model_dump_json()),
         tenant="main",
@@ -62,7 +62,7 @@ FOUND = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assu
 
 
 async def taken(store: Store, *, authority: Authority = FOUND, **fields: Any) -> Decision:
-    """A signed answer that lies in the store, as the gateway takes it from that author."""
+    """Store a signed answer, as the gateway takes it from that author."""
     tool = pay_tool(Ledger())
     request = await asked(worker_deps(store, tool), tool)
     decision = SIGNER.sign_decision(about(request, **GIVEN | fields))
@@ -70,16 +70,16 @@ async def taken(store: Store, *, authority: Authority = FOUND, **fields: Any) ->
     return decision
 
 
-async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
+async def test_answer_signed_by_the_gateway_counts(store: Store) -> None:
     assert await identified(store, await taken(store), SIGNER.verifier()) == FOUND
 
 
-async def test_for_whom_somebody_answered_is_the_gateways_word(store: Store) -> None:
+async def test_delegator_and_groups_come_from_the_gateway(store: Store) -> None:
     given = replace(FOUND, on_behalf="cy", entries=("role:finance",))
     assert await identified(store, await taken(store, authority=given), SIGNER.verifier()) == given
 
 
-async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -> None:
+async def test_signed_answer_that_is_not_stored_is_rejected(store: Store) -> None:
     assert await identified(store, signed(), SIGNER.verifier()) == replace(UNPROVEN, subject="ana")
     decision = await taken(store)
     for other in ({"delivery_id": "another"}, {"reason": "because"}, {"revision": 2}):
@@ -102,18 +102,18 @@ async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -
     {"key_id": "0" * 16},
 )
 @table("profile", "production", "development")
-async def test_an_altered_answer_is_refused_everywhere(store: Store, altered: dict[str, Any], profile: Any) -> None:
+async def test_altered_answer_is_rejected_in_every_profile(store: Store, altered: dict[str, Any], profile: Any) -> None:
     decision = replace(await taken(store), **altered)
     assert await identified(store, decision, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN
 
 
-async def test_without_its_proof_a_signed_answer_is_an_unsigned_one(store: Store) -> None:
+async def test_answer_stripped_of_its_signature_counts_as_unsigned(store: Store) -> None:
     decision = replace(signed(), signature="", key_id="")
     found = await identified(store, decision, SIGNER.verifier())
     assert found == Authority(allowed=False, code="assurance", unsigned=True)
 
 
-async def test_a_key_that_is_unknown_or_retired_proves_nothing(store: Store) -> None:
+async def test_unknown_or_retired_key_proves_nothing(store: Store) -> None:
     decision = await taken(store)
     assert await identified(store, decision, Verifier()) == UNPROVEN
     for retired_at, allowed in ((RECEIVED, False), (RECEIVED + timedelta(microseconds=1), True)):
@@ -122,7 +122,7 @@ async def test_a_key_that_is_unknown_or_retired_proves_nothing(store: Store) -> 
         assert found.allowed is allowed
 
 
-def test_a_delegation_is_judged_when_the_answer_was_given() -> None:
+def test_delegation_is_judged_at_the_time_of_the_answer() -> None:
     people = FixedDirectory([ANA, BO])
     for moment, expected in ((RECEIVED, (True, "bo", "ana")), (NOW, (False, "bo", ""))):
         decision = signed(subject="bo", received_at=moment)

@@ -1,4 +1,4 @@
-"""People whom nobody declared, where workers ask: by what the gateway signed, and never on a guess."""
+"""Undeclared people on workers: only identities signed by the gateway count, and nothing is guessed."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ CY = a_person(id_from_login(LOGIN), name="Cy", identities={"oidc": (LOGIN,)})
 
 
 def deps_with(store: Store, *people: Person) -> WorkerDeps:
-    """A worker of the production profile that declares `people`."""
+    """Return a production worker that declares `people`."""
     plain = worker_deps(store, pay_tool(Ledger()), people=people, profile="production")
     return dataclasses.replace(plain, verifier=SIGNER.verifier())
 
@@ -55,18 +55,18 @@ def task_of(subject: str) -> IdentifyTask:
 
 
 async def authority(deps: WorkerDeps, subject: str = CY.id) -> Authority:
-    """What the rule says of a signed approval, by the people whom the worker knows."""
+    """Return the authority for a signed approval, by the people the worker knows."""
     people = await deps.directory_for("main", subject, "guest")
     return rule(task_of(subject), SignatureEvidence("signed", NOW, NOW), people, development=False)
 
 
-async def test_who_signed_in_may_decide_what_their_roles_may(store: Store) -> None:
+async def test_signed_in_person_may_decide_by_their_roles(store: Store) -> None:
     await signed_in(store)
     found = await authority(deps_with(store))
     assert (found.allowed, found.subject, found.name) == (True, CY.id, "Cy")
 
 
-async def test_a_role_that_the_last_sign_in_took_away_is_gone_at_once(store: Store) -> None:
+async def test_role_removed_at_the_last_sign_in_ends_immediately(store: Store) -> None:
     worker = deps_with(store)
     await signed_in(store)
     assert (await authority(worker)).allowed
@@ -74,7 +74,7 @@ async def test_a_role_that_the_last_sign_in_took_away_is_gone_at_once(store: Sto
     assert (await authority(worker)).code == "not_allowed"
 
 
-async def test_who_did_not_sign_in_lately_is_a_stranger(store: Store) -> None:
+async def test_person_without_a_recent_sign_in_is_unknown(store: Store) -> None:
     worker = deps_with(store)
     assert (await authority(worker)).code == "not_allowed"
     await signed_in(store, at=NOW - WEEK)
@@ -84,20 +84,20 @@ async def test_who_did_not_sign_in_lately_is_a_stranger(store: Store) -> None:
     assert (await authority(worker)).code == "not_allowed"
 
 
-async def test_who_can_write_rows_makes_nobody(store: Store) -> None:
+async def test_sign_in_row_without_a_valid_signature_creates_no_person(store: Store) -> None:
     await signed_in(store, signer=FOREIGN)
     assert (await authority(deps_with(store))).code == "not_allowed"
     await signed_in(store, a_person("ana", identities={"oidc": (LOGIN,)}))
     assert (await authority(deps_with(store), "ana")).code == "not_allowed"
 
 
-async def test_the_declaration_wins(store: Store) -> None:
+async def test_declared_person_overrides_a_sign_in(store: Store) -> None:
     await signed_in(store)
     assert (await authority(deps_with(store, replace(CY, active=False)))).code == "not_allowed"
     assert (await authority(deps_with(store, Person(id="cy", identities={"oidc": (LOGIN,)})))).code == "not_allowed"
 
 
-async def test_a_store_that_is_away_makes_nobody_a_stranger(tmp_path: Path) -> None:
+async def test_unavailable_store_is_not_treated_as_an_unknown_person(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         worker = deps_with(store, a_person("ana"))
     found = await environment().run(IdentifyActivity(worker).identify, task_of(CY.id))

@@ -1,4 +1,6 @@
-"""The clock in rules: a deploy asks for more of what was asked, the clock does not, and what denies by now denies."""
+"""The clock in rules: a deploy may make an approved call stricter, the clock may not, and denials apply at
+the present time.
+"""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -32,17 +34,17 @@ HEARD: list[str] = []
 
 
 def turning() -> str:
-    """A moment soon after people are asked, as rules see it."""
+    """Return a time shortly after the question, as rules see it."""
     return f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def two(when: str, **fields: Any) -> ApprovalPolicy:
-    """A policy that wants two people at such moments."""
+    """Return a policy that needs two approvers at such times."""
     return ApprovalPolicy.model_validate({"grant_ttl": "7d", "terms": [{"when": when, "quorum": 2}], **fields})
 
 
 def deps_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields: Any) -> WorkerDeps:
-    """The dependencies of a worker whose clock is that much ahead."""
+    """Return the dependencies of a worker whose clock is this far ahead."""
     deps = worker_deps(store, tool, people=PEOPLE, **fields)
     return dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + after)
 
@@ -50,7 +52,7 @@ def deps_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields
 async def ran_later(
     store: Store, policy: ApprovalPolicy, *people: str, by: ApprovalPolicy | None = None
 ) -> tuple[ToolReply, int]:
-    """What becomes, much later and by the policy `by`, of a call that people are asked about now and approve."""
+    """Ask about a call now, approve it, and run it much later under the policy `by`."""
     ledger = Ledger()
     before, tool = pay_tool(ledger, policy), pay_tool(ledger, by or policy)
     request = await asked(deps_for(store, before), before)
@@ -61,30 +63,30 @@ async def ran_later(
     return reply, len(ledger.rows)
 
 
-async def test_the_clock_asks_for_no_more_of_what_was_approved(store: Store) -> None:
-    """Asked on Friday and approved by one, it runs on Saturday, when two would be asked."""
+async def test_clock_does_not_make_an_approved_call_stricter(store: Store) -> None:
+    """A call approved by one on Friday runs on Saturday, when the rule needs two."""
     reply, ran = await ran_later(store, two(f"ctx.now.at >= '{turning()}'"), "ana")
     assert (reply.again, ran) == ("", 1)
 
 
 @table(("people", "code"), (("ana",), "refused"), (("ana", "bo"), "ok"))
-async def test_what_was_asked_of_two_keeps_two(store: Store, people: tuple[str, ...], code: str) -> None:
+async def test_quorum_at_question_time_still_applies_later(store: Store, people: tuple[str, ...], code: str) -> None:
     reply, ran = await ran_later(store, two(f"ctx.now.at < '{turning()}'"), *people)
     assert (reply.outcome is not None and reply.outcome.code, ran) == (code, int(code == "ok"))
 
 
-async def test_a_deploy_asks_for_more_at_the_moment_at_which_it_was_asked(store: Store) -> None:
+async def test_deployed_rule_applies_at_the_time_of_the_question(store: Store) -> None:
     reply, ran = await ran_later(store, ApprovalPolicy(grant_ttl=604_800), "ana", by=two(f"ctx.now.at < '{turning()}'"))
     assert (reply.again, ran) == ("policy", 0)
 
 
-async def test_what_denies_at_the_present_denies(store: Store) -> None:
+async def test_denial_by_the_present_time_stops_an_approved_call(store: Store) -> None:
     policy = ApprovalPolicy(deny_if=f"ctx.now.at >= '{turning()}'", grant_ttl=604_800)
     reply, ran = await ran_later(store, policy, "ana")
     assert (reply.outcome is not None and reply.outcome.code, ran) == ("denied", 0)
 
 
-async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store, ledger: Ledger) -> None:
+async def test_call_approved_by_a_rule_is_judged_again_at_run_time(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if=f"ctx.now.at < '{turning()}'"))
     assert (await run(deps_for(store, tool, LATER), tool, task_for(tool))).again == "policy"
     assert ledger.rows == []
@@ -92,7 +94,7 @@ async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store, ledger:
     assert len(ledger.rows) == 1
 
 
-async def test_a_doubt_that_was_asked_while_the_policy_denied_is_settled_by_its_answer(store: Store) -> None:
+async def test_in_doubt_call_denied_by_policy_is_settled_by_its_answer(store: Store) -> None:
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="true", deny_if=f"ctx.now.at < '{turning()}'"))
     permit = permit_for(tool)
@@ -103,7 +105,7 @@ async def test_a_doubt_that_was_asked_while_the_policy_denied_is_settled_by_its_
     assert (reply.again, len(ledger.rows)) == ("", 1)
 
 
-async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
+async def test_global_rule_reads_the_instant(store: Store) -> None:
     at = turning()
     rule = GlobalRule(name="night", rule=f"ctx.now.at >= '{at}'", effect="require_approval", reason="it is late")
     tool = pay_tool(
@@ -116,7 +118,7 @@ async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
         bypass_routing=BypassRouting("one sum, read at once"),
     )
     deps = deps_for(store, tool, policies=[rule])
-    # One catalog and one context: what a rule said of one moment is not kept for the next.
+    # One catalog and one context: a rule's result at one time must not be cached for the next.
     found = await ruled(deps)
     assert (found.kind, found.options.local) == ("run", False)
     assert (await ruled(dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + LATER))).kind == "ask"
@@ -130,12 +132,12 @@ async def ruled(deps: WorkerDeps, **ctx: Any) -> GateDecision:
 
 
 def on_time(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
-    """A policy's function that writes down the instant it was given."""
+    """A policy handler that records the instant it receives."""
     HEARD.append(context["now"]["at"])
     return HandlerVerdict("ask")
 
 
-async def test_a_handler_is_told_the_instant_of_the_question(store: Store, ledger: Ledger) -> None:
+async def test_handler_receives_the_instant_of_the_question(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, ApprovalPolicy(handler=f"{__name__}:on_time", grant_ttl=604_800))
     request = await asked(deps_for(store, tool), tool)
     await answer(store, about(request, subject="ana"))
@@ -148,7 +150,7 @@ async def test_a_handler_is_told_the_instant_of_the_question(store: Store, ledge
     assert first - second >= LATER - timedelta(seconds=5)
 
 
-async def test_the_instant_is_that_of_the_gates_and_in_no_hash(store: Store) -> None:
+async def test_instant_comes_from_the_gates_and_is_in_no_hash(store: Store) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy())
     deps = deps_for(store, tool)
     first, again = await asked(deps, tool), await asked(deps, tool)
@@ -156,7 +158,7 @@ async def test_the_instant_is_that_of_the_gates_and_in_no_hash(store: Store) -> 
     assert (again.question_hash, again.revision) == (first.question_hash, 1)
 
 
-async def test_a_worker_whose_clock_is_wrong_names_no_instant(store: Store, ledger: Ledger) -> None:
+async def test_worker_with_a_wrong_clock_records_no_instant(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, two("ctx.now.hour < 0", grant_ttl="7d"))
     deps = deps_for(store, tool, timedelta(minutes=2))
     request = await asked(deps, tool)
@@ -166,7 +168,7 @@ async def test_a_worker_whose_clock_is_wrong_names_no_instant(store: Store, ledg
     assert (reply.again, ledger.rows) == ("policy", [])
 
 
-async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -> None:
+async def test_question_with_a_forged_instant_is_stale(store: Store) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy())
     deps = deps_for(store, tool)
     request = await asked(deps, tool)
@@ -178,7 +180,7 @@ async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -
 
 
 @table(("seconds", "apart"), (59, False), (61, True), (-61, True))
-async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds: int, apart: bool) -> None:
+async def test_instant_must_be_within_a_minute_of_the_row(store: Store, seconds: int, apart: bool) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy())
     request = await asked(deps_for(store, tool), tool)
     assert request.opened_at is not None
@@ -186,7 +188,7 @@ async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds:
     assert (moved.judging_delay > 60) is apart
 
 
-async def test_gates_judge_a_whole_batch_at_one_instant(store: Store) -> None:
+async def test_gates_judge_a_batch_at_one_instant(store: Store) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy())
     deps = deps_for(store, tool)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))

@@ -39,7 +39,7 @@ SPAN = timedelta(minutes=3)
 
 
 class Model:
-    """A model that says something else each time it is asked, and counts how often that was."""
+    """A model that returns a different reply each time and counts its requests."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -55,31 +55,31 @@ def deps_with(store: Store, model: Any, policy: Any = True) -> WorkerDeps:
 
 
 def task(**fields: Any) -> ModelTask:
-    """The first completion of a turn."""
+    """Return the first completion of a turn."""
     return ModelTask(**{"ctx": pinned(), "completion": 1, "messages": (user_message("go"),)} | fields)
 
 
 async def attempt(deps: WorkerDeps, run: str, number: int, span: timedelta = SPAN, **fields: Any) -> ModelReply:
-    """What attempt `number` of the completion of run `run` returns."""
+    """Return the reply of attempt `number` for the completion of run `run`."""
     info = {"workflow_run_id": run, "attempt": number, "start_to_close_timeout": span}
     found: ModelReply = await environment("signoff.model", **info).run(ModelActivity(deps).model, task(**fields))
     return found
 
 
 def question_in(reply: ModelReply) -> ApprovalRequest:
-    """What people are asked about the only call of a reply."""
+    """Return the question about the only call of a reply."""
     (gate_decision,) = some(reply.gates).gate_decisions
     assert gate_decision.kind == "ask"
     return request_of(gate_decision.request)
 
 
 async def amounts(store: Store) -> list[Any]:
-    """What the questions about the turn's first call ask, in the order of their revisions."""
+    """Return the amounts in the questions about the turn's first call, by revision."""
     rows = await Questions(store).read(ApprovalKey(TURN, "c1.1").id)
     return [] if rows is None else [each.args.inline["amount"] for each in rows.questions]
 
 
-async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -> None:
+async def test_second_attempt_returns_the_kept_reply_without_the_model(store: Store) -> None:
     # The worker is lost after the reply was kept: the model is asked once, the calls and the question are the same.
     # Without `Completions.keep` the model was asked twice, and a second question lay beside the first.
     model, run = Model(), uuid.uuid4().hex
@@ -93,7 +93,7 @@ async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -
     assert [each.kind for each in await AuditLog(store).stream(TURN.workflow_id)].count("proposal") == 1
 
 
-async def test_what_was_approved_before_the_turn_heard_of_it_is_not_asked_again(store: Store) -> None:
+async def test_call_approved_before_the_retry_is_not_asked_again(store: Store) -> None:
     # The worker is lost after the gates asked, and somebody answers: the next attempt tells of that very question.
     # Without `asked_since` it was asked a second time, with a second card.
     model, run = Model(), uuid.uuid4().hex
@@ -103,7 +103,7 @@ async def test_what_was_approved_before_the_turn_heard_of_it_is_not_asked_again(
     assert await amounts(store) == [10]
 
 
-async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: Store) -> None:
+async def test_call_denied_before_the_retry_is_settled(store: Store) -> None:
     model, run = Model(), uuid.uuid4().hex
     first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first, verdict="denied", reason="too much"))
@@ -115,7 +115,7 @@ async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: 
 
 
 @table("policy", True, ApprovalPolicy(quorum=2))
-async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Store, policy: Any) -> None:
+async def test_caller_supplied_time_does_not_bypass_a_denial(store: Store, policy: Any) -> None:
     # A call that somebody asked about with harmless arguments is judged again with those that were denied. With the
     # look at what was asked since before the one at denials, people were asked about them anew, with no note, and their
     # yes ran it.
@@ -136,7 +136,7 @@ async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Stor
     assert (gate_decision.kind, gate_decision.outcome and gate_decision.outcome.code) == ("settled", "denied")
 
 
-async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(store: Store) -> None:
+async def test_grant_given_during_a_retry_does_not_bypass_the_question(store: Store) -> None:
     # A yes that is also one to the next such call: at the second attempt it would run by that, its question left.
     # Without the look at what was asked since, the second attempt's verdict was `run`.
     model, run = Model(), uuid.uuid4().hex
@@ -146,8 +146,10 @@ async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(stor
     assert await attempt(lasting, run, 2) == first
 
 
-async def test_what_another_policy_says_by_now_does_not_overtake_the_question(store: Store) -> None:
-    """A tool that asked at the first attempt and would run by rule at the second: people are asked under that."""
+async def test_changed_policy_does_not_bypass_the_question_on_retry(store: Store) -> None:
+    """The tool needs approval at the first attempt and none at the second: the question is asked again under
+    the new policy.
+    """
     model, run = Model(), uuid.uuid4().hex
     first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first))
@@ -155,7 +157,7 @@ async def test_what_another_policy_says_by_now_does_not_overtake_the_question(st
     assert (first.revision, again.revision, again.notes) == (1, 2, (POLICY_CHANGED,))
 
 
-async def test_a_question_from_before_a_reset_is_asked_anew(store: Store) -> None:
+async def test_question_from_before_a_reset_is_asked_again(store: Store) -> None:
     reply = calls(("pay", {"amount": 10, "to": "Ana"}))
     model = deps_with(store, lambda request: reply)
     await answer(store, about(question_in(await attempt(model, uuid.uuid4().hex, 1))))
@@ -165,7 +167,7 @@ async def test_a_question_from_before_a_reset_is_asked_anew(store: Store) -> Non
     assert await amounts(store) == [10, 10]
 
 
-async def test_an_attempt_that_was_taken_for_lost_hears_what_the_other_kept(store: Store) -> None:
+async def test_concurrent_attempts_return_the_same_kept_reply(store: Store) -> None:
     model, run = Model(), uuid.uuid4().hex
     found = await asyncio.gather(*(attempt(deps_with(store, model), run, 1) for _ in range(3)))
     assert model.asked == 3
@@ -173,7 +175,7 @@ async def test_an_attempt_that_was_taken_for_lost_hears_what_the_other_kept(stor
     assert len(await amounts(store)) == 1
 
 
-async def test_another_completion_and_another_run_are_asked_anew(store: Store) -> None:
+async def test_other_completions_and_runs_ask_the_model_again(store: Store) -> None:
     model, run = Model(), uuid.uuid4().hex
     await attempt(deps_with(store, model), run, 1)
     await attempt(deps_with(store, model), run, 2, completion=2)
@@ -181,19 +183,19 @@ async def test_another_completion_and_another_run_are_asked_anew(store: Store) -
     assert model.asked == 3
 
 
-async def test_a_reply_without_calls_is_not_kept(store: Store) -> None:
+async def test_reply_without_calls_is_not_kept(store: Store) -> None:
     run = uuid.uuid4().hex
     reply = await attempt(deps_with(store, lambda request: dataclasses.replace(say("hello"), provider=b"{}")), run, 1)
     assert (reply.gates, await model_activity.Completions(store).read(run, 1)) == (None, None)
     assert await store.get_blob(some(reply.message.provider).sha256) == b"{}"
 
 
-async def test_the_provider_form_is_kept_with_the_reply(store: Store) -> None:
+async def test_provider_form_is_kept_with_the_reply(store: Store) -> None:
     reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
     assert await store.get_blob(some(reply.message.provider).sha256) == b'{"n": 1}'
 
 
-async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
+async def test_gates_receive_tally_dry_run_and_text_of_the_turn(store: Store) -> None:
     seen: list[GateTask] = []
 
     async def gate(self: GateActivity, task: GateTask) -> GateReply:
@@ -211,7 +213,7 @@ async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
 
 
 @table("error", StoreUnavailable("away"), ValueError("a fault"), TimeoutError())
-async def test_gates_that_fail_leave_the_reply_to_the_turn(
+async def test_failing_gates_leave_the_calls_to_the_turn(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def gate(self: GateActivity, task: GateTask) -> GateReply:
@@ -224,9 +226,7 @@ async def test_gates_that_fail_leave_the_reply_to_the_turn(
     assert caplog.messages == [f"calls of completion 1 are left to their turn: {type(error).__name__}"]
 
 
-async def test_gates_that_take_too_long_leave_the_reply_to_the_turn(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_gates_leave_the_calls_to_the_turn(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async def gate(self: GateActivity, task: GateTask) -> GateReply:
         await asyncio.Event().wait()
         raise AssertionError
@@ -236,16 +236,16 @@ async def test_gates_that_take_too_long_leave_the_reply_to_the_turn(
     assert (await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)).gates is None
 
 
-async def test_with_little_of_the_attempt_left_the_gates_are_not_begun(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The model may have used nearly all of it: then nobody is asked what the next attempt would ask again."""
+async def test_gates_are_skipped_if_the_attempt_is_nearly_over(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model may have used most of the time: a question started now would be asked again by the next attempt."""
     assert (await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1, timedelta(seconds=49))).gates is None
     assert await amounts(store) == []
     assert (await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1, timedelta(seconds=60))).gates is not None
 
 
-async def test_rulings_that_make_a_reply_too_large_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gate_decisions_that_exceed_the_reply_size_are_omitted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(model_activity, "REPLY_BYTES", 100)
     reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
     assert (reply.gates, len(reply.calls)) == (None, 1)

@@ -1,4 +1,4 @@
-"""The end of a local activity and the answer to a query never meet."""
+"""The end of a local activity and the answer to a query never overlap."""
 
 import asyncio
 import dataclasses
@@ -36,24 +36,24 @@ RUN = "run-1"
     (ApplicationError("x", non_retryable=True), 0, True),
     ids=["no-end", "two-of-three", "two-of-two", "one-was-enough", "never", "ours", "named", "for-good"],
 )
-def test_what_is_tried_no_more_has_ended_for_good(error: Exception, attempts: int, final: bool) -> None:
+def test_failed_attempt_without_further_retries_is_final(error: Exception, attempts: int, final: bool) -> None:
     policy = RetryPolicy(maximum_attempts=attempts, non_retryable_error_types=["LookupError"])
     info = dataclasses.replace(ActivityEnvironment.default_info(), attempt=2, retry_policy=policy)
     assert is_final(error, info) is final
 
 
-def test_what_names_no_policy_is_tried_again() -> None:
+def test_failure_without_a_retry_policy_is_not_final() -> None:
     info = dataclasses.replace(ActivityEnvironment.default_info(), attempt=9, retry_policy=None)
     assert not is_final(ValueError("x"), info)
 
 
-async def test_an_answer_that_never_ends_holds_nothing_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_query_answer_does_not_block_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     fence = QueryFence()
     fence.record_begun(RUN, "a")
     fence.record_query(RUN)
     await asyncio.wait_for(fence.end(RUN, "a", done=True), 30)
-    # And the answer is not sent, should it come after all.
+    # The answer is not sent if it arrives later.
     assert fence.end_answer(RUN)
 
 
@@ -73,12 +73,12 @@ class Core:
         self.told.append(f"let go {run_id}")
 
 
-async def test_a_worker_passes_its_fence_by_what_it_hears_of_its_core_and_sends_it(store: Store) -> None:
+async def test_worker_passes_its_fence_with_core_messages(store: Store) -> None:
     plugin, core = SignoffPlugin(worker_deps(store, pay_tool(Ledger()))), Core()
     fence, worker = plugin._fence, SimpleNamespace(_bridge_worker=SimpleNamespace(_ref=core))
 
     async def nothing_more(worker: Worker) -> None:
-        """A worker that has nothing to do."""
+        """A worker without work."""
 
     await plugin.run_worker(worker, nothing_more)  # type: ignore[arg-type]
     bridge: Any = worker._bridge_worker

@@ -1,4 +1,4 @@
-"""`signoff.model`: whatever a model writes becomes one message of ours, numbered, bounded and recordable."""
+"""`signoff.model`: every reply of a model becomes one message with numbered, limited and recordable calls."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ LEDGER = Ledger()
 
 
 async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
-    """The reply made of what the model answers; it has gone through the converter a worker uses."""
+    """Return the reply to the model's answer, after the converter that a worker uses."""
 
     def react(request: CompletionRequest) -> Completion:
         if isinstance(answer, Exception):
@@ -61,7 +61,7 @@ async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
         store, pay_tool(LEDGER), actors=actors, drivers=fields.pop("drivers", {"scripted": ScriptedModel(react)})
     )
     task = ModelTask(**{"ctx": pinned(), "completion": 2, "messages": (user_message("go"),)} | fields)
-    # Of a run of its own: a reply with calls is kept for the next attempt of its completion.
+    # A separate run: a reply with calls is kept for the next attempt of its completion.
     env = environment("signoff.model", workflow_run_id=uuid.uuid4().hex)
     reply = await env.run(ModelActivity(deps).model, task)
     converter = DATA_CONVERTER.payload_converter
@@ -69,11 +69,11 @@ async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
 
 
 def parts(reply: ModelReply) -> list[CallPart]:
-    """The calls of the reply's message."""
+    """Return the calls in the reply's message."""
     return [part for part in reply.message.parts if isinstance(part, CallPart)]
 
 
-async def test_calls_are_numbered_by_us(store: Store) -> None:
+async def test_calls_are_numbered_by_signoff(store: Store) -> None:
     reply = await asked(store, calls(("pay", {"amount": 1}), ("look", {}), text="a moment"))
     assert [(part.call, part.provider_call, part.tool) for part in parts(reply)] == [
         ("c2.1", "p0", "pay"),
@@ -87,15 +87,15 @@ async def test_calls_are_numbered_by_us(store: Store) -> None:
     assert (reply.limits, reply.catalog, reply.instructions) == (TurnLimits(), "", "")
 
 
-async def test_limits_and_catalog_are_told_once(store: Store) -> None:
-    """With the first completion: they are the turn's, and each reply would hold them again."""
+async def test_limits_and_catalog_come_only_with_the_first_completion(store: Store) -> None:
+    """They belong to the turn: each reply would repeat them otherwise."""
     first = await asked(store, calls(("look", {"amount": 1})), completion=1)
     assert first.limits == TurnLimits(calls=9)
     assert first.catalog
     assert first.instructions == instructions_hash(Actor(name="desk", model="m", instructions="Be brief."), "", "")
 
 
-async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:
+async def test_driver_receives_stored_content_inline(store: Store) -> None:
     text = "é" * INLINE_BYTES
     stored = await to_content(store, text, PLACE)
     provider = await keep(store, b'{"opaque":1}', PLACE)
@@ -118,7 +118,7 @@ async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:
     assert [tool.name for tool in request.tools] == ["pay", "respond"]
 
 
-async def test_plain_text_is_a_response(store: Store) -> None:
+async def test_plain_text_is_a_response_and_an_empty_reply_fails(store: Store) -> None:
     reply = await asked(store, say("hello"))
     assert (reply.response.state, reply.response.text.inline, reply.respond_call) == ("complete", "hello", "")
     with pytest.raises(ApplicationError, match="answered twice with nothing"):
@@ -126,7 +126,7 @@ async def test_plain_text_is_a_response(store: Store) -> None:
 
 
 @table("state", "complete", "clarifying", "awaiting")
-async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
+async def test_respond_call_ends_the_turn(store: Store, state: Any) -> None:
     reply = await asked(store, respond("done", state))
     assert (reply.answer.state, reply.answer.text.inline) == (state, "done")
     assert (reply.respond_call, reply.respond_error) == ("c2.1", "")
@@ -135,7 +135,7 @@ async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
 
 
 @table(("text", "twice"), ("done", False), ("x" * 20_000, True))
-async def test_an_answer_of_words_alone_is_not_sent_twice(store: Store, text: str, twice: bool) -> None:
+async def test_short_answer_is_not_sent_twice(store: Store, text: str, twice: bool) -> None:
     reply = await asked(store, respond(text))
     assert (reply.response is not None, reply.answer.state) == (twice, "complete")
     assert (text_of(reply.answer.text)[:1], reply.answer.text.blob is not None) == (text[:1], twice)
@@ -150,7 +150,7 @@ async def test_an_answer_of_words_alone_is_not_sent_twice(store: Store, text: st
     (["x"], '["x"]'),
     ({"text": "é", "n": float("nan")}, '{"text": "\\u00e9", "n": NaN}'),
 )
-async def test_a_bad_respond_is_told_and_kept_as_text(store: Store, args: Any, text: str) -> None:
+async def test_invalid_respond_call_is_reported_and_kept_as_text(store: Store, args: Any, text: str) -> None:
     reply = await asked(store, calls(("respond", args)))
     assert reply.respond_error
     assert (reply.respond_call, reply.response.state, reply.response.text.inline) == ("c2.1", "complete", text)
@@ -177,7 +177,7 @@ async def test_a_bad_respond_is_told_and_kept_as_text(store: Store, args: Any, t
     ({"a": {1, 2}}, {}, "not a JSON type"),
     ({"a": "é" * ARGUMENTS_BYTES}, {}, f"at most {ARGUMENTS_BYTES} are taken"),
 )
-async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, raw: Any, args: Any, why: str) -> None:
+async def test_unusable_arguments_make_a_malformed_call(store: Store, raw: Any, args: Any, why: str) -> None:
     part = parts(await asked(store, calls(("pay", raw))))[0]
     assert part.args.inline == args
     assert why in part.malformed
@@ -186,7 +186,7 @@ async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, 
 
 
 @table("over", 0, 1)
-async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
+async def test_arguments_are_limited_in_bytes(store: Store, over: int) -> None:
     chars_left = ARGUMENTS_BYTES - len('{"a":""}')
     args = {"a": "é" * (chars_left // 2) + "x" * (chars_left % 2 + over)}
     part = parts(await asked(store, calls(("pay", args))))[0]
@@ -197,7 +197,7 @@ async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
 
 
 @table("over", 0, 1)
-async def test_fifty_calls_a_completion(store: Store, over: int) -> None:
+async def test_calls_above_fifty_per_completion_are_surplus(store: Store, over: int) -> None:
     made = await asked(store, calls(*[("pay", {"amount": 1})] * (CALLS_PER_COMPLETION + over)))
     found = parts(made)
     assert [part.surplus for part in found] == [False] * CALLS_PER_COMPLETION + [True] * over
@@ -205,7 +205,7 @@ async def test_fifty_calls_a_completion(store: Store, over: int) -> None:
     assert found[-1].call == f"c2.{CALLS_PER_COMPLETION + over}"
 
 
-async def test_one_mebibyte_of_calls_a_completion(store: Store) -> None:
+async def test_calls_above_one_mebibyte_per_completion_are_surplus(store: Store) -> None:
     filler = ARGUMENTS_BYTES - len('{"a":""}')
     big = ("pay", {"a": "x" * filler})
     whole = CALLS_BYTES_PER_COMPLETION // ARGUMENTS_BYTES
@@ -215,7 +215,7 @@ async def test_one_mebibyte_of_calls_a_completion(store: Store) -> None:
     assert [part.surplus for part in fits] == [False] * whole + [True, False]
 
 
-async def test_endless_calls_are_dropped_and_counted(store: Store) -> None:
+async def test_calls_above_the_storage_limit_are_dropped_and_counted(store: Store) -> None:
     many = calls(*[("pay", {"amount": 1})] * (CALLS_KEPT_PER_COMPLETION + 3))
     whole = Completion(calls=many.calls[:CALLS_KEPT_PER_COMPLETION], provider=b"{}")
     kept = await asked(store, whole)
@@ -225,7 +225,7 @@ async def test_endless_calls_are_dropped_and_counted(store: Store) -> None:
     assert (len(parts(cut)), cut.dropped, cut.message.provider) == (CALLS_KEPT_PER_COMPLETION, 3, None)
 
 
-async def test_half_characters_are_replaced(store: Store) -> None:
+async def test_lone_surrogates_are_replaced(store: Store) -> None:
     odd = Completion(text="a\ud800", calls=(ProposedCall(tool="p\ud800", args={}, provider_call="i\ud800"),))
     reply = await asked(store, odd)
     assert reply.message.parts[0].text.inline == "a?"
@@ -234,7 +234,7 @@ async def test_half_characters_are_replaced(store: Store) -> None:
     assert (await asked(store, calls(("respond", "\udfff")))).response.text.inline == "?"
 
 
-async def test_endless_names_are_cut_and_long_texts_stored(store: Store) -> None:
+async def test_long_names_are_cut_and_long_texts_stored(store: Store) -> None:
     text = "é" * INLINE_BYTES
     made = Completion(text=text, calls=(ProposedCall(tool="t" * 999, args={}, provider_call="i" * 999),))
     reply = await asked(store, made)
@@ -255,7 +255,9 @@ async def test_endless_names_are_cut_and_long_texts_stored(store: Store) -> None
     (ModelUnavailable("busy", retry_after=0.01), "ModelUnavailable", False, timedelta(seconds=1)),
     (ModelUnavailable("busy", retry_after=9_999), "ModelUnavailable", False, timedelta(minutes=2)),
 )
-async def test_failures_carry_their_type(store: Store, error: Exception, kind: str, final: bool, delay: Any) -> None:
+async def test_model_errors_carry_type_and_retry_delay(
+    store: Store, error: Exception, kind: str, final: bool, delay: Any
+) -> None:
     with pytest.raises(ApplicationError) as failed:
         await asked(store, error)
     found = failed.value
@@ -263,9 +265,7 @@ async def test_failures_carry_their_type(store: Store, error: Exception, kind: s
     assert found.message == error.args[0]
 
 
-async def test_neither_words_nor_errors_of_a_provider_repeat_its_key(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_model_text_and_errors_hide_the_provider_key(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_KEY", "sk-of-the-model-41")
     keyed = {"api_key": "env:OUR_KEY"}
 
@@ -283,13 +283,13 @@ async def test_neither_words_nor_errors_of_a_provider_repeat_its_key(
 
 
 @table(("fields", "words"), ({"ctx": pinned(actor="dask")}, "`dask`"), ({"drivers": {}}, "no driver for the model"))
-async def test_an_unknown_actor_or_model_is_the_developers(store: Store, fields: Any, words: str) -> None:
+async def test_unknown_actor_or_model_is_a_config_error(store: Store, fields: Any, words: str) -> None:
     with pytest.raises(ApplicationError, match=words) as failed:
         await asked(store, say("x"), **fields)
     assert (failed.value.type, failed.value.non_retryable) == ("ConfigError", True)
 
 
-async def test_no_model_is_paid_for_while_nothing_can_be_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_store_cancels_the_model_request(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, broken_off = asyncio.Event(), asyncio.Event()
 
     async def thinks(request: CompletionRequest) -> Completion:
@@ -320,7 +320,7 @@ JSON = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(JSON | JSON.map(json.dumps) | st.text())
-def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
+def test_parsed_arguments_can_always_be_recorded(raw: Any) -> None:
     args, why, size = parse_arguments(raw)
     written = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     assert len(written.encode()) == size or why
@@ -328,7 +328,7 @@ def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
     assert size <= ARGUMENTS_BYTES
 
 
-async def test_a_free_tool_is_offered_like_any(store: Store) -> None:
+async def test_tool_without_approval_is_offered_like_a_gated_one(store: Store) -> None:
     deps = worker_deps(store, free(LEDGER), pay_tool(LEDGER, name="gated"))
     offered = {offer.name: offer.parameters for offer in deps.catalog.offered_tools("desk", pinned())}
     assert offered["pay"] == offered["gated"]

@@ -1,4 +1,4 @@
-"""`signoff.outcome`: the ticket tells what became of a call that nobody heard of again."""
+"""`signoff.outcome`: the ticket gives the outcome of a call whose activity was lost."""
 
 import dataclasses
 import json
@@ -75,7 +75,7 @@ async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None
     return await outcome_of_lost(deps, task, env)
 
 
-async def test_a_recorded_outcome_is_the_answer(store: Store) -> None:
+async def test_recorded_outcome_is_returned(store: Store) -> None:
     await store.claim(PERMIT.digest, **WHO)
     await store.record(PERMIT.digest, DONE)
     reply = await asked(store)
@@ -83,14 +83,14 @@ async def test_a_recorded_outcome_is_the_answer(store: Store) -> None:
 
 
 @table("idempotent", True, False)
-async def test_a_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> None:
+async def test_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> None:
     await store.claim(PERMIT.digest, **WHO)
     reply = await asked(store, idempotent=idempotent)
     assert summary(reply) == ("in_doubt", IN_DOUBT_TEXT)
     assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
 
 
-async def test_an_unclaimed_ticket_is_given_up(store: Store) -> None:
+async def test_unclaimed_ticket_is_voided_and_the_call_lapses(store: Store) -> None:
     for _ in range(2):
         reply = await asked(store)
         assert (reply.outcome, reply.again, reply.note) == (None, "lapsed", "the approval was not used in time")
@@ -99,13 +99,13 @@ async def test_an_unclaimed_ticket_is_given_up(store: Store) -> None:
     assert (await store.claim(PERMIT.digest, **WHO)).kind == "void"
 
 
-async def test_it_looks_at_the_ticket_that_was_used(store: Store) -> None:
+async def test_outcome_is_read_from_the_used_ticket(store: Store) -> None:
     await store.claim(PERMIT.digest, **WHO)
     assert (await asked(store, ticket=2)).again == "lapsed"
     assert (await store.read_ticket(ticket_key(PERMIT.digest, 2))).state == "void"
 
 
-async def test_a_read_only_call_simply_failed(store: Store) -> None:
+async def test_lost_read_only_call_fails(store: Store) -> None:
     reads = free(LEDGER, read_only=True)
     permit = permit_for(reads)
     reply = await asked(store, reads, permit=permit, args=Content(inline=ARGS))
@@ -114,7 +114,7 @@ async def test_a_read_only_call_simply_failed(store: Store) -> None:
 
 
 @table("args", Content(inline=ARGS), None)
-async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: Store, args: Content | None) -> None:
+async def test_call_begun_before_its_tool_became_read_only_is_in_doubt(store: Store, args: Content | None) -> None:
     reads: dict[str, Any] = {"tool": free(LEDGER, read_only=True), "args": args}
     assert (await asked(store, **reads)).again == "lapsed"
     assert (await store.read_ticket(PERMIT.digest)).state == "void"
@@ -124,7 +124,7 @@ async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: St
     assert (await asked(store, ticket=2, **reads)).outcome == DONE
 
 
-async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> None:
+async def test_call_of_a_removed_tool_keeps_its_ticket(store: Store) -> None:
     await store.claim(PERMIT.digest, **WHO)
     assert summary(await asked(store, free(LEDGER, name="other")))[0] == "in_doubt"
 
@@ -136,7 +136,7 @@ async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> 
     ({"workflow_id": None}, "the permit names another turn"),
     ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
 )
-async def test_nobody_else_may_give_a_ticket_up(store: Store, info: Any, why: str) -> None:
+async def test_caller_other_than_the_turn_cannot_void_a_ticket(store: Store, info: Any, why: str) -> None:
     """A foreign caller could otherwise void the approved call of another turn."""
     reply = await asked(store, env=environment(OUTCOME, **info))
     assert summary(reply) == ("refused", f"Not executed: {why}.")
@@ -148,7 +148,7 @@ HELD: dict[str, Any] = {"args": Content(inline=ARGS)}
 
 
 async def begun(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
-    """The approver's word that the one call happened, which was begun and about which people were asked."""
+    """Return the approver's decision that the call happened. The call was begun and its question asked."""
     await store.claim(permit_for(tool).digest, **WHO)
     request = await ask(worker_deps(store, tool, people=[BOSS, BO, ANA]), tool, doubt=1)
     return about(request, **SAID | fields)
@@ -160,7 +160,7 @@ async def said(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
     return word
 
 
-async def test_the_word_that_it_happened_is_written(store: Store) -> None:
+async def test_decision_that_the_call_happened_is_recorded(store: Store) -> None:
     word = await said(store)
     reply = await asked(store, people=[APPROVER], **HELD | {"happened": word})
     assert summary(reply) == ("ok", "booking 7")
@@ -171,7 +171,7 @@ async def test_the_word_that_it_happened_is_written(store: Store) -> None:
     assert summary(await asked(store, people=[APPROVER], **HELD | {"happened": word})) == ("ok", "booking 7")
 
 
-async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_is_not(store: Store) -> None:
+async def test_only_a_stored_decision_is_recorded_as_outcome(store: Store) -> None:
     raw = await begun(store)
     word = SIGNER.sign_decision(replace(raw, received_at=NOW, assurance="session"))
     given = HELD | {"happened": word, "people": [APPROVER]}
@@ -192,13 +192,13 @@ async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_i
     {"question_hash": ""},
     {"signature": "c2lnbmVk", "key_id": "k"},
 )
-async def test_a_word_that_nobody_gave_is_not_written(store: Store, word: Any) -> None:
+async def test_invalid_happened_decision_is_not_recorded(store: Store, word: Any) -> None:
     decision = replace(await begun(store), **word)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": decision}) == ToolReply()
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
-async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
+async def test_happened_decision_about_another_attempt_is_not_recorded(store: Store) -> None:
     word = await begun(store)
     await Questions(store).end(word.approval_id, 1, "superseded")
     second = about(await ask(worker_deps(store, TOOL), TOOL, doubt=2), **SAID)
@@ -207,13 +207,13 @@ async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
 
 
 @table("fields", {"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"})
-async def test_a_word_that_cannot_be_checked_is_not_written(store: Store, fields: Any) -> None:
+async def test_unverifiable_happened_decision_is_not_recorded(store: Store, fields: Any) -> None:
     word = await begun(store)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": word} | fields) == ToolReply()
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
-async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
+async def test_happened_decision_without_a_claimed_ticket_is_not_recorded(store: Store) -> None:
     word = about(await ask(worker_deps(store, TOOL), TOOL, doubt=1), **SAID)
     given = HELD | {"happened": word, "people": [APPROVER]}
     assert await asked(store, **given) == ToolReply()
@@ -223,7 +223,7 @@ async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
 
 
 def by_amount(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
-    """The handler of a policy: who pays much asks an administrator."""
+    """A policy handler that asks an administrator about large amounts."""
     return HandlerVerdict("ask", "admin" if call.args["amount"] > 10 else "user", "much")
 
 
@@ -243,7 +243,7 @@ LATER = ApprovalPolicy(approvers=("role:approvers",), escalate_to=("user:ana",),
     (LATER, "ana", False),
     (LATER, "boss", False),
 )
-async def test_the_word_is_of_those_whom_this_very_call_asks(
+async def test_happened_decision_must_come_from_approvers_of_this_call(
     store: Store, policy: ApprovalPolicy, subject: str, written: bool
 ) -> None:
     tool = pay_tool(LEDGER, policy)
@@ -256,7 +256,7 @@ async def test_the_word_is_of_those_whom_this_very_call_asks(
 
 
 async def never(context: HookContext) -> bool:
-    """A tool that is not there now."""
+    """A tool that is not available now."""
     return False
 
 
@@ -273,7 +273,7 @@ async def forbids(args: Any, context: HookContext) -> Permission:
     {"capabilities": Capabilities(secrets=("KEY",))},
 )
 @table("subject", "bo", "ana")
-async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(
+async def test_approvers_of_an_in_doubt_call_ignore_present_availability(
     store: Store, fields: Any, subject: str
 ) -> None:
     tool = pay_tool(LEDGER, ROUTED, **fields)
@@ -295,7 +295,7 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(
         assert summary(written) == ("ok", "booking 7")
 
 
-async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store) -> None:
+async def test_signed_in_undeclared_person_may_decide_it_happened(store: Store) -> None:
     login = "https://login.example.com#7"
     cy = a_person(id_from_login(login), name="Cy", identities={"oidc": (login,)})
     word = await said(store, subject=cy.id)
@@ -304,7 +304,7 @@ async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store
     assert summary(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
 
 
-async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rejected_happened_decision_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     def lines() -> list[str]:
         found = [record.getMessage().partition(" ({")[0] for record in caplog.records if "happened" in record.msg]
         caplog.clear()
@@ -324,7 +324,7 @@ OUTSIDE = free(LEDGER, runs="external", handler=run_elsewhere)
 
 
 async def reported(store: Store, report: str, tool: Tool = OUTSIDE, **fields: Any) -> ToolReply:
-    """What is said of the one call, which its agent runs, on a `look` or when it is given up."""
+    """Return the result for the externally run call on `look` or `give_up`."""
     return await asked(store, tool, **{"actors": [AGENT], "permit": permit_for(tool), "report": report} | fields)
 
 
@@ -333,7 +333,7 @@ async def endings(store: Store) -> list[tuple[str, str, dict[str, Any]]]:
     return [(each.kind, each.key, json.loads(each.data)) for each in records if "outcome/" in each.key]
 
 
-async def test_what_an_agent_reported_is_the_outcome_of_its_call(store: Store) -> None:
+async def test_outcome_reported_by_an_agent_is_returned(store: Store) -> None:
     key = permit_for(OUTSIDE).digest
     assert await reported(store, "look") == ToolReply()
     await store.claim(key, **WHO)
@@ -354,7 +354,7 @@ async def test_what_an_agent_reported_is_the_outcome_of_its_call(store: Store) -
     ({}, {"tool": dataclasses.replace(OUTSIDE, name="other"), "permit": permit_for(OUTSIDE)}),
     ({}, {"profile": "production"}),
 )
-async def test_no_report_of_another_call_is_told(
+async def test_report_about_another_call_is_ignored(
     store: Store, report: str, whose: dict[str, str], fields: dict[str, Any]
 ) -> None:
     key = permit_for(fields.get("tool", OUTSIDE)).digest if "permit" not in fields else fields["permit"].digest
@@ -366,7 +366,7 @@ async def test_no_report_of_another_call_is_told(
     assert await endings(store) == []
 
 
-async def test_a_call_whose_agent_is_given_up_is_in_doubt(store: Store) -> None:
+async def test_call_of_an_agent_that_is_given_up_is_in_doubt(store: Store) -> None:
     key = permit_for(OUTSIDE).digest
     await store.claim(key, **WHO)
     for _ in range(2):
@@ -379,7 +379,7 @@ async def test_a_call_whose_agent_is_given_up_is_in_doubt(store: Store) -> None:
     assert (await reported(store, "look")).outcome == DONE
 
 
-async def test_a_call_is_not_given_up_without_its_record(store: Store) -> None:
+async def test_call_is_not_given_up_without_its_audit_entry(store: Store) -> None:
     key = permit_for(OUTSIDE).digest
     await store.claim(key, **WHO)
     await store.run(lambda connection: connection.execute(text("DROP TABLE audit_records")).close())
@@ -388,9 +388,7 @@ async def test_a_call_is_not_given_up_without_its_record(store: Store) -> None:
     assert (await store.read_ticket(key)).state == "claimed"
 
 
-async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_ticket_that_cannot_be_given_up_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     key = permit_for(OUTSIDE).digest
     await store.void_unclaimed(key, **WHO)
     assert await reported(store, "give_up") == ToolReply()
@@ -403,7 +401,7 @@ async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
 
 
 @table("own", True, False)
-async def test_the_outcome_is_the_turns_word_where_the_store_knows_of_no_call(store: Store, own: bool) -> None:
+async def test_outcome_of_a_call_unknown_to_the_store_is_marked_as_turn_entry(store: Store, own: bool) -> None:
     reads = free(LEDGER, read_only=True)
     permit = permit_for(reads)
     if own:
@@ -414,8 +412,11 @@ async def test_the_outcome_is_the_turns_word_where_the_store_knows_of_no_call(st
     assert (facts["code"], facts["actor"]) == ("execution_failed", "desk")
 
 
-async def test_a_tool_that_still_runs_is_not_looked_up_and_nobody_is_told_of_anothers(store: Store) -> None:
-    """Looked up it would be said not to have happened; a ticket of another turn reveals not even that it runs."""
+async def test_running_tool_is_not_probed_and_foreign_tickets_are_not_revealed(store: Store) -> None:
+    """A probe would report that it did not happen.
+
+    For another turn's ticket, even the fact that it runs is not revealed.
+    """
     await store.claim(PERMIT.digest, **WHO)
     await store.record_heartbeat(PERMIT.digest)
     with pytest.raises(ApplicationError, match="the tool may still be running") as caught:
@@ -427,16 +428,14 @@ async def test_a_tool_that_still_runs_is_not_looked_up_and_nobody_is_told_of_ano
     assert summary(await asked(store, ticket=2)) == ("in_doubt", IN_DOUBT_TEXT)
 
 
-async def test_a_ticket_that_is_given_up_names_the_request_of_its_turn(store: Store) -> None:
+async def test_voided_ticket_holds_the_nonce_of_its_turn(store: Store) -> None:
     permit = permit_for(TOOL, ctx=pinned(user=replace(GUEST, nonce="n1")))
     assert (await asked(store, permit=permit)).again == "lapsed"
     assert (await store.read_ticket(permit.digest)).nonce == "n1"
 
 
 @table(("kind", "approver"), ("approved", "approver"), ("auto", ""))
-async def test_a_probe_is_told_of_the_settings_and_of_no_approval_that_the_call_did_not_need(
-    store: Store, kind: Any, approver: str
-) -> None:
+async def test_probe_receives_settings_and_only_a_needed_approval(store: Store, kind: Any, approver: str) -> None:
     told: list[ToolContext] = []
 
     async def look(args: dict[str, Any], context: ToolContext) -> CannotTell:
@@ -453,7 +452,7 @@ async def test_a_probe_is_told_of_the_settings_and_of_no_approval_that_the_call_
 
 
 def turning(words: str, **fields: Any) -> ApprovalPolicy:
-    """A policy whose rules, where they say SOON, mean an hour from now."""
+    """Return a policy whose rules read SOON as an hour from now."""
     soon = f"'{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}'"
     return ApprovalPolicy.model_validate({"route_to": words.replace("SOON", soon)} | fields)
 
@@ -463,9 +462,7 @@ DENIED_NOW = {"deny_if": "ctx.now.at < SOON", "route_to": "ctx.now.at < SOON ? [
 
 
 @table(("subject", "written"), ("ana", True), ("bo", False))
-async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
-    store: Store, subject: str, written: bool
-) -> None:
+async def test_happened_decision_uses_the_approvers_at_question_time(store: Store, subject: str, written: bool) -> None:
     tool = pay_tool(LEDGER, turning(ANA_NOW))
     word = await said(store, tool, subject=subject)
     given = HELD | {"permit": permit_for(tool), "happened": word}
@@ -474,7 +471,7 @@ async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
 
 
 @table(("subject", "written"), ("al", True), ("bo", False))
-async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_those_asked_by_now(
+async def test_happened_decision_uses_present_approvers_if_denied_at_question_time(
     store: Store, subject: str, written: bool
 ) -> None:
     people = [BOSS, BO, ANA, a_person("al")]
@@ -488,7 +485,9 @@ async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_t
 
 
 @table(("subject", "written"), ("ana", True), ("bo", False))
-async def test_the_word_is_of_nobody_whom_the_question_did_not_ask(store: Store, subject: str, written: bool) -> None:
+async def test_happened_decision_by_an_approver_not_asked_is_not_recorded(
+    store: Store, subject: str, written: bool
+) -> None:
     asks_ana = ApprovalPolicy(approvers=("user:ana",))
     tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("user:ana", "role:approvers")))
     word = await said(store, pay_tool(LEDGER, asks_ana), subject=subject)
@@ -497,7 +496,7 @@ async def test_the_word_is_of_nobody_whom_the_question_did_not_ask(store: Store,
     assert (reply.outcome is not None) == written
 
 
-async def test_a_word_about_what_nobody_was_asked_is_not_written(store: Store) -> None:
+async def test_happened_decision_of_another_turn_is_not_recorded(store: Store) -> None:
     await store.claim(PERMIT.digest, **WHO)
     word = about(await ask(worker_deps(store, TOOL), TOOL, ctx=pinned(turn="t2"), doubt=1), **SAID)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": word}) == ToolReply()

@@ -1,4 +1,4 @@
-"""The right to run is derived: what a permit says is compared, never believed."""
+"""The right to run is derived: the claims of a permit are compared, never believed."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -66,13 +66,13 @@ async def rows_of(store: Store) -> ApprovalRows | None:
 
 
 async def weighed(store: Store, tool: Tool, permit: Permit, signature_policy: SignaturePolicy = LENIENT) -> PermitCheck:
-    """What the permit is worth for `tool` as it is now, with its decisions as the stored answers."""
+    """Return the check of the permit for the present `tool`, with its decisions as stored answers."""
     await put_answers(store, permit.decisions)
     return await weighed_by_store(store, tool, permit, signature_policy)
 
 
 async def put_answers(store: Store, decisions: Sequence[Decision]) -> None:
-    """Store decisions that are not stored yet, where people were asked."""
+    """Store the decisions that are not stored yet, if there is a question."""
     rows = await rows_of(store)
     known = [] if rows is None else [(each.revision, each.vote.decision.delivery_id) for each in rows.answers]
     for each in decisions if rows is not None else ():
@@ -83,7 +83,7 @@ async def put_answers(store: Store, decisions: Sequence[Decision]) -> None:
 async def weighed_by_store(
     store: Store, tool: Tool, permit: Permit, signature_policy: SignaturePolicy = LENIENT
 ) -> PermitCheck:
-    """What the permit is worth for `tool` as it is now, by what the store has of its approval."""
+    """Return the check of the permit for the present `tool`, by the stored approval."""
     deps = worker_deps(store, tool, people=APPROVERS)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     found = judge(deps.catalog, permit.ctx, call, ARGS, Tally())
@@ -105,7 +105,7 @@ async def weighed_by_store(
 
 
 async def put(store: Store, tool: Tool) -> ApprovalRequest:
-    """The one call as people are asked about it under `tool`'s own policy."""
+    """Ask about the call under `tool`'s own policy."""
     return await asked(worker_deps(store, tool), tool)
 
 
@@ -125,7 +125,7 @@ def test_only_the_turn_and_call_of_the_permit_may_use_it(caller: ActivityCaller,
 
 
 @table("kind", "auto", "approved")
-async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
+async def test_permit_with_another_digest_is_stale(store: Store, kind: Any) -> None:
     tool = pay_tool(LEDGER, kind == "approved")
     stale = PermitCheck("again", "the tool changed while you were asked", "stale")
     assert await weighed(store, tool, permit_for(tool, kind=kind, digest="0" * 64)) == stale
@@ -133,7 +133,7 @@ async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
 
 
 @table("leaves_out", ("question_hash",), ("question_hash", "revision"), ())
-async def test_one_decision_about_this_call_is_enough(store: Store, leaves_out: tuple[str, ...]) -> None:
+async def test_single_decision_about_this_call_is_enough(store: Store, leaves_out: tuple[str, ...]) -> None:
     request = await put(store, GATED)
     decision = replace(about(request), **{"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
     decision = replace(decision, question_hash="") if leaves_out else decision
@@ -145,7 +145,7 @@ FEW = "too few people have approved this"
 
 
 @table("is_signed", True, False)
-async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signed: bool) -> None:
+async def test_decision_only_in_the_permit_runs_nothing(store: Store, *, is_signed: bool) -> None:
     now = datetime.now(UTC)
     signer = Signer(PrivateKeys(keys=(new_key(now),)))
     policy = SignaturePolicy(signer.verifier(), development=not is_signed)
@@ -160,7 +160,7 @@ async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signe
     assert await weighed_by_store(store, tool, replace(permit, decisions=()), policy) == RUN
 
 
-async def test_a_first_answer_is_none_to_a_later_revision(store: Store) -> None:
+async def test_answer_to_a_first_revision_does_not_count_for_a_later_one(store: Store) -> None:
     request = await put(store, GATED)
     await Questions(store).end(request.id, 1, "superseded")
     assert (await put(store, GATED)).revision == 2
@@ -183,7 +183,7 @@ PAIR = (decision(), decision(subject="ana"))
     (TWO, TWO, (decision(),), False),
     (TWO, TWO, PAIR, True),
 )
-async def test_a_quorum_is_of_distinct_people(
+async def test_quorum_needs_distinct_people(
     store: Store, tool: Tool, before: Tool, decisions: tuple[Decision, ...], runs: bool
 ) -> None:
     # As many different people as the question asked `before` and the present policy ask; one person twice is one. What
@@ -193,7 +193,7 @@ async def test_a_quorum_is_of_distinct_people(
     assert await weighed(store, tool, permit) == (RUN if runs else PermitCheck("refuse", FEW))
 
 
-async def test_a_quorum_that_rose_is_asked_again(store: Store) -> None:
+async def test_raised_quorum_is_asked_again(store: Store) -> None:
     await put(store, GATED)
     permit = permit_for(TWO, kind="approved")
     nobody = replace(permit, decisions=())
@@ -214,18 +214,18 @@ ANA = Person(id="ana", tier="trusted", roles=("a", "b"))
     (replace(ANA, roles=("a",)), False),
     (replace(ANA, roles=("a", "b", "c")), False),
 )
-def test_the_directory_bears_a_requester_out(person: Person, sure: bool, development: bool) -> None:
+def test_requester_must_match_the_directory(person: Person, sure: bool, development: bool) -> None:
     user = replace(GUEST, user="ana", tier="trusted", roles=("a", "b"))
     assert is_believed(pinned(user=user), person, development=development) is sure
 
 
 @table("development", True, False)
-def test_only_development_believes_a_stranger(development: bool) -> None:
+def test_unknown_requester_is_believed_only_in_development(development: bool) -> None:
     assert is_believed(pinned(), None, development=development) is development
 
 
-async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
-    """What would run by rule is asked, with the reason; what is asked or settled anyway stays as it is."""
+async def test_doubted_requester_turns_an_automatic_call_into_a_question(store: Store) -> None:
+    """The reason is shown. Calls that need approval or are settled stay unchanged."""
     tool = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     run = judge(worker_deps(store, tool).catalog, pinned(), call, ARGS, Tally())
@@ -252,7 +252,7 @@ ESCALATES = Terms(approvers=("role:approvers",), escalate_after=60.0, escalate_t
 
 
 def question(**fields: Any) -> Question:
-    """A question that escalates to the boss after a minute."""
+    """Return a question that escalates to the boss after a minute."""
     given: dict[str, Any] = {
         "approvers": ("role:approvers",),
         "escalate_after": 60.0,
@@ -263,12 +263,12 @@ def question(**fields: Any) -> Question:
 
 
 def voters(terms: Terms, *questions: Question, policy: Any = True, **ctx: Any) -> VoterSet:
-    """Who may answer for a call on these terms, asked about by these questions."""
+    """Return the voters on these terms and questions."""
     found = catalog_of([pay_tool(LEDGER, policy)])
     return voter_set(found, FixedDirectory(PEOPLE), pinned(**ctx), "pay", terms, OPENED, questions)
 
 
-def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> None:
+def test_voters_come_from_present_policy_and_each_question() -> None:
     group = ApproverGroup(of=("role:board",), quorum=2)
     terms = Terms(approvers=("role:approvers", "role:board"), quorum=3, groups=(group,))
     other = question(approvers=("role:legal",), quorum=2, allow_self=True, proposers=("ana",))
@@ -282,7 +282,7 @@ def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> Non
     assert found.now == OPENED
     assert not voters(terms).specs[0].allow_self
     assert not voters(terms, policy=False).specs[0].allow_self
-    # The human behind the entry by which the turn was asked for is who may not answer by another one.
+    # The person behind the requesting account may not vote with another account.
     human = replace(GUEST, person_id="human")
     assert voters(terms, user=human).specs[0].requester_person == "human"
 
@@ -299,7 +299,7 @@ def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> Non
     ({"kind": "in_doubt"}, {"escalate_after": None}, 60),
     ({"kind": "in_doubt"}, {"escalate_after": 90.0}, 60),
 )
-def test_an_escalation_counts_from_the_later_of_row_and_terms(
+def test_escalation_time_is_the_later_of_question_and_terms(
     asked_by: dict[str, Any], terms: dict[str, Any], after: int
 ) -> None:
     found = voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by))
@@ -317,17 +317,17 @@ def test_an_escalation_counts_from_the_later_of_row_and_terms(
     ({"opened_at": None}, {}),
     ({"opened_at": None, "edit_of": 1}, {}),
 )
-def test_what_never_escalates_adds_nobody(asked_by: dict[str, Any], terms: dict[str, Any]) -> None:
+def test_question_or_terms_without_escalation_add_no_voters(asked_by: dict[str, Any], terms: dict[str, Any]) -> None:
     assert voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by)).escalations == ()
 
 
-def test_only_those_whom_both_name_are_added() -> None:
+def test_escalation_adds_only_approvers_in_both_question_and_terms() -> None:
     terms = dataclasses.replace(ESCALATES, escalate_to=("role:cfo", "role:board"))
     (found,) = voters(terms, question(escalate_to=("role:boss", "role:board", "role:cfo"))).escalations
     assert found.to == ("role:board", "role:cfo")
 
 
-def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
+def test_edit_by_an_escalation_approver_keeps_the_escalation() -> None:
     everybody = ("role:approvers", *BOSS)
     edited = question(edit_of=1, approvers=everybody)
     always = (Escalation(datetime.min.replace(tzinfo=UTC), BOSS),)
@@ -352,7 +352,7 @@ def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
     ({"signature": "s"}, True),
     ({"key_id": "k"}, True),
 )
-def test_a_turn_is_asked_for_until_a_moment(user: dict[str, Any], expired: bool) -> None:
+def test_turn_may_ask_until_a_week_after_its_start(user: dict[str, Any], expired: bool) -> None:
     assert is_expired(replace(GUEST, **user), OPENED) is expired
 
 
@@ -363,12 +363,12 @@ APPROVED = permit_for(GATED, kind="approved", decisions=())
 
 
 def bound(**fields: Any) -> Question:
-    """The question about the one call as it is, that asks any approver."""
+    """Return the question about the present call, which any approver may answer."""
     return a_question(**{"digest": APPROVED.digest, "approvers": ("role:approvers",), "opened_at": OPENED} | fields)
 
 
 def yes(asked: Question, subject: str = "approver", *, unsigned: bool = False, **fields: Any) -> Decision:
-    """A yes to that question a minute later, as the gateway vouches for it."""
+    """Return a signed approval of that question, a minute later."""
     given: dict[str, Any] = {
         "approval_id": asked.id,
         "revision": asked.revision,
@@ -392,7 +392,10 @@ def checked(
     found: LocalGateDecision | None = None,
     **stored: Any,
 ) -> PermitCheck:
-    """What a permit is worth by these answers, so many seconds after it was asked; `stored` is the approval's."""
+    """Return the check of a permit with these answers, this many seconds after the question.
+
+    `stored` replaces the approval.
+    """
     rules, terms = rules or ApprovalPolicy(), terms or Terms(approvers=("role:approvers",))
     tool = pay_tool(LEDGER, rules)
     given: dict[str, Any] = {"completed_at": OPENED + MINUTE} | stored
@@ -409,7 +412,7 @@ def checked(
     )
 
 
-def test_a_card_that_would_show_something_else_by_now_is_shown_again() -> None:
+def test_card_whose_content_changed_is_asked_again() -> None:
     changed = PermitCheck("again", "the card of this has changed", "stale")
     assert checked(bound()) == RUN
     assert checked(bound(secrets=("to",))) == changed
@@ -424,7 +427,7 @@ def test_a_card_that_would_show_something_else_by_now_is_shown_again() -> None:
     assert checked(bound(show=("amount",)), rules=cut) == RUN
 
 
-def test_what_is_asked_again_says_why() -> None:
+def test_repeated_question_states_its_reason() -> None:
     assert checked(bound(), stale="this was asked again") == PermitCheck("again", "this was asked again", "stale")
     changed = PermitCheck("again", "the tool changed while you were asked", "stale")
     assert checked(bound(digest="other")) == changed
@@ -440,9 +443,7 @@ def test_what_is_asked_again_says_why() -> None:
     ("approve", (), True),
     ("approve", ("ana",), True),
 )
-def test_changed_arguments_need_a_policy_that_lets_them_be_changed(
-    mode: Any, proposers: tuple[str, ...], runs: bool
-) -> None:
+def test_edited_arguments_need_a_policy_that_allows_edits(mode: Any, proposers: tuple[str, ...], runs: bool) -> None:
     rules = ApprovalPolicy(edit=mode)
     stricter = PermitCheck("again", "the policy on changed arguments is stricter now", "policy")
     changed = bound(revision=2, edit_of=1, proposers=proposers)
@@ -450,7 +451,7 @@ def test_changed_arguments_need_a_policy_that_lets_them_be_changed(
     assert checked(bound(proposers=proposers), rules=rules) == RUN
 
 
-def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> None:
+def test_arguments_edited_in_another_question_do_not_count() -> None:
     rules, changed = ApprovalPolicy(edit="approve"), bound(revision=2, edit_of=1)
     changed = replace(changed, digest=digest_with(changed)(ARGS))
     permit = replace(APPROVED, digest=changed.digest)
@@ -473,7 +474,7 @@ def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> N
     change = yes(changed, revision=1, question_hash="of the first", edited_args=ARGS)
     assert worth(change, "of the first") == RUN
     assert worth(change, "of another") == PermitCheck("refuse", OTHER)
-    # What nobody signed names no question that could be compared.
+    # An unsigned decision names no question to compare with.
     raw = yes(changed, unsigned=True, revision=1, question_hash="", edited_args=ARGS)
     assert worth(raw, "of the first") == RUN
     other = yes(changed, revision=1, question_hash="of the first", edited_args={"amount": 1})
@@ -481,7 +482,7 @@ def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> N
 
 
 @table("count", 1, 2)
-def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count: int) -> None:
+def test_changed_terms_that_the_votes_do_not_meet_are_asked_again(count: int) -> None:
     two = Terms(approvers=("role:approvers",), quorum=2)
     mine = catalog_of([pay_tool(LEDGER, ApprovalPolicy())]).policy("pay").hash
     asked = bound(quorum=count)
@@ -489,7 +490,7 @@ def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count:
     assert checked(asked, terms=two) == (few if count == 2 else more)
     same = bound(policy_hash=mine)
     assert checked(same, terms=two) == few
-    # Its own rules are the same, and want more of this call by now: as of another policy.
+    # The rules are the same, but now want more for this call: treated like another policy.
     added = dataclasses.replace(two, applied=(AppliedTerm(quorum=2),))
     assert checked(same, terms=added) == more
     assert checked(asked, yes(asked), yes(asked, "ana"), terms=two) == RUN
@@ -497,7 +498,7 @@ def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count:
 
 @table("allowed_now", True, False)
 @table("allowed_then", True, False)
-def test_nobody_approves_their_own_call_unless_it_was_so_and_is(*, allowed_now: bool, allowed_then: bool) -> None:
+def test_self_approval_must_be_allowed_then_and_now(*, allowed_now: bool, allowed_then: bool) -> None:
     rules = ApprovalPolicy(allow_self_approval=allowed_now)
     asked = bound(approvers=("user:guest",), allow_self=allowed_then)
     terms = Terms(approvers=("user:guest",))
@@ -506,7 +507,7 @@ def test_nobody_approves_their_own_call_unless_it_was_so_and_is(*, allowed_now: 
     assert found == (RUN if allowed_now and allowed_then else own)
 
 
-def test_every_signed_answer_is_as_sure_as_question_and_terms_want() -> None:
+def test_each_signed_answer_needs_the_assurance_of_question_and_terms() -> None:
     weak = PermitCheck("again", "this needs a stronger sign-in now", "policy")
     asked, sure = bound(), bound(min_assurance="mfa")
     strong = Terms(approvers=("role:approvers",), min_assurance="mfa")
@@ -519,13 +520,13 @@ def test_every_signed_answer_is_as_sure_as_question_and_terms_want() -> None:
     assert checked(asked, yes(asked, unsigned=True, assurance="none"), rules=rules, terms=strong) == RUN
 
 
-def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> None:
+def test_answer_of_a_person_no_longer_entitled_is_asked_again() -> None:
     gone = PermitCheck("again", "an approver of this may not decide it now", "policy")
     asked = bound()
     assert checked(asked, yes(asked, "stranger")) == gone
     refused = PermitCheck("refuse", "an answer is not signed")
     assert checked(asked, yes(asked, unsigned=True)) == refused
-    # One answer that is nobody's spoils what another person approved.
+    # One foreign answer spoils the approval of another person.
     assert checked(asked, yes(asked), yes(asked, "")) == PermitCheck("refuse", OTHER)
     assert checked(asked, yes(asked, verdict="denied")) == PermitCheck("refuse", OTHER)
     assert checked(asked, yes(asked, approval_id="main.s.t.c1.2")) == PermitCheck("refuse", OTHER)
@@ -543,7 +544,7 @@ def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> No
     ({"timeout": 30.0, "on_timeout": "escalate"}, {}, {}, True),
     ({"timeout": 29.5, "on_timeout": "escalate"}, {}, {}, False),
 )
-def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
+def test_signed_answer_must_meet_the_present_timeout(
     terms: dict[str, Any], asked: dict[str, Any], answered: dict[str, Any], runs: bool
 ) -> None:
     late = PermitCheck("again", "it has to be approved sooner now", "policy")
@@ -555,20 +556,18 @@ def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
 
 
 @table(("span", "after", "runs"), (30.0, 90.0, True), (30.0, 90.001, False), (29.5, 90.0, False))
-def test_an_approval_is_good_for_its_span_from_the_answer_that_completed_it(
-    span: float, after: float, runs: bool
-) -> None:
+def test_approval_expires_after_its_span_from_the_last_answer(span: float, after: float, runs: bool) -> None:
     late = PermitCheck("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
     expected = RUN if runs else late
     assert checked(bound(grant_ttl=span), after=after) == expected
     assert checked(bound(), rules=ApprovalPolicy(grant_ttl=span), after=after) == expected
     longer = ApprovalPolicy(grant_ttl=span * 2)
     assert checked(bound(grant_ttl=span), rules=longer, after=after) == expected
-    # Of what no store knows the time, no span has an end.
+    # Without a stored time, no span ends.
     assert checked(bound(grant_ttl=span), after=after, completed_at=None) == RUN
 
 
-# What the rows say
+# The stored rows
 
 
 def read(*questions: Question, answered: Sequence[Decision] = (), after: float = 120.0) -> ApprovalRows:
@@ -589,7 +588,7 @@ def claimed(rows: ApprovalRows | None, **permit: Any) -> StoredApproval | None:
     return approval_of(replace(APPROVED, **permit), rows)
 
 
-def test_a_call_is_approved_by_the_last_question_about_it() -> None:
+def test_call_is_approved_by_its_last_question() -> None:
     first, doubt = bound(), bound(revision=2, kind="in_doubt", doubt_of=1)
     assert claimed(None) is None
     assert claimed(read(doubt)) is None
@@ -602,7 +601,7 @@ def test_a_call_is_approved_by_the_last_question_about_it() -> None:
     )
 
 
-def test_the_answer_that_completed_it_is_the_last_yes() -> None:
+def test_approval_is_completed_by_the_last_approving_vote() -> None:
     asked = bound(quorum=2, veto=False)
     given = [yes(asked), yes(asked, "ana"), yes(asked, "bo", verdict="denied")]
     found = some(claimed(read(asked, answered=given)))
@@ -623,13 +622,13 @@ def test_the_answer_that_completed_it_is_the_last_yes() -> None:
         "this was judged at another moment than it was asked",
     ),
 )
-def test_a_question_that_is_not_the_one_asked_now_is_stale(fields: dict[str, Any], revision: int, stale: str) -> None:
+def test_question_other_than_the_current_one_is_stale(fields: dict[str, Any], revision: int, stale: str) -> None:
     asked = bound(**fields)
     found = some(claimed(read(asked, answered=[yes(asked)]), revision=revision))
     assert (found.stale, found.problem) == (stale, "")
 
 
-def test_a_no_to_this_very_action_holds_for_each_question_about_it() -> None:
+def test_denial_of_an_action_applies_to_each_question_about_it() -> None:
     first, other = bound(), bound(digest="other")
     second = bound(revision=2)
     no = yes(first, "ana", verdict="denied")
@@ -650,14 +649,14 @@ def test_a_no_to_this_very_action_holds_for_each_question_about_it() -> None:
     ("", 86_401.0, "this was not approved in time"),
     ("", 86_399.0, ""),
 )
-def test_no_yes_counts_for_a_question_that_ended_without_one(answered: str, after: float, problem: str) -> None:
+def test_approval_does_not_count_for_a_question_that_ended_otherwise(answered: str, after: float, problem: str) -> None:
     asked = bound()
     words = [yes(asked, "ana", verdict=answered)] if answered else []
     found = claimed(read(asked, answered=words, after=after))
     assert found == StoredApproval(asked, question_hash(asked), (), problem=problem)
 
 
-def test_no_answer_in_a_permit_counts() -> None:
+def test_decisions_in_the_permit_do_not_count() -> None:
     asked = bound()
     kept = yes(asked)
     other = Decision(approval_id=asked.id, verdict="approved", subject="ana", delivery_id="of ana")
@@ -665,7 +664,7 @@ def test_no_answer_in_a_permit_counts() -> None:
     assert taken.decisions == (kept,)
 
 
-def test_a_question_with_changed_arguments_knows_in_which_they_were_changed() -> None:
+def test_edited_question_refers_to_the_question_of_its_edit() -> None:
     first, second = bound(digest="first"), bound(revision=2, edit_of=1)
     found = some(claimed(read(first, second), revision=2))
     assert found.edited == question_hash(first)

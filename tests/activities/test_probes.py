@@ -1,4 +1,4 @@
-"""A tool's probe is asked before people are, and the ticket keeps what it found."""
+"""A tool's probe runs before approvers are asked, and the ticket keeps its result."""
 
 import asyncio
 import json
@@ -51,14 +51,14 @@ RAN = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Cont
 
 
 class Finder:
-    """A probe that finds `answer`, and remembers what it was asked."""
+    """A probe that returns `answer` and records its input."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
         self.asked: list[tuple[dict[str, Any], ToolContext]] = []
 
     async def __call__(self, args: dict[str, Any], context: ToolContext) -> Any:
-        """Answer, or raise."""
+        """Return the answer, or raise it."""
         self.asked.append((args, context))
         if isinstance(self.answer, BaseException):
             raise self.answer
@@ -66,19 +66,19 @@ class Finder:
 
 
 def probed(answer: Any, ledger: Ledger | None = None, **fields: Any) -> tuple[Tool, Finder]:
-    """A tool that nobody has to approve, and its probe."""
+    """Return a tool that needs no approval, and its probe."""
     finder = Finder(answer)
     return free(ledger or Ledger(), probe=finder, **fields), finder
 
 
 async def outcome(store: Store, tool: Tool, **fields: Any) -> ToolReply:
-    """What became of the one call, whose activity was lost?"""
+    """Return the outcome of the call after its activity was lost."""
     given = {"permit": permit_for(tool), "tool": "pay", "args": Content(inline=ARGS)} | fields
     return await outcome_of_lost(worker_deps(store, tool), OutcomeTask(**given))
 
 
 async def claimed(store: Store, tool: Tool, number: int = 1) -> str:
-    """The key of the call's ticket, which a worker has claimed that is lost."""
+    """Claim the call's ticket for a lost worker, and return the key."""
     key = ticket_key(permit_for(tool).digest, number)
     await store.claim(key, **WHO)
     return key
@@ -89,8 +89,8 @@ async def words(store: Store) -> list[str]:
     return [json.loads(each.data)["probe"] for each in records if each.kind == "in_doubt" and "probe" in each.data]
 
 
-async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> None:
-    """Its result as the handler would have given it, marked; it is in the ticket, and is not looked up again."""
+async def test_probe_that_finds_a_result_gives_the_outcome(store: Store) -> None:
+    """The result looks like the handler's, with a note. The ticket keeps it, so the probe does not run again."""
     tool, finder = probed(Happened(ToolResult("booking 7", structured={"booking": 7}, cost=0.5)))
     key = await claimed(store, tool)
     found = await outcome(store, tool)
@@ -106,7 +106,7 @@ async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> No
     assert await words(store) == ["happened"]
 
 
-async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answered(store: Store) -> None:
+async def test_probe_result_of_a_specialist_call_is_recorded_in_full(store: Store) -> None:
     tool, _ = probed(Happened("booking 7"), scope="specialist", justification="only the desk looks at bookings")
     await claimed(store, tool)
     deps = worker_deps(store, tool, actors=[Actor(name="desk", model="scripted", read_rest=True)])
@@ -129,17 +129,17 @@ async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answ
     (Claim(kind="undone"), ToolReply(again="undone", note=UNDONE)),
     (Claim(kind="void"), ToolReply(again="lapsed", note="the approval was not used in time")),
 )
-def test_a_ticket_says_of_its_own_call_what_became_of_it(claim: Claim, reply: ToolReply | None) -> None:
+def test_claimed_ticket_gives_the_reply_of_its_own_call_only(claim: Claim, reply: ToolReply | None) -> None:
     assert recorded_reply(claim) == reply
 
 
-async def test_what_is_found_to_have_failed_is_a_failure(store: Store) -> None:
+async def test_probe_that_finds_a_failure_gives_a_failure(store: Store) -> None:
     tool, _ = probed(Happened(ToolFailure("the card was declined")))
     await claimed(store, tool)
     assert summary(await outcome(store, tool)) == ("execution_failed", "the card was declined")
 
 
-async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store, ledger: Ledger) -> None:
+async def test_call_that_did_not_happen_runs_under_the_next_ticket(store: Store, ledger: Ledger) -> None:
     tool, finder = probed(DidNotHappen(), ledger)
     key = await claimed(store, tool)
     for _ in range(2):
@@ -164,7 +164,7 @@ async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store, ledg
     SystemExit(2),
     asyncio.CancelledError(),
 )
-async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: Any) -> None:
+async def test_invalid_probe_answer_leaves_the_call_in_doubt(store: Store, answer: Any) -> None:
     tool, finder = probed(answer)
     key = await claimed(store, tool)
     for _ in range(2):
@@ -179,7 +179,7 @@ async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: A
     ("booking 7", "the probe of pay returned a str that is no answer"),
     (CannotTell(), ""),
 )
-async def test_the_log_says_which_probe_gave_no_answer(
+async def test_probe_without_an_answer_is_logged(
     store: Store, caplog: pytest.LogCaptureFixture, answer: Any, line: str
 ) -> None:
     tool, _ = probed(answer)
@@ -189,7 +189,7 @@ async def test_the_log_says_which_probe_gave_no_answer(
     assert lines == ([line] if line else [])
 
 
-async def test_a_probe_that_hangs_is_not_waited_for(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_hanging_probe_is_abandoned_after_its_timeout(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     async def hang(args: dict[str, Any], context: ToolContext) -> Happened:
         await asyncio.Event().wait()
         return Happened()
@@ -207,7 +207,7 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store, caplog: pytest
 
 
 @table("answer", DidNotHappen(), Happened("booking 7"))
-async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any) -> None:
+async def test_outcome_of_a_slow_worker_overrides_the_probe(store: Store, answer: Any) -> None:
     late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
 
     async def slow(args: dict[str, Any], context: ToolContext) -> Any:
@@ -220,7 +220,7 @@ async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any
     assert (await store.claim(key, **WHO)).outcome == late
 
 
-async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: Store) -> None:
+async def test_second_attempt_on_a_claimed_ticket_runs_the_probe(store: Store) -> None:
     tool, finder = probed(CannotTell())
     await claimed(store, tool)
     with pytest.raises(ApplicationError) as caught:
@@ -231,7 +231,7 @@ async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: 
 
 
 @table(("answer", "expected"), (Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt"))
-async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: Any, expected: str) -> None:
+async def test_handler_timeout_runs_the_probe_immediately(store: Store, answer: Any, expected: str) -> None:
     async def slow(args: dict[str, Any], context: ToolContext) -> None:
         await asyncio.Event().wait()
 
@@ -240,7 +240,7 @@ async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: 
     assert codes([reply]) == [expected]
 
 
-async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store) -> None:
+async def test_probe_receives_the_approved_arguments(store: Store) -> None:
     async def spoils(args: dict[str, Any], context: ToolContext) -> None:
         args.clear()
         await asyncio.Event().wait()
@@ -257,7 +257,7 @@ async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store
     {"args": Content(inline={"amount": float(2**60)})},
     {"permit": "forged"},
 )
-async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, Any]) -> None:
+async def test_probe_runs_only_for_the_exact_call(store: Store, changed: dict[str, Any]) -> None:
     tool, finder = probed(DidNotHappen())
     if "permit" in changed:
         forged = Principal(user="guest", name="Guest", key_id="k", signature="forged")
@@ -267,7 +267,7 @@ async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, 
     assert finder.asked == []
 
 
-async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store, ledger: Ledger) -> None:
+async def test_call_that_is_not_in_doubt_is_not_probed(store: Store, ledger: Ledger) -> None:
     tool, finder = probed(Happened(), ledger)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert summary(await outcome(store, tool)) == ("ok", "paid")
@@ -279,7 +279,7 @@ async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store, ledger
     assert (finder.asked, other.asked) == ([], [])
 
 
-async def test_an_idempotent_call_that_is_lost_for_good_is_looked_up(store: Store) -> None:
+async def test_lost_idempotent_call_is_probed(store: Store) -> None:
     tool, finder = probed(Happened("booking 7"), idempotent=True)
     await claimed(store, tool)
     assert summary(await outcome(store, tool, idempotent=True)) == ("ok", "booking 7")
@@ -291,7 +291,7 @@ def _context(key: str) -> ToolContext:
 
 
 @table(("stored", "approver"), (True, "approver"), (False, ""))
-async def test_a_probe_is_told_who_approved_by_the_store(store: Store, stored: bool, approver: str) -> None:
+async def test_probe_receives_the_approver_from_the_store(store: Store, stored: bool, approver: str) -> None:
     finder = Finder(CannotTell())
     tool = pay_tool(Ledger(), probe=finder)
     if stored:

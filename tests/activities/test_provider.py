@@ -1,4 +1,4 @@
-"""The model adapter against an OpenAI-compatible server on loopback, which refuses what the vendor's would refuse."""
+"""The model adapter against an OpenAI-compatible loopback server with the vendor's strictness."""
 
 import contextlib
 import dataclasses
@@ -42,9 +42,9 @@ Answer = Callable[[list[dict[str, Any]]], tuple[int, dict[str, Any], dict[str, s
 
 
 class Vendor:
-    """A chat-completions endpoint: checks keys and message order, then answers with `answer(messages)`.
+    """A chat-completions endpoint that checks keys and message order, then returns `answer(messages)`.
 
-    Without a `key` it takes any.
+    Without `key`, any key passes.
     """
 
     def __init__(self, answer: Answer, key: str = "test-key") -> None:
@@ -54,7 +54,7 @@ class Vendor:
         self.app.post("/v1/chat/completions")(self.complete)
 
     async def complete(self, request: Request) -> JSONResponse:
-        """One completion, refused like the vendor's when a tool result answers no call."""
+        """Answer one completion, with an error if a tool result matches no call."""
         body = await request.json()
         self.seen.append(body)
         if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
@@ -78,7 +78,7 @@ class Vendor:
 
 @contextlib.asynccontextmanager
 async def serving(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Vendor]:
-    """The vendor on a loopback port that the provider is pointed at."""
+    """Serve the vendor on a loopback port and point the provider at it."""
     port = free_port()
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
@@ -106,7 +106,7 @@ def asked(*messages: Message) -> CompletionRequest:
     return CompletionRequest(MODEL, "Be brief.", messages, (None,) * len(messages), (respond_form().offer,))
 
 
-async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_completion_is_converted_to_signoff_types(monkeypatch: pytest.MonkeyPatch) -> None:
     vendor = Vendor(lambda _: (200, completion("Hm.", ("pay", {"amount": 3})), {}))
     async with serving(vendor, monkeypatch):
         answer = await ProviderModel(MODEL).complete(asked(user_message("pay 3")))
@@ -119,7 +119,7 @@ async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.row("E07")
 @pytest.mark.parametrize(("strict", "sent"), [(True, True), (False, None)])
-async def test_strict_reaches_a_provider_that_knows_it(
+async def test_strict_flag_reaches_a_provider_that_supports_it(
     monkeypatch: pytest.MonkeyPatch, strict: bool, sent: bool | None
 ) -> None:
     vendor = Vendor(lambda _: (200, completion("Hm."), {}))
@@ -142,7 +142,7 @@ async def test_strict_reaches_a_provider_that_knows_it(
         (404, ModelRefused),
     ],
 )
-async def test_each_status_is_retried_or_final(
+async def test_http_status_decides_between_retry_and_refusal(
     monkeypatch: pytest.MonkeyPatch, status: int, error: type[Exception]
 ) -> None:
     vendor = Vendor(lambda _: (status, {"error": {"message": "secret body"}}, {"retry-after": "0.01"}))
@@ -157,7 +157,7 @@ async def test_each_status_is_retried_or_final(
     ("model", "login", "remedy"),
     [("openai:fake-1", "user:hunter2@", "takes `openai-chat:fake-1`"), (MODEL, "", "nothing answers at that path")],
 )
-async def test_a_path_that_is_not_there_is_named_with_the_remedy(
+async def test_missing_api_path_error_names_the_remedy(
     monkeypatch: pytest.MonkeyPatch, model: str, login: str, remedy: str
 ) -> None:
     vendor = Vendor(lambda _: (404, {"error": {"message": "secret body"}}, {}))
@@ -175,7 +175,7 @@ async def test_a_path_that_is_not_there_is_named_with_the_remedy(
     ("OPENAI_BASE_URL", "openai-chat"),
     ("OLLAMA_BASE_URL", "ollama"),
 )
-async def test_documented_small_model_is_reached_without_a_key(
+async def test_documented_small_model_works_without_a_key(
     address: str, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [line for line in shell_lines(ROOT / "docs" / "models.md") if line.startswith("export ")]
@@ -194,7 +194,7 @@ async def test_documented_small_model_is_reached_without_a_key(
     assert [request["model"] for request in vendor.seen] == ["qwen3:4b"]
 
 
-async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_server_is_model_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{free_port()}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     with pytest.raises(ModelUnavailable):
@@ -208,9 +208,7 @@ async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None
     ("scripted", "the model `scripted` cannot be imported"),
     ("anthropic:claude", "signoff[anthropic]"),
 )
-async def test_a_model_that_cannot_be_had_is_found_at_start(
-    monkeypatch: pytest.MonkeyPatch, model: str, part: str
-) -> None:
+async def test_unusable_model_fails_at_start(monkeypatch: pytest.MonkeyPatch, model: str, part: str) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     actor = Actor(name="desk", description="", instructions="", model=model)
@@ -220,14 +218,14 @@ async def test_a_model_that_cannot_be_had_is_found_at_start(
     assert "\n" not in raised.value.message
 
 
-async def test_one_model_may_stand_in_for_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_single_model_may_replace_all_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     actor = Actor(name="desk", description="", instructions="", model="scripted:nowhere:model")
     drivers = await build_drivers(catalog_of([], actors=[actor]), SecretProvider(), instead="openai-chat:gpt-5")
     assert isinstance(drivers["scripted:nowhere:model"], ProviderModel)
 
 
-def test_a_response_that_no_longer_loads_is_rebuilt() -> None:
+def test_unreadable_provider_response_is_rebuilt_from_the_message() -> None:
     spoken = Message(
         role="assistant",
         parts=(
@@ -246,7 +244,7 @@ def test_a_response_that_no_longer_loads_is_rebuilt() -> None:
         assert second.parts[0].tool_call_id == "x"
 
 
-def test_what_became_of_a_call_that_waited_is_told_in_words() -> None:
+def test_late_outcome_of_a_waiting_call_is_a_user_message() -> None:
     call = CallPart(call="c1.1", provider_call="x", tool="pay", args=Content(inline={}))
     waits = ResultPart(call="c1.1", provider_call="x", tool="pay", code="waiting", value=Content(inline="waiting"))
     denied = ToolDenied(source="human", tool="pay", call_id="c1.1", reason="no")
@@ -266,7 +264,7 @@ def test_what_became_of_a_call_that_waited_is_told_in_words() -> None:
     assert json.loads(body) == denied.model_dump(mode="json")
 
 
-async def test_a_whole_turn_over_a_real_provider(monkeypatch: pytest.MonkeyPatch, turn_rig: TurnRig) -> None:
+async def test_complete_turn_runs_over_a_real_provider(monkeypatch: pytest.MonkeyPatch, turn_rig: TurnRig) -> None:
     def answer(messages: list[dict[str, Any]]) -> tuple[int, dict[str, Any], dict[str, str]]:
         results = [message for message in messages if message["role"] == "tool"]
         if not results:
@@ -303,7 +301,7 @@ async def test_a_whole_turn_over_a_real_provider(monkeypatch: pytest.MonkeyPatch
     assert (result.usage.input_tokens, result.completions) == (22, 2)
 
 
-async def test_a_refusal_is_the_answers_text(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusal_text_becomes_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = completion()
     refused["choices"][0]["message"] |= {"content": None, "refusal": "I can't help with that."}
     async with serving(Vendor(lambda _: (200, refused, {})), monkeypatch):
@@ -311,7 +309,7 @@ async def test_a_refusal_is_the_answers_text(monkeypatch: pytest.MonkeyPatch) ->
     assert (answer.text, answer.calls, answer.provider) == ("I can't help with that.", (), None)
 
 
-async def test_a_call_in_an_answer_cut_at_its_length_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_in_a_truncated_answer_is_malformed_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = completion("", ("pay", {}))
     cut["choices"][0]["finish_reason"] = "length"
     cut["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = '{"amount": 100, "to": "No'
@@ -323,7 +321,7 @@ async def test_a_call_in_an_answer_cut_at_its_length_is_told_so(monkeypatch: pyt
     )
 
 
-async def test_a_providers_400_is_logged_with_its_words(
+async def test_provider_400_error_is_logged_but_not_raised_verbatim(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     vendor = Vendor(lambda _: (400, {"error": {"message": "Invalid value for 'messages[4]'"}}, {}))
@@ -334,7 +332,7 @@ async def test_a_providers_400_is_logged_with_its_words(
     assert "messages[4]" not in str(refused.value)
 
 
-async def test_a_turn_whose_model_repeats_an_id_completes(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turn_whose_model_repeats_a_call_id_completes(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [
         completion("", ("pay", {"amount": 1, "to": "Ana"}), ("pay", {"amount": 2, "to": "Ana"})),
         completion("", ("pay", {"amount": 3, "to": "Ana"})),
@@ -389,9 +387,7 @@ async def test_a_turn_whose_model_repeats_an_id_completes(turn_rig: TurnRig, mon
         "SIGNOFF_MODEL",
     ),
 )
-def test_a_model_that_cannot_be_had_is_told_in_our_words(
-    monkeypatch: pytest.MonkeyPatch, model: str, expected: str
-) -> None:
+def test_unusable_model_error_has_a_clear_message(monkeypatch: pytest.MonkeyPatch, model: str, expected: str) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError) as refused:
         build_driver(model)

@@ -1,4 +1,4 @@
-"""The rows of questions as they are written, and what is found of a change of arguments before it is asked."""
+"""The stored rows of questions, and the validation of an edit before it is asked."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -48,21 +48,21 @@ def task_of(args: Any = ARGS, **fields: Any) -> GateTask:
 
 
 def deps_of(store: Store, policy: Any = True, **fields: Any) -> WorkerDeps:
-    """A worker with one gated tool, which believes the gateway's signatures."""
+    """Return a worker with one gated tool that verifies the gateway's signatures."""
     more = {name: fields.pop(name) for name in ("clock",) if name in fields}
     deps = worker_deps(store, pay_tool(Ledger(), policy), **fields)
     return dataclasses.replace(deps, verifier=SIGNER.verifier(), **more)
 
 
 def subject_of(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> Subject:
-    """What is asked of the one call; by default no rule said anything of it."""
+    """Return the subject of the question about the call, without a rule's verdict by default."""
     tool = some(deps.catalog.tool_view(pinned()).tool("pay"))
     given = {"call": call_of(args), "args": args, "tool": tool, "verdict": None, "digest": "d" * 64, "notes": ()}
     return Subject(**given | fields)
 
 
 def verdict_of(rule: RuleReference, **fields: Any) -> PolicyVerdict:
-    """A rule's word that people are to be asked."""
+    """Return a rule's verdict that approval is needed."""
     given: dict[str, Any] = {"rule_text": "true", "reasons": ("it is so",), "policy_hash": "p" * 64, "evaluators": ""}
     return PolicyVerdict(**{"verdict": "ask", "rule": rule} | given | fields)
 
@@ -73,7 +73,7 @@ async def first_of(deps: WorkerDeps, **fields: Any) -> ApprovalRequest:
 
 
 async def edit_of(deps: WorkerDeps, decision: Decision, **fields: Any) -> Edit | str:
-    """What is found of a change of the arguments of the one call."""
+    """Return the result of validating an edit of the call's arguments."""
     if not decision.signature:
         await keep(deps.store, decision)
     tool = deps.catalog.tool_view(pinned()).tool("pay")
@@ -99,7 +99,7 @@ def signed_change(decision: Decision) -> Decision:
 EDITABLE = ApprovalPolicy(edit="approve")
 
 
-async def test_the_declaration_lies_in_the_store_under_its_hash(store: Store) -> None:
+async def test_tool_declaration_is_stored_under_its_hash(store: Store) -> None:
     deps = deps_of(store)
     about = subject_of(deps)
     request = await QuestionWriter(deps).ask(task_of(), about)
@@ -107,7 +107,7 @@ async def test_the_declaration_lies_in_the_store_under_its_hash(store: Store) ->
 
 
 @table(("wanted", "told"), (("ops",), ("ops",)), (None, ("mail",)))
-async def test_a_question_says_where_it_comes_from_and_goes_to(
+async def test_question_records_origin_and_target_channels(
     store: Store, wanted: tuple[str, ...] | None, told: tuple[str, ...]
 ) -> None:
     channels, rules = [DeclaredChannel(each, "email") for each in ("mail", "ops")], RoutingRules(default=("mail",))
@@ -124,26 +124,24 @@ async def test_a_question_says_where_it_comes_from_and_goes_to(
     (verdict_of(REQUESTER_RULE), "user", False, "p" * 64),
     (verdict_of(PERMISSION_RULE), "user", False, "p" * 64),
 )
-async def test_what_a_verdict_makes_of_a_question(
+async def test_verdict_sets_level_policy_and_grant_permission(
     store: Store, verdict: PolicyVerdict | None, level: str, remembered: bool, policy_hash: str
 ) -> None:
-    """Its level and policy; what is asked because of who asks, or of the tool's own check, is never remembered."""
+    """A question about the requester or from the tool's own check allows no grant."""
     deps = deps_of(store, ApprovalPolicy(allow_remember=True))
     request = await QuestionWriter(deps).ask(task_of(), subject_of(deps, verdict=verdict))
     assert (request.level, request.allow_remember, request.policy_hash) == (level, remembered, policy_hash)
 
 
 @table(("doubt", "seconds"), (0, 60.0), (1, 86_400.0))
-async def test_a_doubt_waits_as_long_as_the_policy_has_it(store: Store, doubt: int, seconds: float) -> None:
+async def test_in_doubt_question_keeps_the_timeout_of_the_policy(store: Store, doubt: int, seconds: float) -> None:
     deps = deps_of(store, clock=lambda: NOW)
     request = await QuestionWriter(deps).ask(task_of(doubt=doubt, ask_within=60.0), subject_of(deps))
     assert request.timeout == seconds
 
 
 @table(("told", "revision"), (True, 1), (False, 2))
-async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
-    store: Store, told: bool, revision: int
-) -> None:
+async def test_answer_not_yet_delivered_keeps_its_question(store: Store, told: bool, revision: int) -> None:
     deps = deps_of(store)
     request = await QuestionWriter(deps).ask(task_of(), subject_of(deps))
     assert request.opened_at is not None
@@ -162,7 +160,7 @@ async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
     ({}, True, None),
     ({"question_hash": ""}, True, AGAIN),
 )
-async def test_which_question_a_change_has_to_name(
+async def test_edit_must_name_the_current_question(
     store: Store, change: dict[str, Any], signed: bool, found: str | None
 ) -> None:
     deps = deps_of(store, EDITABLE)
@@ -174,7 +172,7 @@ async def test_which_question_a_change_has_to_name(
     assert (edit if isinstance(edit, str) else None) == found
 
 
-async def test_a_signed_change_that_counts_for_nothing_is_nobodys_change(store: Store) -> None:
+async def test_signed_edit_that_is_not_stored_is_rejected(store: Store) -> None:
     deps = deps_of(store, EDITABLE)
     decision = signed_change(change_of(await first_of(deps)))
     assert await edit_of(deps, decision) == OVER
@@ -184,7 +182,7 @@ async def test_a_signed_change_that_counts_for_nothing_is_nobodys_change(store: 
     assert await edit_of(deps, decision) == OVER
 
 
-async def test_after_a_change_was_asked_it_alone_is_found_again(store: Store) -> None:
+async def test_edit_is_found_again_and_a_second_edit_is_rejected(store: Store) -> None:
     deps = deps_of(store, EDITABLE)
     request = await first_of(deps)
     decision, other = change_of(request), change_of(request, subject="ana", delivery_id="d2")
@@ -199,7 +197,7 @@ def of_acme(person: str, **fields: Any) -> Person:
 
 
 @table(("subject", "name", "human"), ("ana", "Ana", "ana"), ("ana2", "Ana B", "ana"), ("stranger", "", "stranger"))
-async def test_a_change_says_whose_it_is(store: Store, subject: str, name: str, human: str) -> None:
+async def test_edit_records_its_author(store: Store, subject: str, name: str, human: str) -> None:
     people = [
         of_acme("ana", name="Ana"),
         of_acme("ana2", name="Ana B", person_id="ana"),
@@ -212,7 +210,7 @@ async def test_a_change_says_whose_it_is(store: Store, subject: str, name: str, 
     assert (edit.subject, edit.name, edit.human) == (subject, name, human)
 
 
-async def test_whom_a_login_vouched_for_is_named_as_the_author_of_a_change(store: Store) -> None:
+async def test_undeclared_author_of_an_edit_is_named_from_the_sign_in(store: Store) -> None:
     cy = of_acme(id_from_login(LOGIN), name="Cy", identities={"oidc": (LOGIN,)})
     await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(days=7))))
     deps, ctx = deps_of(store, EDITABLE), pinned(tenant="acme")
@@ -224,7 +222,7 @@ async def test_whom_a_login_vouched_for_is_named_as_the_author_of_a_change(store
 
 @table(("names", "who"), ({"ana": "Ana"}, "Ana"), ({}, "ana"))
 @table("note", "", "the policy changed while you were asked")
-async def test_the_note_of_a_changed_question_names_its_author_first(
+async def test_note_of_an_edited_question_starts_with_the_author(
     store: Store, names: dict[str, str], who: str, note: str
 ) -> None:
     deps = deps_of(store, EDITABLE, people=[a_person(each, name=name) for each, name in names.items()])
@@ -237,9 +235,7 @@ async def test_the_note_of_a_changed_question_names_its_author_first(
 
 
 @table(("edit", "proposers"), ("propose", ("ana2", "ana")), ("approve", ()))
-async def test_who_proposes_other_arguments_is_one_who_asks(
-    store: Store, edit: Any, proposers: tuple[str, ...]
-) -> None:
+async def test_proposer_of_arguments_counts_as_a_requester(store: Store, edit: Any, proposers: tuple[str, ...]) -> None:
     people = [a_person("ana"), a_person("ana2", person_id="ana")]
     deps = deps_of(store, ApprovalPolicy(edit=edit), people=people)
     request = await first_of(deps)
@@ -248,9 +244,7 @@ async def test_who_proposes_other_arguments_is_one_who_asks(
 
 
 @table(("late", "escalated"), (False, False), (True, True))
-async def test_a_change_goes_on_with_what_time_has_brought_to_its_question(
-    store: Store, late: bool, escalated: bool
-) -> None:
+async def test_edited_question_keeps_the_escalation_state(store: Store, late: bool, escalated: bool) -> None:
     policy = ApprovalPolicy(edit="approve", escalate_after=3_600.0, escalate_to=("role:board",))
     deps = deps_of(store, policy)
     request = await first_of(deps)

@@ -1,4 +1,4 @@
-"""Kept replies go an hour after they were kept, also where nobody asks a model any more."""
+"""Kept replies are dropped after an hour, even on an idle worker."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from signoff.store.leases import in_seconds
 from signoff.store.tables import COMPLETIONS
 
 
-async def test_an_idle_worker_drops_what_is_too_old(
+async def test_idle_worker_drops_old_replies(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # No turn runs, and the store was away once: a reply that comes of age goes all the same. Without `ReplySweep` the

@@ -1,4 +1,4 @@
-"""What a worker is asked to run is data: nothing alive travels beside it, so no call can see another's context."""
+"""A worker's tasks are plain data, so no call can see another call's context."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from signoff.store.store import Store
 
 
 @pytest.mark.row("E46")
-async def test_calls_that_run_at_once_see_each_its_own_context(store: Store) -> None:
+async def test_concurrent_calls_see_only_their_own_context(store: Store) -> None:
     inside = asyncio.Barrier(2)
 
     def answer(args: dict[str, Any], ctx: ToolContext) -> Any:

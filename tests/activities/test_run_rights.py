@@ -1,4 +1,4 @@
-"""A call runs by what holds where it runs: what people agreed to, and nothing that came to be in its way since."""
+"""The right to run at run time: the approval as given, and no later obstacle."""
 
 import dataclasses
 from collections.abc import Awaitable, Callable
@@ -34,17 +34,15 @@ TURNING = datetime.now(UTC) + timedelta(hours=1)
 async def approved_then(
     store: Store, before: Tool, now: Tool, after: timedelta = timedelta(0), **shown: Any
 ) -> ToolReply:
-    """The reply to a call that was asked about under `before` and approved, where it runs as `now` is; `shown` is for
-    the question.
-    """
+    """Approve a call asked under `before` and run it as `now`. `shown` goes to the question."""
     await answer(store, about(await asked(worker_deps(store, before, people=PEOPLE), before, **shown)))
     deps = worker_deps(store, now, people=PEOPLE)
     later = dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + after)
     return await run(later, now, task_for(now, permit_for(now, kind="approved", decisions=())))
 
 
-async def test_what_a_deployed_rule_would_have_denied_when_it_was_asked_is_judged_anew(store: Store) -> None:
-    """Also where it would not deny any more: nobody would have been asked then."""
+async def test_deployed_rule_that_denies_at_question_time_is_asked_again(store: Store) -> None:
+    """Also if the rule no longer denies: with that rule, the call would never have been asked."""
     ledger = Ledger()
     denies = ApprovalPolicy(deny_if=f"ctx.now.at < '{TURNING:%Y-%m-%dT%H:%M:%SZ}'", grant_ttl=604_800)
     before = pay_tool(ledger, ApprovalPolicy(grant_ttl=604_800))
@@ -59,7 +57,9 @@ OBJECTS = "no payments to this address at present"
 
 @table("objected", True, False)
 @table("objects", True, False)
-async def test_people_let_pass_what_they_were_shown_and_no_more(store: Store, *, objected: bool, objects: bool) -> None:
+async def test_approval_covers_only_the_objection_that_was_shown(
+    store: Store, *, objected: bool, objects: bool
+) -> None:
     ledger, now = Ledger(), {"objects": objected}
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -80,7 +80,7 @@ async def test_people_let_pass_what_they_were_shown_and_no_more(store: Store, *,
         assert summary(reply) == ("ok", "paid")
 
 
-async def test_another_objection_than_the_one_shown_is_shown_first(store: Store) -> None:
+async def test_changed_objection_is_asked_again(store: Store) -> None:
     ledger, words = Ledger(), ["too late"]
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -94,7 +94,7 @@ async def test_another_objection_than_the_one_shown_is_shown_first(store: Store)
     assert (reply.again, ledger.rows) == ("policy", [])
 
 
-async def test_what_somebody_denied_runs_by_no_rule_in_the_same_turn(store: Store, ledger: Ledger) -> None:
+async def test_denied_call_does_not_run_by_a_rule_in_the_same_turn(store: Store, ledger: Ledger) -> None:
     gated, free = pay_tool(ledger), pay_tool(ledger, False)
     await answer(store, about(await asked(worker_deps(store, gated, people=PEOPLE), gated), verdict="denied"))
     deps = worker_deps(store, free, people=PEOPLE)
@@ -104,7 +104,7 @@ async def test_what_somebody_denied_runs_by_no_rule_in_the_same_turn(store: Stor
 
 
 @table("ticket", 2, 3)
-async def test_every_earlier_ticket_counts(store: Store, ticket: int) -> None:
+async def test_claimed_earlier_ticket_blocks_a_later_one(store: Store, ticket: int) -> None:
     ledger = Ledger()
     tool = pay_tool(ledger, False)
     deps, task = worker_deps(store, tool), task_for(tool, ticket=ticket)
@@ -120,7 +120,7 @@ async def test_every_earlier_ticket_counts(store: Store, ticket: int) -> None:
     assert ledger.rows == []
 
 
-async def test_a_question_that_was_asked_anew_is_not_answered_by_what_was_read_before(store: Store) -> None:
+async def test_closed_question_is_not_answered_by_its_old_answer(store: Store) -> None:
     ledger = Ledger()
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=PEOPLE)
@@ -133,7 +133,7 @@ async def test_a_question_that_was_asked_anew_is_not_answered_by_what_was_read_b
 
 
 @table("gated", True, False)
-async def test_a_call_about_which_people_are_asked_runs_by_no_rule(store: Store, *, gated: bool) -> None:
+async def test_call_with_a_pending_question_does_not_run_by_a_rule(store: Store, *, gated: bool) -> None:
     ledger = Ledger()
     policy = ApprovalPolicy(auto_approve_if="true") if gated else False
     asks, runs = pay_tool(ledger), pay_tool(ledger, policy)
@@ -144,7 +144,7 @@ async def test_a_call_about_which_people_are_asked_runs_by_no_rule(store: Store,
 
 
 def changed_once_derived(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Awaitable[object]]) -> None:
-    """Has `change` happen after the right to run was derived, and before the ticket is claimed."""
+    """Run `change` after the right to run was derived and before the ticket is claimed."""
     derive = RunRights.derive
 
     async def derived(self: RunRights, task: Any, args: Any) -> Any:
@@ -156,7 +156,7 @@ def changed_once_derived(monkeypatch: pytest.MonkeyPatch, change: Callable[[], A
 
 
 @table("change", "ended", "voided", "asked anew")
-async def test_what_changes_once_the_right_was_derived_lets_nothing_run(
+async def test_change_after_the_right_was_derived_stops_the_run(
     store: Store, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     ledger = Ledger()
@@ -176,7 +176,7 @@ async def test_what_changes_once_the_right_was_derived_lets_nothing_run(
     assert (ledger.rows, await store.read_ticket(permit.digest)) == ([], None)
 
 
-async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(store: Store, ledger: Ledger) -> None:
+async def test_voided_approval_runs_nothing_even_if_the_permit_repeats_it(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=PEOPLE)
     request = await asked(deps, tool)
@@ -189,7 +189,7 @@ async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(sto
     assert ledger.rows == []
 
 
-async def test_an_answer_to_an_earlier_question_takes_the_place_of_none_to_this(store: Store, ledger: Ledger) -> None:
+async def test_answer_to_an_earlier_question_does_not_replace_the_current_one(store: Store, ledger: Ledger) -> None:
     before, tool = pay_tool(ledger, version="1"), pay_tool(ledger, version="2")
     deps = worker_deps(store, tool, people=PEOPLE)
     await answer(store, about(await asked(worker_deps(store, before, people=PEOPLE), before)))
@@ -201,7 +201,7 @@ async def test_an_answer_to_an_earlier_question_takes_the_place_of_none_to_this(
 
 
 @table("read_only", True, False)
-async def test_a_question_that_comes_once_a_rule_let_a_call_run_stops_it(
+async def test_question_asked_after_a_rule_approved_stops_the_call(
     store: Store, monkeypatch: pytest.MonkeyPatch, *, read_only: bool
 ) -> None:
     ledger = Ledger()
@@ -213,7 +213,7 @@ async def test_a_question_that_comes_once_a_rule_let_a_call_run_stops_it(
     assert ledger.rows == []
 
 
-async def test_an_answer_more_does_not_stop_what_was_approved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_additional_answer_does_not_stop_an_approved_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger()
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=(*PEOPLE, a_person("ana")))
@@ -223,7 +223,7 @@ async def test_an_answer_more_does_not_stop_what_was_approved(store: Store, monk
     assert summary(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=()))))[0] == "ok"
 
 
-async def test_a_name_that_means_another_tool_where_the_turn_stands_runs_nothing(store: Store, ledger: Ledger) -> None:
+async def test_tool_name_shadowed_by_another_tool_runs_nothing(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, False)
     desk = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, False, title="Own"),))
     reply = await run(worker_deps(store, tool, actors=[desk]), tool, task_for(tool))
@@ -231,7 +231,7 @@ async def test_a_name_that_means_another_tool_where_the_turn_stands_runs_nothing
 
 
 @table(("kind", "times"), ("auto", 1), ("approved", 2))
-async def test_what_people_agreed_to_is_asked_about_anew(store: Store, kind: Any, times: int) -> None:
+async def test_approved_call_ignores_the_cached_permission(store: Store, kind: Any, times: int) -> None:
     ledger, inputs = Ledger(), []
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -245,13 +245,13 @@ async def test_what_people_agreed_to_is_asked_about_anew(store: Store, kind: Any
     await judge_call(deps.catalog, task.permit.ctx, call, ARGS, deps.kinds, at=now, permissions=deps.permissions)
     if kind == "approved":
         await answer(store, about(await asked(deps, tool)))
-        # The question of a test is written without the gates.
+        # The test writes its question without the gates.
         del inputs[1:]
     assert summary(await run(deps, tool, task))[0] == "ok"
     assert len(inputs) == times
 
 
-async def test_a_run_in_the_name_of_nobody_is_recorded_as_the_turns_word(store: Store, ledger: Ledger) -> None:
+async def test_run_of_an_unsigned_requester_is_recorded_as_turn_entry(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, False)
     reply = await run(worker_deps(store, tool, profile="production"), tool, task_for(tool))
     (record,) = await AuditLog(store).stream(TURN.workflow_id)

@@ -1,4 +1,4 @@
-"""Signatures where the effect happens: nothing runs on a permit that the gateway's key does not bear out."""
+"""Signatures at run time: nothing runs on a permit without the gateway's signature."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -55,14 +55,14 @@ def asks(user: Principal = GUEST, *, signer: Signer = SIGNER, turn: TurnKey = TU
 
 
 def signed(request: ApprovalRequest, signer: Signer = SIGNER, **fields: Any) -> Decision:
-    """The approver's answer to a question, as the gateway vouches for it."""
+    """Return the approver's answer to a question, signed by the gateway."""
     return signer.sign_decision(about(request, **{"received_at": NOW, "assurance": "session"} | fields))
 
 
 def deps_with(
     store: Store, tool: Tool, *, profile: Profile = "production", verifier: Verifier | None = None
 ) -> WorkerDeps:
-    """The dependencies of a worker that has public keys and nothing else."""
+    """Return dependencies with only public keys."""
     return WorkerDeps(
         catalog=catalog_of([tool]),
         store=store,
@@ -85,20 +85,20 @@ class PermitKit:
         self.deps = deps_with(store, self.tool, **fields)
 
     async def ask(self, args: Any = None, **more: Any) -> ApprovalRequest:
-        """What people are asked about the one call of the guest, whom the gateway vouches for."""
+        """Ask about the call of the signed guest."""
         return await asked(self.deps, self.tool, args, ctx=pinned(user=asks()), **more)
 
     def permit(self, *decisions: Decision, **fields: Any) -> Permit:
-        """An approved permit, asked by a signed guest; with these decisions beside what lies in the store."""
+        """Return an approved permit of a signed guest with these decisions, apart from the stored ones."""
         given = {"kind": "approved", "ctx": pinned(user=asks()), "decisions": decisions}
         return permit_for(self.tool, **given | fields)
 
     async def run(self, permit: Permit | None = None, **fields: Any) -> ToolReply:
-        """What the tool's activity answers; by default to a permit without any decision."""
+        """Run the tool's activity, by default with a permit without decisions."""
         return await run(self.deps, self.tool, task_for(self.tool, permit or self.permit(), **fields))
 
     async def refused(self, permit: Permit | None = None, **fields: Any) -> str:
-        """Why the tool's activity refuses; nothing has run."""
+        """Return the activity's reason for refusal, and check that nothing ran."""
         reply = await self.run(permit, **fields)
         assert self.ledger.rows == []
         assert reply.outcome is not None
@@ -111,7 +111,7 @@ class PermitKit:
         return await self.refused(**fields)
 
 
-async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
+async def test_signed_answer_is_verified_with_public_keys_only(store: Store) -> None:
     kit = PermitKit(store)
     await answer(store, signed(await kit.ask()))
     reply = await kit.run()
@@ -131,7 +131,7 @@ async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
     {"key_id": ""},
     {"key_id": OLD.id},
 )
-async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Profile, change: Any) -> None:
+async def test_altered_reason_or_author_is_refused(store: Store, profile: Profile, change: Any) -> None:
     # Whatever was changed after the gateway signed, also in development, where unsigned ones are taken. Who can write
     # the store can write rows of answers; the signature is what they cannot write.
     kit = PermitKit(store, profile=profile)
@@ -142,7 +142,7 @@ async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Pro
 
 @table("approval_id", "main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1")
 @table(("hash_too", "why"), (False, "about something else"), (True, "the gateway did not sign"))
-async def test_a_decision_copied_from_another_call_is_refused(
+async def test_decision_copied_from_another_call_is_refused(
     store: Store, approval_id: str, hash_too: bool, why: str
 ) -> None:
     kit = PermitKit(store)
@@ -152,7 +152,7 @@ async def test_a_decision_copied_from_another_call_is_refused(
     assert why in await kit.refused_with(replace(other, **change))
 
 
-async def test_a_decision_replayed_to_another_revision_or_question_is_refused(store: Store) -> None:
+async def test_decision_replayed_to_another_revision_or_question_is_refused(store: Store) -> None:
     kit = PermitKit(store)
     first = signed(await kit.ask())
     assert "about something else" in await kit.refused_with(signed(await kit.ask(), question_hash="0" * 64))
@@ -165,7 +165,7 @@ async def test_a_decision_replayed_to_another_revision_or_question_is_refused(st
     assert second.revision == 2
 
 
-async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: Store) -> None:
+async def test_terms_altered_in_the_row_invalidate_the_signature(store: Store) -> None:
     kit = PermitKit(store, ApprovalPolicy(quorum=2))
     await answer(store, signed(await kit.ask()))
     body = "UPDATE questions SET body = replace(body, '\"quorum\":2', '\"quorum\":1')"
@@ -174,7 +174,7 @@ async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: St
 
 
 @table("development", True, False)
-def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
+def test_requester_must_be_signed_by_the_gateway(development: bool) -> None:
     policy = SignaturePolicy(SIGNER.verifier(), development)
     user = asks()
     unsigned = "" if development else "the requester is not signed"
@@ -192,7 +192,7 @@ def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
 
 @table("development", True, False)
 @table("accept_unsigned", True, False)
-def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: bool) -> None:
+def test_decision_must_be_signed_by_the_gateway(development: bool, accept_unsigned: bool) -> None:
     policy = SignaturePolicy(SIGNER.verifier(), development)
     answer = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
     unsigned = "" if development or accept_unsigned else "an answer is not signed"
@@ -208,7 +208,7 @@ def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: 
         assert policy.decision_problem(given, accept_unsigned=accept_unsigned) == problem
 
 
-def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
+def test_signed_decision_without_a_question_is_refused(store: Store) -> None:
     signature_policy = PermitKit(store).deps.signature_policy
     for vague in ({"question_hash": ""}, {"revision": None}):
         answer = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
@@ -217,19 +217,19 @@ def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
 
 
 @table("key_id", OLD.id, NEW.id)
-async def test_a_decision_by_the_wrong_key_is_refused(store: Store, key_id: str) -> None:
+async def test_decision_signed_by_the_wrong_key_is_refused(store: Store, key_id: str) -> None:
     kit = PermitKit(store)
     foreign = replace(signed(await kit.ask(), STRANGER), key_id=key_id)
     assert "the gateway did not sign" in await kit.refused_with(foreign)
 
 
-async def test_without_any_keys_nothing_signed_is_believed(store: Store) -> None:
+async def test_worker_without_keys_believes_no_signed_decision(store: Store) -> None:
     bare = PermitKit(store, verifier=Verifier(), profile="development")
     request = await asked(bare.deps, bare.tool)
     assert "the gateway did not sign" in await bare.refused_with(signed(request), permit=bare.permit(ctx=pinned()))
 
 
-async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -> None:
+async def test_retired_key_counts_for_answers_received_before(store: Store) -> None:
     keys = PrivateKeys(keys=(replace(OLD, retired_at=NOW), NEW))
     kit = PermitKit(store, verifier=Signer(keys).verifier())
     late = signed(await kit.ask(), STRANGER)
@@ -240,7 +240,7 @@ async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -
     assert some(reply.outcome).code == "ok"
 
 
-async def test_a_quorum_across_a_rotation(store: Store) -> None:
+async def test_quorum_may_span_a_key_rotation(store: Store) -> None:
     keys = PrivateKeys(keys=(OLD, NEW))
     kit = PermitKit(store, ApprovalPolicy(quorum=2), verifier=Signer(keys).verifier())
     request = await kit.ask()
@@ -286,7 +286,7 @@ FORGED = "the gateway did not sign this request or requester"
     asks(turn=TurnKey("other", "s", "t")),
     asks(signer=STRANGER),
 )
-async def test_a_permit_with_an_edited_ctx_is_refused(store: Store, profile: Profile, user: Principal) -> None:
+async def test_permit_with_an_edited_context_is_refused(store: Store, profile: Profile, user: Principal) -> None:
     kit = PermitKit(store, profile=profile)
     await answer(store, signed(await kit.ask()))
     assert FORGED in await kit.refused(kit.permit(ctx=pinned(user=user)))
@@ -295,12 +295,12 @@ async def test_a_permit_with_an_edited_ctx_is_refused(store: Store, profile: Pro
 
 
 async def gated(deps: WorkerDeps, user: Principal) -> GateReply:
-    """What the gates say of one call for `user`."""
+    """Return the gates' result on one call of `user`."""
     task = GateTask(ctx=pinned(user=user), calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),))
     return await environment("signoff.gate").run(GateActivity(deps).gate, task)
 
 
-async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
+async def test_gates_refuse_a_forged_requester(store: Store) -> None:
     for policy in (False, True):
         deps = PermitKit(store, policy).deps
         for user in (GUEST, asks(signer=STRANGER)):
@@ -312,7 +312,7 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
         assert (good.request is None) == (not policy)
 
 
-async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None:
+async def test_question_carries_the_signature_of_the_requester(store: Store) -> None:
     [gate_decision] = (await gated(PermitKit(store).deps, asks())).gate_decisions
     assert gate_decision.request is not None
     assert gate_decision.request.requester == asks()
@@ -330,7 +330,7 @@ async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None
         "a stronger sign-in",
     ),
 )
-async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
+async def test_decisions_below_the_policy_are_refused_or_asked_again(
     store: Store, policy: ApprovalPolicy, fields: Any, refused: str, again: str
 ) -> None:
     kit = PermitKit(store, policy)
@@ -348,11 +348,11 @@ async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
 EDITED = {"amount": 15, "to": "Ana"}
 
 
-async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
+async def test_edit_approves_only_the_edited_arguments(store: Store) -> None:
     kit = PermitKit(store, ApprovalPolicy(edit="approve"))
     change = signed(await kit.ask(), edited_args=EDITED)
     await answer(store, change)
-    # It is no yes to the call as it was asked.
+    # It does not approve the original call.
     assert "too few people" in await kit.refused()
     request = await kit.ask(EDITED, edit=change)
     assert (request.revision, request.edited_by) == (2, "approver")
@@ -369,8 +369,8 @@ async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     assert [row[1] for row in kit.ledger.rows] == [EDITED]
 
 
-async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store) -> None:
-    """Nobody knows whether the first try happened: only a person's signed `it did not` lets it run again."""
+async def test_second_ticket_needs_a_signed_decision_about_the_first(store: Store) -> None:
+    """The first attempt's outcome is unknown: only a signed decision that it did not happen permits another run."""
     kit = PermitKit(store)
     call = signed(await kit.ask())
     await answer(store, call)
@@ -379,7 +379,7 @@ async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store)
     await kit.refused(permit, ticket=2)
     asked_of_it = await kit.ask(doubt=1)
     good = signed(asked_of_it)
-    # The permit's own word is nothing, signed or not.
+    # The permit's own claim never counts, signed or not.
     for wrong in ((good,), (signed(asked_of_it, verdict="denied"),), (about(asked_of_it),)):
         await kit.refused(replace(permit, doubts=wrong), ticket=2)
     await answer(store, good)
@@ -389,7 +389,7 @@ async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store)
 
 
 @table("wrong", "the call", "another try", "unsigned", "a stranger", "denied")
-async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -> None:
+async def test_unrelated_decision_does_not_permit_the_second_ticket(store: Store, wrong: str) -> None:
     # Not what was signed about the call itself, about another try, or by another key, although it lies in the store. A
     # yes to the call, copied behind the question what became of it, was seen to run it twice while only its signature
     # was checked.
@@ -409,7 +409,7 @@ async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -
     assert ("too few people have said that it did not" in why, kit.ledger.rows) == (True, [])
 
 
-async def test_a_word_about_a_try_frees_no_call_that_ended(store: Store) -> None:
+async def test_decision_about_an_attempt_does_not_rerun_a_finished_call(store: Store) -> None:
     kit = PermitKit(store)
     await answer(store, signed(await kit.ask()))
     reply = await kit.run()
@@ -420,7 +420,7 @@ async def test_a_word_about_a_try_frees_no_call_that_ended(store: Store) -> None
     assert len(kit.ledger.rows) == 1
 
 
-async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(store: Store) -> None:
+async def test_unsigned_decision_about_an_attempt_counts_where_unsigned_answers_do(store: Store) -> None:
     for accepts, development, counts in ((False, False, False), (False, True, True), (True, False, True)):
         tool = pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accepts))
         deps = worker_deps(store, tool)
@@ -441,7 +441,7 @@ async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(sto
     ({"user.team": "red", "user.rank": 9}, False),
     ({}, False),
 )
-def test_what_a_turn_says_of_its_user_is_compared_with_the_directory(
+def test_user_fields_of_the_context_must_match_the_directory(
     extra: dict[str, Any], sure: bool, development: bool
 ) -> None:
     person = Person(id="guest", attributes={"team": "red"})

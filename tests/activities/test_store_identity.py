@@ -1,4 +1,4 @@
-"""A turn runs with the store that it was begun with, and none of its activities with another."""
+"""A turn and all its activities run only with the store in which the turn began."""
 
 import logging
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ async def run_activity(interceptor: StoreInterceptor, behind: _Next, *args: Any)
 
 
 async def run_workflow(interceptor: StoreInterceptor, behind: _Next, *args: Any) -> str:
-    """What a workflow that was started with these arguments comes to."""
+    """Run the inbound interceptor of a workflow started with these arguments."""
     made = interceptor.workflow_interceptor_class(SimpleNamespace())  # type: ignore[arg-type]
     assert made is not None
     given = ExecuteWorkflowInput(type=object, run_fn=lambda: None, args=args, headers={})  # type: ignore[arg-type, return-value]
@@ -50,18 +50,18 @@ async def run_workflow(interceptor: StoreInterceptor, behind: _Next, *args: Any)
 
 
 def task_of_gates(store_id: str) -> GateTask:
-    """A task that holds its context itself."""
+    """Return a task with its own context."""
     return GateTask(ctx=pinned(user=begun_with(store_id)), calls=())
 
 
 def task_of_tool(store_id: str) -> Any:
-    """A task whose context is that of its permit."""
+    """Return a task with its context in the permit."""
     tool = pay_tool(Ledger())
     return task_for(tool, permit_for(tool, ctx=pinned(user=begun_with(store_id))))
 
 
 @table("make", task_of_gates, task_of_tool)
-async def test_no_activity_runs_with_another_store(make: Any) -> None:
+async def test_activity_of_another_store_is_rejected(make: Any) -> None:
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     with pytest.raises(ApplicationError, match=WHY) as refused:
         await run_activity(interceptor, behind, make(OTHERS))
@@ -71,7 +71,7 @@ async def test_no_activity_runs_with_another_store(make: Any) -> None:
     assert len(behind.ran) == 2
 
 
-async def test_what_is_of_no_turn_runs_with_any_store() -> None:
+async def test_task_without_a_turn_runs_with_any_store() -> None:
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     assert await run_activity(interceptor, behind) == "ran"
     assert await run_activity(interceptor, behind, SimpleNamespace(permit=None)) == "ran"
@@ -81,7 +81,7 @@ async def test_what_is_of_no_turn_runs_with_any_store() -> None:
     assert len(behind.ran) == 5
 
 
-async def test_a_turn_of_another_store_is_left_alone() -> None:
+async def test_turn_of_another_store_is_rejected() -> None:
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     with pytest.raises(RuntimeError, match=WHY):
         await run_workflow(interceptor, behind, SimpleNamespace(principal=begun_with(OTHERS)))
@@ -90,7 +90,7 @@ async def test_a_turn_of_another_store_is_left_alone() -> None:
         assert await run_workflow(interceptor, behind, SimpleNamespace(principal=begun_with(store_id))) == "ran"
 
 
-async def test_each_other_store_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_foreign_store_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     interceptor = StoreInterceptor(OURS)
     with caplog.at_level(logging.WARNING, logger="signoff.activities.store_identity"):
         for store_id in (OTHERS, OTHERS, "c" * 16, OTHERS):

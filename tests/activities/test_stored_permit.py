@@ -1,4 +1,4 @@
-"""What a permit says of who decided is what the store and the gates bear out, and nothing that it claims itself."""
+"""The proved permit holds only facts from store and gates, and none of its own claims."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -60,12 +60,12 @@ SIGNED: dict[str, Any] = {"key_id": "k", "signature": "forged"}
 
 
 def policy_of(*, accept_unsigned: bool = False) -> CompiledPolicy:
-    """The policy of `pay`."""
+    """Return the policy of `pay`."""
     return catalog_of([pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accept_unsigned))]).policy("pay")
 
 
 def doubt(revision: int, number: int = 1, **fields: Any) -> Question:
-    """What became of the try with that ticket, as people are asked."""
+    """Return the question about the outcome of the attempt with that ticket."""
     given: dict[str, Any] = {
         "kind": "in_doubt",
         "doubt_of": number,
@@ -83,7 +83,7 @@ def word(question: Question, subject: str, verdict: Verdict = "approved", **fiel
 def rows_of(
     *questions: Question, answered: tuple[tuple[Question, Decision], ...] = (), after: float = 60.0
 ) -> ApprovalRows:
-    """What lies in the store so many seconds after it was asked."""
+    """Return the stored rows this many seconds after the question."""
     answers = tuple(
         StoredAnswer(
             question.revision,
@@ -96,7 +96,7 @@ def rows_of(
     return ApprovalRows(questions, answers, NOW + timedelta(seconds=after))
 
 
-def test_a_try_is_undone_by_the_answers_to_the_last_question_about_it() -> None:
+def test_attempt_is_undone_by_answers_to_its_last_question() -> None:
     first, second, other = doubt(1), doubt(2), doubt(3, number=2)
     given = word(second, "ana")
     rows = rows_of(
@@ -105,7 +105,7 @@ def test_a_try_is_undone_by_the_answers_to_the_last_question_about_it() -> None:
     assert undone_by(PERMIT, rows, 1) == (given,)
     assert undone_by(PERMIT, rows_of(first, second, answered=((first, word(first, "bo")),)), 1) == ()
     assert undone_by(PERMIT, rows, 3) == ()
-    # Of the same try, with arguments that were changed since.
+    # The same attempt, with arguments edited since.
     changed = doubt(4, digest=doubt_digest("changed", 1))
     assert undone_by(PERMIT, rows_of(changed, answered=((changed, word(changed, "ana")),)), 1) == ()
     assert undone_by(PERMIT, None, 1) == ()
@@ -116,22 +116,22 @@ def test_a_try_is_undone_by_the_answers_to_the_last_question_about_it() -> None:
 
 @table("verdict", "happened", "denied")
 @table("asked_again", True, False)
-def test_nothing_undoes_a_try_that_somebody_said_happened_or_gave_up(*, verdict: Verdict, asked_again: bool) -> None:
-    """However many say otherwise when they are asked again."""
+def test_attempt_that_happened_or_was_denied_is_never_undone(*, verdict: Verdict, asked_again: bool) -> None:
+    """Even if all answers to a repeated question say otherwise."""
     first, second = doubt(1), doubt(2)
     given = [(first, word(first, "bo", verdict))] + [(second, word(second, "ana"))] * asked_again
     rows = rows_of(first, *[second] * asked_again, answered=tuple(given))
     assert undone_by(PERMIT, rows, 1) == ()
 
 
-def test_nothing_undoes_a_try_of_which_too_few_spoke_in_time() -> None:
+def test_too_few_timely_answers_do_not_undo_an_attempt() -> None:
     asked = doubt(1, quorum=2, timeout=60.0)
     given = ((asked, word(asked, "ana")),)
     assert len(undone_by(PERMIT, rows_of(asked, answered=given, after=59), 1)) == 1
     assert undone_by(PERMIT, rows_of(asked, answered=given, after=61), 1) == ()
 
 
-def test_a_yes_to_the_call_says_nothing_of_a_try_of_it() -> None:
+def test_approval_of_the_call_says_nothing_about_an_attempt() -> None:
     asked, call = doubt(1), a_question(revision=2)
     claimed = (word(asked, "bo"), word(asked, "eve", **SIGNED))
     permit = replace(PERMIT, doubts=claimed)
@@ -146,7 +146,7 @@ def test_a_yes_to_the_call_says_nothing_of_a_try_of_it() -> None:
     assert words_on(PERMIT, rows_of(asked, again, answered=given), 1) == (given[0][1], given[1][1])
 
 
-def test_it_takes_as_many_to_say_that_it_did_not_happen_as_are_asked() -> None:
+def test_giving_up_an_attempt_needs_the_quorum_of_the_question() -> None:
     asked, policy = doubt(1), policy_of()
     ana, bo, eve = (word(asked, name) for name in ("ana", "bo", "eve"))
     assert is_given_up((ana, bo), 2, policy, DEVELOPMENT, VOTERS)
@@ -155,13 +155,13 @@ def test_it_takes_as_many_to_say_that_it_did_not_happen_as_are_asked() -> None:
     assert not is_given_up((word(asked, ""),), 1, policy, DEVELOPMENT, VOTERS)
     for verdict in ("happened", "denied"):
         assert not is_given_up((ana, bo, word(asked, "ana", verdict)), 1, policy, DEVELOPMENT, VOTERS)
-    # What names nobody is nobody's word, whatever it says.
+    # A decision without a subject never counts.
     assert is_given_up((ana, word(asked, "", "happened")), 1, policy, DEVELOPMENT, VOTERS)
     assert not is_given_up((ana, bo), 1, policy, PRODUCTION, VOTERS)
     assert is_given_up((ana,), 1, policy_of(accept_unsigned=True), PRODUCTION, VOTERS)
 
 
-def test_a_try_has_happened_where_one_who_may_answer_says_so() -> None:
+def test_attempt_happened_if_one_entitled_person_confirms_it() -> None:
     asked, policy = doubt(1), policy_of()
     given = word(asked, "ana", "happened")
     assert has_happened(given, (word(asked, "bo"), given), policy, DEVELOPMENT, VOTERS)
@@ -171,7 +171,7 @@ def test_a_try_has_happened_where_one_who_may_answer_says_so() -> None:
         assert not has_happened(other, (other, given), policy, DEVELOPMENT, VOTERS)
 
 
-def test_an_approved_permit_is_what_the_store_has_of_it() -> None:
+def test_proved_permit_holds_only_stored_facts() -> None:
     question = a_question(
         revision=2, quorum=2, rule=RuleReference(kind="global", name="large"), policy_hash="p", override="o"
     )
@@ -201,7 +201,7 @@ def test_an_approved_permit_is_what_the_store_has_of_it() -> None:
     assert prove_permit(replace(CLAIMED, kind="auto"), granted, None) == a_permit(grant="g")
 
 
-def test_a_probe_is_told_of_answers_that_are_vouched_for() -> None:
+def test_probe_receives_only_verified_answers() -> None:
     question = a_question()
     ana, nobody, forged = word(question, "ana"), word(question, ""), word(question, "bo", **SIGNED)
     approval = StoredApproval(question, "h", (ana, nobody, forged))
@@ -212,7 +212,7 @@ def test_a_probe_is_told_of_answers_that_are_vouched_for() -> None:
     assert prove_for_probe(CLAIMED, None, policy_of(), DEVELOPMENT) == a_permit()
 
 
-def test_the_record_has_who_said_that_earlier_tries_did_not_happen() -> None:
+def test_audit_log_holds_the_decisions_that_undid_earlier_attempts() -> None:
     first, second, third = doubt(1), doubt(2, number=2), doubt(3, number=3)
     given = [word(each, "ana") for each in (first, second, third)]
     more = ((second, word(second, "bo", "happened")), (first, word(first, "", reason="x")))

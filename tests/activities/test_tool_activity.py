@@ -60,7 +60,7 @@ from signoff.testing.questions import answer
 DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="earlier"))
 
 
-async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store, ledger: Ledger) -> None:
+async def test_allowed_call_runs_once_and_keeps_its_outcome(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     deps, task = worker_deps(store, tool), task_for(tool)
     reply = await run(deps, tool, task)
@@ -83,7 +83,7 @@ async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store, l
     ({"activity_id": "c1.2"}, "the permit names another call"),
     ({"activity_type": "refund"}, "the permit names another call"),
 )
-async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
+async def test_caller_other_than_the_turn_of_the_permit_is_refused(
     store: Store, caplog: pytest.LogCaptureFixture, info: Any, why: str
 ) -> None:
     ledger = Ledger()
@@ -96,7 +96,7 @@ async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
     assert await store.read_ticket(task.permit.digest) is None
 
 
-async def test_a_task_for_another_tool_is_refused(store: Store, ledger: Ledger) -> None:
+async def test_task_for_another_tool_is_refused(store: Store, ledger: Ledger) -> None:
     tool, other = free(ledger), free(ledger, name="refund")
     deps = worker_deps(store, tool, other)
     reply = await run(deps, tool, task_for(other), environment("refund"))
@@ -104,7 +104,7 @@ async def test_a_task_for_another_tool_is_refused(store: Store, ledger: Ledger) 
     assert ledger.rows == []
 
 
-async def test_an_approved_call_knows_its_decision(store: Store) -> None:
+async def test_handler_of_an_approved_call_receives_its_decision(store: Store) -> None:
     seen: list[ToolContext] = []
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -142,7 +142,7 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
     ]
 
 
-async def test_an_automatic_call_has_no_decision(store: Store) -> None:
+async def test_handler_of_an_automatic_call_receives_no_decision(store: Store) -> None:
     seen: list[ToolContext] = []
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> None:
@@ -154,7 +154,7 @@ async def test_an_automatic_call_has_no_decision(store: Store) -> None:
     assert (seen[0].attempt, seen[0].result_budget_chars) == (1, 80_000)
 
 
-async def test_a_permit_without_enough_decisions_is_refused(store: Store, ledger: Ledger) -> None:
+async def test_permit_without_enough_decisions_is_refused(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
     deps, task = worker_deps(store, tool), task_for(tool, permit_for(tool, kind="approved", decisions=()))
     nobody = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved")))
@@ -173,7 +173,7 @@ async def test_a_permit_without_enough_decisions_is_refused(store: Store, ledger
     ({"amount": 2**60}, "input_invalid", "shape"),
     ({"amount": "much"}, "input_invalid", "schema"),
 )
-async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str, gate: str) -> None:
+async def test_arguments_are_judged_again_at_run_time(store: Store, args: Any, code: str, gate: str) -> None:
     ledger = Ledger()
     tool = free(ledger)
     reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool), Content(inline=args).inline))
@@ -193,7 +193,7 @@ async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str
     ({}, {"policies": [GlobalRule(name="r", rule="true", effect="require_approval")]}, ("ok", "")),
     ({}, {"actors": []}, ("not_available", "")),
 )
-async def test_a_catalog_that_changed_while_people_were_asked(
+async def test_catalog_changed_after_the_question_is_judged_again(
     store: Store, change: Any, fields: Any, expected: tuple[str, str]
 ) -> None:
     ledger = Ledger()
@@ -208,13 +208,13 @@ async def test_a_catalog_that_changed_while_people_were_asked(
         assert reply.outcome.denied.source == "policy"
 
 
-async def test_a_tool_that_is_gone_is_not_available(store: Store, ledger: Ledger) -> None:
+async def test_removed_tool_is_not_available(store: Store, ledger: Ledger) -> None:
     gone = free(ledger)
     reply = await run(worker_deps(store, free(ledger, name="look")), gone, task_for(gone))
     assert (reply.outcome.code, reply.outcome.gate, ledger.rows) == ("not_available", "resolve", [])
 
 
-async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: Store, ledger: Ledger) -> None:
+async def test_automatic_call_that_now_needs_approval_is_judged_again(store: Store, ledger: Ledger) -> None:
     gated, tool = pay_tool(ledger), free(ledger)
     note = "the policy changed before this ran"
     reply = await run(worker_deps(store, gated), gated, task_for(gated))
@@ -228,7 +228,7 @@ async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: 
     assert ledger.rows == []
 
 
-async def test_arguments_in_the_store_are_loaded(store: Store, ledger: Ledger) -> None:
+async def test_stored_arguments_are_loaded_for_the_handler(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     args = {"amount": 1, "to": "é" * INLINE_BYTES}
     content = await to_content(store, args, PLACE)
@@ -241,7 +241,7 @@ async def test_arguments_in_the_store_are_loaded(store: Store, ledger: Ledger) -
 # Tickets
 
 
-async def test_a_make_external_turn_without_outcome_is_in_doubt(store: Store, ledger: Ledger) -> None:
+async def test_begun_call_without_an_outcome_is_in_doubt(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     task = task_for(tool)
     await store.claim(task.permit.digest, **WHO)
@@ -251,7 +251,7 @@ async def test_a_make_external_turn_without_outcome_is_in_doubt(store: Store, le
     assert ledger.rows == []
 
 
-async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store, ledger: Ledger) -> None:
+async def test_idempotent_tool_runs_again_with_the_same_key(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, idempotent=True)
     task = task_for(tool)
     await store.claim(task.permit.digest, **WHO)
@@ -272,7 +272,7 @@ CLOSED: list[tuple[Any, Any]] = [
 
 @table("idempotent", True, False)
 @table(("fields", "change"), *CLOSED)
-async def test_what_comes_between_does_not_make_a_make_external_turn_one_that_did_not_run(
+async def test_later_obstacle_keeps_a_begun_call_in_doubt(
     store: Store, fields: Any, change: Any, idempotent: bool
 ) -> None:
     ledger = Ledger()
@@ -288,7 +288,7 @@ async def test_what_comes_between_does_not_make_a_make_external_turn_one_that_di
     assert ledger.rows == []
 
 
-async def test_a_refusal_does_not_make_a_make_external_turn_one_that_did_not_run(store: Store, ledger: Ledger) -> None:
+async def test_refusal_keeps_a_begun_call_in_doubt(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     strict = worker_deps(store, tool, profile="production")
     for deps, number in ((strict, 1), (worker_deps(store, tool), 2)):
@@ -304,7 +304,7 @@ async def test_a_refusal_does_not_make_a_make_external_turn_one_that_did_not_run
     assert ledger.rows == []
 
 
-async def test_a_removed_tool_does_not_make_a_make_external_turn_one_that_did_not_run(store: Store) -> None:
+async def test_removed_tool_keeps_a_begun_call_in_doubt(store: Store) -> None:
     gone = free(Ledger())
     absent = tool_activities(worker_deps(store, free(Ledger(), name="look")))[-1]
     env, task = environment("pay", attempt=WORKERS_TRIED), task_for(gone)
@@ -322,7 +322,7 @@ async def test_a_removed_tool_does_not_make_a_make_external_turn_one_that_did_no
     assert (await other.run(absent, given)).again == "stale"
 
 
-async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store, ledger: Ledger) -> None:
+async def test_ticket_of_another_call_does_not_affect_this_one(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     deps = worker_deps(store, tool, policies=[GlobalRule(name="r", rule="true", effect="hide")])
     task = task_for(tool)
@@ -337,7 +337,7 @@ async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store, 
 
 
 @table("idempotent", True, False)
-async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
+async def test_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
     ledger = Ledger()
     tool = free(ledger, idempotent=idempotent)
     task = task_for(tool)
@@ -347,7 +347,7 @@ async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
     assert ledger.rows == []
 
 
-async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store, ledger: Ledger) -> None:
+async def test_next_ticket_needs_all_earlier_ones_voided(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     deps, first = worker_deps(store, tool), task_for(tool)
     third = replace(first, ticket=3)
@@ -365,7 +365,7 @@ async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store, led
 
 @table("read_only", True, False, ids=["reads", "acts"])
 @table("recorded", True, False, ids=["recorded", "claimed"])
-async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_in_doubt(
+async def test_later_ticket_is_refused_while_an_earlier_one_is_in_doubt(
     store: Store, recorded: bool, read_only: bool
 ) -> None:
     ledger = Ledger()
@@ -384,7 +384,7 @@ async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_i
 
 
 @table(("fields", "change"), *CLOSED)
-async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_refusal(
+async def test_finished_earlier_ticket_replaces_a_refusal_with_its_outcome(
     store: Store, fields: Any, change: Any
 ) -> None:
     ledger = Ledger()
@@ -401,7 +401,7 @@ async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_r
 
 
 @table("recorded", True, False, ids=["recorded", "claimed"])
-async def test_what_was_begun_before_its_tool_only_reads_is_not_read_instead(store: Store, recorded: bool) -> None:
+async def test_call_begun_before_its_tool_became_read_only_is_not_rerun(store: Store, recorded: bool) -> None:
     ledger = Ledger()
     acts, reads = free(ledger), free(ledger, read_only=True)
     task = task_for(acts)
@@ -418,7 +418,7 @@ async def test_what_was_begun_before_its_tool_only_reads_is_not_read_instead(sto
     assert ledger.rows == []
 
 
-async def test_a_read_that_was_begun_and_may_not_run_now_is_no_doubt(store: Store) -> None:
+async def test_begun_read_that_may_not_run_now_is_refused(store: Store) -> None:
     reads = free(Ledger(), read_only=True, usage_limit=UsageLimit(9, "tenant", 60.0))
     task = task_for(reads)
     await store.claim(task.permit.digest, **WHO)
@@ -426,7 +426,7 @@ async def test_a_read_that_was_begun_and_may_not_run_now_is_no_doubt(store: Stor
     assert summary(await run(deps, reads, task))[0] == "refused"
 
 
-async def test_a_read_only_tool_needs_no_ticket(store: Store, ledger: Ledger) -> None:
+async def test_read_only_tool_needs_no_ticket(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, read_only=True)
     task = task_for(tool, ticket=2)
     replies = [await run(worker_deps(store, tool), tool, task) for _ in range(2)]
@@ -435,11 +435,11 @@ async def test_a_read_only_tool_needs_no_ticket(store: Store, ledger: Ledger) ->
     assert await store.read_ticket(task.permit.digest) is None
 
 
-# What handlers return and raise
+# Results and errors of handlers
 
 
 def answering(answer: Any, **fields: Any) -> Any:
-    """A free tool whose handler returns `answer`, or raises it."""
+    """Return a tool without approval whose handler returns `answer`, or raises it."""
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
         if isinstance(answer, BaseException):
@@ -468,7 +468,7 @@ class Mute(Exception):
     (ConnectionError("gone"), "execution_failed", "gone"),
     (Mute(), "execution_failed", "Mute"),
 )
-async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any, code: str, text: str) -> None:
+async def test_handler_result_becomes_one_outcome(store: Store, answer: Any, code: str, text: str) -> None:
     tool = answering(answer)
     task = task_for(tool)
     reply = await run(worker_deps(store, tool), tool, task)
@@ -481,7 +481,7 @@ async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any
 
 
 @pytest.mark.row("E20")
-async def test_a_throw_is_a_failed_execution_with_its_message(store: Store) -> None:
+async def test_exception_is_a_failed_execution_with_its_message(store: Store) -> None:
     tool = answering(KeyError("no such account"))
     reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert summary(reply) == ("execution_failed", "'no such account'")
@@ -490,7 +490,7 @@ async def test_a_throw_is_a_failed_execution_with_its_message(store: Store) -> N
 
 @table("error", *TRANSIENT)
 @table("kind", "read_only", "idempotent")
-async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
+async def test_transient_failures_of_repeatable_tools_are_retried_three_times(
     store: Store, error: type[Exception], kind: str
 ) -> None:
     tool = answering(error("secret host"), **{kind: True})
@@ -503,7 +503,7 @@ async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
     assert summary(await run(deps, tool, task, environment(attempt=3))) == ("execution_failed", "secret host")
 
 
-async def test_other_failures_of_repeatable_tools_are_outcomes_at_once(store: Store) -> None:
+async def test_other_failures_of_repeatable_tools_are_final(store: Store) -> None:
     tool = answering(ValueError("no"), idempotent=True)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("execution_failed", "no")
 
@@ -533,7 +533,7 @@ def hanging(started: asyncio.Event, go: asyncio.Event, ended: list[str], **field
     ({"idempotent": True}, 2, None),
     ({"read_only": True}, 1, None),
 )
-async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: int, expected: Any) -> None:
+async def test_handler_timeout_is_in_doubt_or_retried(store: Store, fields: Any, attempt: int, expected: Any) -> None:
     ended: list[str] = []
     tool = hanging(asyncio.Event(), asyncio.Event(), ended, timeout=0.02, **fields)
     deps, task = worker_deps(store, tool), task_for(tool)
@@ -555,9 +555,7 @@ async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: in
     ActivityCancellationDetails(timed_out=True),
     ActivityCancellationDetails(not_found=True),
 )
-async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
-    details: ActivityCancellationDetails, store: Store
-) -> None:
+async def test_cancelled_turn_does_not_interrupt_an_effect(details: ActivityCancellationDetails, store: Store) -> None:
     started, go, ended = asyncio.Event(), asyncio.Event(), list[str]()
     tool = hanging(started, go, ended)
     task, env = task_for(tool), environment()
@@ -572,7 +570,7 @@ async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
     assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
 
 
-async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> None:
+async def test_cancellation_at_the_end_of_a_handler_keeps_the_outcome(store: Store) -> None:
     env = environment()
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -585,7 +583,7 @@ async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> 
     assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
 
 
-async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
+async def test_cancellation_does_not_lift_the_timeout(store: Store) -> None:
     started, ended = asyncio.Event(), list[str]()
     tool = hanging(started, asyncio.Event(), ended, timeout=0.1)
     task, env = task_for(tool), environment()
@@ -604,7 +602,9 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     ({}, ActivityCancellationDetails(worker_shutdown=True)),
     ({"idempotent": True}, ActivityCancellationDetails(worker_shutdown=True)),
 )
-async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details: ActivityCancellationDetails) -> None:
+async def test_other_cancellations_stop_the_handler(
+    store: Store, fields: Any, details: ActivityCancellationDetails
+) -> None:
     started, ended = asyncio.Event(), list[str]()
     tool = hanging(started, asyncio.Event(), ended, **fields)
     task, env = task_for(tool), environment()
@@ -624,7 +624,7 @@ async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details
 
 @table("refusals", 1, 3)
 @table("answer", "small", "é" * INLINE_BYTES, ToolFailure("é" * INLINE_BYTES))
-async def test_an_effect_waits_for_the_store(
+async def test_effect_waits_for_the_store_to_record_its_outcome(
     tmp_path: Any, caplog: pytest.LogCaptureFixture, refusals: int, answer: Any
 ) -> None:
     message = "the outcome of pay waits for the store"
@@ -645,7 +645,7 @@ async def test_an_effect_waits_for_the_store(
         await store.close()
 
 
-async def test_every_tool_has_an_activity_of_its_name(store: Store, ledger: Ledger) -> None:
+async def test_every_tool_has_an_activity_with_its_name(store: Store, ledger: Ledger) -> None:
     tools = [free(ledger, name=name) for name in ("b_tool", "a_tool")]
     found = {each.__temporal_activity_definition.name: each for each in tool_activities(worker_deps(store, *tools))}
     assert {"a_tool", "b_tool"} <= set(found)
@@ -654,19 +654,19 @@ async def test_every_tool_has_an_activity_of_its_name(store: Store, ledger: Ledg
     assert [row[0] for row in ledger.rows] == ["b_tool"]
 
 
-async def test_its_pause_before_asking_the_store_again_is_its_own(store: Store) -> None:
+async def test_pause_between_store_retries_is_one_second(store: Store) -> None:
     tool = free(Ledger())
     assert ToolActivity(worker_deps(store, tool), tool)._results._pause == 1.0
 
 
-# Calls that their agents run
+# Externally run calls
 
 
 AGENT = Actor(name="desk", model="", external=ExternalAgent(acts_for=("user:guest",), undeclared="ask"))
 
 
 def corrects(args: Any) -> list[SchemaProblem] | Correction:
-    """A tool's own check, which makes something else of what it was given, once."""
+    """The tool's own check, which corrects its arguments once."""
     return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
 
 
@@ -674,8 +674,11 @@ def outside(**fields: Any) -> Any:
     return free(Ledger(), runs="external", handler=run_elsewhere, **fields)
 
 
-async def test_what_its_agent_runs_is_handed_out_with_its_arguments(store: Store) -> None:
-    """With the ticket's key, the definition and what was done to the arguments; the ticket is its try's and waits."""
+async def test_externally_run_call_is_handed_out_with_its_arguments(store: Store) -> None:
+    """The hand-out has the ticket's key, the definition and the note about corrections.
+
+    The ticket belongs to this attempt and waits.
+    """
 
     tool = outside(validate_input=corrects)
     permit = permit_for(tool, {"amount": 2})
@@ -690,7 +693,7 @@ async def test_what_its_agent_runs_is_handed_out_with_its_arguments(store: Store
 
 
 @table(("use", "handed"), ("try-1", True), ("try-2", False), ("", False))
-async def test_a_permit_is_handed_out_again_to_the_try_that_used_it_alone(store: Store, use: str, handed: bool) -> None:
+async def test_permit_is_handed_out_again_only_to_the_same_attempt(store: Store, use: str, handed: bool) -> None:
     tool = outside()
     deps = worker_deps(store, tool, actors=[AGENT])
     first = await run(deps, tool, task_for(tool, use="try-1"))
@@ -703,7 +706,7 @@ async def test_a_permit_is_handed_out_again_to_the_try_that_used_it_alone(store:
     assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
 
 
-async def test_nothing_is_handed_out_again_in_a_frozen_tenant(store: Store) -> None:
+async def test_frozen_tenant_hands_out_nothing_again(store: Store) -> None:
     tool = outside()
     deps = worker_deps(store, tool, actors=[AGENT])
     await run(deps, tool, task_for(tool, use="try-1"))
@@ -712,7 +715,7 @@ async def test_nothing_is_handed_out_again_in_a_frozen_tenant(store: Store) -> N
         await run(deps, tool, task_for(tool, use="try-1"))
 
 
-async def test_a_call_that_runs_here_is_seen_to_run(store: Store) -> None:
+async def test_running_call_marks_its_ticket_as_seen(store: Store) -> None:
     seen: list[Any] = []
 
     async def handler(args: Any, context: ToolContext) -> str:
@@ -725,7 +728,7 @@ async def test_a_call_that_runs_here_is_seen_to_run(store: Store) -> None:
     assert seen[0] is not None
 
 
-async def test_what_nobody_declared_is_run_under_the_name_that_its_agent_gives_it(store: Store) -> None:
+async def test_undeclared_external_tool_runs_under_the_wildcard_activity(store: Store) -> None:
     deps = worker_deps(store, outside(), actors=[AGENT])
     found = {each.__temporal_activity_definition.name: each for each in tool_activities(deps)}
     bash = some(deps.catalog.tool_view(pinned()).tool("Bash"))
@@ -738,7 +741,7 @@ async def test_what_nobody_declared_is_run_under_the_name_that_its_agent_gives_i
     assert "names another tool" in str(refused)
 
 
-async def test_corrected_arguments_are_told_beside_the_result(store: Store) -> None:
+async def test_corrected_arguments_are_noted_with_the_result(store: Store) -> None:
     tool = answering("paid", validate_input=corrects)
     task = task_for(tool, permit_for(tool, {"amount": 2}), {"amount": 1})
     outcome = some((await run(worker_deps(store, tool), tool, task)).outcome)
@@ -752,8 +755,8 @@ async def test_corrected_arguments_are_told_beside_the_result(store: Store) -> N
 
 
 @table("read_only", True, False)
-async def test_the_end_of_a_specialists_call_is_recorded_with_its_result(store: Store, read_only: bool) -> None:
-    """With a ticket and without one: the model hears it otherwise than the record."""
+async def test_specialist_call_is_recorded_with_its_result(store: Store, read_only: bool) -> None:
+    """With and without a ticket: the model receives another view than the audit log."""
     tool = answering("paid", scope="specialist", justification="only the desk pays", read_only=read_only)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool)))[0] == "ok"
     records = await AuditLog(store).stream(TURN.workflow_id)

@@ -1,4 +1,4 @@
-"""How each tool did, out of the record that its activities leave."""
+"""Metrics of each tool, from the audit entries of its activities."""
 
 import json
 from typing import Any
@@ -18,12 +18,12 @@ from signoff.store.store import Store
 
 
 async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
-    """Fails for more than ten, and costs something."""
+    """Fail for amounts above ten, and report a cost."""
     return ToolFailure("too much") if args["amount"] > 10 else ToolResult("paid", cost=0.25)
 
 
 @pytest.mark.row("F21")
-async def test_success_and_failure_are_counted_for_each_tool(store: Store) -> None:
+async def test_success_and_failure_are_counted_per_tool(store: Store) -> None:
     pay, look = free(Ledger(), handler=handler), free(Ledger(), name="look", read_only=True)
     gated = pay_tool(Ledger(), True, name="gated")
     deps = worker_deps(store, pay, look, gated)
@@ -46,7 +46,7 @@ async def test_success_and_failure_are_counted_for_each_tool(store: Store) -> No
     assert await tool_metrics(AuditLog(store).records(tenant="other")) == []
 
 
-async def test_times_are_a_mean_and_the_longest(store: Store) -> None:
+async def test_durations_are_reported_as_mean_and_maximum(store: Store) -> None:
     async def records() -> Any:
         async for record in AuditLog(store).records():
             facts = record.facts | {"duration_ms": 10 if "ok" in record.data else 40}
@@ -65,7 +65,7 @@ async def test_times_are_a_mean_and_the_longest(store: Store) -> None:
     assert (found.mean_ms, found.longest_ms) == (25.0, 40)
 
 
-async def test_a_record_that_was_changed_is_no_number(store: Store) -> None:
+async def test_altered_entry_is_rejected_by_the_metrics(store: Store) -> None:
     async def records() -> Any:
         async for record in AuditLog(store).records():
             yield replace(record, data="[]")

@@ -1,4 +1,4 @@
-"""The settings of a tool, as its handler is given them and as approvals are bound to them."""
+"""The settings of a tool: the handler reads them and approvals are bound to them."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,8 +14,8 @@ SCHEMA = {"type": "object", "properties": {"region": {"type": "string"}, "zones"
 
 
 @pytest.mark.row("E07")
-async def test_a_handler_is_given_the_settings_of_its_tool_and_changes_none(store: Store) -> None:
-    """`context.settings` is what manifest or code says of this tool, at every depth read-only."""
+async def test_handler_reads_the_settings_of_its_tool_read_only(store: Store) -> None:
+    """`context.settings` holds the settings from manifest or code, read-only at every depth."""
     seen: list[Any] = []
 
     async def handler(args: dict[str, Any], context: ToolContext) -> str:
@@ -33,7 +33,7 @@ async def test_a_handler_is_given_the_settings_of_its_tool_and_changes_none(stor
     assert seen == [{"region": "eu", "zones": ["a"]}]
 
 
-def test_other_settings_are_another_definition_and_none_change_nothing() -> None:
+def test_other_settings_change_the_definition_and_no_settings_do_not() -> None:
     plain = free(Ledger())
     tool = replace(plain, settings_schema=SCHEMA, settings={"region": "eu"})
     assert tool.definition != replace(tool, settings={"region": "us"}).definition

@@ -1,4 +1,4 @@
-"""Tools with hours and with a limited number of uses, where calls are judged and where they run."""
+"""Tools with opening hours and usage limits, at the gates and at run time."""
 
 import asyncio
 import dataclasses
@@ -43,7 +43,7 @@ ONCE = UsageLimit(1, "tenant", 86_400.0)
 
 
 class SlowStore(Store):
-    """A real store that answers a claim, which it has written, once `go` is set; `claimed` by then."""
+    """A real store that writes a claim, sets `claimed`, and returns it after `go` is set."""
 
     claimed: asyncio.Event
     go: asyncio.Event
@@ -64,7 +64,7 @@ class SlowStore(Store):
         runs: bool = False,
         begun: datetime | None = None,
     ) -> Claim:
-        """Claim, and hold the answer back."""
+        """Claim, and delay the return."""
         more: dict[str, Any] = {
             "owner": owner,
             "nonce": nonce,
@@ -90,18 +90,18 @@ async def slow(tmp_path: Path) -> AsyncIterator[SlowStore]:
 
 
 async def stopped(env: ActivityEnvironment, **details: bool) -> None:
-    """Cancel the activity, for the turn if nothing else is said."""
+    """Cancel the activity, by default for the turn."""
     env.cancel(ActivityCancellationDetails(**details or {"cancel_requested": True}))
     await asyncio.sleep(0)
 
 
 def tool(ledger: Ledger | None = None, **fields: Any) -> Tool:
-    """`pay`, which nobody has to approve."""
+    """Return `pay` without approval."""
     return pay_tool(ledger or Ledger(), fields.pop("requires_approval", False), **fields)
 
 
 async def ruled(deps: WorkerDeps, call: str = "c1.1", **fields: Any) -> GateDecision:
-    """What the gates say of one call of `pay`."""
+    """Return the gate decision on one call of `pay`."""
     part = CallPart(call=call, tool="pay", args=Content(inline=ARGS))
     task = GateTask(ctx=pinned(**fields), calls=(part,))
     return (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
@@ -117,7 +117,7 @@ async def left(store: Store, found: Tool) -> bool:
     return await UsageCounts(store).check([use]) == [None]
 
 
-async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
+async def test_tool_is_not_available_outside_its_hours(store: Store) -> None:
     asked = []
 
     async def here(context: Any) -> bool:
@@ -132,7 +132,7 @@ async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
     assert len(asked) == 1
 
 
-async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(store: Store, ledger: Ledger) -> None:
+async def test_hours_are_checked_at_the_gates_and_at_run_time(store: Store, ledger: Ledger) -> None:
     paid = tool(ledger, hours=OFFICE)
     deps = worker_deps(store, paid)
     open_deps = dataclasses.replace(deps, clock=lambda: MONDAY_NOON)
@@ -146,7 +146,7 @@ async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(stor
 
 
 @pytest.mark.row("F18")
-async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: Store, ledger: Ledger) -> None:
+async def test_usage_limit_is_checked_at_the_gates_and_taken_with_the_ticket(store: Store, ledger: Ledger) -> None:
     paid = tool(ledger, usage_limit=ONCE)
     deps = worker_deps(store, paid)
     assert (await ruled(deps)).kind == "run"
@@ -160,7 +160,7 @@ async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: St
     assert len(ledger.rows) == 1
 
 
-async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store, ledger: Ledger) -> None:
+async def test_call_that_took_the_last_use_may_run_again(store: Store, ledger: Ledger) -> None:
     paid = tool(ledger, usage_limit=ONCE)
     deps = worker_deps(store, paid)
     for _ in range(3):
@@ -170,7 +170,7 @@ async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store
 
 
 @table("read_only", True, False)
-async def test_a_failure_leaves_the_use(store: Store, read_only: bool) -> None:
+async def test_failed_call_returns_its_use(store: Store, read_only: bool) -> None:
     def fails(args: Any, context: Any) -> ToolFailure:
         return ToolFailure("closed")
 
@@ -183,7 +183,7 @@ async def test_a_failure_leaves_the_use(store: Store, read_only: bool) -> None:
         assert await left(store, paid) is free
 
 
-async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
+async def test_lost_read_returns_its_use(store: Store) -> None:
     paid = tool(usage_limit=ONCE, read_only=True)
     deps, permit = worker_deps(store, paid), permit_for(paid)
     use = use_of(deps.catalog, paid, permit.ctx, "c1.1")
@@ -197,7 +197,7 @@ async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
 
 @pytest.mark.parametrize("audit", ["required", "best_effort"])
 @pytest.mark.parametrize("read_only", [True, False])
-async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
+async def test_call_cancelled_before_its_start_returns_its_use(
     slow: SlowStore, read_only: bool, audit: Any, ledger: Ledger
 ) -> None:
     policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
@@ -220,7 +220,7 @@ async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
     assert summary((await run(deps, paid, again)).outcome)[1] == "ok"
 
 
-async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it_begins_again(slow: SlowStore) -> None:
+async def test_call_cancelled_before_a_second_attempt_keeps_its_use(slow: SlowStore) -> None:
     paid = tool(usage_limit=ONCE, read_only=True)
     deps, task, env = worker_deps(slow, paid), task_for(paid), environment(attempt=2)
     use = use_of(deps.catalog, paid, task.permit.ctx, "c1.1")
@@ -237,7 +237,7 @@ async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it
     assert not await left(slow, paid)
 
 
-async def test_a_call_whose_worker_stops_before_it_begins_is_left_to_another(slow: SlowStore) -> None:
+async def test_call_of_a_stopping_worker_is_left_to_another_worker(slow: SlowStore) -> None:
     paid = tool(usage_limit=ONCE, read_only=True)
     task, env = task_for(paid), environment()
     running = asyncio.ensure_future(run(worker_deps(slow, paid), paid, task, env))
@@ -250,7 +250,7 @@ async def test_a_call_whose_worker_stops_before_it_begins_is_left_to_another(slo
     assert ticket.state == "claimed"
 
 
-async def test_a_read_that_was_stopped_in_the_middle_counts(store: Store) -> None:
+async def test_read_cancelled_while_running_keeps_its_use(store: Store) -> None:
     inside = asyncio.Event()
 
     async def reads(args: Any, context: Any) -> str:
@@ -268,7 +268,7 @@ async def test_a_read_that_was_stopped_in_the_middle_counts(store: Store) -> Non
     assert not await left(store, paid)
 
 
-async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store) -> None:
+async def test_registered_tool_has_one_count_in_all_places(store: Store) -> None:
     paid, own = tool(usage_limit=ONCE), tool(usage_limit=ONCE, effect="Pay {amount}", secrets=("to",))
     routes = (Route(name="trip", steps=(Step(name="book", tools=("pay",)), Step(name="end", tools=("pay",)))),)
     actor = Actor(
@@ -294,7 +294,7 @@ async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store
     assert summary(again.outcome)[:2] == ("usage", "not_available")
 
 
-def test_one_tool_at_several_places_of_an_actor_has_one_count(store: Store) -> None:
+def test_tool_in_several_places_of_an_actor_has_one_count(store: Store) -> None:
     paid = tool(usage_limit=ONCE)
     steps = tuple(Step(name=name, tools=(paid,)) for name in ("book", "end"))
     routes = (Route(name="trip", steps=steps), Route(name="till", tools=(tool(usage_limit=ONCE, effect="Other"),)))
@@ -312,7 +312,7 @@ def test_one_tool_at_several_places_of_an_actor_has_one_count(store: Store) -> N
     assert counted["pay@shop.trip.end"] == "pay@shop.trip.book"
 
 
-def test_whoever_has_not_looked_lets_nothing_through() -> None:
+def test_usage_limit_without_a_known_count_blocks_the_call() -> None:
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     limited, free = (catalog_of([tool(usage_limit=limit)]) for limit in (ONCE, None))
     found = judge(limited, pinned(), call, ARGS, Tally())

@@ -1,4 +1,4 @@
-"""Voters where the effect happens: who may not decide now does not count, and nobody counts twice."""
+"""Voters at run time: a person who may not decide now does not count, and each person counts once."""
 
 import asyncio
 import dataclasses
@@ -62,12 +62,12 @@ def without(name: str, **fields: Any) -> dict[str, Person]:
 
 
 def approval_by(subject: str, **fields: Any) -> Decision:
-    """Their approval of the one call, an hour before delegations end; `signed` makes it the gateway's."""
+    """Return their approval of the call, an hour before delegations end. `signed` adds the gateway's signature."""
     return decision(**{"received_at": NOW - HOUR, "assurance": "session", "subject": subject} | fields)
 
 
 def signed(decision: Decision, request: ApprovalRequest) -> Decision:
-    """What somebody said of a question, as the gateway vouches for it."""
+    """Return a person's decision on a question, signed by the gateway."""
     return SIGNER.sign_decision(replace(decision, revision=request.revision, question_hash=request.question_hash))
 
 
@@ -82,10 +82,10 @@ async def tried(
     before: ApprovalPolicy | None = None,
     ticket: int = 1,
 ) -> tuple[ToolReply, Ledger]:
-    """What the tool's activity answers when these people's signed answers lie in the store.
+    """Run the tool's activity with these stored signed answers.
 
-    `raw` are stored answers that nobody signed, `doubts` what people said of a first try that nobody knows of,
-    `before` the policy under which people were asked.
+    `raw` are stored unsigned answers, `doubts` are decisions about a first attempt with unknown outcome, and
+    `before` is the policy of the question.
     """
     ledger = Ledger()
 
@@ -116,7 +116,7 @@ async def tried(
 
 
 async def outcome(store: Store, policy: ApprovalPolicy, *stored: Decision, **fields: Any) -> str:
-    """`ok` for what ran, `again` for what is asked anew; neither says the other's."""
+    """Return `ok` for a call that ran and `again` for a call to ask again."""
     reply, ledger = await tried(store, policy, *stored, **fields)
     if not reply.again:
         assert reply.outcome is not None
@@ -141,7 +141,7 @@ async def test_two_approvals_need_two_seats(store: Store, who: tuple[str, ...], 
     assert await outcome(store, TWO, *map(approval_by, who)) == found
 
 
-async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
+async def test_all_delegates_of_one_approver_share_a_seat(store: Store) -> None:
     people = {"ana": a_person("ana", delegations=lends("bo", "cy", "di"))}
     people |= {name: Person(id=name) for name in ("guest", "bo", "cy", "di")}
     assert await outcome(store, TWO, *map(approval_by, ("bo", "cy", "di", "ana")), people=people) == "again"
@@ -156,7 +156,7 @@ async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
     (without("eve", tenant="other"), "again"),
     ({name: person for name, person in PEOPLE.items() if name != "eve"}, "again"),
 )
-async def test_who_left_since_does_not_count(store: Store, people: dict[str, Person], found: str) -> None:
+async def test_approver_who_left_since_does_not_count(store: Store, people: dict[str, Person], found: str) -> None:
     assert await outcome(store, ApprovalPolicy(), approval_by("eve"), people=people) == found
 
 
@@ -168,13 +168,11 @@ async def test_who_left_since_does_not_count(store: Store, people: dict[str, Per
     (UNSIGNED, PEOPLE, "again"),
     ("bo", without("al", active=False) | {"ana": a_person("ana")}, "again"),
 )
-async def test_a_signature_alone_gives_nobody_a_seat(
-    store: Store, who: str, people: dict[str, Person], found: str
-) -> None:
+async def test_signature_alone_gives_no_seat(store: Store, who: str, people: dict[str, Person], found: str) -> None:
     assert await outcome(store, ApprovalPolicy(), approval_by(who), people=people) == found
 
 
-async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> None:
+async def test_additional_unknown_voter_does_not_block_enough_votes(store: Store) -> None:
     accepting = ApprovalPolicy(accept_unsigned=True, quorum=2)
     assert await outcome(store, accepting, approval_by("cfo"), approval_by("eve")) == "again"
     raw = (decision(subject="cfo"),)
@@ -188,13 +186,13 @@ async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> 
     (NOW, "again"),
     (NOW + HOUR, "again"),
 )
-async def test_a_delegation_is_judged_when_the_answer_was_received(
+async def test_delegation_is_judged_at_the_time_of_receipt(
     store: Store, received_at: datetime | None, found: str
 ) -> None:
     assert await outcome(store, ApprovalPolicy(), approval_by("bo", received_at=received_at)) == found
 
 
-async def test_an_unproved_time_gives_no_seat(store: Store) -> None:
+async def test_unsigned_time_gives_no_seat_by_delegation(store: Store) -> None:
     late = (decision(subject="bo", received_at=NOW - HOUR),)
     assert await outcome(store, ApprovalPolicy(), raw=late, profile="development") == "again"
     lasting = PEOPLE | {"al": a_person("al", delegations=lends("bo", until=datetime.max.replace(tzinfo=UTC)))}
@@ -211,7 +209,7 @@ NOBODY = decision(subject=UNSIGNED)
     ((NOBODY,), (approval_by("eve"),), "ok"),
     ((NOBODY,), (approval_by("cfo"),), "again"),
 )
-async def test_answers_that_name_nobody_are_one(
+async def test_answers_without_a_subject_count_as_one(
     store: Store, raw: tuple[Decision, ...], stored: tuple[Decision, ...], found: str
 ) -> None:
     accepting = ApprovalPolicy(accept_unsigned=True, quorum=2)
@@ -228,23 +226,23 @@ async def test_answers_that_name_nobody_are_one(
     (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "cfo", "ok"),
     (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "eve", "again"),
 )
-async def test_the_present_policy_says_who_is_asked(store: Store, policy: ApprovalPolicy, who: str, found: str) -> None:
+async def test_present_policy_decides_the_approvers(store: Store, policy: ApprovalPolicy, who: str, found: str) -> None:
     assert await outcome(store, policy, approval_by(who)) == found
 
 
 @table(("who", "code"), ("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused"))
-async def test_only_who_may_decide_frees_the_next_ticket(store: Store, who: str, code: str) -> None:
+async def test_only_entitled_approvers_permit_the_next_ticket(store: Store, who: str, code: str) -> None:
     assert await outcome(store, ApprovalPolicy(), approval_by("eve"), doubts=(approval_by(who),), ticket=2) == code
 
 
 @table(("two", "code"), (("ana", "cy"), "refused"), (("cy", "eve"), "ok"))
-async def test_a_second_ticket_needs_as_many_seats_as_the_first(store: Store, two: tuple[str, str], code: str) -> None:
+async def test_second_ticket_needs_as_many_seats_as_the_first(store: Store, two: tuple[str, str], code: str) -> None:
     doubts = tuple(map(approval_by, two))
     assert await outcome(store, TWO, approval_by("ana"), approval_by("eve"), doubts=doubts, ticket=2) == code
 
 
 @table(("quorum", "code"), (1, "ok"), (2, "refused"))
-async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store, quorum: int, code: str) -> None:
+async def test_second_ticket_needs_the_quorum_of_the_question(store: Store, quorum: int, code: str) -> None:
     before = ApprovalPolicy(quorum=quorum)
     votes = (approval_by("ana"), approval_by("eve"))
     found = await outcome(store, ApprovalPolicy(), *votes, before=before, doubts=(approval_by("eve"),), ticket=2)
@@ -252,7 +250,7 @@ async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store,
 
 
 @table(("now", "found"), (("user:cfo",), "again"), (("user:cfo", "role:approvers"), "ok"))
-async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: tuple[str, ...], found: str) -> None:
+async def test_voter_must_be_an_approver_then_and_now(store: Store, now: tuple[str, ...], found: str) -> None:
     before, present = ApprovalPolicy(), ApprovalPolicy(approvers=now)
     assert await outcome(store, present, approval_by("cfo"), before=before) == "again"
     reply, _ = await tried(store, present, approval_by("eve"), before=before)
@@ -260,7 +258,7 @@ async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: 
 
 
 @table(("late", "found"), (-1.0, "again"), (1.0, "ok"))
-async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: float, found: str) -> None:
+async def test_escalation_approver_has_a_seat_after_the_escalation(store: Store, late: float, found: str) -> None:
     escalating = ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60.0)
     since = datetime.now(UTC) + timedelta(seconds=60)
     early = approval_by("cfo", received_at=since + timedelta(seconds=30 * late))
@@ -268,7 +266,7 @@ async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: f
 
 
 @table(("seconds", "found"), (90, "again"), (3_690, "ok"))
-async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
+async def test_escalation_delayed_by_the_present_policy_gives_no_earlier_seat(
     store: Store, seconds: int, found: str
 ) -> None:
     before, present = (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=span) for span in (60.0, 3_600.0))
@@ -276,9 +274,7 @@ async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
     assert await outcome(store, present, given, before=before) == found
 
 
-async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_approval_voided_during_judgement_runs_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, answers, voided = Ledger(), Answers(store), []
     was_read, rows_of = asyncio.Event(), RunRights._rows
 
@@ -291,7 +287,7 @@ async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         if permit.kind == "approved":
-            # It runs beside the reading of the rows.
+            # It runs concurrently with the reading of the rows.
             await was_read.wait()
             voided.append(await answers.void(request.id, approval_by("eve").delivery_id))
         return Permission.allow()
@@ -321,13 +317,13 @@ GROUPS = ({"of": "user:cfo"}, {"of": "user:al"})
     (None, ApprovalPolicy.model_validate(SILENCE | {"terms": [{"when": "true", "approvers": ["user:cfo"]}]})),
     (ApprovalPolicy(quorum=2, **SILENCE), ApprovalPolicy.model_validate(SILENCE | {"approvers": GROUPS})),
 )
-async def test_who_was_asked_first_fills_no_place_of_others_as_if_it_had_escalated(
+async def test_first_approvers_fill_no_group_as_if_escalated(
     store: Store, before: ApprovalPolicy | None, present: ApprovalPolicy
 ) -> None:
     assert await outcome(store, present, approval_by("ana"), approval_by("eve"), before=before) == "again"
 
 
-def test_one_person_takes_one_seat() -> None:
+def test_each_person_takes_one_seat() -> None:
     def proved(who: str, **fields: Any) -> Decision:
         return SIGNER.sign_decision(approval_by(who, **fields))
 
@@ -339,7 +335,7 @@ def test_one_person_takes_one_seat() -> None:
     assert seats.count((proved("bo"), proved("cy"), proved("ana"), proved("al"))) == 2
 
 
-async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Store) -> None:
+async def test_accounts_of_one_person_share_a_seat_at_run_time(store: Store) -> None:
     people = PEOPLE | {
         "adm": a_person("adm", person_id="ana", delegations=lends("eve")),
         "guest-2": a_person("guest-2", person_id="guest", delegations=lends("di")),
@@ -349,7 +345,7 @@ async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Stor
         assert await outcome(store, TWO, *map(approval_by, who), people=people) == "again"
 
 
-async def test_who_leaves_before_the_last_vote_is_replaced(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_approver_who_leaves_before_the_last_vote_is_replaced(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, TWO)])
     people = DevelopmentDirectory(FixedDirectory([a_person("ana"), a_person("eve")]))
     script = [calls(("pay", {"amount": 20})), respond("done")]
@@ -392,7 +388,7 @@ OFFICE = {
     (("lea", "di"), "ok"),
     (("fay", "cfo"), "again"),
 )
-async def test_each_group_is_filled_by_another_person(store: Store, people: tuple[str, ...], found: str) -> None:
+async def test_each_group_needs_a_different_person(store: Store, people: tuple[str, ...], found: str) -> None:
     reply, ledger = await tried(store, BOTH, *(approval_by(each) for each in people), people=OFFICE)
     ran = reply.outcome is not None and reply.outcome.code == "ok"
     assert (ran, len(ledger.rows)) == ((found == "ok"), int(found == "ok"))
@@ -405,14 +401,14 @@ async def test_each_group_is_filled_by_another_person(store: Store, people: tupl
     (BOTH, ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), ("fay", "finn"), "again"),
     (BOTH, ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), ("fay", "lea"), "ok"),
 )
-async def test_groups_hold_by_the_question_and_by_the_present_policy(
+async def test_groups_of_question_and_present_policy_both_apply(
     store: Store, before: ApprovalPolicy, now: ApprovalPolicy, people: tuple[str, ...], found: str
 ) -> None:
     given = [approval_by(each) for each in people]
     assert await outcome(store, now, *given, people=OFFICE, before=before) == found
 
 
-async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> None:
+async def test_escalation_approver_fills_one_group(store: Store) -> None:
     since = datetime.now(UTC) + timedelta(seconds=60)
     policy = replace(BOTH, escalate_to=("user:cfo",), escalate_after=60.0)
     for late, found in ((-30, "again"), (30, "ok")):
@@ -428,7 +424,7 @@ async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> Non
     ({"when": "args.amount > 10", "timeout": 60}, "it has to be approved sooner now"),
     ({"when": "args.amount > 100", "quorum": 2}, ""),
 )
-async def test_terms_that_came_with_a_deploy_hold_where_the_tool_runs(
+async def test_terms_deployed_after_the_question_apply_at_run_time(
     store: Store, term: dict[str, Any], note: str
 ) -> None:
     now = ApprovalPolicy.model_validate({"terms": [term]})
@@ -439,7 +435,7 @@ async def test_terms_that_came_with_a_deploy_hold_where_the_tool_runs(
     assert len(ledger.rows) == (0 if note else 1)
 
 
-async def test_the_terms_of_the_question_hold_though_the_policy_dropped_them(store: Store) -> None:
+async def test_terms_of_the_question_apply_even_if_the_policy_dropped_them(store: Store) -> None:
     before = ApprovalPolicy.model_validate({"terms": [{"when": "args.amount > 10", "quorum": 2}]})
     reply, ledger = await tried(store, ApprovalPolicy(), approval_by("eve"), before=before)
     assert (reply.outcome is not None and reply.outcome.code, ledger.rows) == ("refused", [])

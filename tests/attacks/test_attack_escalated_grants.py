@@ -8,7 +8,7 @@ from attack_site import AttackSite, Shown, approval_id, payee, until
 async def test_escalation_approver_cannot_create_a_grant(site: AttackSite) -> None:
     # Mal answers one escalated payment of 1 and wants a grant for all of them: Max's payment of 999,999 still asks
     # approvers. Without both fixes, the gateway's and the seats of new calls, which come from the policy alone
-    # (`test_who_is_asked_by_escalation_alone_approves_nothing_in_advance`), the 999,999 were paid at once.
+    # (`test_escalation_only_approver_gives_no_grant`), the 999,999 were paid at once.
     to, rui, max_, mal = payee(), site.person("rui"), site.person("max"), site.person("mal")
     first = await rui.ask([("climb", {"amount": 1, "to": to})])
 
