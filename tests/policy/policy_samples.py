@@ -37,7 +37,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    """Valid arguments of the tool, some of them changed."""
+    """Return valid arguments of the tool, with changes."""
     plain: dict[str, Any] = {
         "totalCost": 49,
         "count": 2,
@@ -54,7 +54,7 @@ def arguments(**changes: Any) -> dict[str, Any]:
 
 
 def context(**user: Any) -> dict[str, Any]:
-    """A pinned context; `user` changes the user's fields."""
+    """Return a pinned context. `user` changes fields of the user."""
     person = {"id": "traveller", "name": "T", "tier": "trusted", "roles": ["staff"], "locale": "en"} | user
     return {
         "actor": "desk",
@@ -69,10 +69,10 @@ def context(**user: Any) -> dict[str, Any]:
 
 
 def compiled(policy: RequiresApproval | None = None, **fields: Any) -> CompiledPolicy:
-    """A policy of the sample tool, given whole or by its fields."""
+    """Return a policy of the sample tool, given as a whole or by its fields."""
     return compile_policy(ApprovalPolicy(**fields) if policy is None else policy, tool=TOOL, input_schema=SCHEMA)
 
 
 def verdict_of(args: dict[str, Any], **fields: Any) -> str:
-    """What a policy of these fields says of `args` in the sample context."""
+    """Return the verdict of a policy with these fields on `args` in the sample context."""
     return compiled(**fields).judge(args, context()).verdict

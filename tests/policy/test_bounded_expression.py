@@ -1,4 +1,4 @@
-"""What is said of an expression that may cost too much, before it is evaluated and where nothing evaluates it."""
+"""Limits on expressions that may cost too much, before evaluation and without an evaluator."""
 
 from typing import Any
 
@@ -26,12 +26,12 @@ NESTED = "args.numbers.all({0}, {1})"
 
 
 def tree(text: str) -> Any:
-    """The syntax of an expression."""
+    """Return the syntax tree of an expression."""
     return second_program(text).tree
 
 
 def of_degree(degree: int) -> str:
-    """An expression whose cost grows with this power of its data."""
+    """Return an expression whose cost grows with this power of its data."""
     text = "x0 > 0.0"
     for name in reversed([f"x{number}" for number in range(degree)]):
         text = NESTED.format(name, text)
@@ -39,7 +39,7 @@ def of_degree(degree: int) -> str:
 
 
 @table(("degree", "power"), (3, "third"), (5, "5th"))
-def test_what_grows_too_fast_is_refused_by_its_power(degree: int, power: str) -> None:
+def test_growth_above_the_second_power_is_refused(degree: int, power: str) -> None:
     problem = growth_problem(tree(of_degree(degree)), VARIABLES)
     assert problem == (
         f"its cost grows with the {power} power of the size of the data, at most the second is allowed; "
@@ -48,15 +48,15 @@ def test_what_grows_too_fast_is_refused_by_its_power(degree: int, power: str) ->
     assert growth_problem(tree(of_degree(POLICY_DEGREE)), VARIABLES) == ""
 
 
-def test_powers_are_named_as_people_name_them() -> None:
+def test_powers_are_named_by_ordinals() -> None:
     assert [bounded_expression._ordinal(power) for power in (2, 3, 4, 11)] == ["second", "third", "4th", "11th"]
 
 
-def test_only_what_grows_faster_than_its_data_is_bounded() -> None:
+def test_only_superlinear_expressions_are_bounded() -> None:
     assert [is_bounded(tree(of_degree(degree)), VARIABLES) for degree in (0, 1, 2)] == [False, False, True]
 
 
-def test_without_an_evaluator_both_engines_say_what_is_missing() -> None:
+def test_missing_evaluator_is_an_error_in_both_engines() -> None:
     why = "this program has no process for it; call `signoff.policypool.install()` at its start"
     task = BoundedTask("true", (), {})
     assert NoEvaluator().evaluate(task) == (EngineOutcome("error", why), EngineOutcome("error", why))
@@ -75,14 +75,14 @@ def test_without_an_evaluator_both_engines_say_what_is_missing() -> None:
         f"over these data it may take more than {bounded_expression.POLICY_BOUNDED_BYTES >> 20} MiB",
     ),
 )
-def test_data_that_are_too_large_are_not_evaluated(cost: Cost, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_data_is_not_evaluated(cost: Cost, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_expression, "cost_of", lambda *given: cost)
     monkeypatch.setattr(bounded_expression._PROGRAM, "evaluator", Always())
     found = bounded_outcomes(tree("true"), BoundedTask("true", (), {}))
     assert found == ((EngineOutcome("true"),) * 2 if not note else failed_outcomes(note))
 
 
-def test_what_cannot_be_counted_is_an_error_by_the_kind_of_what_was_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_evaluator_gives_an_error_with_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_expression._PROGRAM, "evaluator", None)
     found = bounded_outcomes(tree("true"), BoundedTask("true", (), {}))
     assert found == failed_outcomes("it cannot be evaluated (AttributeError)")

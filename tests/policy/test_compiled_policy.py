@@ -28,7 +28,7 @@ json_values = st.recursive(
 
 @pytest.mark.row("B71")
 def test_false_never_asks_and_true_always_asks() -> None:
-    """Without a policy object `false` lets every call pass and `true` asks about every call."""
+    """Without a policy object, `false` approves every call and `true` asks about every call."""
     never, always = compiled(False), compiled(True)
     assert (never.judge({}, {}).verdict, never.needs_person) == ("auto", "never")
     assert (always.judge({}, {}).verdict, always.needs_person) == ("ask", "always")
@@ -37,14 +37,14 @@ def test_false_never_asks_and_true_always_asks() -> None:
     assert never.hash != always.hash
 
 
-def test_needs_person_says_whether_anything_can_pass_alone() -> None:
+def test_needs_person_reports_whether_a_call_can_pass_alone() -> None:
     assert compiled(auto_approve_if="true").needs_person == "maybe"
     assert compiled(deny_if="args.flag").needs_person == "always"
     assert compiled(require_approval_if="args.flag").needs_person == "always"
 
 
 @pytest.mark.row("Q5", "B69")
-def test_a_verdict_explains_itself() -> None:
+def test_verdict_explains_itself() -> None:
     policy = compiled(auto_approve_if=CHEAP)
     verdict = policy.judge(arguments(), context())
     assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("auto", RuleReference(name="auto_approve_if"), CHEAP)
@@ -60,7 +60,7 @@ def test_a_verdict_explains_itself() -> None:
 
 
 @pytest.mark.row("B70", "N29")
-def test_policies_see_the_pinned_context_and_nothing_else() -> None:
+def test_policy_reads_only_the_pinned_context() -> None:
     policy = compiled(auto_approve_if=CHEAP)
     assert policy.judge(arguments(), context(tier="trusted")).verdict == "auto"
     assert policy.judge(arguments(), context(tier="guest")).verdict == "ask"
@@ -70,7 +70,7 @@ def test_policies_see_the_pinned_context_and_nothing_else() -> None:
 
 
 @pytest.mark.row("N29")
-def test_own_context_fields_are_declared_and_checked() -> None:
+def test_custom_context_fields_are_declared_and_checked() -> None:
     extra = {"user.costCentre": {"type": "string"}, "project.budget": {"type": "number"}}
     policy = compile_policy(
         ApprovalPolicy(auto_approve_if="ctx.user.costCentre == 'c1' && ctx.project.budget / 2.0 > 4.0"),
@@ -119,7 +119,7 @@ def test_own_context_fields_are_declared_and_checked() -> None:
     ("google.protobuf.Struct{} == args.meta", "cannot build messages"),
     ("args.count <", "syntax error"),
 )
-def test_a_bad_policy_is_refused_with_its_remedy(text: str, says: str) -> None:
+def test_invalid_policy_is_refused_with_its_remedy(text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         compiled(auto_approve_if=text)
     error = caught.value
@@ -131,14 +131,14 @@ def test_a_bad_policy_is_refused_with_its_remedy(text: str, says: str) -> None:
     assert error.context["value"] == text
 
 
-def test_an_error_names_its_column_on_any_line() -> None:
+def test_error_column_counts_through_several_lines() -> None:
     with pytest.raises(ConfigError) as caught:
         compiled(deny_if="args.flag ||\nargs.totalCots < 50")
     assert caught.value.context["column"] == len("args.flag ||\n") + len("args") + 1
 
 
-def test_a_schema_as_pydantic_writes_it_is_understood() -> None:
-    """`$ref`, `allOf` of one, `anyOf` with null and enums are followed, so that typos in them are found."""
+def test_schema_generated_by_pydantic_is_understood() -> None:
+    """`$ref`, `allOf` of one, `anyOf` with null, and enums are followed, so that typos in them are found."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
@@ -162,7 +162,7 @@ def test_a_schema_as_pydantic_writes_it_is_understood() -> None:
             compile_policy(ApprovalPolicy(auto_approve_if=text), tool=TOOL, input_schema=schema)
 
 
-def test_a_tool_without_arguments_has_none_to_name() -> None:
+def test_policy_of_a_tool_without_arguments_may_not_name_any() -> None:
     closed = {"type": "object", "properties": {}, "additionalProperties": False}
     policy = ApprovalPolicy(auto_approve_if="args.x == 1")
     with pytest.raises(ConfigError, match=r"no field `args.x`; declared are none"):
@@ -178,19 +178,19 @@ def test_a_tool_without_arguments_has_none_to_name() -> None:
     ("args.odd", {"odd": "user:ana"}),
     ("['user:' + args.recipients[7]]", {}),
 )
-def test_a_route_that_gives_no_people_falls_back_and_says_so(text: str, args: dict[str, Any]) -> None:
+def test_invalid_route_falls_back_to_the_named_approvers(text: str, args: dict[str, Any]) -> None:
     verdict = compiled(approvers=["role:finance"], route_to=text).judge(arguments(**args), context())
     assert (verdict.verdict, verdict.terms.approvers) == ("ask", ("role:finance",))
     assert "route_to" in verdict.why
 
 
-def test_a_route_must_be_a_list_of_strings() -> None:
+def test_route_must_be_a_list_of_strings() -> None:
     for text in ("args.flag", "args.legs", "'role:x'", "[1]"):
         with pytest.raises(ConfigError, match="it must be a list of strings"):
             compiled(route_to=text)
 
 
-def test_named_approvers_are_carried_and_level_admin_is_short_for_a_role() -> None:
+def test_named_approvers_apply_and_level_admin_adds_its_role() -> None:
     assert compiled(approvers=["user:ana"], level="admin").judge({}, {}).terms.approvers == ("user:ana",)
     assert compiled(level="admin").judge({}, {}).terms.approvers == ("role:admin",)
     assert compiled(level="user").judge({}, {}).terms.approvers == ()
@@ -206,7 +206,7 @@ def test_named_approvers_are_carried_and_level_admin_is_short_for_a_role() -> No
     ({"x": {1, 2}}, "not a JSON type"),
     ({1: 2}, "a name that is not a string"),
 )
-def test_data_out_of_bounds_asks_and_denies(args: dict[Any, Any], why: str) -> None:
+def test_invalid_data_asks_and_denies(args: dict[Any, Any], why: str) -> None:
     asked = compiled(auto_approve_if="true").judge(args, context())
     assert asked.verdict == "ask"
     assert why in asked.why
@@ -215,7 +215,7 @@ def test_data_out_of_bounds_asks_and_denies(args: dict[Any, Any], why: str) -> N
 
 
 def disagreeing(rule: str, first: str, second: str, **fields: Any) -> CompiledPolicy:
-    """A policy whose second engine reads another expression than the first, as a wrong engine would."""
+    """Return a policy whose second engine reads another expression, like a faulty engine."""
     policy = compiled(ApprovalPolicy.model_validate({rule: first, **fields}))
     other = replace(policy.expressions[rule], second=second_program(second))
     return replace(policy, expressions={**policy.expressions, rule: other})
@@ -223,7 +223,7 @@ def disagreeing(rule: str, first: str, second: str, **fields: Any) -> CompiledPo
 
 @pytest.mark.row("N27")
 @table("pair", ("true", "false"), ("false", "true"), ("true", "1"), ("true", "1 / 0 == 1"))
-def test_engines_that_disagree_fall_to_the_safe_side(pair: tuple[str, str]) -> None:
+def test_disagreeing_engines_give_the_safe_verdict(pair: tuple[str, str]) -> None:
     data = (arguments(), context())
     assert disagreeing("auto_approve_if", *pair).judge(*data).verdict == "ask"
     assert disagreeing("deny_if", *pair, auto_approve_if="true").judge(*data).verdict == "deny"
@@ -237,7 +237,7 @@ def test_engines_that_disagree_fall_to_the_safe_side(pair: tuple[str, str]) -> N
 
 @given(json_values, json_values)
 @settings(max_examples=150, deadline=None)
-def test_judging_never_raises_and_auto_needs_the_exact_truth(cost: Any, tier: Any) -> None:
+def test_judging_never_raises_and_auto_needs_exactly_true(cost: Any, tier: Any) -> None:
     args: Any = {"totalCost": cost}
     verdict = compiled_cheap.judge(args, context(tier=tier))
     number = isinstance(cost, int | float) and not isinstance(cost, bool) and abs(cost) < 2**53
@@ -246,14 +246,14 @@ def test_judging_never_raises_and_auto_needs_the_exact_truth(cost: Any, tier: An
 
 @given(json_values, json_values)
 @settings(max_examples=60, deadline=None)
-def test_judging_survives_data_of_any_shape(args: Any, ctx: Any) -> None:
+def test_judging_accepts_data_of_any_shape(args: Any, ctx: Any) -> None:
     assert compiled_cheap.judge(args, ctx).verdict == "ask"
     rules = compiled_rule.judge(actor=args, tool=TOOL, ctx=ctx)
     assert rules.effect in ("hide", "none")
 
 
 def _expected(text: str, data: dict[str, Any]) -> bool:
-    """The random expressions below, read by Python with CEL's strictness about types."""
+    """Evaluate the random expressions below in Python with CEL's strict types."""
     left, operator, right = text.split(" ")
     one = data[left.removeprefix("args.")]
     two: Any = data[right.removeprefix("args.")] if right.startswith("args.") else _LITERALS[right]
@@ -282,7 +282,7 @@ scalars = (
     st.fixed_dictionaries({"a": scalars, "b": scalars, "c": scalars}),
 )
 @settings(max_examples=250, deadline=None)
-def test_random_comparisons_are_auto_only_when_cel_says_true(
+def test_random_comparison_is_auto_only_if_cel_says_true(
     left: str, operator: str, right: str, data: dict[str, Any]
 ) -> None:
     text = f"{left} {operator} {right}"
@@ -293,7 +293,7 @@ def test_random_comparisons_are_auto_only_when_cel_says_true(
     assert (policy.judge(data, context()).verdict == "auto") == _expected(text, data)
 
 
-def test_eight_threads_judge_as_one() -> None:
+def test_eight_threads_judge_like_one() -> None:
     policy = compiled(
         auto_approve_if=f"({CHEAP}) && args.recipients.all(r, r.startsWith('x'))", deny_if="args.count > 7"
     )
@@ -323,7 +323,7 @@ def test_eight_threads_judge_as_one() -> None:
     assert wrong == []
 
 
-def test_compiling_and_judging_in_threads_at_once_is_safe() -> None:
+def test_concurrent_compiling_and_judging_is_safe() -> None:
     wrong: list[Any] = []
 
     def work(number: int) -> None:
@@ -354,7 +354,7 @@ HARMLESS = ToolFacts("look", "travel", "local", ("read",))
 
 
 def rules_of(*rules: tuple[str, str]) -> CompiledRules:
-    """Global rules from pairs of effect and expression, named by their place."""
+    """Return global rules from pairs of effect and expression, named by position."""
     return compile_rules(
         [
             GlobalRule(name=f"r{i}", rule=text, effect=effect, reason="house rule")
@@ -364,7 +364,7 @@ def rules_of(*rules: tuple[str, str]) -> CompiledRules:
 
 
 @pytest.mark.row("B78")
-def test_the_designs_own_rule_hides_the_tool() -> None:
+def test_rule_over_actor_scope_hides_the_tool() -> None:
     rules = rules_of(("hide", "actor.scope != 'admin' && tool.tags.includes('destructive')"))
     actor, admin = ({"name": "desk", "scope": scope, "tags": []} for scope in ("", "admin"))
     assert rules.judge(actor=actor, tool=TOOL, ctx=context()).effect == "hide"
@@ -373,7 +373,7 @@ def test_the_designs_own_rule_hides_the_tool() -> None:
 
 
 @pytest.mark.row("B13", "V01")
-def test_a_rule_over_tags_hides_the_tool() -> None:
+def test_rule_over_tags_hides_the_tool() -> None:
     rules = rules_of(("hide", "tool.tags.includes('destructive') && !('trusted' in actor.tags)"))
     verdict = rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context())
     assert verdict.effect == "hide"
@@ -385,7 +385,7 @@ def test_a_rule_over_tags_hides_the_tool() -> None:
 
 
 @pytest.mark.row("X11")
-def test_the_strictest_rule_that_applies_counts() -> None:
+def test_strictest_applicable_rule_decides() -> None:
     everyone = {"name": "desk", "tags": ["t"]}
     for rules, effect in (
         ((("require_approval", "true"), ("deny", "true"), ("hide", "true")), "hide"),
@@ -399,14 +399,14 @@ def test_the_strictest_rule_that_applies_counts() -> None:
 
 @pytest.mark.row("N28", "V01")
 @table("effect", "hide", "deny", "require_approval")
-def test_a_rule_that_errs_applies(effect: str) -> None:
+def test_failing_rule_applies(effect: str) -> None:
     rules = rules_of((effect, "actor.tags[3] == 'x'"))
     assert rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context()).effect == effect
     assert rules.judge(actor={"name": "desk"}, tool=TOOL, ctx=context()).effect == effect
     assert rules.judge(actor={"tags": [float("inf")]}, tool=TOOL, ctx={}).effect == effect
 
 
-def test_bad_rules_are_refused() -> None:
+def test_invalid_global_rules_are_refused() -> None:
     for text, says in (
         ("args.x == 1", "args"),
         ("tool.tgas == []", "did you mean `tool.tags`"),
@@ -418,17 +418,17 @@ def test_bad_rules_are_refused() -> None:
 
 
 @table("name", "auto_approve_if", "handler:rules:limits (admin)", "deny_if, handler:rules:limits", "grant:g")
-def test_a_global_rule_may_have_any_name(name: str) -> None:
+def test_global_rule_may_have_any_name(name: str) -> None:
     (rule, _) = compile_rules([GlobalRule(name=name, rule="true", effect="hide")]).rules[0]
     assert rule.name == name
 
 
 DESK = {"name": "desk", "scope": "", "tags": []}
 FOREIGN = {"name": "desk", "tags": [2**53]}
-"""An actor that no engine may see: JSON of ours has no integer of this size."""
+"""An actor that no engine may read: the integer is outside the range of JSON."""
 
 
-def test_a_policy_reads_call_turn_tool_and_actor() -> None:
+def test_policy_reads_call_turn_tool_and_actor() -> None:
     text = "tool.name == 'book_flight' && actor.name == 'desk' && args.totalCost / 8.0 == 1.5 && ctx.turn == 't1'"
     policy = compiled(auto_approve_if=text)
     given = arguments(totalCost=12)
@@ -440,8 +440,8 @@ def test_a_policy_reads_call_turn_tool_and_actor() -> None:
     assert "an integer outside" in asked.why
 
 
-def test_rules_over_calls_read_their_arguments() -> None:
-    """With `with_args` only; data that neither engine may see apply every rule."""
+def test_global_rules_with_arguments_read_the_call() -> None:
+    """Only with `with_args`. Data that no engine may read makes every rule apply."""
     rule = GlobalRule(name="dear", rule="args.totalCost / 8.0 > 1.5", effect="deny")
     rules = compile_rules([rule], with_args=True)
     shape = compiled(False).args_shape
@@ -461,7 +461,7 @@ def test_rules_over_calls_read_their_arguments() -> None:
     assert never.judge(actor=DESK, tool=TOOL, ctx={}, call=CallArguments({}, shape)).effect == "none"
 
 
-def test_a_verdict_tells_the_rule_and_every_answer_that_led_to_it() -> None:
+def test_verdict_names_the_rule_and_every_engine_answer() -> None:
     policy = compiled(
         deny_if="args.flag",
         require_approval_if="args.count > 1",
@@ -486,7 +486,7 @@ def test_a_verdict_tells_the_rule_and_every_answer_that_led_to_it() -> None:
     )
 
 
-def test_also_who_need_not_be_asked_is_told_whom_it_would_have_been() -> None:
+def test_automatic_verdict_still_names_the_approvers() -> None:
     routed = compiled(auto_approve_if="true", route_to="['user:ana']", approvers=["role:finance"])
     assert routed.judge(arguments(), context()).terms.approvers == ("user:ana",)
     for requires in (True, False):
@@ -496,13 +496,13 @@ def test_also_who_need_not_be_asked_is_told_whom_it_would_have_been() -> None:
         assert verdict.rule_text == ""
 
 
-def test_the_hash_is_one_of_what_the_policy_says_alone() -> None:
+def test_policy_hash_covers_only_the_normalized_policy() -> None:
     terms = [{"when": "args.count > 2", "quorum": 2}]
     policy = compiled(auto_approve_if=" args.flag ", terms=[{"when": " args.count > 2", "quorum": 2}])
     assert policy.hash == sha256_hex({"requires_approval": {"auto_approve_if": "args.flag", "terms": terms}})
     assert compiled(True).hash == sha256_hex({"requires_approval": True})
 
 
-def test_a_handler_alone_may_let_a_call_pass() -> None:
+def test_handler_without_rules_may_approve_a_call() -> None:
     assert compiled(handler="desk.rules:judge").needs_person == "maybe"
     assert compiled(handler="desk.rules:judge", deny_if="args.flag").needs_person == "always"

@@ -1,4 +1,4 @@
-"""What an expression can cost at most, against what evaluating it takes: visits, comparisons, values and bytes."""
+"""The maximum cost of an expression against the work of its evaluation: visits, comparisons, values and bytes."""
 
 import string
 from collections.abc import Iterator
@@ -40,17 +40,17 @@ VARIABLES = {"args": read_schema(SCHEMA)}
 
 
 def tree(text: str) -> Any:
-    """The syntax of an expression."""
+    """Return the syntax tree of an expression."""
     return second_program(text).tree
 
 
 def cost(text: str, args: dict[str, Any]) -> Cost:
-    """The most that an expression may take over these arguments."""
+    """Return the maximum cost of an expression over these arguments."""
     return cost_of(tree(text), counted_extents({"args": args}))
 
 
 def data(size: int) -> dict[str, Any]:
-    """Arguments in which everything has `size` items, or characters."""
+    """Return arguments in which each value has `size` items or characters."""
     return {
         "n": 1,
         "t": "t" * size,
@@ -100,11 +100,11 @@ def data(size: int) -> dict[str, Any]:
     ("args.s.all(x, args.t.contains(args.u))", 3),
     ("args.l.all(x, args.l.all(y, args.t.matches(args.u)))", 4),
 )
-def test_the_degree_is_what_is_read_again_for_each_item(text: str, degree: int) -> None:
+def test_degree_counts_data_read_again_for_each_item(text: str, degree: int) -> None:
     assert growth(tree(text), VARIABLES).degree == degree
 
 
-def test_what_is_known_to_be_a_number_is_not_joined() -> None:
+def test_known_numbers_are_not_counted_as_joins() -> None:
     small = sizes_at_most(VARIABLES, nodes=1, text=1)
     assert cost_of(tree("args.l.all(x, x + args.n > 1)"), small).joins == 0
     assert cost_of(tree("args.t + args.u == 'x'"), small).joins == 0
@@ -112,14 +112,14 @@ def test_what_is_known_to_be_a_number_is_not_joined() -> None:
         assert cost_of(tree(text), small).joins > 0
 
 
-def test_what_holds_one_thing_often_is_as_large_as_all_of_them() -> None:
+def test_repeated_references_count_with_their_full_size() -> None:
     sixteen = "[args.any].map(x, [x, x, x, x]).map(x, [x, x, x, x])"
     once, often = cost("[args.any] == [args.any]", data(1_000)), cost(f"{sixteen} == {sixteen}", data(1_000))
     assert often.steps > 15 * once.steps
     assert worked(f"{sixteen} == {sixteen}", data(1_000)).compared > 15_000
 
 
-def test_sizes_are_counted_where_they_lie() -> None:
+def test_sizes_are_counted_per_place_in_the_data() -> None:
     found = CountedExtent(([{"k": "äb", "v": [1, 2]}, {"k": "c", "z": None}],))
     assert (found.kind, found.length, found.nodes) == ("list", 2, 13)
     items = found.child(None)
@@ -132,7 +132,7 @@ def test_sizes_are_counted_where_they_lie() -> None:
 
 
 class Work:
-    """What an evaluation took: places visited, values compared, and the largest it made."""
+    """The work of an evaluation: visited nodes, compared values, and the largest value created."""
 
     def __init__(self) -> None:
         self.visits = 0
@@ -141,7 +141,7 @@ class Work:
 
     @property
     def units(self) -> int:
-        """The least that the cost has to be."""
+        """The minimum that the cost must be."""
         return self.visits * STEP + self.compared * 512
 
 
@@ -175,7 +175,7 @@ def measured(work: Work) -> Iterator[dict[str, Any]]:
 
 
 def worked(text: str, args: dict[str, Any]) -> Work:
-    """What the slower engine really does with an expression."""
+    """Return the real work of the slower engine on an expression."""
     work = Work()
     with measured(work) as functions:
         found: EngineOutcome = second_program(text, functions).run({"args": as_celpy(args)})
@@ -189,7 +189,7 @@ LISTS = st.sampled_from(["args.l", "args.s", "args.any", "[1, 2]", "[args.t, arg
 
 
 def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Longer expressions made of shorter ones."""
+    """Build longer expressions from shorter ones."""
     macro = st.sampled_from(["all", "exists", "exists_one"])
     name = st.sampled_from(["x", "y"])
     return st.one_of(
@@ -237,13 +237,13 @@ DATA = st.fixed_dictionaries(
 
 
 def bound(text: str) -> str:
-    """`text` within macros that bind what it may name: a list of texts and one of lists."""
+    """Return `text` within macros that bind its variables: a list of texts and a list of lists."""
     return f"[args.t].all(x, [args.l].all(y, {text}))" if "x" in text or "y" in text else text
 
 
 @settings(max_examples=150)
 @given(EXPRESSIONS, DATA)
-def test_no_evaluation_takes_more_than_its_cost(text: str, args: dict[str, Any]) -> None:
+def test_evaluation_never_exceeds_its_cost(text: str, args: dict[str, Any]) -> None:
     whole = bound(text)
     most, work = cost(whole, args), worked(whole, args)
     assert work.units <= most.units
@@ -252,7 +252,7 @@ def test_no_evaluation_takes_more_than_its_cost(text: str, args: dict[str, Any])
 
 @settings(max_examples=80)
 @given(EXPRESSIONS, DATA)
-def test_the_cost_over_data_is_within_the_cost_over_sizes(text: str, args: dict[str, Any]) -> None:
+def test_cost_over_data_is_within_the_cost_over_sizes(text: str, args: dict[str, Any]) -> None:
     whole, sizes = bound(text), counted_extents({"args": args})["args"]
     widest = sizes_at_most(VARIABLES, nodes=sizes.nodes + sizes.length, text=sizes.text + sizes.nodes)
     assert cost(whole, args).steps <= cost_of(tree(whole), widest).steps
@@ -265,7 +265,7 @@ def test_work_grows_with_no_higher_power_than_the_degree(text: str) -> None:
     degree = growth(tree(whole), VARIABLES).degree
     if degree <= POLICY_DEGREE:
         small, large = worked(whole, data(5)).units, worked(whole, data(15)).units
-        # Texts of numbers get longer by a character, which is no growth of the size.
+        # Texts of numbers grow by a character, which does not count as growth.
         assert large <= small * 3**degree * 1.5 + 100 * STEP
 
 
@@ -277,12 +277,12 @@ def test_work_grows_with_no_higher_power_than_the_degree(text: str) -> None:
     "args.o.all(x, x.v.all(y, y == 2))",
     "args.l.filter(x, x >= 0).size() > 1",
 )
-def test_the_cost_is_not_far_above_the_work(text: str) -> None:
-    """A bound that is true of everything would refuse everything: what is really done is a sixth of it, or more."""
+def test_cost_is_close_to_the_real_work(text: str) -> None:
+    """A bound that is too high would refuse everything: the real work is at least a sixth of it."""
     assert cost(text, data(30)).units <= 6 * worked(text, data(30)).units
 
 
-# Exactly
+# Exact values
 
 
 EXACTLY = {
@@ -396,7 +396,7 @@ EXACTLY = {
     ("args.s.all(x, args.s.join(x) == args.t)", 406160, 13147, 0),
     ("['a', 'b'].join(',') == args.t", 136276, 4629, 0),
 )
-def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int) -> None:
+def test_each_form_has_its_exact_cost(text: str, units: int, memory: int, joins: int) -> None:
     assert cost(text, EXACTLY) == Cost(units, memory, joins)
 
 
@@ -410,14 +410,14 @@ def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int)
     ("args.t.matches(args.u)", 2, 66048),
     ("args.o.map(x, x.k)", 2, 58368),
     ("args.s.map(x, x + 'y')", 2, 83472),
-    # An odd coefficient does not run into the digit below.
+    # An odd coefficient keeps its digits apart from the next one.
     ("args.t", 1, 24576),
 )
-def test_each_form_grows_so_much(text: str, degree: int, factor: int) -> None:
+def test_each_form_has_its_exact_growth(text: str, degree: int, factor: int) -> None:
     assert growth(tree(text), VARIABLES) == CostGrowth(degree, factor)
 
 
-def test_a_pattern_costs_by_its_size_for_each_byte_of_the_text() -> None:
+def test_pattern_cost_depends_on_its_size_for_each_byte_of_text() -> None:
     small, large, broken = (
         cost(f"args.t.matches('{pattern}')", EXACTLY).units - 2 * len(pattern) for pattern in ("a", "(a|b){60}", "(")
     )
@@ -425,14 +425,14 @@ def test_a_pattern_costs_by_its_size_for_each_byte_of_the_text() -> None:
     assert small - 6 * 4 < broken <= small
 
 
-def test_a_cost_has_whole_steps() -> None:
+def test_cost_is_rounded_up_to_whole_steps() -> None:
     assert [Cost(units).steps for units in (0, 1, STEP, STEP + 1)] == [0, 1, 1, 2]
     assert Cost(1, 2, 3) + Cost(10, 20, 30) == Cost(11, 22, 33)
     assert Cost(1, 2, 3).times(4) == Cost(4, 8, 12)
     assert (Cost(), Cost().steps) == (Cost(0, 0, 0), 0)
 
 
-def test_of_data_unknown_there_is_so_much_of_each_kind() -> None:
+def test_unknown_data_is_counted_at_its_maximum_of_each_kind() -> None:
     size = sizes_at_most(VARIABLES, nodes=5, text=7)["args"]
     assert (size.kind, size.length, size.nodes, size.text, size.level) == ("map", 5, 5, 7, 0)
     found = {name: size.child(name).at(2) for name in ("n", "t", "l", "any")}
@@ -445,14 +445,14 @@ def test_of_data_unknown_there_is_so_much_of_each_kind() -> None:
     assert {each.level for each in found.values()} == {2}
     numbers = found["l"].child(None)
     assert (numbers.kind, numbers.length, numbers.nodes, numbers.level) == ("number", 0, 5, 2)
-    # Under no name of an object its fields lie, of several kinds.
+    # The unnamed child of an object is a field of any kind.
     assert size.child(None).kind == "any"
     nothing = found["l"].empty()
     assert (nothing.kind, nothing.length, nothing.nodes, nothing.text, nothing.level) == ("list", 0, 0, 0, 2)
     assert (nothing.child(None).kind, nothing.child(None).nodes) == ("number", 0)
 
 
-def test_no_part_is_larger_than_the_whole() -> None:
+def test_child_of_an_extent_is_no_larger_than_the_whole() -> None:
     whole = Extent("list", 2, 5, 7, 3)
     assert whole.child("x") == whole.child(None) == Extent("any", 12, 5, 7, 3)
     assert whole.at(4) == Extent("list", 2, 5, 7, 4)
@@ -460,14 +460,14 @@ def test_no_part_is_larger_than_the_whole() -> None:
     assert whole.empty().child("x") == EmptyExtent("any", level=3)
 
 
-def test_what_is_counted_keeps_its_place() -> None:
+def test_counted_extent_keeps_its_level() -> None:
     found = CountedExtent(("ab", None), 3)
     assert (found.kind, found.length, found.nodes, found.text, found.level) == ("text", 2, 2, 2, 3)
     assert CountedExtent(([{"k": 1}],), 3).child(None).child("k").level == 3
     assert CountedExtent(([{"k": 1}],), 3).at(4).child(None).level == 4
     kinds = [CountedExtent(values).kind for values in ((), (None,), ("a", 1), (1, True), ((1,), [2]), ({}, {}))]
     assert kinds == ["number", "number", "any", "number", "list", "map"]
-    # What no encoding has is counted as it is written in its place.
+    # Text without an encoding is counted with its replacement.
     assert (CountedExtent(("\ud800é",)).length, CountedExtent((("a", {"b": "cd"}),)).text) == (3, 4)
 
 
@@ -488,6 +488,6 @@ def test_what_is_counted_keeps_its_place() -> None:
     ("args.n", None),
     ("'a' + 'b'", None),
 )
-def test_an_index_names_a_field_where_it_is_a_plain_text(index: str, name: str | None) -> None:
+def test_index_names_a_field_only_as_a_plain_text(index: str, name: str | None) -> None:
     (found,) = tree(f"args[{index}] == 1").find_data("member_index")
     assert _find_name(found.children[1]) == name

@@ -1,4 +1,4 @@
-"""What the type checker reports becomes one sentence with a remedy and a column."""
+"""Reports of the type checker become one sentence with a remedy and a column."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ VARIABLES: dict[str, DataShape] = {
 
 
 def summary(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, int]:
-    """What is said of `text` when the checker reports `line:column: message` each."""
+    """Return the summary of `text` for these reports (`line:column: message`)."""
     lines = "\n".join(f"ERROR: <input>:{report} [INVALID_ARGUMENT]" for report in reports)
     return read_error(f"INVALID_ARGUMENT: {lines}", ErrorPlace(text, variables))
 
@@ -36,11 +36,11 @@ def summary(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, 
     ("INVALID_ARGUMENT: something odd\nand more", "something odd"),
     ("x" * 201, "x" * 200),
 )
-def test_a_report_without_a_place(report: str, sentence: str) -> None:
+def test_report_without_a_place_keeps_its_message(report: str, sentence: str) -> None:
     assert read_error(report, ErrorPlace("true", VARIABLES)) == (sentence, 0)
 
 
-def test_columns_count_through_lines() -> None:
+def test_column_counts_through_lines() -> None:
     assert summary("ab", "1:2: Odd thing") == ("odd thing", 2)
     assert summary("ab\ncd\nef", "3:1: Odd thing") == ("odd thing", 7)
 
@@ -52,12 +52,12 @@ def test_columns_count_through_lines() -> None:
     ("Short expecting this", "short expecting this"),
     ("Bad expecting {" + "x" * 160 + "} expecting more", "bad"),
 )
-def test_a_long_message_is_cut(message: str, sentence: str) -> None:
-    """Up to 160 characters stay; of more, what the parser would have liked instead is left out."""
+def test_long_message_is_cut(message: str, sentence: str) -> None:
+    """Up to 160 characters remain. Beyond them, the list of expected tokens is dropped."""
     assert summary("true", f"1:1: {message}") == (sentence, 1)
 
 
-def test_the_slip_that_can_be_put_right_comes_first() -> None:
+def test_error_with_a_known_remedy_comes_first() -> None:
     found = summary("args.cuont > x", "1:12: undeclared reference to 'x'", "1:5: undefined field 'cuont'")
     assert found == ("no field `args.cuont`; did you mean `args.count`?", 5)
     assert summary("a b", "1:1: One", "1:3: Two") == ("one", 1)
@@ -85,11 +85,11 @@ def test_the_slip_that_can_be_put_right_comes_first() -> None:
     ),
     ("x[cuont]", 2, "cuont", "no field `cuont`; did you mean `count`?"),
 )
-def test_a_field_that_is_not_there(text: str, column: int, name: str, sentence: str) -> None:
+def test_unknown_field_error_suggests_a_declared_one(text: str, column: int, name: str, sentence: str) -> None:
     assert summary(text, f"1:{column}: undefined field '{name}'") == (sentence, column)
 
 
-def test_twelve_fields_are_named_at_most() -> None:
+def test_unknown_field_error_lists_at_most_twelve_fields() -> None:
     many = {"args": read_schema({"properties": {f"f{n:02}": {"type": "string"} for n in range(20)}})}
     listed = ", ".join(f"`f{n:02}`" for n in range(12))
     assert summary("args.zzz", "1:5: undefined field 'zzz'", variables=many)[0].endswith(f"declared are {listed}")
@@ -108,7 +108,7 @@ def test_twelve_fields_are_named_at_most() -> None:
     ("legs", "nothing is called `legs`; did you mean `args.legs`?"),
     ("xyzzy", "nothing is called `xyzzy`; there are `args`, `ctx`"),
 )
-def test_a_name_nothing_has(name: str, sentence: str) -> None:
+def test_unknown_name_error_suggests_a_known_one(name: str, sentence: str) -> None:
     assert summary("true", f"1:1: undeclared reference to '{name}' (in container '')") == (sentence, 1)
 
 
@@ -128,12 +128,12 @@ def test_a_name_nothing_has(name: str, sentence: str) -> None:
     ("1['x']", "_[_]", "int, string", "`[ ]` does not work on (int, string)"),
     ("args > args", "_>_", "policy.Object1, policy.Object1", "`>` does not work on (object, object)"),
 )
-def test_an_operator_that_does_not_fit(text: str, operator: str, types: str, sentence: str) -> None:
+def test_operator_error_names_types_and_conversion(text: str, operator: str, types: str, sentence: str) -> None:
     assert summary(text, f"1:1: found no matching overload for '{operator}' applied to '({types})'") == (sentence, 1)
 
 
 @table("text", "args['my-field'] == ''", "args.my-field == ''", "args.`my-field` == ''")
-def test_an_argument_cel_cannot_spell(text: str) -> None:
+def test_argument_name_outside_cel_syntax_has_its_own_error(text: str) -> None:
     sentence = "CEL cannot spell the argument `my-field`; rename it or leave it out of the policy"
     assert summary(text, "1:1: undeclared reference to 'field'") == (sentence, 1)
     assert summary("args.my-fields", "1:1: Odd") == ("odd", 1)

@@ -1,4 +1,4 @@
-"""The predicate of a remembered answer: both engines, exactly `true`."""
+"""The predicate of a grant: both engines must say exactly `true`."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ UNCHECKED = compile_policy(True, tool=TOOL, input_schema={"properties": ANYTHING
     ("args.amount <= 50.0", {"amount": 2**60, "to": "Ana"}, False),
     ("true", {"amount": 2**60, "to": "Ana"}, False),
 )
-def test_only_an_agreed_true_holds(where: str, args: dict[str, Any], holds: bool) -> None:
+def test_predicate_holds_only_if_both_engines_say_true(where: str, args: dict[str, Any], holds: bool) -> None:
     assert compile_where(where, POLICY).holds(args) is holds
 
 
@@ -45,7 +45,7 @@ def test_only_an_agreed_true_holds(where: str, args: dict[str, Any], holds: bool
     ("ctx.user.tier == 'x'", "ctx"),
     ("args.amount <", "what to remember: `where`"),
 )
-def test_a_predicate_is_checked_against_the_schema(where: str, says: str) -> None:
+def test_predicate_is_checked_against_the_schema(where: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         compile_where(where, POLICY)
     assert says in caught.value.message
@@ -73,7 +73,7 @@ def test_a_predicate_is_checked_against_the_schema(where: str, says: str) -> Non
     "dyn(args).size() == 2",
     "string(dyn(args)) == 'h'",
 )
-def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
+def test_predicate_may_not_read_hidden_arguments(where: str, hidden: str) -> None:
     compile_where(where, UNCHECKED)
     with pytest.raises(ConfigError) as caught:
         compile_where(where, UNCHECKED, (hidden,))
@@ -86,7 +86,7 @@ def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
     "[{'to': 'h'}].exists(args, .args.to == 'h')",
     "[0].exists(args, .args.amount == 5.0)",
 )
-def test_a_name_behind_a_point_is_refused(where: str) -> None:
+def test_name_with_a_leading_point_is_refused(where: str) -> None:
     # The first engine reads the call's arguments there, whatever a macro calls `args`: nothing says which are read.
     # With such a name taken, the second of these answered how a hidden argument begins.
     with pytest.raises(ConfigError, match=r"the name `\.args` begins with a point; write `args`"):
@@ -105,7 +105,7 @@ def test_a_name_behind_a_point_is_refused(where: str) -> None:
     ("args.to.code.inner == 'x'", "to.code", False),
     ("args.to == args.memo", "to.code", False),
 )
-def test_what_is_not_hidden_may_be_read(where: str, hidden: str, taken: bool) -> None:
+def test_predicate_may_read_visible_arguments(where: str, hidden: str, taken: bool) -> None:
     if taken:
         compile_where(where, UNCHECKED, (hidden,))
         return
@@ -131,13 +131,13 @@ def refused(where: str, policy: CompiledPolicy = UNCHECKED, hidden: tuple[str, .
     ),
     ("args.to == 'h'", "`args.to` may read `to`, which is hidden from who decides; name other arguments one by one"),
 )
-def test_what_a_predicate_may_not_do_is_told_with_its_text(where: str, why: str) -> None:
+def test_refused_predicate_error_quotes_its_text(where: str, why: str) -> None:
     error = refused(where, hidden=("to",) if "hidden" in why else ())
     assert error.message == f"what to remember: `where`: {why} (in `{where}`)"
     assert error.context == {"tool_name": "book_flight", "field": "where", "value": where, "column": 0}
 
 
-def test_a_predicate_has_a_length() -> None:
+def test_predicate_has_a_length_limit() -> None:
     fits = f"args.to == '{'x' * (PREDICATE_CHARS - 13)}'"
     assert len(fits) == PREDICATE_CHARS
     assert not compile_where(fits, POLICY).holds({"amount": 5, "to": "Ana"})
@@ -146,7 +146,7 @@ def test_a_predicate_has_a_length() -> None:
     assert refused(long, POLICY).message == f"what to remember: `where`: {why} (in `{long[:300]}...`)"
 
 
-def test_a_refused_predicate_of_three_hundred_characters_is_told_whole() -> None:
+def test_error_quotes_up_to_three_hundred_characters() -> None:
     start, end = "args.to == 'h' || args.memo == '", "'"
     whole = f"{start}{'x' * (300 - len(start) - len(end))}{end}"
     assert refused(whole, hidden=("to",)).message.endswith(f"(in `{whole}`)")
@@ -154,11 +154,11 @@ def test_a_refused_predicate_of_three_hundred_characters_is_told_whole() -> None
     assert refused(more, hidden=("to",)).message.endswith(f"(in `{more[:300]}...`)")
 
 
-def test_a_number_is_what_the_schema_declares() -> None:
+def test_number_has_the_type_its_schema_declares() -> None:
     assert compile_where("args.amount / 2.0 == 2.5", POLICY).holds({"amount": 5, "to": "Ana"})
 
 
-def test_steps_grow_with_what_a_predicate_goes_through() -> None:
+def test_steps_grow_with_the_data_of_a_predicate() -> None:
     through = compile_where("args.lines.all(line, line == 'x')", UNCHECKED)
     few, many = ({**dict.fromkeys(ANYTHING, "x"), "lines": ["x"] * count} for count in (1, 50))
     assert 0 < through.steps(few) < through.steps(many)

@@ -1,4 +1,4 @@
-"""A policy's own function: its answers, and what they make of what the rules say."""
+"""A policy's handler: its answers and their effect on the rules' verdict."""
 
 from typing import Any
 
@@ -44,12 +44,12 @@ def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
     (HandlerVerdict("auto", reason=7), None),  # type: ignore[arg-type]
     (HandlerVerdict("auto", failed=True), None),
 )
-def test_an_answer_is_a_word_or_an_answer(value: Any, answer: HandlerVerdict | None) -> None:
+def test_handler_answer_is_a_word_or_a_handler_verdict(value: Any, answer: HandlerVerdict | None) -> None:
     assert read_answer(value) == answer
 
 
 @table(("rules", "verdict"), (AUTO, "auto"), (ASKS, "ask"), ({"deny_if": "true"}, "deny"), ({}, "ask"))
-def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], verdict: str) -> None:
+def test_abstaining_handler_leaves_the_verdict_to_the_rules(rules: dict[str, str], verdict: str) -> None:
     judge = policy(**rules)
     found, before = after(judge, HandlerVerdict("abstain")), judge.judge(arguments(), context())
     assert (found.verdict, found.rule, found.why) == (verdict, before.rule, before.why)
@@ -58,7 +58,7 @@ def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], v
 
 @pytest.mark.row("B71")
 @table("word", "auto", "ask", "deny")
-def test_a_handler_alone_decides(word: Any) -> None:
+def test_handler_without_rules_decides_alone(word: Any) -> None:
     alone = policy()
     found = after(alone, HandlerVerdict(word))
     assert (found.verdict, found.rule, found.rule_text) == (word, JUDGES, word)
@@ -83,24 +83,24 @@ def test_a_handler_alone_decides(word: Any) -> None:
     ({"auto_approve_if": "false"}, "auto", "ask", "auto_approve_if"),
     ({"route_to": "['user:ana']"}, "auto", "auto", RULE),
 )
-def test_beside_rules_a_handler_only_tightens(rules: Any, word: Any, verdict: str, rule: str) -> None:
+def test_handler_with_rules_only_tightens(rules: Any, word: Any, verdict: str, rule: str) -> None:
     found = after(policy(**rules), HandlerVerdict(word))
     assert (found.verdict, found.rule.label) == (verdict, rule)
 
 
-def test_a_handler_that_agrees_is_named_beside_the_rule() -> None:
+def test_agreeing_handler_is_named_with_the_rule() -> None:
     found = after(policy(**AUTO), HandlerVerdict("auto", reason="known payee"))
     assert found.why == "`auto_approve_if` is true, so nobody need be asked; known payee"
     assert (found.rule_text, found.terms.approvers) == ("auto: known payee", ())
 
 
-def test_a_handler_that_asks_too_says_so_after_the_rule() -> None:
+def test_reason_of_an_asking_handler_follows_the_rule() -> None:
     found = after(policy(**ASKS), HandlerVerdict("ask", reason="new payee"))
     assert found.why == "`require_approval_if` is true, so a person is asked; new payee"
     assert (found.rule_text, len(found.engines)) == ("ask: new payee", 2)
 
 
-def test_what_a_handler_turns_into_a_question_is_routed() -> None:
+def test_handler_that_turns_a_call_into_a_question_uses_the_route() -> None:
     routed = {"route_to": "['user:ana', args.currency == 'EUR' ? 'role:eu' : 'role:us']"}
     turned = after(policy(**AUTO, **routed), HandlerVerdict("ask"))
     assert turned.terms.approvers[0] == "user:ana"
@@ -112,36 +112,36 @@ def test_what_a_handler_turns_into_a_question_is_routed() -> None:
 
 
 @table("rules", {}, AUTO)
-def test_what_a_handler_lets_pass_still_knows_whom_to_ask(rules: Any) -> None:
+def test_automatic_handler_verdict_still_names_the_approvers(rules: Any) -> None:
     found = after(policy(**rules, route_to="['role:finance']"), HandlerVerdict("auto"))
     assert (found.verdict, found.terms.approvers) == ("auto", ("role:finance",))
 
 
 @table("rules", {}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)})
-def test_the_level_admin_asks_administrators(rules: Any) -> None:
+def test_level_admin_asks_administrators(rules: Any) -> None:
     found = after(policy(**rules), HandlerVerdict("ask", "admin"))
     assert (found.verdict, found.terms.approvers, found.level) == ("ask", ("role:admin",), "admin")
     assert found.rule.label.endswith(f"{RULE} (admin)")
     assert found.rule_text == "ask admin"
 
 
-def test_the_level_of_another_answer_means_nothing() -> None:
+def test_level_is_ignored_unless_the_answer_asks() -> None:
     for answer in (HandlerVerdict("auto", "admin"), HandlerVerdict("deny", "admin")):
         found = after(policy(), answer)
         assert (found.level, found.terms.approvers, found.rule_text) == ("user", (), answer.verdict)
 
 
-def test_no_answer_is_another_question_than_a_handlers_own() -> None:
+def test_failed_handler_has_its_own_rule_label() -> None:
     found = after(policy(**AUTO), HandlerVerdict("ask", reason="it broke", failed=True))
     assert (found.verdict, found.rule.label, found.why) == ("ask", f"{RULE} (failed)", "it broke")
 
 
 @table(("rules", "needs"), ({}, "maybe"), (AUTO, "maybe"), (ASKS, "always"), ({"deny_if": "false"}, "always"))
-def test_whether_people_are_needed_is_known_beforehand(rules: Any, needs: str) -> None:
+def test_handler_policy_knows_in_advance_whether_it_needs_a_person(rules: Any, needs: str) -> None:
     assert policy(**rules).needs_person == needs
 
 
-def test_a_policy_without_handler_hears_nothing() -> None:
+def test_policy_without_a_handler_ignores_handler_verdicts() -> None:
     plain = policy(handler=None, **AUTO)
     verdict = plain.judge(arguments(), context())
     assert apply_handler_verdict(plain, verdict, HandlerVerdict("deny")) is verdict

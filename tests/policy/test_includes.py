@@ -1,4 +1,4 @@
-"""`includes` of lists and texts: JavaScript's word, in both engines what CEL's `in` and `contains` say."""
+"""`includes` on lists and texts: JavaScript's word, in both engines equal to CEL's `in` and `contains`."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ JSON = st.recursive(
 
 
 def kinds(text: str, args: dict[str, Any]) -> tuple[str, str]:
-    """What each engine says of an expression over these arguments."""
+    """Return each engine's result kind for an expression over these arguments."""
     data = facts({"args": args})
     return first_program(text, VARIABLES).run(data.plain).kind, second_program(text).run(data.celpy).kind
 
@@ -45,23 +45,23 @@ def kinds(text: str, args: dict[str, Any]) -> tuple[str, str]:
     ({"b": "x"}, "error"),
     ({"a": ["x"]}, "error"),
 )
-def test_both_engines_say_the_same(args: dict[str, Any], kind: str) -> None:
+def test_both_engines_agree_on_includes(args: dict[str, Any], kind: str) -> None:
     assert kinds("args.a.includes(args.b)", args) == (kind, kind)
 
 
 @given(st.lists(JSON, max_size=4), JSON)
-def test_of_a_list_it_is_in(items: list[Any], item: Any) -> None:
+def test_includes_on_a_list_equals_in(items: list[Any], item: Any) -> None:
     args = {"a": items, "b": item}
     assert kinds("args.a.includes(args.b)", args) == kinds("args.b in args.a", args)
 
 
 @given(st.text(max_size=5), st.text(max_size=2))
-def test_of_a_text_it_is_contains(text: str, part: str) -> None:
+def test_includes_on_a_text_equals_contains(text: str, part: str) -> None:
     args = {"a": text, "b": part}
     assert kinds("args.a.includes(args.b)", args) == kinds("args.a.contains(args.b)", args)
 
 
-def test_an_error_within_is_absorbed_as_anywhere() -> None:
+def test_error_inside_includes_is_absorbed_like_any_other() -> None:
     assert kinds("args.a.includes(1) || true", {"a": 3}) == ("true", "true")
     assert kinds("args.a.includes(1) && false", {"a": 3}) == ("false", "false")
     assert kinds("args.none.includes(1)", {"a": [1]}) == ("error", "error")

@@ -1,4 +1,4 @@
-"""Each CEL operator of ours by itself, against the specification's words: borders of types, of ranges, of texts."""
+"""Each custom CEL operator against the specification: limits of types, ranges and texts."""
 
 import datetime
 import importlib.util
@@ -42,7 +42,7 @@ OF_TWO = [
 
 
 def fresh() -> ModuleType:
-    """The module executed anew, so that what it builds when it is imported is built now."""
+    """Return the module, executed again, with its import-time tables rebuilt."""
     spec = importlib.util.spec_from_file_location(imported.__name__, imported.__file__)
     assert spec is not None
     assert spec.loader is not None
@@ -78,7 +78,7 @@ def test_every_value_has_its_kind(value: Any, kind: str) -> None:
     assert imported.kind_of(value) == kind
 
 
-def test_nothing_but_the_specified_is_replaced() -> None:
+def test_only_the_listed_functions_are_replaced() -> None:
     table = fresh().FUNCTIONS
     joined = ["_&&_", "_||_"]
     texts = ["includes", "join", "lowerAscii", "split", "upperAscii"]
@@ -103,14 +103,14 @@ YES, NO, WRONG, OTHER = celtypes.BoolType(True), celtypes.BoolType(False), CELEv
     (WRONG, WRONG, "divide by zero", "divide by zero"),
     (OTHER, OTHER, "no such overload", "no such overload"),
 )
-def test_what_decides_absorbs_errors(left: Any, right: Any, conjunction: str, disjunction: str) -> None:
+def test_deciding_operand_absorbs_errors(left: Any, right: Any, conjunction: str, disjunction: str) -> None:
     for one, two in ((left, right), (right, left)):
         assert summary(imported.logical_and(one, two)) == conjunction
         assert summary(imported.logical_or(one, two)) == disjunction
 
 
 def summary(value: Any) -> str:
-    """A boolean, or an error's own word, which is all that it holds."""
+    """Return a boolean, or the message of an error."""
     if isinstance(value, celtypes.BoolType):
         return "true" if value else "false"
     assert isinstance(value, CELEvalError)
@@ -150,7 +150,7 @@ EQUAL = [
 
 
 @table(("left", "right", "same"), *EQUAL)
-def test_equality(left: Any, right: Any, same: bool) -> None:
+def test_equality_follows_the_specification(left: Any, right: Any, same: bool) -> None:
     for one, two in ((left, right), (right, left)):
         assert call("_==_", one, two) == BOOL(same)
         assert isinstance(call("_==_", one, two), BOOL)
@@ -173,7 +173,7 @@ ORDER = [
 
 
 @table(("low", "high"), *ORDER)
-def test_order(low: Any, high: Any) -> None:
+def test_ordering_follows_the_specification(low: Any, high: Any) -> None:
     found = [
         [bool(call(name, *pair)) for name in ("_<_", "_<=_", "_>_", "_>=_")]
         for pair in ((low, high), (high, low), (low, low))
@@ -183,7 +183,7 @@ def test_order(low: Any, high: Any) -> None:
 
 
 @table("name", "_<_", "_<=_", "_>_", "_>=_")
-def test_nan_is_in_no_order(name: str) -> None:
+def test_nan_compares_false_in_every_order(name: str) -> None:
     assert call(name, NAN, DOUBLE(1)) == BOOL(False)
     assert call(name, NAN, NAN) == BOOL(False)
 
@@ -232,7 +232,7 @@ OVERLOADS = [
 
 
 @table(("name", "args"), *[(name, args) for name, *args in OVERLOADS])
-def test_what_the_specification_lacks_is_an_error(name: str, args: list[Any]) -> None:
+def test_unspecified_overload_is_an_error(name: str, args: list[Any]) -> None:
     with pytest.raises(TypeError, match=r"^no such overload$"):
         call(name, *args)
 
@@ -316,7 +316,7 @@ VALUES = [
 
 
 @table(("name", "args", "result"), *VALUES)
-def test_what_an_operator_gives(name: str, args: tuple[Any, ...], result: Any) -> None:
+def test_operator_returns_the_specified_value_and_type(name: str, args: tuple[Any, ...], result: Any) -> None:
     found = call(name, *args)
     assert found == result
     assert imported.kind_of(found) == imported.kind_of(result)
@@ -347,20 +347,22 @@ WRONG = [
 
 
 @table(("name", "args", "error", "words"), *WRONG)
-def test_what_cannot_be_had_is_an_error(name: str, args: tuple[Any, ...], error: type[Exception], words: str) -> None:
+def test_impossible_operation_is_the_specified_error(
+    name: str, args: tuple[Any, ...], error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words) as failed:
         call(name, *args)
     assert failed.value.args == (words,)
 
 
 @table("name", *OF_TWO)
-def test_an_error_stays_the_error_it_was(name: str) -> None:
+def test_error_operand_is_returned_unchanged(name: str) -> None:
     assert call(name, ERROR, INT(1)) is ERROR
     assert call(name, INT(1), ERROR) is ERROR
     assert call("size", ERROR) is ERROR
 
 
-def test_pythons_own_results_become_cels() -> None:
+def test_python_results_become_cel_values() -> None:
     wrap = imported._as_cel
     plain: list[tuple[Any, type]] = [
         (1.5, DOUBLE),
@@ -376,7 +378,7 @@ def test_pythons_own_results_become_cels() -> None:
         assert wrap(value) is value
 
 
-def test_no_value_goes_to_a_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_values_are_never_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     data = {"args": as_celpy({"iban": "DE89 secret", "n": [0, 1]})}
     for text in ("args.iban + 'x' == 'y'", "args.n.exists(n, 10 / n > 5 || args.iban > n)", "args.iban.gone"):

@@ -1,4 +1,4 @@
-"""Which data an expression reads, which of it may be absent, and what of it no schema describes."""
+"""The data that an expression reads, the parts that may be absent, and the parts without a schema."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ VARIABLES = {
 
 
 def read(text: str) -> tuple[str, str, str, str]:
-    """The places an expression uses, guards, may miss and cannot check, each as words in order."""
+    """Return the places an expression uses, guards, may miss and cannot check, in order."""
     places = referenced_paths(second_program(text).tree, VARIABLES)
     used, guarded = sorted(places.used), sorted(places.guarded)
     found = (used, guarded, unguarded_paths(places, VARIABLES), unchecked_paths(places, VARIABLES))
@@ -82,7 +82,7 @@ def read(text: str) -> tuple[str, str, str, str]:
     ("args.free[args.b] == 'x'", "args.b args.free[0]"),
     ("args['a'] == 'x'", "args[0]"),
 )
-def test_the_longest_path_of_a_chain_is_read(text: str, used: str) -> None:
+def test_longest_path_of_a_chain_is_read(text: str, used: str) -> None:
     assert read(text)[0] == used
 
 
@@ -105,7 +105,7 @@ def test_the_longest_path_of_a_chain_is_read(text: str, used: str) -> None:
     ("args.legs[args.n].tags.all(t, t == 'x')", "args.legs[0].tags args.legs[0].tags[0] args.n"),
     ("args.legs.sorted(l, l.city)", "args.legs"),
 )
-def test_the_variable_of_a_macro_is_an_item_of_its_list(text: str, used: str) -> None:
+def test_macro_variable_is_an_item_of_its_list(text: str, used: str) -> None:
     assert read(text)[0] == used
 
 
@@ -119,7 +119,7 @@ def test_the_variable_of_a_macro_is_an_item_of_its_list(text: str, used: str) ->
     ("has(args.legs.filter(l, l.city == 'x')[0].nights)", "args.legs args.legs[0].city", ""),
     ("size(args.b) == 1", "args.b", ""),
 )
-def test_has_guards_a_place_and_reads_what_holds_it(text: str, used: str, guarded: str) -> None:
+def test_has_guards_a_place_and_reads_its_parent(text: str, used: str, guarded: str) -> None:
     assert read(text)[:2] == (used, guarded)
 
 
@@ -147,7 +147,7 @@ def test_has_guards_a_place_and_reads_what_holds_it(text: str, used: str, guarde
     ("args.free.x.y == 1 && args.z == 'x'", "args.z"),
     ("args.odd.b == 1 && args.free.b == 1 && args.rates.b == 1.0", ""),
 )
-def test_what_may_be_absent_is_found_unless_has_asks_for_it(text: str, missing: str) -> None:
+def test_optional_place_is_found_unless_guarded_by_has(text: str, missing: str) -> None:
     assert read(text)[2] == missing
 
 
@@ -174,11 +174,11 @@ def test_what_may_be_absent_is_found_unless_has_asks_for_it(text: str, missing: 
     ("args.nulls.x.y == 'x'", "args.nulls.x"),
     ("args.odd == 1 && args.free.x == 1 && args.rates.eur < 1.0", "args.free.x args.odd args.rates.eur"),
 )
-def test_what_no_schema_describes_is_told(text: str, loose: str) -> None:
+def test_places_without_a_schema_are_reported(text: str, loose: str) -> None:
     assert read(text)[3] == loose
 
 
-def test_a_path_is_written_as_in_an_expression() -> None:
+def test_path_is_spelled_as_in_an_expression() -> None:
     assert spell(("args",)) == "args"
     assert spell(("args", "grid", "[]", "[]", "city")) == "args.grid[0][0].city"
 

@@ -1,4 +1,4 @@
-"""What is out of bounds is told in exact words, and values are counted wherever they stand."""
+"""Messages about data out of limits, and the counting of nested values."""
 
 from typing import Any
 
@@ -20,18 +20,18 @@ from signoff.policy.facts import ToolFacts
     (b"", "a bytes, which is not a JSON type"),
     ([object()], "a object, which is not a JSON type"),
 )
-def test_what_is_out_of_bounds_is_told_in_a_few_words(value: Any, why: str) -> None:
+def test_data_out_of_limits_has_a_short_exact_message(value: Any, why: str) -> None:
     assert bounds_problem(value) == why
 
 
 @table(("within", "why"), (998, ""), (999, ""), (1_000, "more than 2000 values"))
-def test_values_that_wait_beside_a_list_count(within: int, why: str) -> None:
+def test_values_next_to_a_nested_list_count(within: int, why: str) -> None:
     assert bounds_problem([*[0] * 999, [0] * within]) == why
     assert bounds_problem([[0] * within, *[0] * 999]) == why
     assert bounds_problem([*[0] * 999, {str(name): 0 for name in range(within)}]) == why
 
 
-def test_thirty_two_levels_are_counted_through_objects_and_lists() -> None:
+def test_nesting_limit_counts_objects_and_lists() -> None:
     value: Any = 1
     for _ in range(15):
         value = {"a": [value]}
@@ -39,11 +39,11 @@ def test_thirty_two_levels_are_counted_through_objects_and_lists() -> None:
     assert bounds_problem([[value]]) == "values nested deeper than 32 levels"
 
 
-def test_too_many_names_are_told_before_an_odd_one() -> None:
+def test_too_many_names_are_reported_before_an_invalid_one() -> None:
     assert bounds_problem(dict.fromkeys(range(2_000))) == "more than 2000 values"
 
 
-def test_a_policy_sees_seven_facts_of_a_tool() -> None:
+def test_policy_sees_seven_facts_of_a_tool() -> None:
     tool = ToolFacts("pay", "acme", "local", ("money", "final"), "bank", "acme-tools")
     assert tool.as_cel() == {
         "name": "pay",

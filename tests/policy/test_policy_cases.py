@@ -13,13 +13,13 @@ POLICIES = {"book_flight": compiled(auto_approve_if="args.totalCost < 50", appro
 
 
 def case(**changes: Any) -> dict[str, Any]:
-    """A case that passes."""
+    """Return a case that passes."""
     plain = {"name": "cheap", "tool": "book_flight", "args": arguments(), "ctx": context(), "expect": "auto"}
     return plain | changes
 
 
 @pytest.mark.row("V02")
-def test_cases_tell_what_would_have_been_approved() -> None:
+def test_cases_report_expected_and_actual_verdict() -> None:
     good, bad = run_cases([case(), case(name="dear", args=arguments(totalCost=60))], POLICIES)
     assert good.passed
     assert not bad.passed
@@ -40,14 +40,14 @@ def test_cases_tell_what_would_have_been_approved() -> None:
         ({"tool": "book_flight", "expect": "auto"}, "`name` must be"),
     ],
 )
-def test_an_odd_case_is_refused(data: dict[str, Any], says: str) -> None:
+def test_malformed_case_is_refused(data: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         run_cases([case(), data], POLICIES)
     assert says in caught.value.message
 
 
 @pytest.mark.row("V02")
-def test_a_verdict_is_told_in_words_and_json() -> None:
+def test_verdict_is_explained_in_text_and_json() -> None:
     verdict = POLICIES["book_flight"].judge(arguments(totalCost=60), context())
     text = explain_text(verdict)
     assert text.startswith("ask: `auto_approve_if` is false")
@@ -59,7 +59,7 @@ def test_a_verdict_is_told_in_words_and_json() -> None:
     assert [each["engine"] for each in body["engines"]] == ["cel-expr-python", "cel-python"]
 
 
-def test_a_case_is_judged_for_the_actor_that_its_context_names() -> None:
+def test_case_is_judged_for_the_actor_in_its_context() -> None:
     policies = {"book_flight": compiled(auto_approve_if="actor.name == 'desk'", deny_if="actor.name == ''")}
     nobody = {name: value for name, value in context().items() if name != "actor"}
     found = run_cases([case(), case(ctx=context() | {"actor": "clerk"}), case(ctx=nobody)], policies)
@@ -67,7 +67,7 @@ def test_a_case_is_judged_for_the_actor_that_its_context_names() -> None:
 
 
 @table(("field", "value"), ("quorum", "2"), ("now", "tomorrow"))
-def test_a_case_that_cannot_be_read_shows_what_was_written(field: str, value: Any) -> None:
+def test_unreadable_case_error_quotes_the_value(field: str, value: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         run_cases([case(**{field: value})], POLICIES)
     assert (caught.value.context["field"], caught.value.context["value"]) == (field, value)

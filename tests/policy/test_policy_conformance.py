@@ -93,7 +93,7 @@ def _bound(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.row("N27")
-def test_the_engines_agree_on_true_only_where_the_specification_says_true() -> None:
+def test_engines_agree_on_true_only_where_the_specification_does() -> None:
     wrong: list[str] = []
     asked = core = good = 0
     for case in map(json.loads, SPECIFICATION.read_text().splitlines()):

@@ -1,4 +1,4 @@
-"""Global rules, routes, schemas and errors at their edges."""
+"""Edge cases of global rules, routes, schemas and errors."""
 
 from typing import Any
 
@@ -28,14 +28,14 @@ def ruled(rules: CompiledRules, ctx: Any = None, actor: Any = ACTOR) -> RulesVer
 # Rules
 
 
-def test_no_rule_and_no_rule_that_applies() -> None:
+def test_missing_or_inapplicable_global_rules_have_no_effect() -> None:
     assert ruled(compile_rules([])) == RulesVerdict("none", None, "there are no global rules")
     found = ruled(compile_rules([rule("a", "actor.name == 'x'"), rule("b", "'x' in actor.tags")]))
     assert (found.effect, found.rule, found.why) == ("none", None, "no global rule applies")
     assert [(each.rule, each.kind) for each in found.engines] == [("a", "false")] * 2 + [("b", "false")] * 2
 
 
-def test_the_first_rule_that_applies_is_told() -> None:
+def test_first_applicable_rule_is_named() -> None:
     rules = [
         rule("a", "actor.name == 'x'"),
         rule("b", "tool.name == 'book_flight'", reason="because"),
@@ -54,7 +54,7 @@ def test_the_first_rule_that_applies_is_told() -> None:
     (context(), {"name": "desk", "tags": [2**60]}, "an integer outside ±(2^53-1)"),
     (context(), 7, "the data cannot be read (TypeError)"),
 )
-def test_a_rule_that_cannot_be_asked_applies(ctx: Any, actor: Any, why: str) -> None:
+def test_global_rule_on_unreadable_data_applies(ctx: Any, actor: Any, why: str) -> None:
     found = ruled(compile_rules([rule("a", "false", "hide")]), ctx, actor)
     assert found.effect == "hide"
     assert found.why == f"rule `a` could not be evaluated ({why})"
@@ -72,7 +72,7 @@ def test_a_rule_that_cannot_be_asked_applies(ctx: Any, actor: Any, why: str) -> 
     ([], ("role:boss",)),
     (["user:a", "somebody"], ("role:boss",)),
 )
-def test_a_route_leads_to_people_or_to_those_named(routed: list[str], asked: tuple[str, ...]) -> None:
+def test_route_gives_approvers_or_falls_back_to_the_named_ones(routed: list[str], asked: tuple[str, ...]) -> None:
     found = compiled(route_to="args.recipients", approvers=["role:boss"]).judge(arguments(recipients=routed), context())
     assert found.terms.approvers == asked
     assert ("`route_to` gave no list of people" in found.why) == (asked == ("role:boss",))
@@ -87,7 +87,7 @@ def problem(**fields: Any) -> ConfigError:
     return caught.value
 
 
-def test_an_error_points_at_its_column() -> None:
+def test_error_points_at_its_column() -> None:
     text = "true && args.totlCost > 5"
     found = problem(deny_if=text)
     assert found.message.startswith("tool `book_flight`: `deny_if` column ")
@@ -101,13 +101,13 @@ def test_an_error_points_at_its_column() -> None:
 
 
 @table(("size", "shown"), (300, 300), (301, 300))
-def test_a_long_expression_is_cut_in_an_error(size: int, shown: int) -> None:
+def test_long_expression_is_cut_in_an_error(size: int, shown: int) -> None:
     text = "args.count + size('" + "x" * (size - 21) + "')"
     assert len(text) == size
     assert problem(deny_if=text).message.endswith(f"(in `{text[:shown]}{'' if size == shown else '...'}`)")
 
 
-def test_a_context_field_that_is_there_already() -> None:
+def test_duplicate_context_field_is_refused() -> None:
     with pytest.raises(ConfigError, match="declared already") as caught:
         context_shape({"user.name": {"type": "string"}})
     assert caught.value.message == "context `user.name` is declared already; choose another name"
@@ -124,7 +124,7 @@ def test_a_context_field_that_is_there_already() -> None:
     (ValueError(), "ValueError"),
     (ValueError("divide by zero"), "divide by zero"),
 )
-def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
+def test_note_of_the_second_engine_quotes_no_data(error: Exception, note: str) -> None:
     assert second_engine._note(error) == note
 
 
@@ -139,7 +139,7 @@ def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
     ({"only": ["currency", "zzz"]}, "show.only", "zzz"),
     ({"secret": ["yyy"]}, "show.secret", "yyy"),
 )
-def test_a_card_shows_arguments_that_there_are(show: Any, field: str, name: str) -> None:
+def test_card_may_only_name_existing_arguments(show: Any, field: str, name: str) -> None:
     found = problem(show=show)
     there = "`count`, `currency`, `flag`, `in`, `legs`, `meta`, `my-field`, `note`, `numbers`, `odd`, `optional`"
     assert found.message == (
@@ -149,7 +149,7 @@ def test_a_card_shows_arguments_that_there_are(show: Any, field: str, name: str)
     assert (found.context["tool_name"], found.context["field"], found.context["value"]) == ("book_flight", field, name)
 
 
-def test_a_tool_without_arguments_has_none_to_show() -> None:
+def test_card_of_a_tool_without_arguments_may_not_name_any() -> None:
     policy = ApprovalPolicy.model_validate({"show": {"secret": ["pin"]}})
     closed = {"type": "object", "additionalProperties": False}
     with pytest.raises(ConfigError, match=r"which is no argument; there are none$"):
@@ -165,11 +165,11 @@ def test_a_tool_without_arguments_has_none_to_show() -> None:
     ("plain", "plain"),
     ("x" * 201, "x" * 200),
 )
-def test_a_note_of_the_first_engine_quotes_no_data(text: str, note: str) -> None:
+def test_note_of_the_first_engine_quotes_no_data(text: str, note: str) -> None:
     assert first_engine._note(text) == note
 
 
-def test_rules_over_arguments_see_those_of_the_call() -> None:
+def test_global_rules_over_arguments_judge_each_call() -> None:
     rules = compile_rules([rule("a", "args.totalCost > 50.0")], with_args=True)
     shape = read_schema(SCHEMA)
 

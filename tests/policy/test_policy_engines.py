@@ -1,4 +1,4 @@
-"""The two engines side by side: what each makes of a value, and that a note names types and never quotes data."""
+"""Both engines on the same values. A note names types and never quotes data."""
 
 from importlib.metadata import version
 from typing import Any
@@ -24,7 +24,7 @@ DATA = {"s": "x", "m": {"k": 1}, "n": 3, "l": [1, 2], "none": None, "zero": 0, "
 
 
 def both(text: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Kind and note of each engine's outcome over the sample."""
+    """Return kind and note of each engine's outcome over the sample."""
     one = first_program(text, ["args"]).run({"args": DATA})
     two = second_program(text).run({"args": as_celpy(DATA)})
     return (one.kind, one.note), (two.kind, two.note)
@@ -40,8 +40,8 @@ def both(text: str) -> tuple[tuple[str, str], tuple[str, str]]:
     ("args.n + 9223372036854775807 > 0", "integer overflow", "return error for overflow"),
     ("has(args.s.x)", "Applying SELECT to non-message type", "no such overload"),
 )
-def test_an_error_is_told_in_each_engines_words(text: str, first: str, second: str) -> None:
-    """The kind of failure, its types and places, so that a person can see what to mend."""
+def test_error_note_uses_the_words_of_each_engine(text: str, first: str, second: str) -> None:
+    """The note gives the kind of failure, its types and places, so that the author can fix it."""
     assert both(text) == (("error", first), ("error", second))
 
 
@@ -56,11 +56,11 @@ def test_an_error_is_told_in_each_engines_words(text: str, first: str, second: s
     ("args.none", "a null", "a NoneType"),
     ("duration('1h')", "a duration", "a DurationType"),
 )
-def test_what_is_no_answer_is_told_by_its_type(text: str, first: str, second: str) -> None:
+def test_non_boolean_result_is_noted_with_its_type(text: str, first: str, second: str) -> None:
     assert both(text) == (("other", first), ("other", second))
 
 
-def test_an_answer_has_no_note() -> None:
+def test_boolean_result_has_no_note() -> None:
     assert both("args.yes") == (("true", ""), ("true", ""))
     assert both("args.n == 4") == (("false", ""), ("false", ""))
 
@@ -74,7 +74,7 @@ def test_lists_and_texts_come_back_as_plain_values() -> None:
     assert [type(each) for each in found] == [str, str]
 
 
-def test_data_that_is_not_there_is_an_error_in_words() -> None:
+def test_missing_or_broken_data_is_an_error_with_a_note() -> None:
     assert first_program("args.s == 'x'", ["args"]).run({}) == EngineOutcome(
         "error", 'No value with name "args" found in Activation'
     )
@@ -102,7 +102,7 @@ def test_data_that_is_not_there_is_an_error_in_words() -> None:
     ("has(args.l[9].x)", "invalid_argument"),
     ("has(nothing.x)", "undeclared reference"),
 )
-def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
+def test_has_on_a_value_without_fields_is_an_error(text: str, note: str) -> None:
     program = second_program(text)
     found = program.run({"args": as_celpy(DATA)})
     assert (found.kind, found.note) == ("error", note)
@@ -118,11 +118,11 @@ def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
     ("!has(args.z)", "true"),
     ("has(args.zero) && has(args.none)", "true"),
 )
-def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
+def test_has_gives_the_same_result_in_both_engines(text: str, kind: str) -> None:
     assert both(text) == ((kind, ""), (kind, ""))
 
 
-# Macros and their budget
+# Macros and their step limit
 
 
 @table(
@@ -135,11 +135,11 @@ def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
     ("[false, 1].all(x, x)", EngineOutcome("false")),
     ("[1, true].exists(x, x)", EngineOutcome("true")),
 )
-def test_a_round_that_gives_no_boolean_is_an_error_unless_another_decides(text: str, expected: EngineOutcome) -> None:
+def test_non_boolean_macro_round_is_an_error_unless_another_decides(text: str, expected: EngineOutcome) -> None:
     assert second_program(text).run({}) == expected
 
 
-def test_each_round_of_a_macro_costs_what_its_body_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_round_of_a_macro_costs_the_size_of_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
     # The budget is spent over the whole evaluation and is whole again for the next; `x >= 0` has six places. A tenth of
     # it, counted alike, is spent in a tenth of the time.
     steps = POLICY_STEPS // 10
@@ -165,14 +165,14 @@ def test_each_round_of_a_macro_costs_what_its_body_has(monkeypatch: pytest.Monke
     ("args.l.filter(x, x > 1) == [2]", "true"),
     ("args.l.exists_one(x, x > 0)", "false"),
 )
-def test_a_macro_sees_its_item_and_everything_around(text: str, kind: str) -> None:
+def test_macro_sees_its_item_and_the_outer_variables(text: str, kind: str) -> None:
     assert both(text) == ((kind, ""), (kind, ""))
 
 
 # Reading
 
 
-def test_brackets_and_links_of_one_child_are_dropped() -> None:
+def test_brackets_and_single_child_nodes_are_dropped() -> None:
     plain, wrapped = second_program("args.n + 1 == 4"), second_program("((((args.n)) + (1)) == ((4)))")
     assert plain.tree == wrapped.tree
     assert plain.tree.data == "relation"
@@ -180,19 +180,19 @@ def test_brackets_and_links_of_one_child_are_dropped() -> None:
         assert both(text) == ((kind, ""), (kind, ""))
 
 
-def test_a_tree_keeps_every_place() -> None:
+def test_syntax_tree_keeps_every_position() -> None:
     tree = second_program("args.n == (args.l[0])").tree
     assert (tree.meta.line, tree.meta.column) == (1, 1)
     assert all(each.meta.line == 1 for each in subtrees(tree))
 
 
-def test_a_text_that_cannot_be_read_raises() -> None:
+def test_unreadable_text_raises_a_parse_error() -> None:
     for text in ("1 +", "a b", ")", ""):
         with pytest.raises(CELParseError):
             second_program(text)
 
 
-def test_other_operators_may_be_handed_over() -> None:
+def test_custom_operator_table_replaces_the_default() -> None:
     odd = {**FUNCTIONS, "_==_": lambda *_: celtypes.BoolType(True)}
     assert second_program("1 == 2", odd).run({}) == EngineOutcome("true")
     assert second_program("1 == 2").run({}) == EngineOutcome("false")
@@ -211,7 +211,7 @@ def test_other_operators_may_be_handed_over() -> None:
     ((1,), celtypes.ListType),
     ({"a": 1}, celtypes.MapType),
 )
-def test_plain_values_become_cels(plain: Any, kind: type) -> None:
+def test_plain_values_become_cel_values(plain: Any, kind: type) -> None:
     assert type(as_celpy(plain)) is kind
     assert as_celpy(plain) == (list(plain) if isinstance(plain, tuple) else plain)
     assert type(as_celpy({"inner": [plain]})[celtypes.StringType("inner")][0]) is kind
@@ -226,18 +226,18 @@ def test_null_stays_null() -> None:
 # Expressions
 
 
-def test_the_evaluators_are_named_with_their_versions() -> None:
+def test_evaluators_are_named_with_their_versions() -> None:
     assert f"cel-expr-python {version('cel-expr-python')}, cel-python {version('cel-python')}" == EVALUATORS
 
 
-def test_facts_hold_the_data_for_both() -> None:
+def test_facts_hold_the_data_for_both_engines() -> None:
     found = facts({"args": {"n": 1}, "ctx": {}})
     assert found.plain == {"args": {"n": 1}, "ctx": {}}
     assert sorted(found.celpy) == ["args", "ctx"]
     assert type(found.celpy["args"]) is celtypes.MapType
 
 
-def test_an_expression_answers_for_its_rule() -> None:
+def test_expression_answers_name_their_rule() -> None:
     expression = compiled(auto_approve_if="args.count / 0 == 1").expressions["auto_approve_if"]
     data = facts({"args": arguments(), "ctx": context(), "tool": {}})
     assert expression.outcomes(data)[1] == EngineOutcome("error", "not run, the first engine has an error")
@@ -248,12 +248,12 @@ def test_an_expression_answers_for_its_rule() -> None:
 
 
 @table("rule", "route_to", "deny_if")
-def test_a_result_of_no_known_type_is_a_finding(rule: str) -> None:
+def test_result_of_unknown_type_is_a_finding(rule: str) -> None:
     found = compiled(ApprovalPolicy.model_validate({rule: "args.meta.x"})).findings
     assert found == (f"`{rule}`: not checked: the type of the result", f"`{rule}`: not checked: `args.meta.x`")
 
 
-def test_an_optional_argument_is_guarded_or_refused() -> None:
+def test_unguarded_optional_argument_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         compiled(deny_if="args.flag && args.optional == 'x'")
     assert caught.value.message == (

@@ -1,4 +1,4 @@
-"""`approvers` in groups: how they are written, and what could never come to pass."""
+"""`approvers` in groups: their syntax, and groups that could never be filled."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def policy(**fields: Any) -> ApprovalPolicy:
     return ApprovalPolicy.model_validate(fields)
 
 
-def test_a_group_names_one_or_several_and_how_many_of_them() -> None:
+def test_group_names_its_approvers_and_quorum() -> None:
     read = policy(approvers=[{"of": "role:finance"}, {"of": ["role:legal", "user:ana", "role:legal"], "quorum": 2}])
     assert read.groups == (FINANCE, LEGAL)
     assert read.named_approvers == ("role:finance", "role:legal", "user:ana")
@@ -25,12 +25,12 @@ def test_a_group_names_one_or_several_and_how_many_of_them() -> None:
     assert (terms.groups, terms.quorum) == ((FINANCE, LEGAL), 3)
 
 
-def test_a_plain_list_keeps_its_meaning() -> None:
+def test_plain_approver_list_has_no_groups() -> None:
     read = policy(approvers=["role:finance", "role:legal"], quorum=2)
     assert (read.groups, read.people_needed) == ((), 2)
 
 
-def test_others_than_the_policy_names_are_in_none_of_its_groups() -> None:
+def test_route_to_other_approvers_drops_the_groups() -> None:
     terms = terms_of(policy(approvers=[{"of": "role:finance"}, {"of": "role:legal"}]), ("role:admin",))
     assert (terms.approvers, terms.groups, terms.quorum) == (("role:admin",), (), 2)
 
@@ -66,7 +66,7 @@ def test_groups_that_cannot_be_filled_are_refused(fields: dict[str, Any], field:
     assert words in caught.value.message
 
 
-def test_a_group_may_be_as_large_as_any_quorum() -> None:
+def test_group_quorum_is_limited_to_fifty() -> None:
     assert policy(approvers=[{"of": "role:a", "quorum": 50}]).people_needed == 50
     with pytest.raises(ConfigError) as caught:
         policy(approvers=[{"of": "role:a", "quorum": 51}])

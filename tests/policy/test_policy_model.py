@@ -9,7 +9,7 @@ from signoff.formats.durations import seconds
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval
 
 
-def test_the_defaults_are_those_of_the_policy_document() -> None:
+def test_policy_defaults_match_the_documentation() -> None:
     policy = ApprovalPolicy()
     assert (policy.level, policy.approvers, policy.quorum, policy.veto) == ("user", (), 1, True)
     assert (policy.timeout, policy.grant_ttl) == (86_400.0, 86_400.0)
@@ -19,7 +19,7 @@ def test_the_defaults_are_those_of_the_policy_document() -> None:
 
 
 @pytest.mark.row("B69")
-def test_both_spellings_of_a_field_are_one() -> None:
+def test_both_spellings_of_a_field_are_equal() -> None:
     camel = ApprovalPolicy.model_validate({"autoApproveIf": "true", "grantTtl": "1h", "minAssurance": "mfa"})
     snake = ApprovalPolicy(auto_approve_if="true", grant_ttl=3_600, min_assurance="mfa")
     both = ApprovalPolicy.model_validate(
@@ -44,21 +44,21 @@ def test_both_spellings_of_a_field_are_one() -> None:
     ({"confirm": "click"}, "type", "confirm"),
     ({"show": {"secrets": []}}, "did you mean `secret`", "secrets"),
 )
-def test_a_mistake_names_its_field_and_remedy(data: dict[str, Any], says: str, field: str) -> None:
+def test_invalid_field_is_refused_with_its_remedy(data: dict[str, Any], says: str, field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         ApprovalPolicy.model_validate(data)
     assert says in caught.value.message
     assert caught.value.context["field"] == field
 
 
-def test_a_handler_is_named_by_an_import_reference() -> None:
+def test_handler_needs_an_import_reference() -> None:
     assert ApprovalPolicy.model_validate({"handler": "desk.rules:judge"}).handler == "desk.rules:judge"
     for wrong in ("desk", "desk:", ":judge", "desk:judge()", "desk judge:x", "desk:a:b", "desk:judge\n"):
         with pytest.raises(ConfigError, match="is not `module:function`; name the function"):
             ApprovalPolicy.model_validate({"handler": wrong})
 
 
-def test_time_may_remind_escalate_and_put_off() -> None:
+def test_policy_may_remind_escalate_and_extend() -> None:
     plain = ApprovalPolicy()
     assert (plain.remind_after, plain.escalate_after, plain.escalate_to, plain.on_timeout) == (None, None, (), "deny")
     assert ApprovalPolicy.model_validate({"remindAfter": "1h"}).remind_after == 3_600.0
@@ -69,7 +69,7 @@ def test_time_may_remind_escalate_and_put_off() -> None:
     assert (every.remind_after, every.escalate_after, every.timeout) == (14_400.0, 28_800.0, 86_400.0)
 
 
-def test_silence_is_never_consent() -> None:
+def test_approval_on_timeout_is_refused() -> None:
     with pytest.raises(ConfigError, match="never allowed"):
         ApprovalPolicy.model_validate({"onTimeout": "approve"})
     assert ApprovalPolicy.model_validate({"onTimeout": "deny", "handler": None}) == ApprovalPolicy()
@@ -90,12 +90,12 @@ def test_durations_are_seconds_or_text(value: Any, expected: float) -> None:
 
 
 @table("value", "", "h", "1", "1h1d", "-1h", "1.5h", "1 h", "٣h", None, [], float("nan"), float("inf"), -1)
-def test_what_is_no_duration_is_refused(value: Any) -> None:
+def test_invalid_duration_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         seconds(value)
 
 
-def test_a_rule_needs_a_name_an_expression_and_an_effect() -> None:
+def test_global_rule_needs_a_name_an_expression_and_an_effect() -> None:
     assert GlobalRule(name="a", rule="true", effect="hide").reason == ""
     for data in (
         {"name": "a", "rule": "true"},
@@ -106,7 +106,7 @@ def test_a_rule_needs_a_name_an_expression_and_an_effect() -> None:
             GlobalRule.model_validate(data)
 
 
-def test_a_policy_in_a_union_leaves_the_other_member_its_turn() -> None:
+def test_policy_in_a_union_leaves_other_members_valid() -> None:
     class Holder(BaseModel):
         requires_approval: RequiresApproval
 
@@ -125,9 +125,7 @@ def test_a_policy_in_a_union_leaves_the_other_member_its_turn() -> None:
     (None, "approve", "off"),
     ("approve", "approve", "approve"),
 )
-def test_arguments_of_what_only_reads_may_be_edited_unless_the_policy_says_otherwise(
-    edit: Any, read_only: str, writes: str
-) -> None:
+def test_edits_are_on_by_default_only_for_read_only_tools(edit: Any, read_only: str, writes: str) -> None:
     policy = ApprovalPolicy(edit=edit)
     assert (policy.edit_mode(read_only=True), policy.edit_mode(read_only=False)) == (read_only, writes)
     with pytest.raises(ConfigError, match="edit"):

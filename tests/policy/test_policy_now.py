@@ -1,4 +1,6 @@
-"""`ctx.now`: the instant of judging as plain values, the same for both engines, and nowhere where it must not count."""
+"""`ctx.now`: the instant of judgement as plain values, equal in both engines and unreadable where it must not
+count.
+"""
 
 import time
 from datetime import UTC, datetime
@@ -24,7 +26,7 @@ TWO = {"terms": [{"when": WEEKEND, "quorum": 2, "reason": "it is the weekend"}]}
 
 
 def judged(policy: CompiledPolicy, at: datetime | None, zone: ZoneInfo = LISBON) -> Any:
-    """The verdict at this instant; None: nobody says when."""
+    """Return the verdict at this instant. `None` means that the instant is unknown."""
     now = {} if at is None else {"now": now_record(at, zone)}
     return policy.judge(arguments(), context() | now)
 
@@ -37,7 +39,7 @@ def judged(policy: CompiledPolicy, at: datetime | None, zone: ZoneInfo = LISBON)
     (datetime(2026, 3, 29, 1, 0, tzinfo=UTC), "Europe/Lisbon", ("2026-03-29", 2, 0, "Su")),
     (datetime(2026, 1, 1, 9, 30, tzinfo=ZoneInfo("Asia/Tokyo")), "America/New_York", ("2025-12-31", 19, 30, "We")),
 )
-def test_the_record_is_by_the_clocks_of_the_zone(at: datetime, zone: str, there: tuple[Any, ...]) -> None:
+def test_now_record_uses_the_declared_time_zone(at: datetime, zone: str, there: tuple[Any, ...]) -> None:
     found = now_record(at, ZoneInfo(zone))
     assert (found["date"], found["hour"], found["minute"], found["weekday"]) == there
     assert found["at"] == f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -45,7 +47,7 @@ def test_the_record_is_by_the_clocks_of_the_zone(at: datetime, zone: str, there:
     assert {type(value) for value in found.values()} == {str, int}
 
 
-def test_the_machines_own_zone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_zone_of_the_machine_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     there = now_record(SATURDAY, LISBON)
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
@@ -56,7 +58,7 @@ def test_the_machines_own_zone_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
         time.tzset()
 
 
-def test_the_weekend_wants_two() -> None:
+def test_weekend_rule_needs_two_approvers() -> None:
     policy = compiled(**TWO)
     assert judged(policy, FRIDAY).terms.quorum == 1
     assert judged(policy, SATURDAY).terms.quorum == 2
@@ -72,9 +74,7 @@ def test_the_weekend_wants_two() -> None:
     ({"deny_if": "ctx.now.date == '2026-12-24'"}, "deny", 1),
     (TWO, "ask", 2),
 )
-def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
-    fields: dict[str, Any], verdict: str, quorum: int
-) -> None:
+def test_rule_without_a_known_instant_fails_safe(fields: dict[str, Any], verdict: str, quorum: int) -> None:
     found = judged(compiled(**fields), None)
     assert (found.verdict, found.terms.quorum) == (verdict, quorum)
 
@@ -89,18 +89,18 @@ def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
     ("ctx.user.tier == 'now'", False),
     ("args.count > 1", False),
 )
-def test_a_policy_knows_whether_it_reads_the_instant(text: str, reads: bool) -> None:
+def test_policy_knows_whether_it_reads_the_instant(text: str, reads: bool) -> None:
     assert compiled(auto_approve_if=text).reads_now is reads
     assert compiled(terms=[{"when": text, "quorum": 2}]).reads_now is reads
 
 
 @table("text", "ctx.now > 5", "ctx.now.second == 1", "ctx.now.hour == '9'", "now.hour == 9")
-def test_the_record_is_closed(text: str) -> None:
+def test_now_record_has_no_other_fields(text: str) -> None:
     with pytest.raises(ConfigError):
         compiled(auto_approve_if=text)
 
 
-def test_what_says_which_tools_there_are_does_not_read_the_instant() -> None:
+def test_hide_rule_and_filter_may_not_read_the_instant() -> None:
     with pytest.raises(ConfigError, match=r"^global rules: .*use the tool's `hours`") as caught:
         compile_rules([GlobalRule(name="night", rule="ctx.now.hour > 20", effect="hide")])
     assert (caught.value.context["field"], caught.value.context["value"]) == ("night", "ctx.now.hour > 20")
@@ -118,27 +118,27 @@ def test_what_says_which_tools_there_are_does_not_read_the_instant() -> None:
     "(true ? ctx : ctx).now.hour > 20",
     "dyn(ctx)['now'].hour > 20",
 )
-def test_the_instant_is_found_however_it_is_spelt(text: str) -> None:
-    """What the expression reads counts: a search of the text found `ctx.now` alone, and let hide rules read it."""
+def test_instant_is_found_in_every_spelling(text: str) -> None:
+    """The places that the expression reads count. A text search for `ctx.now` let hide rules read it."""
     with pytest.raises(ConfigError, match="use the tool's `hours`"):
         compile_rules([GlobalRule(name="night", rule=text, effect="hide")])
     with pytest.raises(ConfigError, match="use the tool's `hours`"):
         compile_filter(text, owner="actor `a`", field="filter")
 
 
-def test_the_instant_is_not_read_behind_the_name_of_a_macro() -> None:
+def test_instant_behind_a_macro_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"the name `\.ctx` begins with a point"):
         compile_rules([GlobalRule(name="night", rule="[0].exists(ctx, .ctx.now.hour > 20)", effect="hide")])
 
 
-def test_a_filter_may_ask_for_an_optional_field_of_the_context() -> None:
+def test_filter_may_read_an_optional_context_field() -> None:
     found = compile_filter(
         "has(ctx.mfa) && ctx.mfa", owner="route `r`", field="tool_filter", context_schema={"mfa": {"type": "boolean"}}
     )
     assert not found.expression.reads_now
 
 
-def test_the_word_in_a_text_reads_no_instant() -> None:
+def test_text_literal_does_not_read_the_instant() -> None:
     (hidden,) = compile_rules([GlobalRule(name="odd", rule="ctx.user.tier == 'ctx.now'", effect="hide")]).rules
     assert not hidden[1].reads_now
     assert not compile_filter("ctx.user.tier == 'ctx.now'", owner="actor `a`", field="filter").expression.reads_now
@@ -157,13 +157,13 @@ def test_cases_are_judged_at_their_instant() -> None:
 
 
 @table(("field", "value"), ("now", "noon"), ("now", "2026-11-21T10:00:00"), ("quorum", "2"))
-def test_an_odd_case_names_the_field(field: str, value: str) -> None:
+def test_malformed_case_error_names_the_field(field: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_case({"name": "x", "tool": "pay", "expect": "ask", field: value})
     assert caught.value.context["field"] == field
 
 
-def test_the_two_refund_rules_are_one_policy_without_a_function() -> None:
+def test_two_refund_rules_fit_one_policy_without_a_function() -> None:
     small = "args.totalCost <= 50.0"
     policy = compiled(
         auto_approve_if=small, require_approval_if=WEEKEND, terms=[{"when": "args.totalCost > 1000.0", "quorum": 2}]

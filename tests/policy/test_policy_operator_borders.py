@@ -1,4 +1,6 @@
-"""CEL's operators where a range, a key or a sign ends: in celpy with ours alone, and beside the first engine."""
+"""CEL operators at the limits of ranges, keys and signs: in celpy with the custom operators, and compared
+with the first engine.
+"""
 
 import math
 from typing import Any
@@ -20,7 +22,7 @@ INF = math.inf
 
 
 @table("key", INT(2), DOUBLE(1.5), BOOL(True), TEXT("1"))
-def test_a_key_that_is_not_there(key: Any) -> None:
+def test_missing_key_is_an_error(key: Any) -> None:
     assert find(NUMBERED, key) == (False, None)
     assert call("_in_", key, NUMBERED) == BOOL(False)
     with pytest.raises(KeyError) as failed:
@@ -29,7 +31,7 @@ def test_a_key_that_is_not_there(key: Any) -> None:
 
 
 @table("key", INT(1), UINT(1), DOUBLE(1.0))
-def test_a_number_finds_its_key_whatever_its_type(key: Any) -> None:
+def test_number_finds_its_key_in_every_numeric_type(key: Any) -> None:
     assert find(NUMBERED, key) == (True, TEXT("one"))
     assert call("_[_]", NUMBERED, key) == TEXT("one")
 
@@ -45,14 +47,14 @@ def test_a_number_finds_its_key_whatever_its_type(key: Any) -> None:
     (-INF, -0.0, INF),
     (5e-324, 0.0, INF),
 )
-def test_division_by_a_zero_that_has_a_sign(left: float, right: float, result: float) -> None:
+def test_division_by_signed_zero_gives_signed_infinity(left: float, right: float, result: float) -> None:
     found = call("_/_", DOUBLE(left), DOUBLE(right))
     assert (found, type(found)) == (result, DOUBLE)
 
 
 @table("left", 0.0, -0.0, math.nan)
 @table("right", 0.0, -0.0)
-def test_nothing_by_nothing_is_no_number(left: float, right: float) -> None:
+def test_zero_divided_by_zero_is_nan(left: float, right: float) -> None:
     found = call("_/_", DOUBLE(left), DOUBLE(right))
     assert math.isnan(found)
     assert type(found) is DOUBLE
@@ -60,7 +62,7 @@ def test_nothing_by_nothing_is_no_number(left: float, right: float) -> None:
 
 @table("kind", INT, UINT)
 @table("name", "_/_", "_%_")
-def test_whole_numbers_cannot_be_divided_by_zero(kind: Any, name: str) -> None:
+def test_integer_division_by_zero_is_an_error(kind: Any, name: str) -> None:
     with pytest.raises(ZeroDivisionError):
         call(name, kind(1), kind(0))
 
@@ -82,7 +84,7 @@ def test_whole_numbers_cannot_be_divided_by_zero(kind: Any, name: str) -> None:
     ("timestamp", INT(-1), celtypes.TimestampType("1969-12-31T23:59:59Z")),
     ("duration", TEXT("-1.5h"), celtypes.DurationType("-5400s")),
 )
-def test_a_conversion_at_the_end_of_its_range(name: str, value: Any, result: Any) -> None:
+def test_conversion_at_the_end_of_its_range_succeeds(name: str, value: Any, result: Any) -> None:
     found = call(name, value)
     assert found == result
     assert type(found) is type(result)
@@ -98,13 +100,13 @@ def test_a_conversion_at_the_end_of_its_range(name: str, value: Any, result: Any
     ("uint", DOUBLE(-1.0)),
     ("uint", TEXT("18446744073709551616")),
 )
-def test_a_conversion_beyond_its_range(name: str, value: Any) -> None:
+def test_conversion_beyond_its_range_is_an_error(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"range|overflow"):
         call(name, value)
 
 
 @table("name", "int", "uint", "double", "bool")
-def test_a_conversion_gives_an_error_on(name: str) -> None:
+def test_conversion_of_an_error_is_an_error(name: str) -> None:
     earlier = CELEvalError("divide by zero")
     assert second_program(f"{name}(1 / 0) == {name}('1')").run({}).kind == "error"
     with pytest.raises(TypeError, match=r"^no such overload$"):
@@ -142,7 +144,7 @@ AGREED = [
 
 
 @table(("text", "kind"), *AGREED)
-def test_both_engines_say_so(text: str, kind: str) -> None:
+def test_both_engines_agree_at_the_borders(text: str, kind: str) -> None:
     # The first engine holds what is written out against its types; what comes from data it does not.
     data = {"one": 1, "d": 1.0, "yes": True, "none": None}
     assert first_program(text, ["args"]).run({"args": data}).kind == kind

@@ -23,7 +23,7 @@ def compiled(given: RequiresApproval) -> CompiledPolicy:
 
 
 def over(own: RequiresApproval, *below: RequiresApproval, fits: bool = True) -> CompiledPolicy:
-    """`own` over `below`."""
+    """Return the stack of `own` over `below`."""
     return stack_policies(
         compiled(own), [UnderlyingPolicy(compiled(each), lambda args: fits) for each in below], DEFAULT
     )
@@ -46,7 +46,7 @@ def policy_of(found: CompiledPolicy) -> ApprovalPolicy:
     (False, False, 60.0, "auto"),
 )
 @pytest.mark.row("X03")
-def test_the_strictest_verdict_counts(
+def test_strictest_verdict_of_a_stack_decides(
     own: RequiresApproval, below: RequiresApproval, amount: float, verdict: str
 ) -> None:
     found = over(own, below)
@@ -57,20 +57,20 @@ def test_the_strictest_verdict_counts(
 
 @table(("tags", "verdict"), ((), "deny"), (("trusted",), "auto"))
 @table("upper", True, False)
-def test_every_policy_is_asked_about_the_same_actor(upper: bool, tags: tuple[str, ...], verdict: str) -> None:
+def test_every_policy_of_a_stack_sees_the_same_actor(upper: bool, tags: tuple[str, ...], verdict: str) -> None:
     about = ApprovalPolicy(deny_if="!('trusted' in actor.tags)", auto_approve_if="true")
     found = over(about, SMALL) if upper else over(SMALL, about)
     assert found.judge({"amount": 1.0}, {}, {"name": "desk", "tags": list(tags)}).verdict == verdict
 
 
-def test_arguments_that_the_other_tool_would_not_take_are_not_approved_by_its_rule() -> None:
+def test_rule_of_the_other_tool_cannot_approve_unfit_arguments() -> None:
     assert over(False, SMALL, fits=True).judge({"amount": 1.0}, {}).verdict == "auto"
     judged = over(False, SMALL, fits=False).judge({"amount": 1.0}, {})
     assert (judged.verdict, judged.terms.approvers) == ("ask", DEFAULT)
     assert "would not take these arguments" in judged.why
 
 
-def test_nothing_is_added_by_what_never_asks() -> None:
+def test_policy_that_never_asks_adds_nothing_to_a_stack() -> None:
     own = compiled(SMALL)
     assert stack_policies(own, [UnderlyingPolicy(compiled(False), lambda args: True)], DEFAULT) is own
 
@@ -82,7 +82,7 @@ def test_stacked_policies_require_a_reason_if_one_of_them_does(near: bool) -> No
     assert not policy_of(over(ApprovalPolicy(), ApprovalPolicy())).require_reason
 
 
-def test_each_field_is_the_strictest() -> None:
+def test_stacked_fields_are_the_strictest() -> None:
     near = ApprovalPolicy(approvers=("role:a",), timeout=60, allow_remember=True, min_assurance="mfa", remind_after=20)
     far = ApprovalPolicy(approvers=("role:b", "role:a"), quorum=2, veto=True, edit="off", timeout=30, confirm="type")
     found = over(near, far)
@@ -103,7 +103,7 @@ def test_each_field_is_the_strictest() -> None:
     ({"only": ("a",)}, {"only": ("a",), "secret": ("a",)}, {"only": ("a",), "secret": ("a",)}),
 )
 @pytest.mark.row("X03")
-def test_people_see_what_either_shows_and_nothing_that_either_masks(
+def test_stacked_card_shows_what_either_shows_and_masks_what_either_masks(
     near: dict[str, Any], far: dict[str, Any], strictest: dict[str, Any]
 ) -> None:
     shape = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
@@ -146,7 +146,7 @@ WIDE: dict[str, Any] = {"escalate_to": ("role:everybody",)}
     ("audit", {"audit": "best_effort"}, {"audit": "best_effort"}, "best_effort"),
     ("audit", {"audit": "best_effort"}, {}, "required"),
 )
-def test_each_field_is_the_strictest_whichever_policy_has_it(
+def test_each_stacked_field_is_the_strictest_in_either_order(
     field: str, one: dict[str, Any], other: dict[str, Any], strictest: Any
 ) -> None:
     for near, far in ((one, other), (other, one)):
@@ -156,18 +156,18 @@ def test_each_field_is_the_strictest_whichever_policy_has_it(
 
 
 @table(("after", "kept"), (20, 20), (29, 29), (30, None), (40, None))
-def test_people_are_reminded_only_while_they_are_waited_for(after: float, kept: float | None) -> None:
+def test_stacked_reminder_must_come_before_the_timeout(after: float, kept: float | None) -> None:
     near = ApprovalPolicy(timeout=60, remind_after=after)
     assert policy_of(over(near, ApprovalPolicy(timeout=30))).remind_after == kept
     assert policy_of(over(ApprovalPolicy(timeout=60), near)).remind_after is None
 
 
-def test_a_stack_needs_people_as_often_as_any_of_its_policies() -> None:
+def test_stack_needs_a_person_if_any_policy_does() -> None:
     for own, below, needs in ((False, SMALL, "maybe"), (SMALL, True, "always"), (True, SMALL, "always")):
         assert over(own, below).needs_person == over(False, own, below).needs_person == needs
 
 
-def test_a_verdict_is_the_nearest_ones_of_those_that_count_and_shows_what_every_policy_answered() -> None:
+def test_stack_verdict_is_the_nearest_and_holds_all_engine_answers() -> None:
     args = {"amount": 1.0}
     rules = [ApprovalPolicy(auto_approve_if=f"args.amount < {limit}") for limit in ("50.0", "60.0")]
     alone = [compiled(each).judge(args, {}) for each in rules]
@@ -177,13 +177,13 @@ def test_a_verdict_is_the_nearest_ones_of_those_that_count_and_shows_what_every_
     assert judged.engines == (*alone[0].engines, *alone[1].engines) != ()
 
 
-def test_the_hash_of_a_stack_is_that_of_all_its_policies_in_their_order() -> None:
+def test_hash_of_a_stack_covers_all_policies_in_order() -> None:
     hashes = [compiled(each).hash for each in (SMALL, True)]
     assert over(SMALL, True).hash == sha256_hex({"stacked": hashes})
     assert len({over(*each).hash for each in ((SMALL, True), (True, SMALL), (SMALL, SMALL))}) == 3
 
 
-def test_escalation_is_kept_only_where_all_agree_on_it() -> None:
+def test_escalation_is_kept_only_if_all_policies_agree() -> None:
     wide = ApprovalPolicy(escalate_after=60, **WIDE)
     assert policy_of(over(wide, wide)).escalate_to == ("role:everybody",)
     assert policy_of(over(False, wide)).escalate_to == ("role:everybody",)
@@ -216,8 +216,8 @@ A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
     (False, [A_AND_C, B], "approvers differ: no approver may decide for all of them"),
     (ApprovalPolicy(level="admin"), [True], STRANGE.format("role:admin", "`role:approvers`")),
 )
-def test_what_cannot_be_compared_is_said(own: RequiresApproval, below: list[RequiresApproval], why: str) -> None:
-    """Nobody is asked where it would not be known whom; whoever wrote the policies is told what to write instead."""
+def test_incomparable_policies_are_reported(own: RequiresApproval, below: list[RequiresApproval], why: str) -> None:
+    """Without known approvers nothing is asked: the policy's author is told the alternative."""
     assert incomparable(compiled(own), [compiled(each) for each in below], DEFAULT) == why
 
 
@@ -228,7 +228,7 @@ def test_what_cannot_be_compared_is_said(own: RequiresApproval, below: list[Requ
     (True, IN_GROUPS, (ApproverGroup(of=("role:a",)), ApproverGroup(of=("role:b",)))),
     (B, SMALL, (ApproverGroup(of=("role:b",)), ApproverGroup(of=DEFAULT))),
 )
-def test_policies_that_hold_together_ask_the_approvers_of_each(
+def test_policies_held_together_ask_the_approvers_of_each(
     own: RequiresApproval, below: RequiresApproval, approvers: tuple[Any, ...]
 ) -> None:
     first, second = compiled(own), compiled(below)
@@ -245,7 +245,7 @@ ORDER = ("auto", "ask", "deny")
 
 @pytest.mark.row("X03")
 @given(own=POLICIES, below=st.lists(POLICIES, max_size=3), amount=st.sampled_from([1.0, 20.0, 70.0]))
-def test_no_stack_is_looser_than_any_of_its_policies(own: Any, below: list[Any], amount: float) -> None:
+def test_stack_is_never_looser_than_any_of_its_policies(own: Any, below: list[Any], amount: float) -> None:
     judged = over(own, *below).judge({"amount": amount}, {}).verdict
     each = [compiled(policy).judge({"amount": amount}, {}).verdict for policy in (own, *below)]
     assert judged == max(each, key=ORDER.index)

@@ -1,4 +1,4 @@
-"""The text of an expression before any engine reads it: what is rewritten, what is refused, and where."""
+"""The text of an expression before any engine reads it: rewriting, refusals and their columns."""
 
 import pytest
 from policy_samples import arguments, compiled, verdict_of
@@ -13,7 +13,7 @@ from signoff.policy.syntax import normalise, text_problem, tree_problem
 
 
 @table(("written", "read"), ("  a\r\n&& b \r\n", "a\n&& b"), ("a\rb", "a\rb"))
-def test_what_is_rewritten_before_reading(written: str, read: str) -> None:
+def test_line_ends_are_normalized(written: str, read: str) -> None:
     assert normalise(written) == read
 
 
@@ -40,7 +40,7 @@ DEEP = "(" * POLICY_NESTING
     ("a\r|| b\r|| c", ("a carriage return; write it as one line", 2)),
     ("\ra", ("a carriage return; write it as one line", 1)),
 )
-def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) -> None:
+def test_unreadable_text_is_refused_with_its_column(text: str, expected: tuple[str, int]) -> None:
     assert text_problem(text) == expected
 
 
@@ -59,17 +59,17 @@ def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) 
     ("[1].exists(a, .a == 2)", "the name `.a` begins with a point; write `a`"),
     ("[1].exists(b, [b].exists(a, !.a[0].c))", "the name `.a` begins with a point; write `a`"),
 )
-def test_what_is_refused_once_read(text: str, problem: str) -> None:
+def test_parsed_expression_above_the_limits_is_refused(text: str, problem: str) -> None:
     assert tree_problem(second_program(text).tree) == problem
 
 
 @table("macro", "all", "exists", "exists_one", "filter", "map")
-def test_every_macro_counts(macro: str) -> None:
+def test_every_macro_counts_towards_the_nesting_limit(macro: str) -> None:
     tree = second_program(f"a.{macro}(x, x.{macro}(y, y.{macro}(z, z)))").tree
     assert tree_problem(tree) == "macros stand more than 2 deep; split it"
 
 
-def test_a_text_with_its_own_line_ends_is_a_policy() -> None:
+def test_policy_text_may_have_windows_line_ends() -> None:
     text = "args.count < 3 // few\r\n&& args.flag\r\n"
     assert verdict_of(arguments(count=2, flag=True), auto_approve_if=text) == "auto"
     assert verdict_of(arguments(count=2, flag=False), auto_approve_if=text) == "ask"
@@ -81,7 +81,7 @@ def test_a_text_with_its_own_line_ends_is_a_policy() -> None:
     ("args.flag && 'b", "column 14: a string is not closed", 14),
     ("args.flag\r&& true", "column 10: a carriage return; write it as one line", 10),
 )
-def test_a_refusal_points_at_its_column(text: str, message: str, column: int) -> None:
+def test_refusal_points_at_its_column(text: str, message: str, column: int) -> None:
     with pytest.raises(ConfigError) as caught:
         compiled(deny_if=text)
     assert message in caught.value.message
@@ -90,7 +90,7 @@ def test_a_refusal_points_at_its_column(text: str, message: str, column: int) ->
 
 
 @table("text", "&&".join(["args.flag"] * 97), "args.recipients.all(a, [a].all(b, [b].all(c, true)))")
-def test_what_is_too_deep_points_nowhere(text: str) -> None:
+def test_error_about_depth_has_no_column(text: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^tool `book_flight`: `deny_if`: (more than 96|macros stand more)"
     ) as caught:
@@ -98,7 +98,7 @@ def test_what_is_too_deep_points_nowhere(text: str) -> None:
     assert caught.value.context["column"] == 0
 
 
-def test_an_error_of_a_global_rule_names_no_tool() -> None:
+def test_error_of_a_global_rule_names_no_tool() -> None:
     with pytest.raises(ConfigError) as caught:
         compile_rules([GlobalRule(name="night", rule="actor.nme == 'x'", effect="deny")])
     assert caught.value.message.startswith("global rules: `night` column ")

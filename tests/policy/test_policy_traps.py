@@ -19,20 +19,20 @@ SECRET = "hunter2-is-the-password"
 
 
 def open_policy(**fields: Any) -> CompiledPolicy:
-    """A policy of a tool whose schema says nothing, so that the engines meet every type."""
+    """Return a policy of a tool with an empty schema, so that the engines meet every type."""
     return compile_policy(
         ApprovalPolicy(**fields), tool=TOOL, input_schema={"type": "object", "properties": {"a": {}}, "required": ["a"]}
     )
 
 
 def second(text: str, **args: Any) -> str:
-    """What celpy with our operators makes of an expression over `args`."""
+    """Return celpy's result, with the custom operators, for an expression over `args`."""
     return second_program(text).run({"args": as_celpy(args)}).kind
 
 
 @pytest.mark.row("N27")
 @table("value", True, False)
-def test_a_boolean_is_not_a_small_number(value: bool) -> None:
+def test_boolean_is_not_a_small_number(value: bool) -> None:
     assert open_policy(auto_approve_if="args.a < 50").judge({"a": value}, context()).verdict == "ask"
     assert second("args.a < 50", a=value) == "error"
     assert second("args.a == 1 || args.a == 0", a=value) == "false"
@@ -58,7 +58,7 @@ def test_a_boolean_is_not_a_small_number(value: bool) -> None:
     ("args.a", "true"),
     ("args.a", 1),
 )
-def test_what_celpy_alone_holds_true_never_skips_a_person(text: str, value: Any) -> None:
+def test_expression_true_only_in_celpy_never_skips_approval(text: str, value: Any) -> None:
     assert open_policy(auto_approve_if=text).judge({"a": value}, context()).verdict == "ask"
     if "filter" not in text:
         assert second(text, a=value) != "true"
@@ -84,14 +84,14 @@ def test_what_celpy_alone_holds_true_never_skips_a_person(text: str, value: Any)
     ("0.0 / 0.0 == 0.0 / 0.0", "false"),
     ("1.0 / 0.0 > 1000.0", "true"),
 )
-def test_our_operators_are_those_of_the_specification(text: str, kind: str) -> None:
+def test_custom_operators_match_the_specification(text: str, kind: str) -> None:
     data = {"n": 49, "l": [1, 2], "s": "ab", "m": {"k": 1}}
     assert second(text, **data) == kind
     assert first_program(text, ["args"]).run({"args": data}).kind == kind
 
 
 @table("text", '"' + r"\a" * 26, "'" + r"\\" * 200, '"""' + r"\a" * 400 + '"', "r'" + r"\a" * 300)
-def test_an_unterminated_string_is_refused_at_once(text: str) -> None:
+def test_unterminated_string_is_refused_immediately(text: str) -> None:
     started = time.process_time()
     with pytest.raises(ConfigError, match="a string is not closed"):
         compiled(auto_approve_if=f"args.currency == {text}")
@@ -99,14 +99,14 @@ def test_an_unterminated_string_is_refused_at_once(text: str) -> None:
 
 
 @table("body", r"\a" * 900, r"\\" * 900, r"\"" * 900, r"\'" * 900, "//" * 900)
-def test_a_closed_string_of_escapes_is_read_in_linear_time(body: str) -> None:
+def test_closed_string_of_escapes_is_read_in_linear_time(body: str) -> None:
     started = time.process_time()
     assert verdict_of(arguments(), auto_approve_if=f'args.currency != "{body}"') == "auto"
     assert time.process_time() - started < 2
 
 
 @table("value", "1" * 28, "1s" * 14 + "!", "9" * 5_000 + "h", "a" * 40 + "!")
-def test_a_hostile_duration_costs_nothing(value: str) -> None:
+def test_hostile_duration_is_read_in_constant_time(value: str) -> None:
     started = time.process_time()
     policy = compiled(auto_approve_if="duration(args.currency) < duration('1h')")
     assert policy.judge(arguments(currency=value), context()).verdict == "ask"
@@ -143,12 +143,12 @@ def test_any_text_is_a_policy_or_a_config_error(text: str) -> None:
     ("!tool.tags.includes('harmless')", "auto"),
     ("tool.tags.includes('money') && !tool.tags.includes('x')", "auto"),
 )
-def test_the_javascript_spelling_of_a_tag_test_is_taken(text: str, expected: str) -> None:
+def test_javascript_spelling_of_a_tag_test_is_accepted(text: str, expected: str) -> None:
     assert verdict_of(arguments(), auto_approve_if=text) == expected
 
 
 @pytest.mark.row("N28")
-def test_a_string_that_looks_like_the_javascript_spelling_stays_a_string() -> None:
+def test_string_like_the_javascript_spelling_stays_a_string() -> None:
     text = """args.currency == "tool.tags.includes('x')" """
     assert verdict_of(arguments(currency="tool.tags.includes('x')"), auto_approve_if=text) == "auto"
 
@@ -164,7 +164,7 @@ def test_a_string_that_looks_like_the_javascript_spelling_stays_a_string() -> No
     "[args.a].filter(x, x.y)[0]",
     "dyn([args.a])",
 )
-def test_no_argument_stands_in_any_message(text: str) -> None:
+def test_arguments_never_appear_in_a_message(text: str) -> None:
     for field in ("auto_approve_if", "deny_if", "require_approval_if", "route_to"):
         source = f"dyn({text})" if field == "route_to" else text
         try:
@@ -176,7 +176,7 @@ def test_no_argument_stands_in_any_message(text: str) -> None:
     assert SECRET not in second_program(text).run({"args": as_celpy({"a": SECRET})}).note
 
 
-def test_policies_print_nothing_and_leave_the_recursion_limit_alone() -> None:
+def test_policies_print_nothing_and_keep_the_recursion_limit() -> None:
     program = (
         "import sys; sys.setrecursionlimit(4321)\n"
         "from signoff.policy.approval_policy import ApprovalPolicy\n"

@@ -1,4 +1,4 @@
-"""Verdicts, routes, hashes and global rules in full: each field of what a policy says, for each way it can be said."""
+"""Verdicts, routes, hashes and global rules in full: each field of a verdict, for each case."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,12 +36,12 @@ def answers(rule: str, first: str, second: str, notes: tuple[str, str] = ("", ""
 
 
 def of(fields: dict[str, Any]) -> CompiledPolicy:
-    """A policy of the sample tool by the names of its fields."""
+    """Return a policy of the sample tool by the names of its fields."""
     return compiled(ApprovalPolicy.model_validate(fields))
 
 
 def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
-    """The policy with a second engine that reads another expression, as a wrong engine would."""
+    """Return the policy with a second engine that reads another expression, like a faulty engine."""
     other = replace(policy.expressions[rule], second=second_program(second))
     return replace(policy, expressions={**policy.expressions, rule: other})
 
@@ -50,7 +50,7 @@ def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
 
 
 @table(("requires", "verdict", "why"), (False, "auto", "the tool never asks"), (True, "ask", "the tool always asks"))
-def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None:
+def test_tool_without_a_policy_always_or_never_asks(requires: bool, verdict: Any, why: str) -> None:
     policy = compiled(requires)
     assert in_english(policy.judge({"x": BAD}, {})) == PolicyVerdict(
         verdict, REQUIRES_APPROVAL, "", (why,), policy.hash, EVALUATORS, ()
@@ -60,7 +60,7 @@ def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None
     assert policy.tool == TOOL
 
 
-def test_a_policy_without_rules_asks() -> None:
+def test_policy_without_rules_asks() -> None:
     policy = compiled(approvers=["role:a"])
     assert in_english(policy.judge(arguments(), context())) == PolicyVerdict(
         "ask",
@@ -107,7 +107,7 @@ CLEAR = (*answers("deny_if", "false", "false"), *answers("require_approval_if", 
         (*CLEAR, *answers("auto_approve_if", "false", "false")),
     ),
 )
-def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why: str, engines: Any) -> None:
+def test_verdict_names_the_deciding_rule(count: int, verdict: Any, rule: str, why: str, engines: Any) -> None:
     policy = compiled(approvers=["role:a"], **RULES)
     asked = NO_TERMS if verdict == "deny" else BY_A
     assert in_english(policy.judge(arguments(count=count), context())) == PolicyVerdict(
@@ -116,7 +116,7 @@ def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why:
 
 
 @table("rule", "deny_if", "require_approval_if")
-def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
+def test_false_rules_do_not_approve(rule: str) -> None:
     verdict = of({rule: "args.count > 5"}).judge(arguments(), context())
     assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("ask", REQUIRES_APPROVAL, "")
     assert verdict.why == "the policy has no rule that lets it pass without a person"
@@ -135,7 +135,7 @@ def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
     ("args.count / 0 == 1", "true", "could not be evaluated (divide by zero)"),
     ("args.meta.y == 1", "true", "could not be evaluated (key not found in map)"),
 )
-def test_how_an_unclear_answer_is_told(first: str, second: str, reading: str) -> None:
+def test_unclear_engine_answers_have_their_own_reason(first: str, second: str, reading: str) -> None:
     for rule, meaning in (("auto_approve_if", "a person is asked"), ("deny_if", "the call is denied")):
         policy = split(of({rule: first}), rule, second)
         verdict = policy.judge(arguments(meta={"x": "text"}), context())
@@ -143,11 +143,11 @@ def test_how_an_unclear_answer_is_told(first: str, second: str, reading: str) ->
         assert verdict.verdict == ("ask" if rule == "auto_approve_if" else "deny")
 
 
-# Data that cannot be read
+# Unreadable data
 
 
 class Unreadable(dict[str, Any]):
-    """Data that fail when they are looked at, with a message that holds them."""
+    """Data that raises on access, with a message that contains the data."""
 
     def items(self) -> Any:
         raise RuntimeError("hunter2")
@@ -160,7 +160,7 @@ class Unreadable(dict[str, Any]):
     (Unreadable(), {}, "the data cannot be read (RuntimeError)"),
     ({}, {"user": Unreadable()}, "the data cannot be read (RuntimeError)"),
 )
-def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
+def test_unreadable_data_gives_the_safe_verdict_with_its_reason(args: Any, ctx: Any, problem: str) -> None:
     policy = compiled(auto_approve_if="true", approvers=["role:a"], route_to="['role:b']")
     assert in_english(policy.judge(args, ctx)) == PolicyVerdict(
         "ask",
@@ -177,7 +177,7 @@ def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
     )
 
 
-def test_numbers_are_what_the_schema_says() -> None:
+def test_numbers_have_the_type_of_their_schema() -> None:
     text = "args.totalCost / 2.0 == 24.5 && args.count / 2 == 1 && ctx.limit / 2.0 == 2.5"
     policy = compile_policy(
         ApprovalPolicy(auto_approve_if=text),
@@ -188,7 +188,7 @@ def test_numbers_are_what_the_schema_says() -> None:
     assert policy.judge(arguments(totalCost=49, count=3), {**context(), "limit": 5}).verdict == "auto"
 
 
-def test_a_policy_reads_the_tool_it_was_compiled_for() -> None:
+def test_policy_reads_the_tool_it_was_compiled_for() -> None:
     facts = ToolFacts("book_flight", "travel", "local", ("money",), "set", "plug")
     text = (
         "tool.name == 'book_flight' && tool.scope == 'travel' && tool.routing == 'local' && tool.tags == ['money'] "
@@ -202,7 +202,7 @@ def test_a_policy_reads_the_tool_it_was_compiled_for() -> None:
 # Routes
 
 
-def test_a_route_is_told_with_the_rule_that_asked() -> None:
+def test_route_answers_follow_the_rule_that_asked() -> None:
     policy = compiled(approvers=["role:a"], require_approval_if="args.count > 1", route_to="['user:' + args.currency]")
     verdict = policy.judge(arguments(), context())
     assert verdict.terms.approvers == ("user:EUR",)
@@ -226,7 +226,7 @@ def test_a_route_is_told_with_the_rule_that_asked() -> None:
     ("['user:a']", "{'user:a': 1}", None),
     ("args.recipients", "['user:a']", None),
 )
-def test_both_engines_name_the_same_people_or_nobody(first: str, second: str, people: Any) -> None:
+def test_route_counts_only_if_both_engines_agree(first: str, second: str, people: Any) -> None:
     policy = split(compiled(approvers=["role:a"], route_to=first), "route_to", second)
     verdict = policy.judge(arguments(), context())
     assert verdict.terms.approvers == (people or ("role:a",))
@@ -235,8 +235,8 @@ def test_both_engines_name_the_same_people_or_nobody(first: str, second: str, pe
     assert [(each.rule, each.engine) for each in verdict.engines] == [("route_to", ONE), ("route_to", TWO)]
 
 
-def test_a_route_is_asked_only_when_somebody_may_be() -> None:
-    """A call that is denied goes to nobody, one that passes to whom a global rule or a check would ask."""
+def test_route_is_evaluated_unless_the_call_is_denied() -> None:
+    """A denied call needs no approvers. An automatic one keeps them for a global rule or a check."""
     passes, denies = ["auto_approve_if"] * 2 + ["route_to"] * 2, ["deny_if"] * 2
     for fields, people, asked in (
         ({"auto_approve_if": "true"}, ("user:a",), passes),
@@ -250,7 +250,7 @@ def test_a_route_is_asked_only_when_somebody_may_be() -> None:
 # Hashes and findings
 
 
-def test_the_hash_is_of_what_was_said() -> None:
+def test_policy_hash_covers_the_set_fields() -> None:
     policy = compiled(autoApproveIf="  tool.tags.includes('money') ", quorum=2, timeout="1h", show={"secret": ["note"]})
     content = {
         "auto_approve_if": "tool.tags.includes('money')",
@@ -262,7 +262,7 @@ def test_the_hash_is_of_what_was_said() -> None:
     assert compiled(quorum=1).hash == sha256_hex({"requires_approval": {}})
 
 
-def test_the_hash_of_rules_is_of_each_rule() -> None:
+def test_hash_of_global_rules_covers_each_rule() -> None:
     rules = [
         GlobalRule(name="b", rule=" tool.tags.includes('x')", effect="deny", reason="r"),
         GlobalRule(name="a", rule="true", effect="hide"),
@@ -275,7 +275,7 @@ def test_the_hash_of_rules_is_of_each_rule() -> None:
     assert compile_rules([]).hash == sha256_hex({"policies": []})
 
 
-def test_findings_are_told_rule_by_rule() -> None:
+def test_findings_are_listed_rule_by_rule() -> None:
     policy = compiled(auto_approve_if="args.odd == 1", deny_if="args.meta.a == 1", route_to="args.meta.b")
     assert policy.findings == (
         "`deny_if`: not checked: `args.meta.a`",
@@ -301,7 +301,7 @@ def test_findings_are_told_rule_by_rule() -> None:
     ("1 / (size(actor.tags) - 1) == 1", "could not be evaluated (divide by zero)"),
     ("ctx.free.x", "gave no true or false"),
 )
-def test_a_rule_with_an_unclear_answer_applies_and_says_so(expression: str, reading: str) -> None:
+def test_unclear_global_rule_applies_with_its_reason(expression: str, reading: str) -> None:
     rule = GlobalRule(name="night", rule=expression, effect="require_approval", reason="at night")
     rules = compile_rules([rule], {"free": {"type": "object"}})
     found = rules.judge(actor=ACTOR, tool=TOOL, ctx={**context(), "free": {"x": "text"}})
@@ -309,7 +309,7 @@ def test_a_rule_with_an_unclear_answer_applies_and_says_so(expression: str, read
     assert [each.rule for each in found.engines] == ["night", "night"]
 
 
-def test_engines_that_disagree_on_a_rule_apply_it() -> None:
+def test_global_rule_with_disagreeing_engines_applies() -> None:
     rule = GlobalRule(name="r", rule="ctx.tenant == 'main'", effect="deny")
     rules = compile_rules([rule])
     for second, ctx, kinds in (
@@ -322,14 +322,14 @@ def test_engines_that_disagree_on_a_rule_apply_it() -> None:
         )
 
 
-def test_a_rule_reads_tool_actor_and_context() -> None:
+def test_global_rule_reads_tool_actor_and_context() -> None:
     text = "actor.name == 'desk' && actor.tags == ['money'] && tool.name == 'book_flight' && ctx.user.name == 'T'"
     rule = GlobalRule(name="r", rule=text, effect="hide")
     found = compile_rules([rule]).judge(actor=ACTOR, tool=TOOL, ctx=context())
     assert found == RulesVerdict("hide", rule, "rule `r` is true", answers("r", "true", "true"))
 
 
-def test_a_context_path_that_cannot_be_written() -> None:
+def test_invalid_context_path_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         compile_rules([], {"cost-centre": {"type": "string"}})
     assert caught.value.message.startswith("`cost-centre` is not a context path; ")
@@ -338,7 +338,7 @@ def test_a_context_path_that_cannot_be_written() -> None:
 
 
 @table(("limit", "effect"), (5, "deny"), (6, "none"))
-def test_a_declared_number_is_a_number_to_a_rule(limit: int, effect: str) -> None:
+def test_declared_number_is_a_float_in_a_global_rule(limit: int, effect: str) -> None:
     rule = GlobalRule(name="r", rule="ctx.limit / 2.0 == 2.5", effect="deny")
     rules = compile_rules([rule], context_schema={"limit": {"type": "number"}})
     found = rules.judge(actor=ACTOR, tool=TOOL, ctx={**context(), "limit": limit})
@@ -346,7 +346,7 @@ def test_a_declared_number_is_a_number_to_a_rule(limit: int, effect: str) -> Non
     assert (found.effect, found.engines) == (effect, answers("r", kind, kind))
 
 
-def test_an_error_of_a_route_names_tool_and_field() -> None:
+def test_error_of_a_route_names_tool_and_field() -> None:
     with pytest.raises(ConfigError) as caught:
         compiled(route_to="args.count")
     assert caught.value.message == (
@@ -361,6 +361,6 @@ def test_an_error_of_a_route_names_tool_and_field() -> None:
     )
 
 
-def test_a_schema_that_is_no_object_leaves_the_card_unchecked() -> None:
+def test_non_object_schema_leaves_the_card_unchecked() -> None:
     policy = ApprovalPolicy.model_validate({"show": {"secret": ["pin"], "only": ["x"]}})
     assert compile_policy(policy, tool=TOOL, input_schema={"$ref": "other"}).policy == policy

@@ -1,4 +1,4 @@
-"""What policies, cases and explanations say, word for word, with the field and value a tool can point at."""
+"""The exact messages of policies, cases and explanations, with the field and value at fault."""
 
 import dataclasses
 from typing import Any
@@ -26,7 +26,7 @@ DAY = 86_400.0
 
 
 def refused(build: Any, *args: Any) -> tuple[str, Any, Any]:
-    """The message of a `ConfigError`, and the field and value it points at."""
+    """Return the message of a `ConfigError`, and its field and value."""
     with pytest.raises(ConfigError) as caught:
         build(*args)
     return caught.value.message, caught.value.context.get("field"), caught.value.context.get("value")
@@ -35,7 +35,7 @@ def refused(build: Any, *args: Any) -> tuple[str, Any, Any]:
 # Cases
 
 
-def test_a_case_is_read_whole() -> None:
+def test_case_is_read_in_full() -> None:
     assert read_case(CASE) == PolicyCase("cheap", "book_flight", {}, {}, "auto")
     whole = {**CASE, "args": {"a": 1}, "ctx": {"b": 2}, "expect": "deny"}
     assert read_case(whole) == PolicyCase("cheap", "book_flight", {"a": 1}, {"b": 2}, "deny")
@@ -54,12 +54,12 @@ def test_a_case_is_read_whole() -> None:
     ({"ctx": None}, ("case 3: `ctx` must be a mapping", "ctx", None)),
     ({"expect": "maybe"}, ("case 3: `expect` is `maybe`; allowed are `auto`, `ask`, `deny`", "expect", "maybe")),
 )
-def test_an_odd_case(changes: dict[Any, Any], expected: tuple[str, Any, Any]) -> None:
+def test_malformed_case_has_an_exact_message(changes: dict[Any, Any], expected: tuple[str, Any, Any]) -> None:
     assert refused(read_case, {**CASE, **changes}, 3) == expected
 
 
 @table("key", "name", "tool", "expect")
-def test_a_case_lacks_something(key: str) -> None:
+def test_incomplete_case_names_the_missing_key(key: str) -> None:
     short = {name: value for name, value in CASE.items() if name != key}
     assert refused(read_case, short) == (f"case 1: `{key}` must be a text that is not empty", key, None)
 
@@ -75,7 +75,7 @@ def test_cases_are_numbered_from_one() -> None:
 
 
 @table(("tool", "hint"), ("book_flihgt", "did you mean `book_flight`?"), ("zzz", "the manifest declares no such tool"))
-def test_a_case_of_no_tool(tool: str, hint: str) -> None:
+def test_case_of_an_unknown_tool_suggests_a_known_one(tool: str, hint: str) -> None:
     result = (f"case `cheap`: unknown tool `{tool}`; {hint}", "tool", tool)
     assert refused(run_cases, [{**CASE, "tool": tool}], {"book_flight": compiled(), "x": compiled()}) == result
 
@@ -101,7 +101,7 @@ FULL = PolicyVerdict(
 BARE = PolicyVerdict("auto", REQUIRES_APPROVAL, "", ("nobody asks",), "hash", "two engines", ())
 
 
-def test_an_explanation_has_a_line_for_each_part() -> None:
+def test_explanation_has_a_line_for_each_part() -> None:
     assert explain_text(FULL).split("\n") == [
         "ask: it is so",
         "rule: auto_approve_if: args.totalCost < 50",
@@ -119,7 +119,7 @@ def test_an_explanation_has_a_line_for_each_part() -> None:
     assert explain_text(BARE).split("\n") == ["auto: nobody asks", "policy: hash by two engines"]
 
 
-def test_an_explanation_as_json_has_every_field() -> None:
+def test_json_explanation_has_every_field() -> None:
     assert explain_json(FULL) == {
         "verdict": "ask",
         "rule": {"kind": "policy", "name": "auto_approve_if"},
@@ -220,7 +220,7 @@ def test_an_explanation_as_json_has_every_field() -> None:
         ("`escalate_after` is before `remind_after`; remind first, or not at all", "escalate_after", 3_600.0),
     ),
 )
-def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, Any]) -> None:
+def test_invalid_policy_has_an_exact_message(data: dict[str, Any], expected: tuple[str, Any, Any]) -> None:
     assert refused(ApprovalPolicy.model_validate, data) == expected
 
 
@@ -232,13 +232,13 @@ def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, A
     (366 * DAY + 1, "must be more than 0 and at most 366 days"),
     ("  ", "`  ` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number"),
 )
-def test_a_mistake_in_a_duration(value: Any, words: str) -> None:
+def test_invalid_duration_has_an_exact_message(value: Any, words: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         seconds(value)
     assert str(caught.value) == words
 
 
-def test_the_longest_duration_is_a_leap_year() -> None:
+def test_longest_duration_is_a_leap_year() -> None:
     assert seconds("366d") == seconds(366 * DAY) == 366 * DAY
     assert seconds("1d1h1m1s") == DAY + 3_661
     assert isinstance(seconds(1), float)
@@ -247,7 +247,7 @@ def test_the_longest_duration_is_a_leap_year() -> None:
 # Global rules
 
 
-def test_rules_are_judged_strictest_first() -> None:
+def test_global_rules_are_judged_strictest_first() -> None:
     rules = [
         GlobalRule(name="c", rule="true", effect="require_approval"),
         GlobalRule(name="b", rule="true", effect="deny", reason="r"),
@@ -264,13 +264,13 @@ def test_rules_are_judged_strictest_first() -> None:
     assert found.evaluators == compiled().evaluators
 
 
-def test_two_rules_of_one_name() -> None:
+def test_duplicate_rule_names_are_refused() -> None:
     rules = [GlobalRule(name=name, rule="true", effect="hide") for name in ("a", "b", "b")]
     text = "two global rules have the name `b`; give each rule a different name"
     assert refused(compile_rules, rules)[:2] == (text, "b")
 
 
-def test_a_rule_sees_declared_context_only() -> None:
+def test_global_rule_sees_only_the_declared_context() -> None:
     rule = GlobalRule(name="r", rule="ctx.project == 'x'", effect="deny")
     found = compile_rules([rule], context_schema={"project": {"type": "string"}})
     facts = compiled().tool
@@ -279,7 +279,7 @@ def test_a_rule_sees_declared_context_only() -> None:
     assert "global rules" in refused(compile_rules, [rule])[0]
 
 
-# Readings
+# Parsing
 
 
 class CELParseError(Exception):
@@ -288,7 +288,7 @@ class CELParseError(Exception):
         self.column = column
 
 
-def test_an_expression_only_one_engine_reads() -> None:
+def test_expression_readable_by_one_engine_is_an_error() -> None:
     here = "the second engine cannot read it here; write it more plainly"
     assert single_engine_problem(CELParseError(7)) == (here, 7)
     assert single_engine_problem(CELParseError(None)) == (here, 0)

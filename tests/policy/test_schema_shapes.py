@@ -1,4 +1,4 @@
-"""What a policy knows of its data is read from JSON Schema: every form that is plain, and `any` for the rest."""
+"""The shapes of data, read from JSON Schema: each plain form, and `any` for the rest."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ NULL = {"type": "null"}
 
 
 def leg(nullable: bool = False) -> DataShape:
-    """The shape of `LEG`."""
+    """Return the shape of `LEG`."""
     return DataShape("object", nullable, LEG_FIELDS, frozenset({"n"}))
 
 
@@ -41,7 +41,7 @@ def leg(nullable: bool = False) -> DataShape:
     (None, ANY),
     ([LEG], ANY),
 )
-def test_one_type_is_a_shape(schema: Any, shape: DataShape) -> None:
+def test_single_type_is_a_shape(schema: Any, shape: DataShape) -> None:
     assert read_schema(schema) == shape
 
 
@@ -69,7 +69,7 @@ def test_one_type_is_a_shape(schema: Any, shape: DataShape) -> None:
     ({"type": "object", "additionalProperties": {"type": "integer"}}, DataShape("map", items=INT)),
     ({"type": "object", "additionalProperties": LEG}, DataShape("map", items=leg())),
 )
-def test_lists_objects_and_maps(schema: Any, shape: DataShape) -> None:
+def test_lists_objects_and_maps_have_their_shape(schema: Any, shape: DataShape) -> None:
     assert read_schema(schema) == shape
 
 
@@ -96,7 +96,7 @@ def test_lists_objects_and_maps(schema: Any, shape: DataShape) -> None:
     ({"const": None}, ANY),
     ({"const": ["a"]}, ANY),
 )
-def test_values_that_are_listed_tell_their_type(schema: Any, shape: DataShape) -> None:
+def test_enum_values_give_their_type(schema: Any, shape: DataShape) -> None:
     assert read_schema(schema) == shape
 
 
@@ -116,7 +116,7 @@ def test_values_that_are_listed_tell_their_type(schema: Any, shape: DataShape) -
     (["string", NULL], DataShape("any", True)),
     ({"type": "string"}, ANY),
 )
-def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: DataShape) -> None:
+def test_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: DataShape) -> None:
     assert read_schema({union: options}) == shape
 
 
@@ -130,7 +130,7 @@ def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: 
     ({"allOf": [{"type": "string"}], "type": "integer"}, INT),
     ({"allOf": [{"type": "string"}], "properties": LEG["properties"]}, DataShape("object", fields=LEG_FIELDS)),
 )
-def test_all_of_one_is_that_one(schema: Any, shape: DataShape) -> None:
+def test_all_of_one_schema_is_that_schema(schema: Any, shape: DataShape) -> None:
     assert read_schema(schema) == shape
 
 
@@ -144,7 +144,7 @@ def test_all_of_one_is_that_one(schema: Any, shape: DataShape) -> None:
     lambda ref: {"type": "object", "additionalProperties": ref},
     lambda ref: {"$ref": "#/$defs/Again"},
 )
-def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -> None:
+def test_reference_is_resolved_in_every_position(holder: Callable[[Any], Any]) -> None:
     ref = {"$ref": "#/$defs/Leg"}
     defs = {"Leg": LEG, "Again": ref}
     referred = read_schema({"type": "object", "properties": {"here": holder(ref)}, "$defs": defs})
@@ -169,7 +169,7 @@ def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -
     ("#Arm", ANY),
     ("", ANY),
 )
-def test_a_reference_is_a_pointer_within_the_schema(reference: str, shape: DataShape) -> None:
+def test_reference_is_a_pointer_within_the_schema(reference: str, shape: DataShape) -> None:
     defs = {
         "deep": {"down": {"type": "string"}},
         "~1": {"type": "integer"},
@@ -181,7 +181,7 @@ def test_a_reference_is_a_pointer_within_the_schema(reference: str, shape: DataS
     assert read_schema(root).fields["x"] == shape
 
 
-def test_a_schema_that_holds_itself_ends() -> None:
+def test_recursive_schema_ends() -> None:
     shape: DataShape | None = read_schema({"type": "object", "properties": {"next": {"$ref": "#"}}})
     for _ in range(8):
         assert shape is not None
@@ -202,7 +202,7 @@ def test_a_schema_that_holds_itself_ends() -> None:
     lambda inner: {"allOf": [inner]},
 )
 @table(("steps", "kind"), (16, "int"), (17, "any"))
-def test_a_schema_is_read_sixteen_steps_deep(wrap: Callable[[Any], Any], steps: int, kind: str) -> None:
+def test_schema_is_read_sixteen_steps_deep(wrap: Callable[[Any], Any], steps: int, kind: str) -> None:
     schema: Any = {"type": "integer"}
     for _ in range(steps):
         schema = wrap(schema)
@@ -210,20 +210,20 @@ def test_a_schema_is_read_sixteen_steps_deep(wrap: Callable[[Any], Any], steps: 
 
 
 @table(("steps", "kind"), (16, "int"), (17, "any"))
-def test_sixteen_references_are_followed(steps: int, kind: str) -> None:
+def test_up_to_sixteen_references_are_followed(steps: int, kind: str) -> None:
     chain = {f"d{step}": {"$ref": f"#/$defs/d{step + 1}"} for step in range(1, steps)}
     schema = {"$ref": "#/$defs/d1", "$defs": {**chain, f"d{steps}": {"type": "integer"}}}
     assert read_schema(schema).kind == kind
 
 
 def innermost(shape: DataShape) -> DataShape:
-    """What lies at the end of single fields and items."""
+    """Return the shape at the end of single fields and items."""
     while (inner := shape.items or shape.fields.get("[]")) is not None:
         shape = inner
     return shape
 
 
-def test_a_step_leads_to_a_field_or_an_item() -> None:
+def test_step_leads_to_a_field_or_an_item() -> None:
     legs = DataShape("list", items=leg())
     assert legs.step("[]") == leg()
     assert leg().step("n") == INT
@@ -236,7 +236,7 @@ def test_a_step_leads_to_a_field_or_an_item() -> None:
 
 
 def typed(value: Any) -> Any:
-    """A value with the type of every scalar beside it, as `49 == 49.0` in Python."""
+    """Return a value with the types of all scalars, as `49 == 49.0` in Python."""
     if isinstance(value, dict):
         return {name: typed(item) for name, item in value.items()}
     return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
@@ -276,10 +276,10 @@ NUMBERS = DataShape("object", fields={"n": NUMBER, "i": INT, "l": DataShape("lis
     ({"zzz": 1}, DataShape("object", fields={"n": NUMBER}, items=NUMBER), {"zzz": 1}),
     ({"n": 1}, DataShape("map", fields={"n": INT}, items=NUMBER), {"n": 1}),
 )
-def test_numbers_become_what_their_schema_says(value: Any, shape: DataShape | None, pinned: Any) -> None:
+def test_numbers_are_converted_to_their_schema_type(value: Any, shape: DataShape | None, pinned: Any) -> None:
     assert typed(pin_numbers(value, shape)) == typed(pinned)
 
 
-def test_an_integer_that_no_float_can_hold_is_an_error() -> None:
+def test_integer_above_the_float_range_is_an_error() -> None:
     with pytest.raises(OverflowError):
         pin_numbers(10**400, NUMBER)

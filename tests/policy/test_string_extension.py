@@ -1,4 +1,4 @@
-"""CEL's string functions and types, in both engines, and the words for extensions that are not here."""
+"""CEL's string functions and types in both engines, and the messages for missing extensions."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_both_engines_agree_on_string_functions_and_types(rule: str, args: Any) 
     "'x'.split(args.a) == []",
 )
 @table("value", 1, None, True, {"a": 1}, [1])
-def test_other_types_are_an_error_in_both_engines(rule: str, value: Any) -> None:
+def test_string_function_on_other_types_is_an_error_in_both_engines(rule: str, value: Any) -> None:
     assert answers(rule, {"a": value}) == ["error", "error"]
 
 
@@ -55,7 +55,7 @@ def test_other_types_are_an_error_in_both_engines(rule: str, value: Any) -> None
     ("semver(args.version).isLessThan(semver('2.0.0'))", "quantities and versions are not here", 7),
     ("args.name.trim() == 'x'", "CEL's string extension is limited to", 15),
 )
-def test_an_extension_that_is_not_here_is_named_with_what_to_write(rule: str, words: str, column: int) -> None:
+def test_missing_extension_error_suggests_an_alternative(rule: str, words: str, column: int) -> None:
     with pytest.raises(ConfigError) as refused:
         answers(rule, {})
     assert words in refused.value.message

@@ -1,4 +1,4 @@
-"""The type checker knows of each declared field exactly what the schema says, and lets the rest be anything."""
+"""The type checker knows each declared field from its schema and treats the rest as any."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ VARIABLES = {
 
 
 def type_of(text: str) -> str:
-    """What the checker says an expression gives; `error` when it refuses."""
+    """Return the checker's result type of an expression, or `error` if it is refused."""
     try:
         return str(typed_environment(VARIABLES).compile(text).return_type().name())
     except Exception:
@@ -79,7 +79,7 @@ def type_of(text: str) -> str:
     ("missing", "error"),
     ("my_text", "error"),
 )
-def test_a_field_has_the_type_of_its_schema(name: str, kind: str) -> None:
+def test_field_has_the_type_of_its_schema(name: str, kind: str) -> None:
     assert type_of(f"args.{name}") == kind
 
 
@@ -88,12 +88,12 @@ def test_a_field_has_the_type_of_its_schema(name: str, kind: str) -> None:
     *((name, False) for name in ("int", "text", "flag", "map", "ints", "of0")),
     *((f"{name}0", True) for name in ("number", "int", "text", "flag", "map", "leg", "ints")),
 )
-def test_only_what_may_be_null_is_compared_with_null(name: str, nullable: bool) -> None:
+def test_only_nullable_fields_may_be_compared_with_null(name: str, nullable: bool) -> None:
     assert type_of(f"args.{name} == null") == ("BOOL" if nullable else "error")
 
 
 @table("holder", "args.leg", "args.leg0", "args.outer.inner.leg", "args.legs[0]")
-def test_fields_of_an_object_are_known_wherever_it_stands(holder: str) -> None:
+def test_fields_of_an_object_are_known_in_every_position(holder: str) -> None:
     assert type_of(f"{holder}.n") == "INT"
     assert type_of(f"{holder}.ok") == "BOOL"
     assert type_of(f"{holder}.m") == "error"
@@ -151,7 +151,7 @@ def test_each_variable_has_its_own_fields(text: str, kind: str) -> None:
     ("é", False),
     ("xé", False),
 )
-def test_names_that_cel_can_spell(name: str, spoken: bool) -> None:
+def test_cel_names_are_recognized(name: str, spoken: bool) -> None:
     assert is_cel_name(name) is spoken
 
 
@@ -164,8 +164,8 @@ def test_names_that_cel_can_spell(name: str, spoken: bool) -> None:
     ("a_b", "a__b", "aB", "AB", "ab"),
     ("name", "json_name"),
 )
-def test_names_that_differ_at_all_are_two_arguments(names: tuple[str, ...]) -> None:
-    """Whatever protocol buffers would make of them in JSON."""
+def test_similar_names_are_distinct_arguments(names: tuple[str, ...]) -> None:
+    """Even if protocol buffers would map them to the same JSON name."""
     schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}, "required": list(names)}
     text = " && ".join(f"args.{name} == {number}" for number, name in enumerate(names))
     policy = compile_policy(ApprovalPolicy(auto_approve_if=text), tool=TOOL, input_schema=schema)
