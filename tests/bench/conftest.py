@@ -1,4 +1,4 @@
-"""Stores for the tests of this folder."""
+"""Stores for the tests of this directory."""
 
 from store_fixtures import postgres_server, postgres_url
 

@@ -1,4 +1,4 @@
-"""The benchmark itself: a tiny run is complete and sane; targets are judged as they are written."""
+"""A tiny run of the benchmark is complete and plausible, and its targets are judged as written."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     return done.stdout, json.loads(file.read_text(encoding="utf-8"))
 
 
-def test_every_round_of_both_sides_is_printed_and_kept(run: tuple[str, dict[str, Any]]) -> None:
+def test_every_round_of_both_sides_is_printed_and_reported(run: tuple[str, dict[str, Any]]) -> None:
     printed, report = run
     assert [(each["number"], each["side"]) for each in report["rounds"]] == [(1, HAND), (1, OURS), (2, HAND), (2, OURS)]
     for each in report["rounds"]:
@@ -44,14 +44,14 @@ def test_every_round_of_both_sides_is_printed_and_kept(run: tuple[str, dict[str,
         assert min(rates) <= side["turns_per_second"] <= max(rates)
 
 
-def test_both_sides_did_the_same_work(run: tuple[str, dict[str, Any]]) -> None:
+def test_both_sides_do_the_same_work(run: tuple[str, dict[str, Any]]) -> None:
     _, report = run
     counted = {each["side"]: (each["events_automatic"], each["events_human"]) for each in report["sizes"]}
     assert counted == {HAND: (23, 27), OURS: (23, 33)}
     assert all(0 < each["bytes_automatic"] < each["bytes_human"] for each in report["sizes"])
 
 
-def test_memory_and_gates_were_measured(run: tuple[str, dict[str, Any]]) -> None:
+def test_memory_and_gates_are_measured(run: tuple[str, dict[str, Any]]) -> None:
     _, report = run
     assert [each["side"] for each in report["memory"]] == [HAND, OURS]
     for each in report["memory"]:
@@ -61,8 +61,8 @@ def test_memory_and_gates_were_measured(run: tuple[str, dict[str, Any]]) -> None
     assert report["gates"]["ticket_p50_ms"] > 0
 
 
-def test_the_verdicts_follow_from_the_figures(run: tuple[str, dict[str, Any]]) -> None:
-    """Ratios are of the medians, and every target is printed with `ok` or `missed` as it came out."""
+def test_verdicts_follow_from_the_figures(run: tuple[str, dict[str, Any]]) -> None:
+    """Ratios are of the medians, and every target is printed with `ok` or `missed`."""
     printed, report = run
     hand, ours = report["medians"]
     rate, latency, memory, automatic, human, size, build, batch = report["checks"]
@@ -83,7 +83,7 @@ def test_the_verdicts_follow_from_the_figures(run: tuple[str, dict[str, Any]]) -
         assert [line.rstrip(" |").endswith("ok" if each["ok"] else "missed") for line in verdicts] == [True]
 
 
-def test_a_report_names_no_machine_and_no_path(run: tuple[str, dict[str, Any]]) -> None:
+def test_report_names_no_machine_and_no_path(run: tuple[str, dict[str, Any]]) -> None:
     _, report = run
     text = json.dumps(report)
     assert os.uname().nodename not in text

@@ -1,4 +1,4 @@
-"""The benchmark of external calls: a tiny run takes every kind on both sides, and judges its targets as written."""
+"""A tiny run of the benchmark of external calls covers every kind on both sides and judges its targets."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 KINDS = ("run by Signoff", "permitted and used, one request", "permitted, used and reported, two requests")
 
 
-def test_a_tiny_run_has_every_kind_and_its_verdicts(tmp_path: Path) -> None:
+def test_tiny_run_covers_every_kind_with_its_verdict(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     command = [sys.executable, "-m", "tools.bench.external_calls", "--rounds", "2", "--calls", "2", "--json", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)

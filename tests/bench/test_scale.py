@@ -1,4 +1,4 @@
-"""The measurements of scale: a tiny run of each is complete and sane; lines and growth are what they are called."""
+"""A tiny run of each scale measurement is complete and plausible, and fits and growth are correct."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def load_report() -> Any:
-    """The module of the report; the benchmark is no package of this project, and not on the path of its tests."""
+    """Load the report's module, which is not on the path of the tests."""
     spec = importlib.util.spec_from_file_location("scale_report", ROOT / "tools" / "bench" / "scale" / "report.py")
     assert spec is not None
     assert spec.loader is not None
@@ -50,7 +50,7 @@ def test_waiting_turns_are_measured_at_each_number(tmp_path: Path) -> None:
 
 @pytest.mark.rehearsal
 @pytest.mark.timeout(240)
-def test_decisions_at_a_rate_are_all_done(tmp_path: Path) -> None:
+def test_decisions_at_a_rate_are_all_completed(tmp_path: Path) -> None:
     _, report = run(tmp_path, "decisions", "--a-minute", "120", "--minutes", "0.05")
     figures = {name: each["middle"] for name, each in report["figures"].items()}
     assert 0 < figures["receipt, ms, p50"] <= figures["done, ms, p50"] <= figures["done, ms, p99"]
@@ -58,13 +58,13 @@ def test_decisions_at_a_rate_are_all_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_burst_of_starts_comes_to_wait(tmp_path: Path) -> None:
+def test_burst_of_starts_ends_in_waiting_turns(tmp_path: Path) -> None:
     _, report = run(tmp_path, "burst", "--starts", "6")
     figures = {name: each["middle"] for name, each in report["figures"].items()}
     assert 0 < figures["accepted after, s"] <= figures["waiting after, s"]
 
 
-def test_a_line_goes_through_points_on_it_and_between_others() -> None:
+def test_fitted_line_matches_exact_points_and_averages_others() -> None:
     exact = report_module.fit_line([(1, 5), (3, 9), (10, 23)])
     assert (exact.at, exact.each) == pytest.approx((3, 2))
     assert exact.value(100_000) == pytest.approx(200_003)
@@ -72,7 +72,7 @@ def test_a_line_goes_through_points_on_it_and_between_others() -> None:
     assert (other.at, other.each) == pytest.approx((0.5, 0.5))
 
 
-def test_growth_is_the_last_over_the_first() -> None:
+def test_growth_is_the_last_figure_divided_by_the_first() -> None:
     module = report_module
     figures = {number: {"size, MB": module.spread([1, number])} for number in (2, 4, 6)}
     points = tuple(module.Point(turns=number, figures=each) for number, each in figures.items())

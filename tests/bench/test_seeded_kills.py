@@ -23,7 +23,7 @@ Entries = dict[str, list[dict[str, Any]]]
 
 
 def sound_run() -> Entries:
-    """The journals of a run without a fault: a call that was approved, and one of an agent that a rule let pass."""
+    """Return the journals of a run without a fault: an approved call, and an agent's call that ran by rule."""
     answer = {"approval": APPROVAL, "revision": 1, "person": "ana", "verdict": "approved"}
     question: dict[str, Any] = {"approval": APPROVAL, "revision": 1, "state": "approved", "decided_by": "ana"}
     question["votes"] = [["ana", "approved"]]
@@ -226,23 +226,23 @@ def test_checker_finds_each_kind_of_fault(spoil: Callable[[Entries], None], tmp_
     assert FAULTS[spoil] in find_faults(tmp_path, journals)
 
 
-def test_checker_accepts_the_same_permit_handed_to_the_same_try_twice(tmp_path: Path) -> None:
+def test_checker_accepts_a_permit_repeated_for_the_same_use(tmp_path: Path) -> None:
     journals = sound_run()
     journals["workload"].append(_entry(journals, "used", "free"))
     assert find_faults(tmp_path, journals) == set()
 
 
-def test_checker_accepts_an_answer_whose_turn_was_cancelled_before_it_ended_its_question(tmp_path: Path) -> None:
+def test_checker_accepts_an_answer_whose_turn_was_cancelled(tmp_path: Path) -> None:
     journals = sound_run()
     journals["record"].remove(_fact(journals, "ending"))
     assert find_faults(tmp_path, journals) == set()
 
 
-def test_checker_finds_faults_where_there_are_no_journals(tmp_path: Path) -> None:
+def test_checker_finds_a_fault_without_journals(tmp_path: Path) -> None:
     assert find_faults(tmp_path, {}) == {("empty run", "-")}
 
 
-def test_a_fault_ends_the_command_with_exit_code_1(tmp_path: Path) -> None:
+def test_fault_ends_the_command_with_exit_code_1(tmp_path: Path) -> None:
     journals = sound_run()
     _double_effect(journals)
     find_faults(tmp_path, journals)
@@ -252,7 +252,7 @@ def test_a_fault_ends_the_command_with_exit_code_1(tmp_path: Path) -> None:
     assert "doubled effect: asked" in done.stdout
 
 
-def test_store_that_is_no_database_is_refused_before_anything_starts() -> None:
+def test_unsupported_store_is_refused_before_anything_starts() -> None:
     command = [sys.executable, "-m", "tools.bench.kills", "--store", "mysql://localhost/signoff"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
@@ -260,24 +260,24 @@ def test_store_that_is_no_database_is_refused_before_anything_starts() -> None:
     assert done.stdout == ""
 
 
-def test_sqlite_is_the_store_that_is_used_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_is_the_default_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["kills", "--store", "sqlite"])
     assert read_arguments().store == ""
 
 
-def test_the_same_seed_gives_the_same_kills_and_calls() -> None:
+def test_same_seed_gives_the_same_kills_and_calls() -> None:
     assert list(islice(plan_strikes(7), 50)) == list(islice(plan_strikes(7), 50))
     assert list(islice(plan_calls(7), 50)) == list(islice(plan_calls(7), 50))
     assert list(islice(plan_strikes(7), 50)) != list(islice(plan_strikes(8), 50))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_first_three_strikes_kill_each_kind_of_process(seed: int) -> None:
+def test_first_three_strikes_kill_each_kind_of_process(seed: int) -> None:
     assert {victim for strike in islice(plan_strikes(seed), 3) for victim in strike.victims} == {*VICTIMS}
 
 
 def run_kills(folder: Path, *store: str) -> tuple[int, str, str]:
-    """The exit code, output and errors of a short run, which kills each kind of process however slow the machine is."""
+    """Return the exit code, output and errors of a short run, which kills each kind of process on any machine."""
     command = [sys.executable, "-m", "tools.bench.kills", "--seed", "11", "--minutes", str(SECONDS / 60), *store]
     done = subprocess.run(
         [*command, "--journals", str(folder / "journals")],
@@ -291,7 +291,7 @@ def run_kills(folder: Path, *store: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.timeout(600)
-def test_a_short_run_of_kills_has_no_fault(tmp_path: Path) -> None:
+def test_short_run_of_kills_has_no_fault(tmp_path: Path) -> None:
     code, output, errors = run_kills(tmp_path)
     assert code == 0, f"{output}\n{errors}"
     assert all(f"{victim} killed" in output for victim in VICTIMS)
@@ -300,7 +300,7 @@ def test_a_short_run_of_kills_has_no_fault(tmp_path: Path) -> None:
 @pytest.mark.postgres
 @pytest.mark.rehearsal
 @pytest.mark.timeout(600)
-def test_a_short_run_of_kills_over_postgresql_has_no_fault(postgres_url: str, tmp_path: Path) -> None:
+def test_short_run_of_kills_over_postgresql_has_no_fault(postgres_url: str, tmp_path: Path) -> None:
     code, output, errors = run_kills(tmp_path, "--store", postgres_url)
     assert code == 0, f"{output}\n{errors}"
     assert all(f"{victim} killed" in output for victim in VICTIMS)

@@ -1,4 +1,4 @@
-"""The simulated week: a few days of few turns end as they are to end, and leave nothing that grows."""
+"""A few simulated days with few turns end as planned and leave nothing that grows."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from tools.bench.scale.week import DayReport, grown
 
 ROOT = Path(__file__).parents[2]
 FLAT = ("questions", "answers", "tickets", "blobs", "blob_sessions", "deliveries")
-"""What each turn leaves, and what is removed of it."""
+"""The rows that each turn leaves until they are removed."""
 
 
 def play_days(folder: Path, turns: int, days: int) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def play_days(folder: Path, turns: int, days: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-def test_a_day_of_traffic_is_played(tmp_path: Path) -> None:
+def test_day_of_traffic_is_played(tmp_path: Path) -> None:
     (day,) = play_days(tmp_path, turns=10, days=1)
     assert all(day["rows"][table] for table in ("questions", "answers", "tickets"))
     assert day["executions"] > 0
@@ -41,7 +41,7 @@ def test_a_day_of_traffic_is_played(tmp_path: Path) -> None:
 
 @pytest.mark.rehearsal
 @pytest.mark.timeout(600)
-def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
+def test_four_days_of_traffic_leave_no_more_rows_than_three(tmp_path: Path) -> None:
     days = play_days(tmp_path, turns=10, days=4)
     first, second, third, fourth = ({table: day["rows"][table] for table in FLAT} for day in days)
     assert second["tickets"] == 2 * first["tickets"] > 0
@@ -49,13 +49,13 @@ def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
         assert fourth[table] == third[table] == second[table] > 0
     for table in ("blobs", "blob_sessions"):
         assert fourth[table] == third[table] == second[table] > 0
-    # A request that is over before its card is sent has none: there is at most one for each question.
+    # A request that ends before its card is sent has none: there is at most one for each question.
     assert 0 < fourth["deliveries"] <= fourth["questions"]
     assert days[3]["executions"] == days[2]["executions"] > 0
     assert all(day["delivered"] for day in days)
 
 
-def test_what_grows_is_named() -> None:
+def test_growing_figures_are_named() -> None:
     flat: dict[str, Any] = {
         "seconds": 1.0, "resident_kb": 1000, "files": 10, "threads": 5, "tasks": 20, "store_kb": 100,
         "temporal_kb": 100, "executions": 40, "delivered": 9,

@@ -11,7 +11,7 @@ from signoff.settings import Settings
 
 
 def leave_word(folder: Path, pid: int) -> None:
-    """What a `signoff dev` on port 9000 leaves."""
+    """Write the file that a `signoff dev` on port 9000 leaves."""
     folder.mkdir(exist_ok=True)
     running = DevProcess(
         pid=pid, address="h:1", namespace="default", task_queue="q", manifest="m.yaml", url="http://127.0.0.1:9000"
@@ -29,7 +29,7 @@ def leave_word(folder: Path, pid: int) -> None:
         ({"SIGNOFF_PUBLIC_URL": ""}, "http://127.0.0.1:8300"),
     ],
 )
-def test_the_settings_name_the_gateway(clean_env: pytest.MonkeyPatch, variables: dict[str, str], found: str) -> None:
+def test_settings_name_the_gateway(clean_env: pytest.MonkeyPatch, variables: dict[str, str], found: str) -> None:
     for name, value in variables.items():
         clean_env.setenv(name, value)
     assert find_gateway() == found
@@ -38,7 +38,9 @@ def test_the_settings_name_the_gateway(clean_env: pytest.MonkeyPatch, variables:
 @pytest.mark.parametrize(
     ("variable", "meant"), [("SIGNOFF_PUBLC_URL", "SIGNOFF_PUBLIC_URL"), ("SIGNOFF_TOKN", "SIGNOFF_TOKEN")]
 )
-def test_a_misspelt_variable_is_named(clean_env: pytest.MonkeyPatch, variable: str, meant: str) -> None:
+def test_misspelt_variable_is_an_error_with_a_suggestion(
+    clean_env: pytest.MonkeyPatch, variable: str, meant: str
+) -> None:
     clean_env.setenv("SIGNOFF_REQUIRE_ALL", "1")
     assert find_gateway() == "http://127.0.0.1:8300"
     clean_env.setenv(variable, "x")
@@ -51,7 +53,7 @@ def test_every_setting_is_known_without_loading_settings() -> None:
     assert len(SETTING_NAMES) == len(Settings.model_fields)
 
 
-def test_the_file_of_settings_counts_below_variables(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_file_counts_below_variables(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "signoff.toml").write_text('public_url = "https://a.example"\n', encoding="utf-8")
     assert find_gateway() == "https://a.example"
     clean_env.setenv("SIGNOFF_PUBLIC_URL", "https://b.example")
@@ -61,7 +63,7 @@ def test_the_file_of_settings_counts_below_variables(clean_env: pytest.MonkeyPat
         find_gateway()
 
 
-def test_the_dev_that_runs_here_is_found(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_running_dev_process_of_the_directory_is_found(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     leave_word(tmp_path / ".signoff", os.getpid())
     assert find_gateway() == "http://127.0.0.1:9000"
     clean_env.setenv("SIGNOFF_PORT", "8301")
@@ -71,7 +73,9 @@ def test_the_dev_that_runs_here_is_found(clean_env: pytest.MonkeyPatch, tmp_path
     assert find_gateway() == "http://127.0.0.1:8300"
 
 
-def test_no_file_of_a_folder_says_where_a_token_is_sent(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_file_in_a_directory_cannot_choose_the_gateway_of_a_token(
+    clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     leave_word(tmp_path / ".signoff", os.getpid())
     assert find_gateway(token="sgf_x") == "http://127.0.0.1:8300"
     settings = tmp_path / "signoff.toml"
@@ -87,7 +91,7 @@ def test_no_file_of_a_folder_says_where_a_token_is_sent(clean_env: pytest.Monkey
     assert find_gateway(token="sgf_x") == "http://localhost:8400"
 
 
-def test_a_token_goes_over_https_or_to_this_machine(clean_env: pytest.MonkeyPatch) -> None:
+def test_token_is_sent_over_https_or_to_localhost_only(clean_env: pytest.MonkeyPatch) -> None:
     assert find_gateway("http://localhost:8300", token="sgf_x") == "http://localhost:8300"
     with pytest.raises(ConfigError, match="is not https") as refused:
         find_gateway("http://approvals.example.com", token="sgf_x")
@@ -95,12 +99,12 @@ def test_a_token_goes_over_https_or_to_this_machine(clean_env: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("url", ["approvals", "ftp://a.example", "http://a.example:many", "http://"])
-def test_what_is_no_address_is_named(clean_env: pytest.MonkeyPatch, url: str) -> None:
+def test_invalid_gateway_address_is_refused(clean_env: pytest.MonkeyPatch, url: str) -> None:
     with pytest.raises(ConfigError, match=r"looks like https://"):
         find_gateway(url)
 
 
-def test_a_token_comes_from_the_environment(clean_env: pytest.MonkeyPatch) -> None:
+def test_token_is_read_from_the_environment(clean_env: pytest.MonkeyPatch) -> None:
     assert find_token() == ""
     clean_env.setenv("SIGNOFF_TOKEN", " sgf_a\n")
     assert (find_token(), find_token("sgf_b"), find_token("")) == ("sgf_a", "sgf_b", "")

@@ -1,4 +1,4 @@
-"""The client over a real gateway with a real worker: what an engineer's own program does."""
+"""The client over a real gateway and a real worker, as a user's program uses it."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from signoff.temporal.embedded_server import ServerHandle
 
 @pytest.fixture
 async def client(clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str) -> AsyncIterator[Client]:
-    """A client of a served project, found by the environment alone."""
+    """Connect a client of a served project through the environment alone."""
     async with (
         gateway_alone(clean_env, server, task_queue),
         worker_alone(server, task_queue),
@@ -38,7 +38,7 @@ async def asked(client: Client, text: str, **more: str) -> ApprovalRequest:
     return await anext(aiter(turn.pending()))
 
 
-async def test_a_program_starts_decides_and_reads_the_result(client: Client) -> None:
+async def test_program_starts_decides_and_reads_the_result(client: Client) -> None:
     turn = await client.start("pay 420", actor="clerk", user="rui")
     receipts: list[Receipt] = []
     async for request in turn.pending():
@@ -49,7 +49,7 @@ async def test_a_program_starts_decides_and_reads_the_result(client: Client) -> 
     assert (result.state, text_of(result.parts[0].content)) == ("complete", "ok paid 420 to Ana")
 
 
-async def test_what_waits_is_listed_for_people_and_entries(client: Client) -> None:
+async def test_waiting_requests_are_listed_by_person_and_role(client: Client) -> None:
     request = await asked(client, "pay 430", user="rui")
     for approver in ("ana", "role:approvers", ""):
         assert request.id in [card.id for card in await client.inbox(approver)]
@@ -60,7 +60,7 @@ async def test_what_waits_is_listed_for_people_and_entries(client: Client) -> No
     assert (await client.request(request.code)).id == request.id
 
 
-async def test_an_answer_counts_for_what_was_read(client: Client) -> None:
+async def test_answer_counts_only_for_the_read_question(client: Client) -> None:
     request = await asked(client, "pay 440", user="rui")
     stale = replace(request, question_hash="0" * 64)
     assert (await client.approve(stale, by="ana")).code == "stale"
@@ -71,7 +71,7 @@ async def test_an_answer_counts_for_what_was_read(client: Client) -> None:
 
 
 @pytest.mark.row("B68")
-async def test_a_part_is_answered_by_a_part(client: Client) -> None:
+async def test_request_part_is_answered_with_a_response_part(client: Client) -> None:
     request = await asked(client, "pay 490", user="rui")
     view = await client.view(request.turn)
     part = ApprovalRequestPart.model_validate(view.parts[0].content.inline)
@@ -81,14 +81,14 @@ async def test_a_part_is_answered_by_a_part(client: Client) -> None:
     assert (await client.respond(part, "approved", by="ana")).status == "refused"
 
 
-async def test_the_same_delivery_is_one_answer(client: Client) -> None:
+async def test_repeated_delivery_is_one_answer(client: Client) -> None:
     request = await asked(client, "pay 450", user="rui")
     first = await client.approve(request, by="ana", delivery="d1")
     again = await client.approve(request, by="ana", delivery="d1")
     assert (first.status, again.status, again.decided_by) == ("accepted", "accepted", "ana")
 
 
-async def test_arguments_are_tried_and_changed(client: Client) -> None:
+async def test_edited_arguments_are_previewed_and_run(client: Client) -> None:
     request = await asked(client, "pay 460", user="rui")
     tried = await client.preview(request, {"amount": "300"})
     assert (tried.args, tried.changed) == ({"amount": 300, "to": "Ana", "pin": "hidden, 16 characters"}, True)
@@ -106,14 +106,14 @@ async def test_arguments_are_tried_and_changed(client: Client) -> None:
     assert text_of(result.parts[0].content) == "ok paid 300 to Ana"
 
 
-async def test_a_secret_that_is_changed_is_sent_as_it_was_written(client: Client) -> None:
+async def test_edited_secret_is_sent_unmasked(client: Client) -> None:
     request = await asked(client, "pay 470", user="rui")
     tried = await client.preview(request, {"pin": "0815"})
     assert (tried.args["pin"], tried.changed) == ("0815", True)
 
 
 async def found(client: Client, name: str) -> TurnHandle:
-    """The turn of a shortened name, once Temporal's list of workflows has it."""
+    """Return the turn of a shortened name, once Temporal's list of workflows has it."""
     async with asyncio.timeout(60):
         for pause in pauses():
             with contextlib.suppress(NotFound):
@@ -122,7 +122,7 @@ async def found(client: Client, name: str) -> TurnHandle:
     raise AssertionError(name)
 
 
-async def test_a_turn_is_found_followed_and_stopped(client: Client) -> None:
+async def test_turn_is_found_watched_and_cancelled(client: Client) -> None:
     started = await client.start("pay 480", user="rui")
     turn = await found(client, started.key.turn[:-1])
     assert turn.key == started.key
@@ -139,16 +139,16 @@ async def test_a_turn_is_found_followed_and_stopped(client: Client) -> None:
             await client.turn(name)
 
 
-async def test_the_same_turn_with_other_words_is_a_conflict(client: Client) -> None:
+async def test_same_turn_with_another_message_is_a_conflict(client: Client) -> None:
     first = await client.start("look", turn="same")
     assert (await client.start("look", turn="same")).key == first.key
     with pytest.raises(Conflict):
         await client.start("pay 5", turn="same")
 
 
-async def test_a_conversation_goes_on(client: Client) -> None:
+async def test_message_in_a_session_completes_its_turn(client: Client) -> None:
     reply = await client.say("pay 5", session="talk", user="rui")
-    # The turn begins after the message is taken in.
+    # The turn starts after the message is accepted.
     async with asyncio.timeout(60):
         while not (view := await client.session(reply.id)).turns or view.turns[0].state == "working":
             await asyncio.sleep(0.05)
@@ -168,13 +168,13 @@ async def test_turn_started_in_a_session_joins_it(client: Client) -> None:
     assert len((await second.view()).messages) > len((await first.view()).messages)
 
 
-async def test_message_without_a_session_begins_one(client: Client) -> None:
+async def test_message_without_a_session_starts_one(client: Client) -> None:
     one, two = await client.say("pay 5", user="rui"), await client.say("pay 5", user="rui")
     assert one.session != two.session
 
 
-async def test_session_keeps_the_route_that_a_message_names(client: Client) -> None:
-    # Of an actor without routes they are words for rules.
+async def test_session_keeps_the_route_of_a_message(client: Client) -> None:
+    # For an actor without routes they are plain values for rules.
     for route, step in (("till", "pay"), ("", "")):
         turn = await client.start("pay 5", session="routed", user="rui", route=route, step=step)
         await turn.result()
@@ -196,7 +196,7 @@ async def test_late_result_of_an_event_counts_once(client: Client) -> None:
         await client.add_result("first", "it is done")
 
 
-async def test_answers_are_remembered_and_a_tenant_is_frozen(client: Client) -> None:
+async def test_answer_is_remembered_and_a_tenant_is_frozen(client: Client) -> None:
     request = await asked(client, "pay 490", user="rui")
     await client.approve(request, by="ana", remember=GrantRequest(where="args.amount <= 490", uses=3))
     (grant,) = [each for each in await client.grants() if each.approval_id == request.id]
@@ -211,13 +211,13 @@ async def test_answers_are_remembered_and_a_tenant_is_frozen(client: Client) -> 
     assert await client.freezes() == []
 
 
-async def test_an_answer_that_no_gateway_would_take_is_refused_here(client: Client) -> None:
+async def test_too_long_reason_is_refused_by_the_client(client: Client) -> None:
     request = await asked(client, "pay 500", user="rui")
     with pytest.raises(Refused, match="`reason`"):
         await client.deny(request, by="ana", reason="x" * 3_000)
 
 
-async def test_a_program_reads_events_as_documented(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_program_reads_events_as_documented(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = [each for each in blocks(ROOT / "docs" / "events.md", "python") if not each.file]
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(example.text, "events.md", "exec"), names)

@@ -1,4 +1,4 @@
-"""How the client takes what is no ordinary answer."""
+"""The client's errors for unusual responses."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ async def answering(answer: Answer) -> AsyncIterator[Client]:
     (422, "malformed", Refused),
     (503, "unavailable", ServerUnavailable),
 )
-async def test_what_a_gateway_refuses_is_an_error_of_ours(status: int, code: str, error: type[Exception]) -> None:
+async def test_refusal_of_the_gateway_raises_its_error(status: int, code: str, error: type[Exception]) -> None:
     async def answer(request: Request) -> Response:
         return JSONResponse({"code": code, "message": "no"}, status_code=status)
 
@@ -46,7 +46,7 @@ async def test_what_a_gateway_refuses_is_an_error_of_ours(status: int, code: str
 
 
 @table("body", "<html>", '{"turns": {}}', '{"turns": [{"tenant": 1}]}', "[]")
-async def test_what_is_no_gateway_is_told_as_that(body: str) -> None:
+async def test_response_of_another_server_is_an_error(body: str) -> None:
     async def answer(request: Request) -> Response:
         return PlainTextResponse(body)
 
@@ -55,14 +55,14 @@ async def test_what_is_no_gateway_is_told_as_that(body: str) -> None:
             await client.turns()
 
 
-async def test_where_nothing_answers_the_remedy_is_named() -> None:
+async def test_unreachable_gateway_is_an_error_with_the_remedy() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     for attempt in (Client.connect(url), Client(url, "").turns()):
         with pytest.raises(ServerUnavailable, match="`signoff dev` or `signoff gateway` starts one"):
             await attempt
 
 
-async def test_a_stream_that_is_no_stream_of_turns_ends_in_an_error() -> None:
+async def test_broken_event_stream_ends_in_an_error() -> None:
     found = iter(
         (
             'event: problem\ndata: {"code": "unavailable", "message": "no worker answered"}\n\n',

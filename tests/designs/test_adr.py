@@ -1,4 +1,4 @@
-"""The examples of the design ADR-0023, written as its author writes them."""
+"""The examples of the design ADR-0023, in its author's style."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
 async def weather(args: Any, context: signoff.ToolContext) -> str:
-    """Check its own input, as the design asks of a tool, and raise where it is bad."""
+    """Check its own input, as the design asks of a tool, and raise if it is invalid."""
     if not isinstance(args.get("city"), str):
         raise TypeError("city must be a text")
     return f"Sunny in {args['city']}."
@@ -34,7 +34,7 @@ def tool(name: str = "get_weather", handler: Any = weather) -> signoff.Tool:
     )
 
 
-def test_registry_is_made_of_an_array_and_resolves_lists_and_counts() -> None:
+def test_registry_built_from_an_array_resolves_lists_and_counts() -> None:
     registry = ToolRegistry([tool(), tool("get_date", today)])
     resolver: ToolResolver = registry
     assert resolver.resolve("get_weather") is not None
@@ -43,7 +43,7 @@ def test_registry_is_made_of_an_array_and_resolves_lists_and_counts() -> None:
     assert create_tool_registry([tool("get_date", today), tool()]).hash == registry.hash
 
 
-def test_lookup_is_exact_and_an_unknown_name_is_null() -> None:
+def test_lookup_is_exact_and_an_unknown_name_gives_none() -> None:
     registry = ToolRegistry([tool()])
     assert registry.resolve("Get_Weather") is None
     assert registry.resolve("get_wether") is None
@@ -71,7 +71,7 @@ def app_of(registry: Any) -> signoff.App:
     return app
 
 
-async def test_registry_is_what_runs_and_bad_input_is_a_soft_error() -> None:
+async def test_registered_tool_runs_and_bad_input_is_a_soft_error() -> None:
     catalog = app_of(ToolRegistry([tool()])).build()
     asked = [("get_weather", {"city": "Lisbon"}), ("get_weather", {"city": 7}), ("Get_Weather", {"city": "Lisbon"})]
     made = await execute_parallel(catalog, asked, a_call_context(actor="guide"))
@@ -82,32 +82,32 @@ async def test_registry_is_what_runs_and_bad_input_is_a_soft_error() -> None:
 
 
 class Resolver:
-    """A resolver of one's own, such as the design's tests have."""
+    """A custom resolver, like those of the design's tests."""
 
     def resolve(self, name: str) -> signoff.Tool | None:
         return tool() if name == "get_weather" else None
 
 
-async def test_resolver_of_ones_own_is_what_runs() -> None:
+async def test_tools_of_a_custom_resolver_run() -> None:
     catalog = app_of(Resolver()).build()
     [made] = await execute_parallel(catalog, [("get_weather", {"city": "Faro"})], a_call_context(actor="guide"))
     assert made.outcome is not None
     assert made.outcome.value.inline == "Sunny in Faro."
 
 
-def test_name_that_the_resolver_does_not_know_is_an_error_at_the_start() -> None:
+def test_name_unknown_to_the_resolver_is_an_error_at_the_start() -> None:
     app = signoff.App(model="openai:gpt-5", registry=Resolver())
     app.actor("guide", tools=["get_wether"])
     with pytest.raises(signoff.ConfigError, match="get_wether"):
         app.build()
 
 
-def test_tools_that_differ_by_case_alone_are_refused() -> None:
+def test_tools_that_differ_only_by_case_are_refused() -> None:
     with pytest.raises(signoff.ConfigError, match="differ by case only"):
         ToolRegistry([tool(), tool("Get_Weather")])
 
 
-def test_nothing_is_declared_after_the_start() -> None:
+def test_tool_added_after_the_build_is_refused() -> None:
     app = app_of(ToolRegistry([tool()]))
     app.build()
     with pytest.raises(signoff.ConfigError, match="nothing can be declared after that"):
@@ -120,7 +120,7 @@ async def read_clock(zone: str) -> str:
     return f"noon in {zone}"
 
 
-async def test_plain_tool_of_an_array_needs_no_scope() -> None:
+async def test_plain_tool_in_an_array_needs_no_scope() -> None:
     app = signoff.App(model="openai:gpt-5", registry=[read_clock])
     app.actor("guide")
     [made] = await execute_parallel(app, [("read_clock", {"zone": "UTC"})], a_call_context(actor="guide"))

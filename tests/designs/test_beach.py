@@ -1,4 +1,4 @@
-"""The examples of the design Beach, written as its author writes them."""
+"""The examples of the design Beach, in its author's style."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ async def book_flight(args: dict[str, Any], context: signoff.ToolContext) -> str
 
 
 def answer_flight(request: CompletionRequest) -> Completion:
-    """Propose the flight; then say what the model reads of it."""
+    """Propose the flight, then answer with its result."""
     read = results(request)
     return respond(str(read[0].value.inline)) if read else calls(("book_flight", LISBON))
 
@@ -98,13 +98,13 @@ async def test_input_schema_is_checked_before_the_handler() -> None:
     assert made.outcome.code == "input_invalid"
 
 
-def test_actor_has_the_tools_that_it_lists_and_respond() -> None:
+def test_actor_has_its_listed_tools_and_respond() -> None:
     app = app_of({**MISSIVE, "handler": list_missives}, {**FLIGHT, "handler": book_flight})
     app.actor(name="triage", tools=["missive_list"])
     assert names(app) == ["missive_list", "respond"]
 
 
-def test_actor_that_lists_an_unknown_tool_is_an_error_at_the_start() -> None:
+def test_unknown_tool_of_an_actor_is_an_error_at_the_start() -> None:
     app = app_of({**MISSIVE, "handler": list_missives})
     app.actor("triage", tools=["missive_lists"])
     with pytest.raises(signoff.ConfigError, match="did you mean `missive_list`"):
@@ -117,7 +117,7 @@ def test_actor_that_lists_an_unknown_tool_is_an_error_at_the_start() -> None:
     (TOM, 50, "ask"),
     (ANA, 49, "ask"),
 )
-async def test_auto_approve_if_skips_the_person(user: dict[str, Any], cost: int, kind: str) -> None:
+async def test_auto_approve_if_skips_the_approval(user: dict[str, Any], cost: int, kind: str) -> None:
     app = app_of({**FLIGHT, "handler": book_flight})
     app.actor("travel", tools=["book_flight"])
     context = a_call_context(actor="travel", user=user)
@@ -138,7 +138,7 @@ async def test_approved_call_runs_with_the_decision_in_its_context() -> None:
         assert result.parts[0].content.inline == "booked TP 531, approved"
 
 
-async def test_denied_call_is_a_tool_denied_that_the_model_reads() -> None:
+async def test_denied_call_reaches_the_model_as_tool_denied() -> None:
     app = app_of({**FLIGHT, "handler": book_flight})
     app.actor("travel", tools=["book_flight"])
     async with app.test(ScriptedModel(answer_flight)) as test:
@@ -152,14 +152,14 @@ async def test_denied_call_is_a_tool_denied_that_the_model_reads() -> None:
 
 
 def policy_handler(call: HandlerCall, context: dict[str, Any]) -> str:
-    """Answer as the design's function does: `auto`, `user` or `admin`."""
+    """Return `auto`, `user` or `admin`, like the design's function."""
     if call.args["totalCost"] < 50:
         return "auto"
     return "admin" if call.args["totalCost"] > 1000 else "user"
 
 
 @table(("cost", "kind"), (49, "run"), (420, "ask"), (2000, "ask"))
-async def test_policy_handler_is_a_function(cost: int, kind: str) -> None:
+async def test_policy_handler_function_decides_by_cost(cost: int, kind: str) -> None:
     app = app_of({**FLIGHT, "requiresApproval": policy_handler, "handler": book_flight})
     app.actor("travel", tools=["book_flight"])
     context = a_call_context(actor="travel", user=TOM)
@@ -184,7 +184,7 @@ def test_configure_policy_hides_destructive_tools(scope: str, seen: list[str]) -
     ({"scope": "specialist", "justification": "Of this actor alone.", "peerExposed": True}, "peer_exposed"),
     ({"name": "respond"}, "name"),
 )
-def test_wrong_pair_of_the_two_axes_is_rejected_at_the_start(fields: dict[str, Any], field: str) -> None:
+def test_invalid_pair_of_scope_and_routing_is_rejected_at_the_start(fields: dict[str, Any], field: str) -> None:
     app = app_of({**MISSIVE, "handler": list_missives, **fields})
     app.actor("triage")
     with pytest.raises(signoff.ConfigError) as refused:
@@ -192,7 +192,7 @@ def test_wrong_pair_of_the_two_axes_is_rejected_at_the_start(fields: dict[str, A
     assert refused.value.context["field"] == field
 
 
-def test_second_tool_of_a_name_is_rejected_as_it_is_registered() -> None:
+def test_second_tool_with_the_same_name_is_rejected_at_registration() -> None:
     app = app_of({**MISSIVE, "handler": list_missives})
     with pytest.raises(signoff.ConfigError, match=r"tool `missive_list` is declared at .* already"):
         app.add({**MISSIVE, "handler": list_missives})
@@ -207,7 +207,7 @@ async def test_routed_call_is_an_event_of_its_actor() -> None:
         assert [each.source for each in events if each.type.endswith("tool_call:book_flight")] == ["actor:travel"]
 
 
-async def test_bypass_of_a_specialist_runs_and_is_no_event() -> None:
+async def test_bypass_of_a_specialist_runs_without_an_event() -> None:
     why = {"justification": "The mailbox is of this one actor alone.", "bypassRouting": {"reason": "It reads a cache."}}
     app = app_of()
     mine = {**FLIGHT, **why, "handler": book_flight, "scope": "specialist", "routing": "bypass", "readOnly": True}

@@ -1,4 +1,4 @@
-"""The examples of the design Ethos, written as its author writes them."""
+"""The examples of the design Ethos, in its author's style."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ CTX = a_call_context(actor="ada")
 
 @ok_results
 async def read_file(args: dict[str, Any], ctx: signoff.ToolContext) -> dict[str, Any]:
-    """Return a result of the design's form."""
+    """Return a result in the design's form."""
     if args.get("count", 0) < 0:
         return {"ok": False, "code": "execution_failed", "error": "no such file"}
     return {"ok": True, "value": "x" * args.get("count", 1)}
@@ -51,7 +51,7 @@ async def outcomes(app: signoff.App, *asked: tuple[str, Any], **more: Any) -> li
     return [(each.outcome.code, str(each.outcome.value.inline)) for each in made if each.outcome]
 
 
-async def test_batch_shares_its_budget_and_each_result_is_cut() -> None:
+async def test_batch_shares_its_budget_and_cuts_each_result() -> None:
     made = await outcomes(app_of(entry(), result_chars=10), *[("read_file", {"count": 50})] * 2)
     assert [text for _, text in made] == ["x" * 5 + "\n[truncated — 50 chars total]"] * 2
 
@@ -66,7 +66,7 @@ async def test_max_result_chars_of_a_tool_is_the_smaller_budget() -> None:
     assert text == "xxx\n[truncated — 50 chars total]"
 
 
-async def test_every_call_has_its_result_in_the_order_of_the_calls() -> None:
+async def test_every_call_has_its_result_in_call_order() -> None:
     app = app_of(entry(), entry("broken", throws))
     asked = [("broken", {}), ("read_file", {"count": 2}), ("nothing", {}), ("read_file", {"count": -1})]
     made = await outcomes(app, *asked)
@@ -80,7 +80,7 @@ async def never(context: HookContext) -> bool:
     return False
 
 
-async def test_tool_that_is_not_available_is_neither_shown_nor_run() -> None:
+async def test_unavailable_tool_is_neither_shown_nor_run() -> None:
     app = app_of(entry(), entry("write_file", isAvailable=never))
     assert [tool.name for tool in app.build().definitions(CTX)] == ["read_file", "respond"]
     [(code, text)] = await outcomes(app, ("write_file", {}))
@@ -88,18 +88,18 @@ async def test_tool_that_is_not_available_is_neither_shown_nor_run() -> None:
 
 
 @table(("allowed", "shown"), (None, ["read_file", "write_file"]), (["read_file"], ["read_file"]), ([], []))
-def test_allowed_tools_are_the_list_of_the_actor(allowed: list[str] | None, shown: list[str]) -> None:
+def test_allowed_tools_are_the_actors_list(allowed: list[str] | None, shown: list[str]) -> None:
     app = app_of(entry(), entry("write_file"), tools=allowed)
     assert [tool.name for tool in app.build().available(CTX)] == shown
 
 
-async def test_tool_that_is_not_allowed_never_runs() -> None:
+async def test_tool_outside_the_list_never_runs() -> None:
     [(code, _)] = await outcomes(app_of(entry(), entry("write_file"), tools=["read_file"]), ("write_file", {}))
     assert code == "not_available"
 
 
 @pytest.mark.row("E13")
-async def test_list_and_filters_of_one_batch_replace_those_of_its_actor() -> None:
+async def test_list_and_filters_of_a_batch_replace_the_actors() -> None:
     app = app_of(entry(), entry("write_file"), entry("mcp__github__search"), tools=["write_file"])
     asked: list[tuple[str, Any]] = [("read_file", {}), ("write_file", {}), ("mcp__github__search", {})]
 
@@ -143,7 +143,7 @@ async def test_capability_without_a_backend_fails_closed() -> None:
     assert code == "not_available"
 
 
-def test_definitions_are_name_description_and_parameters() -> None:
+def test_definitions_contain_name_description_and_parameters() -> None:
     [shown, _] = app_of(entry()).build().definitions(CTX)
     assert (shown.name, shown.description) == ("read_file", "Read a file.")
     assert dict(shown.parameters)["properties"] == SCHEMA["properties"]
@@ -158,12 +158,12 @@ def fails(result: Result, given: ReducerInput) -> Result:
 
 
 @table(("reduce", "text"), (count, "50 characters"), (fails, "x" * 10 + "\n[truncated — 50 chars total]"))
-async def test_reducer_comes_before_the_cut_and_one_that_fails_changes_nothing(reduce: Any, text: str) -> None:
+async def test_reducer_runs_before_the_cut_and_a_failing_one_changes_nothing(reduce: Any, text: str) -> None:
     app = app_of(entry(maxResultChars=10 if reduce is fails else 20), reducers=[ToolReducer("read_file", reduce)])
     assert await outcomes(app, ("read_file", {"count": 50})) == [("ok", text)]
 
 
-def test_second_reducer_of_a_tool_is_refused_until_the_first_is_undone() -> None:
+def test_second_reducer_of_a_tool_is_refused_until_the_first_is_removed() -> None:
     reducers = ReducerRegistry()
     undo = reducers.register(ToolReducer("terminal", BUILT_IN["terminal"]))
     with pytest.raises(signoff.RegistrationError, match="Reducer already registered for tool 'terminal'"):
@@ -178,7 +178,7 @@ async def git_status(args: dict[str, Any], ctx: signoff.ToolContext) -> str:
     return "On branch main\nChanges not staged for commit:\n" + "".join(f"\tmodified:   f{n}\n" for n in range(40))
 
 
-async def test_reducer_terminal_shortens_a_git_status() -> None:
+async def test_terminal_reducer_shortens_a_git_status() -> None:
     schema = {"type": "object", "properties": {"command": {"type": "string"}}}
     app = app_of(entry("terminal", git_status, schema=schema, reducer="terminal"))
     [(_, text)] = await outcomes(app, ("terminal", {"command": "git status"}))
@@ -186,7 +186,7 @@ async def test_reducer_terminal_shortens_a_git_status() -> None:
     assert text.count("modified:") <= 6
 
 
-async def test_dry_run_runs_nothing_and_says_what_would_be_called() -> None:
+async def test_dry_run_runs_nothing_and_shows_the_call() -> None:
     ran = []
 
     async def note(args: dict[str, Any], ctx: signoff.ToolContext) -> str:
@@ -207,7 +207,7 @@ async def keep(args: dict[str, Any], ctx: signoff.ToolContext) -> str:
     return (await ctx.capabilities.storage.read("note.txt")).decode()
 
 
-async def test_capability_is_given_to_the_tool_in_its_context() -> None:
+async def test_tool_gets_its_capability_in_its_context() -> None:
     app = app_of(entry("keep", keep, capabilities=Capabilities(storage=True)))
     assert await outcomes(app, ("keep", {})) == [("ok", "milk")]
 

@@ -1,4 +1,4 @@
-"""The examples of the design @falai/agent, written as its author writes them."""
+"""The examples of the design @falai/agent, in its author's style."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ EVA = {"user": "eva", "roles": ["finance"], "tier": "gold"}
 
 
 def handler(text: str) -> Any:
-    """Make a handler that takes its context first, as the design has it, and says where it is from."""
+    """Build a handler that takes its context first, like the design's, and returns its origin."""
 
     @context_first
     async def run(context: signoff.ToolContext, args: dict[str, Any]) -> str:
@@ -75,7 +75,7 @@ async def said(app: signoff.App, tool: str, context: Any) -> tuple[str, str]:
     return made.outcome.code, str(made.outcome.value.inline)
 
 
-def test_registry_registers_many_and_tells_what_is_registered() -> None:
+def test_registry_registers_many_tools_and_lists_them() -> None:
     registry = ToolRegistryBuilder()
     made = [signoff.Tool(**entry(name)) for name in ("search", "weather", "email")]
     registry.register(made[0])
@@ -87,7 +87,7 @@ def test_registry_registers_many_and_tells_what_is_registered() -> None:
     assert shown(app, at()) == ["email", "search", "weather"]
 
 
-def test_name_beside_an_id_is_what_people_read() -> None:
+def test_name_next_to_an_id_is_the_tools_title() -> None:
     app = app_of(entry("search", name="Search the shop"))
     app.actor("shop")
     tool = app.build().resolve("search")
@@ -103,7 +103,7 @@ def test_name_beside_an_id_is_what_people_read() -> None:
     ("order", "reference", "Registry for eva"),
     ("order", "plain", "Route for eva"),
 )
-async def test_nearest_level_has_the_tool(route: str, step: str, text: str) -> None:
+async def test_nearest_level_provides_the_tool(route: str, step: str, text: str) -> None:
     app = app_of(entry("search", "Registry"))
     shop = app.actor("shop", shadowing="allow")
     shop.add(entry("search", "Agent"))
@@ -122,7 +122,7 @@ async def test_nearest_level_has_the_tool(route: str, step: str, text: str) -> N
     ("order", "", "Route for eva"),
     ("order", "inline", "Step for eva"),
 )
-async def test_tools_as_objects_are_declared_where_they_are_listed(route: str, step: str, text: str) -> None:
+async def test_tool_objects_are_declared_at_their_level(route: str, step: str, text: str) -> None:
     agent, course, inline = (signoff.Tool(**entry("search", each)) for each in ("Agent", "Route", "Step"))
     app = app_of()
     shop = app.actor("shop", tools=[agent], shadowing="allow")
@@ -130,14 +130,14 @@ async def test_tools_as_objects_are_declared_where_they_are_listed(route: str, s
     assert await said(app, "search", at(route, step)) == ("ok", text)
 
 
-async def test_registry_is_the_fallback() -> None:
+async def test_registry_is_the_last_level() -> None:
     app = app_of(entry("search", "Registry"))
     app.actor("shop").route("order", steps={"plain": {}})
     assert await said(app, "search", at("order", "plain")) == ("ok", "Registry for eva")
 
 
 @table(("data", "seen"), ({}, []), ({"address": "Rua 1", "paymentDetails": "card"}, ["pay"]))
-def test_step_waits_for_what_it_requires(data: dict[str, str], seen: list[str]) -> None:
+def test_step_waits_for_its_required_data(data: dict[str, str], seen: list[str]) -> None:
     app = app_of(entry("pay"), entry("browse"))
     steps: dict[str, dict[str, Any]] = {
         "gather": {"collect": {"address": {"type": "string"}, "paymentDetails": {"type": "string"}}},
@@ -148,13 +148,13 @@ def test_step_waits_for_what_it_requires(data: dict[str, str], seen: list[str]) 
 
 
 async def by_category(context: HookContext, data: dict[str, Any]) -> list[str]:
-    """Load the tools of the category that was collected, as the design's lazy route does."""
+    """Select the tools of the collected category, like the design's lazy route."""
     category = data.get("category")
     return [name for name, tool in context.tools.items() if tool.metadata.get("category") == category]
 
 
 @table(("category", "seen"), ("books", "read"), ("shoes", "try_on"))
-async def test_select_chooses_tools_by_fields_of_the_authors_own(category: str, seen: str) -> None:
+async def test_select_chooses_tools_by_custom_metadata(category: str, seen: str) -> None:
     tools = [entry("read", metadata={"category": "books"}), entry("try_on", metadata={"category": "shoes"})]
     app = app_of(*tools)
     app.actor("shop").route("lazy", mode="only", tools=["read", "try_on"], select=by_category)
@@ -164,21 +164,21 @@ async def test_select_chooses_tools_by_fields_of_the_authors_own(category: str, 
 
 @context_first
 async def secure(context: signoff.ToolContext, args: dict[str, Any]) -> str:
-    """Check the permission in the handler and throw, as the design's secure tool does."""
+    """Check the permission in the handler and raise, like the design's secure tool."""
     if "finance" not in context.user.roles:
         raise PermissionError("Insufficient permissions")
     return "paid"
 
 
 @table(("user", "code"), (EVA, "ok"), ({"user": "guest", "name": "Guest"}, "execution_failed"))
-async def test_secure_tool_throws_without_the_permission(user: dict[str, Any], code: str) -> None:
+async def test_secure_tool_fails_without_the_permission(user: dict[str, Any], code: str) -> None:
     app = app_of(entry("payout", handler=secure))
     app.actor("shop")
     found, text = await said(app, "payout", at(user=user))
     assert (found, "Insufficient permissions" in text) == (code, code != "ok")
 
 
-async def test_route_with_a_filter_has_its_own_tools_alone_and_says_why_it_refuses() -> None:
+async def test_filtered_route_hides_its_tools_and_gives_the_reason() -> None:
     app = app_of(entry("ledger", tags=["finance"]), entry("browse"))
     filtered: dict[str, Any] = {"tool_filter": "ctx.user.tier == 'platinum'", "tool_filter_reason": "MFA required"}
     shop = app.actor("shop")
@@ -191,7 +191,7 @@ async def test_route_with_a_filter_has_its_own_tools_alone_and_says_why_it_refus
 
 
 def scoped(context: signoff.ToolContext) -> Any:
-    """Bind two tools to the user of one call, as the design's `createScopedTools(userContext)`."""
+    """Bind two tools to the user of one call, like the design's `createScopedTools(userContext)`."""
     user, tenant = context.user_id, context.tenant_id
 
     async def files(args: dict[str, Any], context: signoff.ToolContext) -> str:
@@ -208,7 +208,7 @@ def scoped(context: signoff.ToolContext) -> Any:
     ({"user": EVA}, "of eva in main"),
     ({"user": {"user": "max"}, "tenant": "north"}, "of max in north"),
 )
-async def test_scoped_tools_are_made_for_the_user_and_tenant_of_the_call(context: dict[str, Any], text: str) -> None:
+async def test_scoped_tools_are_built_for_user_and_tenant_of_the_call(context: dict[str, Any], text: str) -> None:
     app = app_of(entry("files", handler=per_call(scoped, "files")))
     app.add({"name": "notes", "description": "Read notes.", "per_call": scoped, "input_schema": PARAMETERS})
     app.actor("shop")
@@ -233,7 +233,7 @@ async def test_failed_result_keeps_its_data_and_its_context_update() -> None:
     assert "not verified" in str(made.outcome.value.inline)
 
 
-async def test_usage_limit_counts_what_succeeded() -> None:
+async def test_usage_limit_counts_successful_calls() -> None:
     app = app_of(entry("search", usageLimit={"count": 1, "per": "user", "period": "1d"}))
     app.actor("shop")
     model = ScriptedModel(lambda request: respond("ok") if results(request) else calls(("search", {"words": "a"})))
@@ -278,14 +278,14 @@ async def test_each_tenant_has_its_own_routes(route: str, code: str) -> None:
     assert (await said(app, "browse", at(route)))[0] == code
 
 
-def test_tool_of_one_id_at_two_levels_must_be_allowed() -> None:
+def test_tool_of_one_id_at_two_levels_needs_shadowing() -> None:
     app = app_of(entry("search", "Registry"))
     app.actor("shop").route("order", own_tools={"search": own("Route")})
     with pytest.raises(signoff.ConfigError, match="shadow"):
         app.build()
 
 
-async def test_next_step_has_its_prompt_and_collects_for_a_later_one() -> None:
+async def test_each_step_has_its_prompt_and_shares_collected_data() -> None:
     steps = [
         Step(name="gather", prompt="Ask for the address.", collect={"address": {"type": "string"}}),
         Step(name="process", instructions="Take the payment.", requires=("address",), tools=("pay",)),
@@ -307,7 +307,7 @@ async def test_next_step_has_its_prompt_and_collects_for_a_later_one() -> None:
     assert all("You keep a shop." in each for each in prompts)
 
 
-async def test_trace_says_which_level_won(caplog: pytest.LogCaptureFixture) -> None:
+async def test_trace_names_the_winning_level(caplog: pytest.LogCaptureFixture) -> None:
     app = app_of(entry("search", "Registry"))
     app.actor("shop", shadowing="allow").route("order", own_tools={"search": own("Route")}, steps={"pick": {}})
     model = ScriptedModel(lambda request: respond("ok") if results(request) else calls(("search", {"words": "a"})))
@@ -318,8 +318,8 @@ async def test_trace_says_which_level_won(caplog: pytest.LogCaptureFixture) -> N
 
 
 @table(("days", "code"), (0, "ok"), (3, "not_available"))
-async def test_tool_of_business_hours_is_there_on_its_days(days: int, code: str) -> None:
-    # Two days each, so that midnight may pass meanwhile.
+async def test_tool_with_business_hours_is_available_on_its_days(days: int, code: str) -> None:
+    # Two days each, so that midnight may pass during the test.
     names = [(datetime.now(UTC) + timedelta(days=days + more)).strftime("%a")[:2] for more in (0, 1)]
     app = app_of(entry("call", hours=[f"{name} 00:00-24:00 UTC" for name in names]))
     app.actor("shop")
@@ -332,7 +332,7 @@ async def gather(context: signoff.ToolContext, args: dict[str, Any]) -> dict[str
     return {"data": "noted", "dataUpdate": {"address": args["words"]}}
 
 
-async def test_data_update_of_a_tool_brings_what_the_step_requires() -> None:
+async def test_data_update_of_a_tool_provides_the_steps_required_data() -> None:
     app = app_of(entry("gather", handler=gather, updates=["address"]), entry("pay"))
     step = {"requires": ["address"], "tools": ["pay"], "collect": {"address": {"type": "string"}}}
     app.actor("shop").route("checkout", tools=["gather"], steps={"process": step})
@@ -352,7 +352,7 @@ async def of_finance(args: dict[str, Any], context: HookContext) -> Permission:
 
 
 @table(("user", "code"), (EVA, "ok"), ({"user": "guest", "name": "Guest"}, "denied"))
-async def test_tool_of_a_plugin_asks_for_its_permission(user: dict[str, Any], code: str) -> None:
+async def test_tool_of_a_plugin_checks_its_permission(user: dict[str, Any], code: str) -> None:
     app = app_of(entry("ledger", plugin="books", check_permissions=of_finance))
     app.actor("shop", allowed_plugins=["books"])
     assert (await said(app, "ledger", at(user=user)))[0] == code
@@ -361,7 +361,7 @@ async def test_tool_of_a_plugin_asks_for_its_permission(user: dict[str, Any], co
 @success_results
 @context_first
 async def pay(context: signoff.ToolContext, args: dict[str, Any]) -> dict[str, Any]:
-    """Go on to the next step that the outcome leads to, as the design's step does."""
+    """Move to the next step for the outcome, like the design's step."""
     if args["words"] == "declined":
         return {"success": False, "error": "declined", "dataUpdate": {"paymentDetails": None}, "next": "payment"}
     return {"data": f"paid to {context.data['address']}", "next": "done"}
@@ -413,7 +413,7 @@ async def test_booking_moves_through_its_steps() -> None:
     assert told == [delivery, delivery, payment, payment, process, payment, payment, process, done]
 
 
-def test_tool_called_collect_is_an_error_with_its_place() -> None:
+def test_tool_named_collect_is_an_error_with_its_place() -> None:
     app = app_of(entry("collect"))
     app.actor("shop")
     with pytest.raises(signoff.ConfigError, match=r"test_falai\.py:\d+: tool `collect` has a reserved name"):

@@ -1,4 +1,4 @@
-"""Histories of external calls, one in each state that an agent is told and in each way to get there."""
+"""Histories of external calls, one for each state that an agent sees and each way to reach it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,16 +17,16 @@ from signoff.store.store import Store
 CallScenario = Callable[[CallRig], Awaitable[str]]
 """Returns the id of the call."""
 ASKED, FREE, FORBIDDEN = 200, 20, 2_000
-"""Amounts in EUR: people are asked, a rule approves, a rule denies."""
+"""Amounts in EUR: approvers are asked, a rule approves, a rule denies."""
 YEARS = 50 * 365 * 86_400.0
-"""How long people may answer, and an agent may use its permit and report: as long as there are versions."""
-# A policy has people asked for a year at most; a copy is not validated.
+"""The time to answer, use a permit and report: as long as versions exist."""
+# A policy allows at most a year; a copy is not validated.
 _LONG = {"timeout": YEARS, "grant_ttl": YEARS}
 _LOOK_SECONDS = 0.1
 
 
 def catalog(ledger: Ledger) -> Catalog:
-    """The tools of external calls, two that wait for years, and one whose permit lapses after a second."""
+    """Build the tools of external calls, two that wait for years, and one whose permit lapses after a second."""
     free = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
     return call_catalog(
         ledger,
@@ -43,7 +43,7 @@ async def _propose(agent: CallRig, state: str, euro: float = ASKED, tool: str = 
 
 
 async def _until(agent: CallRig, call: str, state: str) -> str:
-    """The id of a call once it is in a state."""
+    """Return the id of a call once it has reached a state."""
     while (shown := await agent.show(call))["state"] != state:
         assert shown["state"] not in ("denied", "ended"), shown
         await asyncio.sleep(_LOOK_SECONDS)
@@ -51,7 +51,7 @@ async def _until(agent: CallRig, call: str, state: str) -> str:
 
 
 def turn_of(call: str) -> TurnKey:
-    """The turn of a call."""
+    """Return the turn of a call."""
     return TurnKey(*call.split("."))
 
 
@@ -62,7 +62,7 @@ async def _approved(agent: CallRig) -> str:
 
 
 async def call_proposed(agent: CallRig) -> str:
-    """A call that people are asked about."""
+    """A call whose approvers are asked."""
     return await _propose(agent, "waiting")
 
 
@@ -72,7 +72,7 @@ async def call_permitted(agent: CallRig) -> str:
 
 
 async def call_used(agent: CallRig) -> str:
-    """A used call without a report; another try is refused."""
+    """A used call without a report; another use is refused."""
     call = await _approved(agent)
     await agent.use(call, "try-one-1")
     await agent.use(call, "try-two-2")
@@ -96,14 +96,14 @@ async def call_failed(agent: CallRig) -> str:
 
 
 async def call_unreported(agent: CallRig) -> str:
-    """A used call without a report in time; the record says that its outcome is unknown."""
+    """A used call without a report in time; it is recorded with an unknown outcome."""
     call = await _propose(agent, "permitted", FREE, tool="quick")
     await agent.use(call)
     return await _ended(agent, call)
 
 
 async def call_doubted(agent: CallRig) -> str:
-    """A used call without a report in time; a person says that it happened."""
+    """A used call without a report in time; an approver confirms that it happened."""
     call = await _propose(agent, "permitted", FREE, tool="asked")
     await agent.use(call)
     await _until(agent, call, "waiting")
@@ -112,7 +112,7 @@ async def call_doubted(agent: CallRig) -> str:
 
 
 async def call_withdrawn(agent: CallRig) -> str:
-    """A call that its agent withdraws while people are asked."""
+    """A call that its agent withdraws while approvers are asked."""
     call = await _propose(agent, "waiting")
     await agent.withdraw(call)
     return await _ended(agent, call)
@@ -133,7 +133,7 @@ async def call_lapsed(agent: CallRig) -> str:
 
 
 async def call_denied(agent: CallRig) -> str:
-    """A call that a person denies."""
+    """A call that an approver denies."""
     call = await _propose(agent, "waiting")
     await agent.decide(call, verdict="denied", reason="too much")
     return await _ended(agent, call)
@@ -145,7 +145,7 @@ async def call_forbidden(agent: CallRig) -> str:
 
 
 async def call_expired(agent: CallRig) -> str:
-    """A call whose question nobody answers in time."""
+    """A call whose question is not answered in time."""
     return await _ended(agent, await _propose(agent, "waiting", tool="brief"))
 
 
@@ -156,13 +156,13 @@ async def call_run(agent: CallRig) -> str:
 
 
 async def call_task(agent: CallRig) -> str:
-    """A call over MCP that became a task, as people are asked about it."""
+    """A call over MCP that became a task because its approvers are asked."""
     task = await ask_mcp(agent, "tools/call", name="wire", arguments={"amount": ASKED, "to": "Ana"})
     return await _until(agent, str(task["taskId"]), "waiting")
 
 
 async def ask_mcp(agent: CallRig, method: str, **params: Any) -> dict[str, Any]:
-    """The result of a request over MCP."""
+    """Return the result of a request over MCP."""
     body, headers = modern_request(method, **params)
     headers["accept"] = "application/json, text/event-stream"
     answer = await agent.http.post("/mcp/coder", json=body, headers=headers)
@@ -171,7 +171,7 @@ async def ask_mcp(agent: CallRig, method: str, **params: Any) -> dict[str, Any]:
 
 
 async def _ended(agent: CallRig, call: str) -> str:
-    """The id of a call once its workflow has ended."""
+    """Return the id of a call once its workflow has ended."""
     await agent.rig.turns.signoff.result(turn_of(call))
     return call
 

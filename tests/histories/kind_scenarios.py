@@ -1,4 +1,4 @@
-"""Histories of sessions, handler runs and tasks of MCP servers, and of turns in the states that no other scenario has.
+"""Histories of sessions, handler runs, tasks of MCP servers, and turns in states without another scenario.
 
 A history of running work is read while it runs: the end of its worker would end it.
 """
@@ -37,11 +37,11 @@ TASK = "mcp__up__task"
 _LOOK_SECONDS = 0.05
 _TASK_SECONDS = 10.0
 _RUN_EVENTS = 12
-"""Events after which a recorded session begins its second run."""
+"""Events after which a recorded session starts its second run."""
 
 
 async def history_of(client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowHistory:
-    """The history of a workflow as it is now."""
+    """Return the current history of a workflow."""
     return await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
 
 
@@ -64,7 +64,7 @@ async def awaiting(client: Client, store: Store) -> WorkflowHistory:
 
 
 async def delegated(client: Client, store: Store) -> WorkflowHistory:
-    """A turn that ends as others do the work."""
+    """A turn that ends because another actor does the work."""
     return await _ended(client, store, respond("the bank does it", "delegated"))
 
 
@@ -86,14 +86,14 @@ async def session_idle(session: Talk) -> WorkflowHistory:
 
 
 async def session_waiting(session: Talk) -> WorkflowHistory:
-    """An open session whose turn waits for people."""
+    """An open session whose turn waits for approvers."""
     await session.say("pay", "a")
     await session.turn("a", "waiting")
     return await history_of(session.turns.client, session.key.workflow_id)
 
 
 async def session_went_on(session: Talk) -> WorkflowHistory:
-    """The first run of a session, which went on in another one."""
+    """The first run of a session that continued as a new one."""
     await session.begin(events_per_run=_RUN_EVENTS)
     first = (await session.handle.describe()).run_id
     await session.say("pay", "a")
@@ -103,7 +103,7 @@ async def session_went_on(session: Talk) -> WorkflowHistory:
 
 
 async def session_next_run(session: Talk) -> WorkflowHistory:
-    """The second run of a session; its first one began a turn that is approved now."""
+    """The second run of a session; its first one started a turn that is approved in this run."""
     await session.begin(events_per_run=_RUN_EVENTS)
     await session.say("pay", "a")
     await session.turn("a", "waiting")
@@ -132,26 +132,26 @@ async def session_cancelled(session: Talk) -> WorkflowHistory:
 
 
 def call_task(request: CompletionRequest) -> Completion:
-    """Calls the tool of an MCP server that begins the task which the words name."""
+    """Call the MCP server's tool that starts the task named in the message."""
     if results(request):
         return respond("done")
     return calls((TASK, {"text": last_user_text(request).removeprefix("task ")}))
 
 
 def task_tool(server: ToolServer) -> Tool:
-    """The tool whose calls its server answers with tasks. A cancelled turn waits for its end."""
+    """Return the tool whose calls its server answers with tasks. A cancelled turn waits for its end."""
     return imported_tool(server, "task", requires_approval=True, effect="Begin {text}", timeout=_TASK_SECONDS)
 
 
 async def _begun(turns: RunningTurns, name: str) -> TurnKey:
-    """A turn whose call an MCP server answers with the task of that name."""
+    """Start a turn whose call an MCP server answers with the task of that name."""
     key = await turns.start_waiting(f"task {name}")
     await turns.signoff.decide(yes(key))
     return key
 
 
 async def _followed(turns: RunningTurns, upstream: Upstream) -> TurnKey:
-    """A turn whose task its server works on without end, once that was asked how it stands."""
+    """Start a turn with an endless task, and return once the server was asked for its state."""
     before = len(upstream.looks)
     key = await _begun(turns, "forever")
     while len(upstream.looks) == before:
@@ -172,7 +172,7 @@ async def task_cancelled(turns: RunningTurns, upstream: Upstream) -> WorkflowHis
 
 
 async def task_complete(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
-    """A task that came to a result."""
+    """A task that has a result."""
     return await _ended_task(turns, await _begun(turns, "a7"))
 
 
@@ -182,7 +182,7 @@ async def task_failed(turns: RunningTurns, upstream: Upstream) -> WorkflowHistor
 
 
 async def task_lost(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
-    """A task that its server does not know any more; people are asked what happened, and one says that it did."""
+    """A task that its server has forgotten; an approver confirms that it happened."""
     key = await _begun(turns, "lost")
     await turns.until(key, doubted)
     await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="done"))
@@ -208,13 +208,13 @@ async def _wait(event: CloudEvent) -> None:
 
 
 def feeds(**handlers: EventHandler) -> list[Subscription]:
-    """The subscriptions of the scenarios, named after what their handlers do; some may have another handler."""
+    """Return the scenarios' subscriptions, named after their handlers; some may have another handler."""
     given = {"done": _take, "failed": _fail, "running": _wait} | handlers
     return [Subscription(name, ("freeze.started",), handler=each, timeout=600.0) for name, each in given.items()]
 
 
 async def _owed(rig: GatewayRig, feed: str) -> tuple[EventSender, str]:
-    """A sender that owes the handler of a subscription an event, and the id of the workflow that gives it."""
+    """Return a sender that owes a subscription's handler an event, and the id of the delivering workflow."""
     to, store = rig.deps.catalog.subscriptions[feed], rig.deps.store
     sender = EventSender(rig.deps, to)
     await sender.step()
@@ -231,7 +231,7 @@ async def _owed(rig: GatewayRig, feed: str) -> tuple[EventSender, str]:
 
 
 async def handler_done(rig: GatewayRig) -> WorkflowHistory:
-    """A handler that took its event."""
+    """A handler that accepted its event."""
     sender, workflow_id = await _owed(rig, "done")
     await sender.step()
     return await history_of(rig.turns.client, workflow_id)
@@ -254,7 +254,7 @@ async def handler_running(rig: GatewayRig) -> WorkflowHistory:
 
 
 async def started(client: Client, workflow_id: str) -> None:
-    """Wait until a worker has begun an activity of the workflow."""
+    """Wait until a worker has started an activity of the workflow."""
     handle = client.get_workflow_handle(workflow_id)
     while True:
         with suppress(RPCError):

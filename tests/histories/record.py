@@ -1,10 +1,11 @@
-"""Records the histories that every later version has to replay, one file a scenario, under `tests/histories/<engine>/`.
+"""Records the histories that every later version must replay, one file per scenario, under
+`tests/histories/<engine>/`.
 
 Run by hand when a new engine number or a new scenario needs it, and until the first release whenever a shape changes:
 
-    make histories [SCENARIOS="SCENARIO ..."]
+make histories [SCENARIOS="SCENARIO ..."]
 
-From the first release on a recorded file is never changed: turns that were started years ago look like it.
+A recorded file never changes after the first release: turns started years ago look like it.
 """
 
 import asyncio
@@ -48,10 +49,10 @@ SCRIPT = [calls(PAY), respond("done")]
 BATCH = [calls(PAY, ("look", {"amount": 1}), ("pay", {"amount": "?"}), ("pay", {"amount": 3})), respond("done")]
 FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 UNKEPT = ("stackTrace", "binaryChecksum")
-"""Fields that name places on the recording machine and that no replay reads."""
+"""Fields that name places on the recording machine and are not needed for a replay."""
 
 Scenario = Callable[[Client, Store], Awaitable[TurnKey | SessionKey | WorkflowHistory]]
-"""Returns the history itself where that has to be read before its worker ends."""
+"""Returns the history itself if it must be read before its worker ends."""
 
 
 async def _turn(
@@ -88,7 +89,7 @@ async def approved_by_update(client: Client, store: Store) -> TurnKey:
 
 
 async def approved_by_signal(client: Client, store: Store) -> TurnKey:
-    """Approved through the signal, after one that was no decision."""
+    """Approved through the signal, after a malformed one."""
 
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
@@ -101,7 +102,7 @@ async def approved_by_signal(client: Client, store: Store) -> TurnKey:
 
 
 async def denied(client: Client, store: Store) -> TurnKey:
-    """Denied by a person, with a second answer too late."""
+    """Denied by an approver, with a second answer too late."""
 
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
@@ -112,7 +113,7 @@ async def denied(client: Client, store: Store) -> TurnKey:
 
 
 async def timed_out(client: Client, store: Store) -> TurnKey:
-    """Nobody answers."""
+    """The request is not answered."""
 
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.signoff.result(key)
@@ -121,7 +122,7 @@ async def timed_out(client: Client, store: Store) -> TurnKey:
 
 
 async def cancelled(client: Client, store: Store) -> TurnKey:
-    """Stopped while people are asked."""
+    """Cancelled while approvers are asked."""
 
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
@@ -141,7 +142,7 @@ async def auto(client: Client, store: Store) -> TurnKey:
 
 
 async def asked_again(client: Client, store: Store) -> TurnKey:
-    """The tool changed while people were asked: revision 2 is approved."""
+    """The tool changed while approvers were asked: revision 2 is approved."""
     tool = pay_tool(Ledger())
     key = await waiting(client, store)
     async with running_turns(client, store, "recording", catalog_of([replace(tool, version="2")]), SCRIPT) as turns:
@@ -171,7 +172,7 @@ async def lapsed(client: Client, store: Store) -> TurnKey:
 
 
 async def _lost(turns: RunningTurns, key: TurnKey, **answer: Any) -> None:
-    """Approve a call whose worker is lost in the middle of the side effect, then say what became of it."""
+    """Approve a call whose worker is lost in the middle of the side effect, then answer its outcome."""
     await turns.lose(key)
     await turns.until(key, _second_revision)
     await turns.signoff.decide(yes(key, revision=2, **answer))
@@ -179,22 +180,22 @@ async def _lost(turns: RunningTurns, key: TurnKey, **answer: Any) -> None:
 
 
 async def in_doubt(client: Client, store: Store) -> TurnKey:
-    """A worker was lost in the middle of the side effect; a person gives up."""
+    """A worker was lost in the middle of the side effect; an approver gives up."""
     return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="denied"))
 
 
 async def happened(client: Client, store: Store) -> TurnKey:
-    """A worker was lost in the middle of the side effect; a person says that it happened."""
+    """A worker was lost in the middle of the side effect; an approver confirms that it happened."""
     return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="happened", result="paid"))
 
 
 async def ran_again(client: Client, store: Store) -> TurnKey:
-    """A worker was lost before the side effect; a person says that it did not happen."""
+    """A worker was lost before the side effect; an approver repeats the call."""
     return await _turn(client, store, pay_tool(Ledger()), _lost)
 
 
 async def edited(client: Client, store: Store) -> TurnKey:
-    """Two people are needed; one changes the arguments, the other approves them; an edit is refused before."""
+    """Two approvers are needed: one edits the arguments, the other approves them, after a refused edit."""
 
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
@@ -208,7 +209,7 @@ async def edited(client: Client, store: Store) -> TurnKey:
 
 
 async def escalated(client: Client, store: Store) -> TurnKey:
-    """Reminded, escalated, put off, and then nobody has answered."""
+    """Reminded, escalated, extended, and expired without an answer."""
 
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.signoff.result(key)
@@ -220,7 +221,7 @@ async def escalated(client: Client, store: Store) -> TurnKey:
 
 
 async def repeated(client: Client, store: Store) -> TurnKey:
-    """Denied once by a person, then three times in a row with the same arguments."""
+    """Denied once by an approver, then three times in a row with the same arguments."""
     async with running_turns(client, store, "recording", catalog_of([pay_tool(Ledger())]), [calls(PAY)] * 4) as turns:
         key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
@@ -229,7 +230,7 @@ async def repeated(client: Client, store: Store) -> TurnKey:
 
 
 async def parallel(client: Client, store: Store) -> TurnKey:
-    """A batch of which one is free, one is wrong and two are asked."""
+    """A batch with an ungated call, a wrong one and two that ask."""
     ledger = Ledger()
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     async with running_turns(client, store, "recording", catalog_of(tools), BATCH) as turns:
@@ -242,7 +243,7 @@ async def parallel(client: Client, store: Store) -> TurnKey:
 
 
 async def in_line(client: Client, store: Store) -> TurnKey:
-    """Twelve calls of which ten run at once, and two that run alone; one of those waits for a person first."""
+    """Twelve calls of which ten run at once, and two that run alone; one of those waits for approval first."""
     ledger = Ledger()
     tools = [
         pay_tool(ledger, name="pay", concurrency="exclusive"),
@@ -259,7 +260,7 @@ async def in_line(client: Client, store: Store) -> TurnKey:
 
 
 async def aborted(client: Client, store: Store) -> TurnKey:
-    """A call fails: one that reads is stopped, one that is asked is withdrawn, one that has effects ends."""
+    """A call fails: a reading one is stopped, a waiting one withdrawn, and one with effects ends."""
     failing, reading, acting = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def held(gate: asyncio.Event, fails: bool = False) -> Any:
@@ -290,7 +291,7 @@ async def aborted(client: Client, store: Store) -> TurnKey:
 
 
 async def stood_in(client: Client, store: Store) -> TurnKey:
-    """A tool fails, its first fallback fails too, the second one is asked and approved."""
+    """A tool fails, its first fallback fails too, and the second one is asked and approved."""
     ledger = Ledger()
 
     def fail(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
@@ -310,7 +311,7 @@ async def stood_in(client: Client, store: Store) -> TurnKey:
 
 
 async def _talked(client: Client, store: Store) -> Talk:
-    """A conversation in which a turn waits while others are answered, and is told something late."""
+    """A session in which a turn waits while others are answered, and gets a late result."""
     tool = pay_tool(Ledger())
     async with running_turns(client, store, "recording", catalog_of([tool]), ScriptedModel(react)) as turns:
         session = talk(turns)
@@ -334,12 +335,12 @@ async def session(client: Client, store: Store) -> SessionKey:
 
 
 async def turn_in_session(client: Client, store: Store) -> TurnKey:
-    """A turn that tells its session that it waits, and how it ended."""
+    """A turn that reports its wait and its end to its session."""
     return (await _talked(client, store)).turn_key("a")
 
 
 async def returned_directly(client: Client, store: Store) -> TurnKey:
-    """The value of a tool that returns directly is the answer; a sibling is approved before."""
+    """A tool's direct return is the answer, after its sibling was approved."""
     handler = Ledger().handler("look", "42 rows")
     look = pay_tool(Ledger(), False, name="look", effect="", handler=handler, read_only=True, return_direct=True)
     catalog = catalog_of([pay_tool(Ledger()), look])
@@ -352,7 +353,7 @@ async def returned_directly(client: Client, store: Store) -> TurnKey:
 
 
 async def went_on(client: Client, store: Store) -> TurnKey:
-    """The model goes on while people decide two calls: one is approved, one denied; a third repeats the first."""
+    """The model continues while approvers decide two calls: one is approved, one denied; a third repeats the first."""
     policy = ApprovalPolicy(while_waiting="continue")
     look = pay_tool(Ledger(), False, name="look", effect="", read_only=True)
     other = ("pay", {"amount": 3})
@@ -369,7 +370,7 @@ async def went_on(client: Client, store: Store) -> TurnKey:
 
 
 async def overridden(client: Client, store: Store) -> TurnKey:
-    """A tool that was not there at first, and whose permission check a person then overrides."""
+    """A tool that was unavailable at first, and whose permission check an approver then overrides."""
     there = [False]
 
     async def available(context: HookContext) -> bool:
@@ -391,7 +392,7 @@ async def overridden(client: Client, store: Store) -> TurnKey:
 
 
 async def updated(client: Client, store: Store) -> TurnKey:
-    """A tool brings what a step waits for; one that brings too much fails, and the step's own is approved."""
+    """A tool collects data that a step waits for; one with too much data fails, and the step's own is approved."""
     ledger = Ledger()
 
     def brings(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -412,7 +413,7 @@ async def updated(client: Client, store: Store) -> TurnKey:
 
 
 async def _moved(client: Client, store: Store) -> Talk:
-    """A conversation that moves by collected data, then by a tool's result that is approved, and goes on there."""
+    """A session that moves by collected data, then by an approved tool's result, and continues there."""
     ledger = Ledger()
     handler = ledger.handler("book", ToolResult("booked", next="thank"))
     steps = (Step(name="ask", collect={"city": None}), Step(name="book", requires=("city",)), Step(name="thank"))
@@ -432,7 +433,7 @@ async def _moved(client: Client, store: Store) -> Talk:
 
 
 async def moved(client: Client, store: Store) -> TurnKey:
-    """A turn that moves through the steps of its route, and tells its session."""
+    """A turn that moves through the steps of its route and reports to its session."""
     return (await _moved(client, store)).turn_key("a")
 
 
@@ -442,7 +443,7 @@ async def conversation_moved(client: Client, store: Store) -> SessionKey:
 
 
 async def notified(client: Client, store: Store) -> TurnKey:
-    """Two calls whose people are told by a channel: one is asked anew after an edit, one is reminded of and denied."""
+    """Two calls with notices on a channel: one is asked again after an edit, one is reminded of and denied."""
     policy = ApprovalPolicy(edit="approve", quorum=2, timeout=60.0, remind_after=1.0)
     tools = [pay_tool(Ledger(), policy), pay_tool(Ledger(), policy, name="buy")]
     catalog = catalog_of(tools, channels=[DeclaredChannel("chat", "slack")], routing=RoutingRules(("chat",)))
@@ -471,14 +472,14 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def scrubbed(value: Any) -> Any:
-    """A history's JSON without what names the machine."""
+    """Return a history's JSON without fields that name the machine."""
     if isinstance(value, dict):
         return {name: scrubbed(each) for name, each in value.items() if name not in UNKEPT}
     return [scrubbed(each) for each in value] if isinstance(value, list) else value
 
 
 async def record(chosen: list[str]) -> None:
-    """Play the scenarios on a server of their own and write their histories."""
+    """Play the scenarios on a separate server and write their histories."""
     FOLDER.mkdir(exist_ok=True, parents=True)
     with tempfile.TemporaryDirectory() as folder:
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)

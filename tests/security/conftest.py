@@ -1,4 +1,4 @@
-"""An installation of the production profile: its worker holds public keys alone, its gateway lets nobody in unnamed."""
+"""An installation of the production profile: its worker holds only public keys, and its gateway requires sign-in."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from signoff.store.store import open_store
 
 @pytest.fixture(scope="session")
 async def locked(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A worker and a gateway over one store; each test starts turns of its own."""
+    """Run a worker and a gateway over one store; each test starts its own turns."""
     folder, people = tmp_path_factory.mktemp("locked"), FixedDirectory((*PEOPLE, STRANGER))
     queue = f"locked-{uuid.uuid4().hex[:12]}"
     async with (

@@ -1,4 +1,4 @@
-"""Approval requests of the Agent Approval Protocol, one at each of their steps, while gateway and worker are killed."""
+"""Requests of the Agent Approval Protocol, one at each of their steps, while gateway and worker are killed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ STEPS = ("pending", "approved", "lost", "unreported", "reported")
 
 
 class KilledRequests:
-    """The requests of an adapter that comes back with nothing but its keys: each is used once, and none is lost."""
+    """The requests of an adapter that returns with its keys only: each is used once, and none is lost."""
 
     def __init__(self, base: str, token: str) -> None:
         self._client = AsyncClient(base, token, retry_budget=_PATIENCE)
@@ -21,7 +21,7 @@ class KilledRequests:
         self._under_way: list[asyncio.Task[Request]] = []
 
     async def begin(self) -> None:
-        """Brings a request to each step: waiting, with an agent that looks; approved; used; used and reported."""
+        """Bring a request to each step: waiting with a polling agent, approved, used, and used and reported."""
         self._ids = {step: (await self._ask(step)).id for step in STEPS}
         for step in STEPS[1:]:
             assert (await self._settled(self._ids[step])).status == "approved"
@@ -34,7 +34,7 @@ class KilledRequests:
         ]
 
     async def finish(self, approve: Callable[[str], Awaitable[Any]]) -> None:
-        """Goes on with each of them; `approve` has a person approve what is asked about an order."""
+        """Continue each request; `approve` approves the question about an order."""
         again = {step: await self._ask(step) for step in STEPS}
         assert {step: each.id for step, each in again.items()} == self._ids
         assert again["pending"].status == "pending"
@@ -42,7 +42,7 @@ class KilledRequests:
         await approve("aap-pending")
         waited, *ran = await asyncio.gather(*self._under_way)
         assert waited.status == "approved"
-        # An answer that was lost is had again by the same key; nobody else is let use it.
+        # A lost answer is repeated for the same key. Another key may not use it.
         for step, request in self._ids.items():
             await self._end(step, request)
         for number, each in enumerate(ran):

@@ -1,4 +1,4 @@
-"""The published checker `agentack` reads our record: it passes what people decided and finds what they did not."""
+"""The published checker `agentack` reads our audit log: it passes approved turns and finds the faults."""
 
 import asyncio
 import json
@@ -32,13 +32,13 @@ from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
 ALWAYS = ("pay:*", "both:*", "trip:*", "book:*")
-"""What agentack is told to need an approval: the tools that no rule lets pass."""
+"""The tools without an approving rule, which agentack expects to need an approval."""
 Events = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A worker and a store of this module's own."""
+    """Run a worker and a store for this module."""
     folder = tmp_path_factory.mktemp("agentack")
     queue = f"agentack-{uuid.uuid4().hex[:12]}"
     async with open_store(f"sqlite:///{folder}/signoff.db") as store, gateway_rig(client, store, queue) as found:
@@ -75,7 +75,7 @@ async def denied(rig: GatewayRig) -> TurnKey:
 
 
 async def some_of_each(rig: GatewayRig) -> TurnKey:
-    """Two questions at once, one answered yes, one no."""
+    """Ask two questions at once; approve one and deny the other."""
     key = await asked(rig, "pay book")
     await rig.turns.waiting(key, 2)
     await rig.turns.signoff.decide(no(key, "c1.1"))
@@ -84,7 +84,7 @@ async def some_of_each(rig: GatewayRig) -> TurnKey:
 
 
 async def by_two(rig: GatewayRig) -> TurnKey:
-    """Two people of a quorum."""
+    """Approve by a quorum of two."""
     key = await asked(rig, "both")
     for person in ("ana", "bo"):
         await rig.turns.signoff.decide(yes(key, subject=person))
@@ -99,14 +99,14 @@ async def timed_out(rig: GatewayRig) -> TurnKey:
 
 
 async def cancelled(rig: GatewayRig) -> TurnKey:
-    """The turn is cancelled while people are asked."""
+    """Cancel the turn while approvers are asked."""
     key = await asked(rig, "pay")
     await rig.turns.signoff.cancel_turn(key)
     return key
 
 
 async def edited(rig: GatewayRig) -> TurnKey:
-    """Changed by one of two, then agreed to by the other."""
+    """Edit by one of two approvers, then approve by the other."""
     key = await asked(rig, "trip")
     await rig.turns.signoff.decide(yes(key, subject="ana", edited_args={**FLIGHT, "cost": 380.0}))
     await rig.turns.signoff.decide(yes(key, subject="bo", revision=2))
@@ -114,7 +114,7 @@ async def edited(rig: GatewayRig) -> TurnKey:
 
 
 async def edited_by_both(rig: GatewayRig) -> TurnKey:
-    """Two people change the same question at the same time; one of the changes is agreed to."""
+    """Edit the same question by two approvers at once; one of the edits is approved."""
     key = await asked(rig, "trip")
     edits = [yes(key, subject=who, edited_args={**FLIGHT, "seats": n}) for n, who in enumerate(("ana", "bo"), 2)]
     receipts = await asyncio.gather(*(rig.turns.signoff.decide(edit) for edit in edits))
@@ -124,7 +124,7 @@ async def edited_by_both(rig: GatewayRig) -> TurnKey:
 
 
 async def doubted(rig: GatewayRig, **answer: Any) -> TurnKey:
-    """An approved call whose first try is lost, in a worker of its own; and what somebody says of it."""
+    """Lose the first attempt of an approved call in a separate worker, and answer its outcome."""
     tries: list[str] = []
 
     async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -147,12 +147,12 @@ async def doubted(rig: GatewayRig, **answer: Any) -> TurnKey:
 
 
 async def in_doubt(rig: GatewayRig) -> TurnKey:
-    """Nobody knows what became of it; it did not happen, so it runs again."""
+    """The outcome is unknown and it did not happen, so it runs again."""
     return await doubted(rig)
 
 
 async def happened(rig: GatewayRig) -> TurnKey:
-    """Nobody knows what became of it; somebody says that it happened."""
+    """The outcome is unknown; an approver confirms that it happened."""
     return await doubted(rig, verdict="happened", result="paid")
 
 
@@ -172,14 +172,14 @@ async def denied_in_the_end(rig: GatewayRig) -> TurnKey:
 
 
 async def by_rule(rig: GatewayRig) -> TurnKey:
-    """A rule asks nobody."""
+    """A rule runs the call."""
     return await rig.start("small")
 
 
 async def granted(rig: GatewayRig) -> TurnKey:
-    """A remembered answer asks nobody."""
+    """A remembered answer runs the call."""
     first = await asked(rig, "alike")
-    # As through the gateway, which alone remembers, and stamps what it takes.
+    # As through the gateway, which alone stores grants and stamps the time of an answer.
     stamped = {"received_at": datetime.now(UTC)}
     decision = yes(first, remember=GrantRequest(scope="tenant", seconds=600, uses=1), **stamped)
     await answer(rig.turns.store, decision)
@@ -195,9 +195,7 @@ WAYS = (
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-async def test_the_checker_passes_turns_that_people_decided(
-    way: Callable[[GatewayRig], Any], rig: GatewayRig, tmp_path: Path
-) -> None:
+async def test_checker_passes_decided_turns(way: Callable[[GatewayRig], Any], rig: GatewayRig, tmp_path: Path) -> None:
     lines = trace(await ended(rig, await way(rig)))
     report = await checked(lines, tmp_path)
     assert (report.status, report.findings) == ("PASS", ())
@@ -206,7 +204,7 @@ async def test_the_checker_passes_turns_that_people_decided(
     assert not [word for word in ("Lisbon", "TP 531", ":420") if word in "".join(lines)]
 
 
-async def test_what_a_remembered_answer_let_run_was_asked_about_elsewhere(rig: GatewayRig, tmp_path: Path) -> None:
+async def test_checker_flags_a_granted_call_without_its_own_approval(rig: GatewayRig, tmp_path: Path) -> None:
     lines = trace(await ended(rig, await granted(rig)))
     assert (await checked(lines, tmp_path, ("alike:*",))).rule_counts == {"ACK001": 1}
 
@@ -258,7 +256,7 @@ BROKEN = {
 }
 
 
-async def test_the_checker_finds_what_is_broken(rig: GatewayRig, tmp_path: Path) -> None:
+async def test_checker_finds_each_broken_rule(rig: GatewayRig, tmp_path: Path) -> None:
     lines = trace(await ended(rig, await approved(rig)))
     for rule, breaks in BROKEN.items():
         events = [json.loads(line) for line in lines]
@@ -268,7 +266,7 @@ async def test_the_checker_finds_what_is_broken(rig: GatewayRig, tmp_path: Path)
         assert report.status == ("INCOMPLETE" if set(report.rule_counts) == {"ACK009"} else "FAIL")
 
 
-async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(rig: GatewayRig, tmp_path: Path) -> None:
+async def test_checker_finds_an_edit_that_ran_without_approval(rig: GatewayRig, tmp_path: Path) -> None:
     events = [json.loads(line) for line in trace(await ended(rig, await edited(rig)))]
     for event in _of(events, "action_executed"):
         event.pop("approval_id")
@@ -276,14 +274,14 @@ async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(rig: GatewayR
     assert {"ACK001", "ACK007"} <= set(report.rule_counts)
 
 
-async def test_a_turn_that_waits_still_is_incomplete(rig: GatewayRig, tmp_path: Path) -> None:
+async def test_checker_reports_a_waiting_turn_as_incomplete(rig: GatewayRig, tmp_path: Path) -> None:
     key = await asked(rig, "pay")
     report = await checked(trace(await AuditLog(rig.turns.store).stream(key.workflow_id)), tmp_path)
     assert (report.status, set(report.rule_counts)) == ("INCOMPLETE", {"ACK009"})
     await rig.turns.signoff.cancel_turn(key)
 
 
-async def test_a_record_that_is_not_whole_is_no_evidence(rig: GatewayRig) -> None:
+async def test_trace_of_incomplete_records_is_refused(rig: GatewayRig) -> None:
     records = await ended(rig, await approved(rig))
     for data, words in (('{"too_long":40000,"sha256":"00"}', "too long"), ("[]", "was changed")):
         with pytest.raises(Refused, match=words):

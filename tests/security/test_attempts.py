@@ -1,4 +1,4 @@
-"""What is no good answer changes nothing, is told so, and is written down: through the API, as Update and as Signal."""
+"""Invalid answers change nothing, get a receipt and are recorded: through the API, as Update and as Signal."""
 
 import asyncio
 import dataclasses
@@ -34,12 +34,12 @@ Facts = dict[str, Any]
 
 @pytest.fixture(name="locked")
 def fresh_gateway(locked: GatewayRig) -> GatewayRig:
-    """A gateway that has not written down anybody's attempts in this minute."""
+    """Return a gateway that has recorded no attempt in this minute."""
     return locked_rig(dataclasses.replace(locked, deps=dataclasses.replace(locked.deps, attempts=AttemptRecords())))
 
 
 async def asked(locked: GatewayRig, text: str = "both", by: str = "guest") -> ApprovalRequest:
-    """A request of `by` that waits; `both` needs two of the role finance."""
+    """Return a waiting request by `by`; `both` needs two approvers with the role finance."""
     return await locked.turns.signoff.request(await asked_of(locked, text, by))
 
 
@@ -48,12 +48,12 @@ def key_of(request: ApprovalRequest) -> TurnKey:
 
 
 def handle_of(locked: GatewayRig, request: ApprovalRequest) -> WorkflowHandle[Any, Any]:
-    """The turn as Temporal's client has it: past the gateway."""
+    """Return the turn's handle of Temporal's client, which bypasses the gateway."""
     return locked.turns.client.get_workflow_handle(key_of(request).workflow_id)
 
 
 def answer(request: ApprovalRequest, **fields: Any) -> Decision:
-    """Ana's yes, as the gateway would write it, and not signed yet."""
+    """Return Ana's approval as the gateway builds it, unsigned."""
     given = {"subject": "ana", "question_hash": request.question_hash, "received_at": datetime.now(UTC)}
     return yes(key_of(request), **given | fields)
 
@@ -63,7 +63,7 @@ def signed(request: ApprovalRequest, **fields: Any) -> Decision:
 
 
 async def given(locked: GatewayRig, decision: Decision) -> Receipt:
-    """Give an answer as the gateway does: it lies in the store before the turn has it."""
+    """Store an answer as the gateway does, then send it."""
     await store_answer(locked.deps.store, decision)
     return await locked.turns.signoff.decide(decision)
 
@@ -74,7 +74,7 @@ async def attempts(locked: GatewayRig, request: ApprovalRequest) -> list[Record]
 
 
 async def agreed(locked: GatewayRig, request: ApprovalRequest) -> None:
-    """Ana and Bo agree, whatever others tried, and the call runs once."""
+    """Approve by Ana and Bo, after all other attempts, and check that the call runs once."""
     for person in ("ana", "bo"):
         receipt = await given(locked, signed(request, subject=person))
         assert receipt.status != "refused", receipt
@@ -119,12 +119,12 @@ ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
 }  # fmt: skip
 
 
-async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_both_doors(
+async def test_invalid_answer_is_refused_and_recorded_by_update_and_signal(
     locked: GatewayRig,
 ) -> None:
-    """As an Update it gets its receipt, as a Signal it is counted; the record has each with its code, no argument.
+    """An Update gets its receipt, a Signal is counted; each is recorded with its code and without arguments.
 
-    What is signed and does not lie in the store the gateway never took, whoever it names: `assurance`.
+    A signed answer outside the store was never accepted by the gateway: `assurance` for any author.
     """
     request = await asked(locked)
     handle, sent = handle_of(locked, request), {}
@@ -148,7 +148,7 @@ async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_
     assert not [record for record in records if '"to"' in record.data]
 
 
-async def test_an_answer_given_twice_counts_once_and_is_recorded(locked: GatewayRig) -> None:
+async def test_repeated_answer_counts_once_and_is_recorded(locked: GatewayRig) -> None:
     request = await asked(locked)
     first, handle = signed(request), handle_of(locked, request)
     body = first.model_dump(mode="json", exclude_none=True)
@@ -182,7 +182,7 @@ ENVELOPES: dict[str, Any] = {
 NO_OBJECTS: dict[str, Any] = {"null": None, "a text": "approved", "a list": [{"verdict": "approved"}]}
 
 
-async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(locked: GatewayRig) -> None:
+async def test_malformed_envelope_is_refused_with_its_field_and_recorded(locked: GatewayRig) -> None:
     request = await asked(locked)
     handle = handle_of(locked, request)
     for what, body in ENVELOPES.items():
@@ -204,7 +204,7 @@ async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(lo
     assert {record.stream for record in records} == {key_of(request).workflow_id}
 
 
-async def test_a_page_s_answer_is_recorded_though_its_reader_may_not_read_it_any_more(locked: GatewayRig) -> None:
+async def test_page_answer_of_a_former_approver_is_refused_and_recorded(locked: GatewayRig) -> None:
     request = await asked(locked)
     path = f"/approvals/{request.id}"
     gone = locked_rig(locked, people=[each for each in PEOPLE if each.id != "bo"] + [Person(id="bo", name="Bo")])
@@ -236,7 +236,7 @@ BODIES: dict[str, bytes] = {
 }
 
 
-async def test_each_malformed_body_is_422_with_the_field_and_recorded(locked: GatewayRig) -> None:
+async def test_malformed_body_returns_422_and_is_recorded(locked: GatewayRig) -> None:
     request = await asked(locked)
     headers = {**bearer(await token_of(locked, "ana")), "content-type": "application/json"}
     for what, body in BODIES.items():
@@ -260,7 +260,7 @@ WRONG: dict[str, tuple[str, Facts, int, str]] = {
 }
 
 
-async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: GatewayRig) -> None:
+async def test_api_refusals_are_recorded_under_their_author(locked: GatewayRig) -> None:
     request = await asked(locked)
     good = {"verdict": "approved", "question_hash": request.question_hash}
     for what, (person, body, status, code) in WRONG.items():
@@ -272,12 +272,12 @@ async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: Gatew
     assert (await locked.turns.signoff.request(request.id)).votes == ()
     await agreed(locked, request)
     tried = {(record.subject, record.facts.get("receipt")) for record in await attempts(locked, request)}
-    # A stranger is told of no request; the record says why.
+    # A stranger's reply hides the request; the audit log has the reason.
     written = {"unknown": "not_allowed"}
     assert {(person, written.get(code, code)) for person, _, _, code in WRONG.values()} <= tried
 
 
-async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded(locked: GatewayRig) -> None:
+async def test_self_approval_is_refused_and_recorded(locked: GatewayRig) -> None:
     request = await asked(locked, "pay", "ana")
     headers = bearer(await token_of(locked, "ana"))
     own = {"verdict": "approved", "question_hash": request.question_hash}
@@ -293,7 +293,7 @@ async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded
     assert entries == [("ana", None, "self_approval"), ("", "ana", "assurance"), ("", "approver", "")]
 
 
-async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked: GatewayRig) -> None:
+async def test_token_of_another_tenant_finds_nothing_and_is_recorded(locked: GatewayRig) -> None:
     request = await asked(locked)
     headers = bearer(await token_of(locked, STRANGER.id, tenant=STRANGER.tenant))
     for name in (request.id, request.code):
@@ -305,7 +305,7 @@ async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked:
     assert [record.facts["status"] for record in tried] == ["refused"]
 
 
-async def test_an_answer_to_what_was_never_asked_is_recorded_too(locked: GatewayRig) -> None:
+async def test_answer_to_an_unknown_request_is_recorded(locked: GatewayRig) -> None:
     log, headers = AuditLog(locked.deps.store), bearer(await token_of(locked, "ana"))
     before = len(await log.stream("admin/main"))
     for name in (f"main.{uuid.uuid4().hex[:12]}.t.c1.1", "Z9Z-9ZZ", "nothing"):

@@ -1,4 +1,4 @@
-"""A decision and a deadline, in every order: what counts is when the gateway received the answer."""
+"""A decision and a deadline in every order: the time of receipt at the gateway decides."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ from signoff.testing.scripted_model import calls, respond
 
 @asynccontextmanager
 async def turns_for(client: Client, store: Store, queue: str, *tools: Tool) -> AsyncIterator[RunningTurns]:
-    """A worker of the production profile; its model calls every tool at once."""
+    """Run a worker of the production profile whose model calls every tool at once."""
     script = [calls(*((tool.name, {"amount": 420, "to": "Ana"}) for tool in tools)), respond("done")]
     verifier = SIGNER.verifier()
     async with running_turns(
@@ -55,7 +55,7 @@ async def begun(turns: RunningTurns, count: int = 1) -> tuple[TurnKey, ApprovalR
 
 
 def answered(key: TurnKey, request: ApprovalRequest, after: float) -> Decision:
-    """A yes that the gateway received so many seconds before (negative) or after the deadline."""
+    """Return an approval received this many seconds before (negative) or after the deadline."""
     assert request.expires_at is not None
     received = request.expires_at + timedelta(seconds=after)
     return signed(key, request, received)
@@ -72,7 +72,7 @@ async def receipt_of(client: Client, key: TurnKey) -> Receipt:
 
 
 @pytest.mark.parametrize(("after", "code", "state"), [(-0.2, "ok", "approved"), (0.2, "denied", "timed_out")])
-async def test_while_no_worker_looks_the_time_of_receipt_decides(
+async def test_time_of_receipt_decides_without_a_worker(
     after: float, code: str, state: str, client: Client, store: Store, task_queue: str
 ) -> None:
     ledger = Ledger()
@@ -81,7 +81,8 @@ async def test_while_no_worker_looks_the_time_of_receipt_decides(
         key, request = await begun(turns)
         await turns.suspended(key)
     handle = client.get_workflow_handle(key.workflow_id)
-    # Not before the worker is gone: a machine that is busy for the whole of a short deadline would settle it there.
+    # Fire the deadline only after the worker stops: on a busy machine, the worker could settle a short deadline
+    # itself.
     await turns.fire(key, hours=2)
     decision = answered(key, request, after)
     await answer(store, decision)
@@ -95,7 +96,7 @@ async def test_while_no_worker_looks_the_time_of_receipt_decides(
     assert len(ledger.rows) == (code == "ok")
 
 
-async def test_before_the_deadline_an_answer_received_after_it_is_late(
+async def test_answer_stamped_after_the_deadline_is_refused_before_it(
     client: Client, store: Store, task_queue: str
 ) -> None:
     ledger = Ledger()
@@ -113,10 +114,10 @@ async def test_before_the_deadline_an_answer_received_after_it_is_late(
 
 
 @pytest.mark.parametrize(("after", "why"), [(-1, "late"), (1, "")])
-async def test_what_the_model_was_told_is_not_undone(
+async def test_late_answer_does_not_change_an_expired_request(
     after: float, why: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Weeks later, with the timeout given: `expired`, nothing runs, and the record says whether it had come in time."""
+    """Weeks later, within the given timeout: `expired`, nothing runs, and the audit log says whether it was in time."""
     ledger = Ledger()
     tools = [
         pay_tool(ledger, ApprovalPolicy(timeout=14 * 86_400.0)),

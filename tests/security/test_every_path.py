@@ -1,4 +1,4 @@
-"""Every way a call can take, with nobody deciding: nothing that needs a person runs."""
+"""Every path of a call without a decision: no gated call runs."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ NOT_OFFERED = ("hidden", "of_another", "PLAIN", "plain ", names.IDENTIFY, names.
 
 
 def catalog_with(ledger: Ledger) -> Catalog:
-    """A tool for each way; all need a person, or are not this actor's."""
+    """Build a tool for each path; each is gated or belongs to another actor."""
     tools = [pay_tool(ledger, name=name, **{"requires_approval": True, **given}) for name, given in GATED.items()]
     free = [pay_tool(ledger, False, name=name) for name in ("hidden", "of_another")]
     rules = [
@@ -52,7 +52,7 @@ def catalog_with(ledger: Ledger) -> Catalog:
 
 
 async def undecided(found: RunningTurns, **fields: Any) -> TurnResult:
-    """The turn, cancelled once everything that needs nobody is over."""
+    """Return the turn's result, cancelled once every ungated call has ended."""
     key = await found.start(**fields)
     if not fields:
         await found.waiting(key, len(GATED))
@@ -62,7 +62,7 @@ async def undecided(found: RunningTurns, **fields: Any) -> TurnResult:
 
 @pytest.mark.row("F38")
 @pytest.mark.parametrize("way", ["asked", "dry_run"])
-async def test_no_path_runs_a_gated_tool_without_a_decision(
+async def test_gated_tool_does_not_run_without_a_decision_on_any_path(
     way: str, client: Client, store: Store, task_queue: str
 ) -> None:
     ledger = Ledger()
@@ -74,7 +74,7 @@ async def test_no_path_runs_a_gated_tool_without_a_decision(
     assert ledger.rows == []
 
 
-async def test_what_is_not_offered_never_executes(client: Client, store: Store, task_queue: str) -> None:
+async def test_unoffered_tool_never_executes(client: Client, store: Store, task_queue: str) -> None:
     ledger = Ledger()
     script = [calls(*((name, {"amount": 20}) for name in NOT_OFFERED)), respond("done")]
     async with running_turns(client, store, task_queue, catalog_with(ledger), script) as found:

@@ -1,4 +1,4 @@
-"""What a freeze withdraws, and for how long it tries."""
+"""The requests that a freeze withdraws, and its time limit."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from signoff.engine.kill_switch import sweep
 
 
 class Waiting:
-    """Requests that wait; `stuck` are those whose turn answers nothing, `foreign` those that nobody may end."""
+    """Waiting requests; the turns of `stuck` ones do not answer, and `foreign` ones may not be ended."""
 
     def __init__(self, count: int, *, stuck: frozenset[str] = frozenset(), foreign: frozenset[str] = frozenset()):
         self.left = [f"a{at}" for at in range(count)]
@@ -20,7 +20,7 @@ class Waiting:
         return [WaitingCard(id=each, code=each) for each in self.left]
 
     async def withdraw(self, approval: str, reason: str) -> Receipt:
-        """End one, as far as its turn and rights allow."""
+        """End one request, as far as its turn and rights allow."""
         self.tried.append(approval)
         if approval in self.stuck:
             raise ServerUnavailable("no worker answers")
@@ -30,22 +30,22 @@ class Waiting:
         return Receipt(status="accepted", code="", approval_id=approval)
 
 
-async def test_all_is_withdrawn_however_many_wait() -> None:
+async def test_sweep_withdraws_every_waiting_request() -> None:
     waiting = Waiting(25)
     swept = await sweep(waiting.cards, waiting.withdraw, "drill", pause=0.0)
     assert (swept.withdrawn, swept.waiting, len(waiting.tried)) == (25, (), 25)
 
 
 @pytest.mark.parametrize(("count", "tried"), [(7, 7), (10, 10), (25, 10), (800, 10)])
-async def test_what_is_left_when_the_time_is_over_is_named(count: int, tried: int) -> None:
-    """The first ten are tried without any patience; a pass of all 800 would take longer than anybody waits."""
+async def test_sweep_names_the_requests_left_at_its_time_limit(count: int, tried: int) -> None:
+    """The first ten are tried even without patience; a pass of all 800 would take too long."""
     waiting = Waiting(count)
     swept = await sweep(waiting.cards, waiting.withdraw, "drill", patience=0.0, pause=0.0)
     assert (swept.withdrawn, len(waiting.tried)) == (tried, tried)
     assert list(swept.waiting) == waiting.left
 
 
-async def test_one_that_cannot_be_ended_keeps_no_other_waiting() -> None:
+async def test_stuck_request_does_not_delay_the_others() -> None:
     waiting = Waiting(12, stuck=frozenset({"a0"}), foreign=frozenset({"a1"}))
     swept = await sweep(waiting.cards, waiting.withdraw, "drill", patience=0.2, pause=0.01)
     assert (swept.withdrawn, swept.waiting) == (10, ("a1", "a0"))

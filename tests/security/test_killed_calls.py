@@ -1,7 +1,7 @@
-"""kill -9 of gateway, worker and agent while external calls stand at each of their steps.
+"""kill -9 of gateway, worker and agent while external calls are at each of their steps.
 
-One installation for all: the agent finds each call again by its key, nothing is handed out or run twice, and nothing
-that was acknowledged is lost.
+One installation for all: the agent finds each call again by its key, nothing is handed out or run twice, and no
+acknowledged answer is lost.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Installation:
-    """Worker and gateway as processes over one folder, and what its agent was handed."""
+    """Worker and gateway processes over one directory, and the permits that its agent received."""
 
     address: str
     folder: Path
@@ -46,7 +46,7 @@ class Installation:
     port: int = field(default_factory=free_port)
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     effects: list[str] = field(default_factory=list)
-    """Keys of the tickets under which the agent ran something, one entry each time."""
+    """Ticket keys of the agent's runs, one entry per run."""
 
     async def begin(self, role: str) -> None:
         process = killable(role, self.address, self.folder, self.queue, self.port)
@@ -59,13 +59,13 @@ class Installation:
         await asyncio.gather(*map(self.begin, _ROLES))
 
     async def send(self, method: str, path: str, who: str = "coder", key: str = "", **body: Any) -> httpx2.Response:
-        """One request of a new process: it knows nothing but the keys of its calls."""
+        """Send one request of a new process, which knows only the keys of its calls."""
         headers = {"authorization": f"Bearer {self.tokens[who]}", **({"idempotency-key": key} if key else {})}
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=60, headers=headers) as http:
             return await http.request(method, path, json=body if method == "POST" else None)
 
     async def propose(self, key: str, euro: float = 20, **fields: Any) -> dict[str, Any]:
-        """Proposes a call, again and again until a gateway and a worker are there."""
+        """Propose a call repeatedly until a gateway and a worker answer."""
         body = {"tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
         answer = await self.insist("/v1/calls", key=key, **body)
         assert answer.is_success, answer.text
@@ -73,7 +73,7 @@ class Installation:
         return found
 
     async def insist(self, path: str, who: str = "coder", key: str = "", **body: Any) -> httpx2.Response:
-        """Posts the same again and again until a gateway and a worker are there."""
+        """Post the same body repeatedly until a gateway and a worker answer."""
         while True:
             with contextlib.suppress(httpx2.TransportError):
                 answer = await self.send("POST", path, who, key, **body)
@@ -95,7 +95,7 @@ class Installation:
         assert answer.json()["status"] in ("accepted", "pending"), answer.text
 
     async def approve_order(self, order: str) -> None:
-        """A person's yes to what is asked about an order."""
+        """Approve the question about an order."""
         listed = (await self.send("GET", "/v1/approvals", "ana")).json()["approvals"]
         [asked] = [each["id"] for each in listed if order in each["effect"]]
         await self.approve(asked.removesuffix(".c1.1"))
@@ -114,14 +114,14 @@ class Installation:
         return found
 
     async def killed_agent(self, key: str) -> str:
-        """The id of a call whose agent, a process of its own, is killed while it waits for people."""
+        """Return the id of a call whose agent process is killed while it waits for approval."""
         body = {"tool": "refund", "args": {"order": "A7", "euro": 200}, "wait": 50, "use": True}
         headers = {"content-type": "application/json", "idempotency-key": key}
         headers["authorization"] = f"Bearer {self.tokens['coder']}"
         sent = [part for name, value in headers.items() for part in ("-H", f"{name}: {value}")]
         url = f"http://127.0.0.1:{self.port}/v1/calls"
         agent = await asyncio.create_subprocess_exec("curl", "-s", url, *sent, "-d", json.dumps(body))
-        # Another connection of the agent sees that the call waits; then the one that holds the request is killed.
+        # A second connection of the agent sees that the call waits. Then kill the connection that holds the request.
         found = await self.until(key, "waiting", euro=200)
         while "code" not in found:
             found = await self.until(key, "waiting", euro=200)
@@ -132,7 +132,7 @@ class Installation:
 
 @contextlib.asynccontextmanager
 async def installation(address: str, folder: Path) -> AsyncIterator[Installation]:
-    """A running installation with the tokens of an agent and of two people."""
+    """Run an installation with the tokens of an agent and an approver."""
     make_keys(folder)
     async with open_store(store_url(folder)) as store, contextlib.AsyncExitStack() as running:
         tokens, hour, now = {}, timedelta(hours=1), datetime.now(UTC)
@@ -144,7 +144,7 @@ async def installation(address: str, folder: Path) -> AsyncIterator[Installation
 
 
 @pytest.mark.usefixtures("encryption")
-async def test_calls_outlive_kills_at_every_step(server: ServerHandle, tmp_path: Path) -> None:
+async def test_external_calls_survive_kills_at_every_step(server: ServerHandle, tmp_path: Path) -> None:
     async with installation(server.address, tmp_path) as found:
         waiting = await found.killed_agent("waiting")
         permitted = (await found.propose("permitted"))["id"]
@@ -167,7 +167,7 @@ async def test_calls_outlive_kills_at_every_step(server: ServerHandle, tmp_path:
         await found.kill()
         (tmp_path / "go").touch()
 
-        # The agent comes back with nothing but its keys.
+        # The agent returns with its keys only.
         again = await found.until("waiting", "waiting", euro=200)
         assert again["id"] == waiting
         await found.approve(waiting)
@@ -179,7 +179,7 @@ async def test_calls_outlive_kills_at_every_step(server: ServerHandle, tmp_path:
         await found.use(permitted)
         await found.report(permitted)
 
-        # Its answer may have been lost: the same try is handed the same, any other nothing.
+        # Its answer may have been lost: the same use gets the same permit, another one none.
         assert "args" not in await found.until("lost", "used", use=True)
         assert "args" not in await found.until("lost", "used", use="second-process")
         handed = await found.until("lost", "used", use="first-process")
@@ -191,7 +191,7 @@ async def test_calls_outlive_kills_at_every_step(server: ServerHandle, tmp_path:
         assert (await found.report(unreported))["code"] == "ok"
         assert (await found.until("reported", "ended"))["result"] == "refunded"
 
-        # Killed before or after it was begun, judged or used: its try finds out, and is handed its one permit.
+        # Killed before or after it was started, judged or used: its use gets its one permit.
         await asyncio.gather(*on_its_way)
         for number in range(IN_FLIGHT):
             used = await found.until(f"way-{number}", "used", use=f"process-{number}")
@@ -200,10 +200,10 @@ async def test_calls_outlive_kills_at_every_step(server: ServerHandle, tmp_path:
             found.effects.append(used["key"])
             await found.report(used["id"])
 
-        # An adapter of the Agent Approval Protocol comes back in the same way.
+        # An adapter of the Agent Approval Protocol returns in the same way.
         await requests.finish(found.approve_order)
 
-        # What Signoff ran is not begun again; that people are asked in the end, test_kills.py waits for.
+        # Signoff does not start its own run again. test_kills.py waits for the question about its outcome.
         inside = await found.until("inside", "running", "waiting", tool="inside", args={"amount": 1})
         assert inside["id"] == asked["id"]
         assert lines(tmp_path) == ["inside"]

@@ -1,9 +1,9 @@
-"""kill -9 of the worker, the gateway and the server, at every step of a call; nothing acknowledged is lost.
+"""kill -9 of the worker, the gateway and the server, at every step of a call; no acknowledged answer is lost.
 
-Each of the three is killed once, in an installation of its own, while six turns stand at six different steps: before
-the decision, while it is on its way, between its receipt and the tool's start, in the tool after its effect, after
-the tool's outcome was recorded but before the turn was told, and after a model's calls were judged, and somebody
-answered, but before the turn was told of them.
+Each of the three is killed once, in a separate installation, while six turns are at six different steps: before the
+decision, while it is sent, between its receipt and the tool's start, in the tool after its effect, after the tool's
+outcome was recorded but before the turn has it, and after a model's calls were judged and answered, but before the
+turn has them.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Story:
-    """What became of one installation: by tool, the results, receipts, and the record."""
+    """The story of one installation, by tool: results, receipts, and audit entries."""
 
     results: dict[str, TurnResult] = field(default_factory=dict)
     receipts: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Story:
 
 @dataclass
 class Stack:
-    """Server, worker and gateway as three processes over one folder."""
+    """Server, worker and gateway as three processes over one directory."""
 
     folder: Path
     queue: str
@@ -88,19 +88,19 @@ class Stack:
             await process.wait()
 
     async def send(self, person: str, url: str, headers: dict[str, str] | None = None, **body: Any) -> httpx2.Response:
-        """One request to the gateway, with a person's token. Raises what httpx2 does when nobody is there."""
+        """Send one request to the gateway with a person's token. Raises httpx2's error without a gateway."""
         given = {"authorization": f"Bearer {self.tokens[person]}", **(headers or {})}
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=60) as http:
             return await http.post(url, json=body, headers=given)
 
     async def start(self, tool: str) -> TurnKey:
-        """Guest asks for a turn that calls `tool`."""
+        """Start a turn as Guest that calls `tool`."""
         answer = await self.send("guest", "/v1/turns", text=tool, actor="desk")
         assert answer.status_code == 201, answer.text
         return TurnKey(*(answer.json()[part] for part in ("tenant", "session", "turn")))
 
     async def answer(self, key: TurnKey, delivery: str, **body: Any) -> str:
-        """Ana's answer to the turn's latest question; the status of its receipt, or what kept it from having one."""
+        """Send Ana's answer to the turn's latest question, and return the receipt's status or the error."""
         approval_id = ApprovalKey(key, "c1.1").id
         url = f"/v1/approvals/{approval_id}/decide"
         asked = await Questions(self.store).read(approval_id)
@@ -131,7 +131,7 @@ async def asks(signoff: TurnClient, key: TurnKey, kind: str = "approval") -> App
 
 
 async def kill_in_the_middle(stack: Stack, victim: Victim, encryption: Encryption) -> Story:
-    """Six turns at six steps, one kill, and everything that is needed to go on."""
+    """Play six turns at six steps with one kill, and everything needed to continue."""
     story = Story()
     await stack.begin("server")
     await asyncio.gather(stack.begin("worker"), stack.begin("gateway"))
@@ -172,7 +172,7 @@ async def kill_in_the_middle(stack: Stack, victim: Victim, encryption: Encryptio
 
 @contextlib.asynccontextmanager
 async def stack_in(folder: Path) -> AsyncIterator[Stack]:
-    """An installation that runs nothing yet, with keys and two people's tokens."""
+    """Return an installation without processes, with keys and two people's tokens."""
     make_keys(folder)
     options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
     async with open_store(store_url(folder)) as store, contextlib.AsyncExitStack() as running:
@@ -186,7 +186,7 @@ async def stack_in(folder: Path) -> AsyncIterator[Stack]:
 
 @pytest.fixture(scope="module")
 async def stories(encryption: Encryption, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Story]:
-    """All three kills, at the same time: most of it is waiting for a lost worker's heartbeat."""
+    """Run all three kills at once: most of their time is the wait for a lost worker's heartbeat."""
 
     async def story(victim: Victim) -> Story:
         async with stack_in(tmp_path_factory.mktemp(victim)) as stack:
@@ -198,9 +198,7 @@ async def stories(encryption: Encryption, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("step", TOOLS)
 @pytest.mark.parametrize("victim", VICTIMS)
-async def test_a_kill_loses_no_answer_and_repeats_no_effect(
-    victim: Victim, step: str, stories: dict[str, Story]
-) -> None:
+async def test_kill_loses_no_answer_and_repeats_no_effect(victim: Victim, step: str, stories: dict[str, Story]) -> None:
     story = stories[victim]
     assert story.receipts[step] in ("accepted", "pending")
     assert story.effects[step] == 1
@@ -209,7 +207,7 @@ async def test_a_kill_loses_no_answer_and_repeats_no_effect(
     assert result.calls[0].decided_by == "ana"
     records = story.records[step]
     assert sum(record.kind == "execution" for record in records) == 1
-    # What was handed to the turn a second time after the kill is recorded as that, and counted once.
+    # An answer handed to the turn again after the kill is recorded as a duplicate, and counted once.
     accepted = [
         record
         for record in records
@@ -223,8 +221,8 @@ async def test_a_kill_loses_no_answer_and_repeats_no_effect(
 
 @pytest.mark.parametrize("step", TOOLS)
 @pytest.mark.parametrize("victim", VICTIMS)
-async def test_a_kill_asks_neither_model_nor_people_twice(victim: Victim, step: str, stories: dict[str, Story]) -> None:
-    """Also of the worker that had the model's reply and had not told its turn: it is kept, and paid for once.
+async def test_kill_repeats_no_completion_and_no_question(victim: Victim, step: str, stories: dict[str, Story]) -> None:
+    """Also for the worker that had the model's reply but not passed it on: it is kept, and paid for once.
 
     Without `Completions.keep` the killed worker's successor asked the model again.
     """
@@ -233,7 +231,7 @@ async def test_a_kill_asks_neither_model_nor_people_twice(victim: Victim, step: 
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-async def test_the_record_is_whole_after_a_kill(victim: Victim, stories: dict[str, Story]) -> None:
+async def test_audit_log_is_complete_after_a_kill(victim: Victim, stories: dict[str, Story]) -> None:
     report = stories[victim].report
     assert report is not None
     assert report.finding is None

@@ -1,4 +1,4 @@
-"""Arguments and secrets stay where they belong: in the call, on its card, with its tool. Nowhere else."""
+"""Arguments and secrets stay in the call, on its card and with its tool, and appear nowhere else."""
 
 import logging
 from typing import Any
@@ -23,12 +23,12 @@ SCHEMA = {
 }
 TO, PIN = "zebra crossing 7731", "s3cret-994218305567"
 DIGITS = 994218305567
-"""Of a wrong type; long enough never to be part of a hash by chance."""
+"""A wrong type, and too long to be part of a hash by chance."""
 ARGS = {"to": TO, "pin": PIN}
 
 
 def catalog() -> Any:
-    """Tools that end in every way, each with the arguments on its lips."""
+    """Build tools that end in every way, each with the arguments in its message."""
 
     async def fails(args: dict[str, Any], ctx: ToolContext) -> str:
         raise ValueError(f"cannot pay with {args}")
@@ -58,7 +58,7 @@ SCRIPT = [
 
 
 async def played(turns: RunningTurns) -> TurnKey:
-    """A turn in which calls run, fail, are retried, are wrong, and are denied."""
+    """Play a turn whose calls run, fail, are retried, are wrong, and are denied."""
     key = await turns.start()
     await turns.waiting(key)
     await turns.signoff.decide(yes(key))
@@ -69,7 +69,7 @@ async def played(turns: RunningTurns) -> TurnKey:
     return key
 
 
-async def test_arguments_are_in_no_id_attribute_log_error_or_record(
+async def test_arguments_appear_in_no_id_attribute_log_error_or_audit_entry(
     plain_client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -95,7 +95,7 @@ async def test_arguments_are_in_no_id_attribute_log_error_or_record(
     converter = plain_client.data_converter
     metadata = [each.user_metadata for each in history.events if each.user_metadata.HasField("summary")]
     summaries = [(await converter.decode([each.summary], [str]))[0] for each in metadata]
-    # Temporal's UI shows what ran by the sentence of the card, in which no secret argument stands.
+    # Temporal's UI shows a run by its card's sentence, which contains no secret argument.
     assert f"Pay {TO}" in summaries
     assert [each for each in summaries if PIN in each or str(DIGITS) in each] == []
     found = [(where, word) for where, text in places.items() for word in (TO, PIN, str(DIGITS)) if word in text]
@@ -110,7 +110,7 @@ def _failure(event: Any) -> Any:
     return last or getattr(attributes, "failure", None)
 
 
-async def test_a_secret_argument_is_not_told_back(client: Client, store: Store, task_queue: str) -> None:
+async def test_secret_argument_appears_in_no_result_and_no_card(client: Client, store: Store, task_queue: str) -> None:
     async with running_turns(client, store, task_queue, catalog(), SCRIPT) as turns:
         key = await played(turns)
         view = await turns.signoff.view(key)
@@ -122,7 +122,7 @@ async def test_a_secret_argument_is_not_told_back(client: Client, store: Store, 
     assert TO in str(cards)
 
 
-async def test_the_gateway_logs_no_argument_and_no_token(locked: GatewayRig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_gateway_logs_no_argument_and_no_token(locked: GatewayRig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     tokens = {person: await token_of(locked, person) for person in ("guest", "bo", "approver")}
     started = await locked.http.post(

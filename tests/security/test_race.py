@@ -35,7 +35,7 @@ EVERYBODY = (*PEOPLE, *CROWD)
 
 @pytest.fixture
 async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A worker of the production profile and a gateway where everybody has a token."""
+    """Run a worker of the production profile and a gateway where every person has a token."""
     folder = tmp_path_factory.mktemp("race")
     people, queue = FixedDirectory(EVERYBODY), f"race-{uuid.uuid4().hex[:12]}"
     async with (
@@ -46,31 +46,31 @@ async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Async
 
 
 class Race:
-    """One request, and the doors to it. Each way of deciding gives the receipt that its person has in the end."""
+    """One request, and the ways to answer it. Each returns its author's final receipt."""
 
     def __init__(self, rig: GatewayRig, request: ApprovalRequest, tokens: dict[str, str]) -> None:
         self._rig = rig
         self._request = request
         self._tokens = tokens
         self.late: set[str] = set()
-        """Who had to ask again."""
+        """People who had to ask again."""
         key = turn_of(request.id)
         self.turn = key
         self._handle = rig.turns.client.get_workflow_handle(key.workflow_id)
 
     async def run(self, number: int) -> tuple[str, Receipt]:
-        """One person's answer, by the door of their number; every third says no."""
+        """Answer as one person, in the way of their number; every third denies."""
         door = (self.by_client, self.by_http, self.by_signal)[number % 3]
         receipt = await door(f"p{number}", "denied" if number % 9 == 0 else "approved")
         unnamed = receipt.code == "already_decided" and not receipt.decided_by
         if receipt.status == "pending" or receipt.code == "unavailable" or unnamed:
-            # What a busy machine tells who cannot be answered in time: ask again.
+            # The reply of a busy machine: ask again.
             self.late.add(f"p{number}")
             receipt = await self.asked_later()
         return door.__name__, receipt
 
     async def by_client(self, person: str, verdict: Verdict) -> Receipt:
-        """Another gateway over the same store."""
+        """Answer through another gateway over the same store."""
         found = self._rig.deps.people.find(person, "main")
         assert found is not None
         other = dataclasses.replace(self._rig.deps, attempts=AttemptRecords())
@@ -88,7 +88,7 @@ class Race:
         return receipt
 
     async def by_signal(self, person: str, verdict: str) -> Receipt:
-        """A raw Signal that no gateway took, so that it wins nothing; its sender asks afterwards."""
+        """Send a raw Signal, which bypasses the gateway and wins nothing, and query the receipt afterwards."""
         with contextlib.suppress(RPCError):
             body = self._signed(person, verdict).model_dump(mode="json", exclude_none=True)
             await self._handle.signal(names.APPROVAL_RESPONSE, body)
@@ -97,7 +97,7 @@ class Race:
     async def asked_later(self) -> Receipt:
         await self._rig.turns.signoff.result(self.turn)
         while True:
-            # A busy machine may not answer fifty questions in time; asked again, it says the same.
+            # A busy machine may not answer fifty queries in time; a repeated query returns the same.
             with contextlib.suppress(RPCError):
                 receipt: Receipt = await self._handle.query(names.RECEIPT, self._request.id, result_type=Receipt)
                 return receipt
@@ -119,18 +119,18 @@ async def begun(rig: GatewayRig) -> Race:
 
 
 @pytest.mark.row("E58")
-async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_naming_them(rig: GatewayRig) -> None:
+async def test_race_of_fifty_over_every_path_has_one_winner_named_in_every_receipt(rig: GatewayRig) -> None:
     race = await begun(rig)
     answers = await asyncio.gather(*(race.run(number) for number in range(50)))
     result = await rig.turns.signoff.result(race.turn)
     records = await AuditLog(rig.deps.store).stream(race.turn.workflow_id)
     (ending,) = [record for record in records if record.kind == "ending"]
-    # Only the turn reports its ending.
+    # Only the turn reports its end.
     winner = ending.facts["claimed_subject"]
     assert winner in {person.id for person in CROWD}
     assert Counter(receipt.decided_by for _, receipt in answers) == {winner: 50}
 
-    # One was first, and by no raw Signal; a winner who was told to ask again has the receipt of all the others.
+    # One was first, and not by a raw Signal; a winner who had to ask again has the receipt of all the others.
     assert int(winner.removeprefix("p")) % 3 != 2
     asked = winner in race.late
     assert Counter(receipt.status for _, receipt in answers) == (

@@ -1,4 +1,4 @@
-"""What stops before it begins: a tenant's kill switch, and a worker whose tools nobody could answer for."""
+"""Refusals before a start: a tenant's freeze, and a worker whose gated tools have no approver."""
 
 import asyncio
 import os
@@ -20,12 +20,12 @@ PROJECT = Path(__file__).parents[1] / "cli" / "cli_project"
 
 
 async def recorded(rig: GatewayRig, approval: str, kind: str) -> list[str]:
-    """What the record of a request's turn says of one kind, as JSON."""
+    """Return the audit entries of one kind for a request's turn, as JSON."""
     return [record.data for record in await rig.records(approval) if record.kind == kind]
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorded(
+async def test_freeze_ends_waiting_requests_refuses_new_calls_and_is_recorded(
     client: Client, store: Store, task_queue: str
 ) -> None:
     async with gateway_rig(client, store, task_queue) as rig:
@@ -69,7 +69,7 @@ async def worker(manifest: Path, server: ServerHandle, folder: Path, queue: str)
     )
 
 
-async def test_a_worker_whose_gated_tool_nobody_could_answer_for_does_not_start(
+async def test_worker_with_a_gated_tool_without_approvers_does_not_start(
     server: ServerHandle, tmp_path: Path, task_queue: str
 ) -> None:
     shutil.copytree(PROJECT, tmp_path / "desk")
@@ -83,7 +83,7 @@ async def test_a_worker_whose_gated_tool_nobody_could_answer_for_does_not_start(
     assert "add one to `people`" in err.decode()
 
 
-async def test_a_worker_says_at_its_start_what_each_tool_needs(
+async def test_worker_prints_each_tools_approval_rule_at_its_start(
     server: ServerHandle, tmp_path: Path, task_queue: str
 ) -> None:
     process = await worker(PROJECT / "signoff.yaml", server, tmp_path, task_queue)

@@ -1,4 +1,4 @@
-"""The subscribers of docs/events.md see every step of a turn that is approved by mail after a worker's kill -9."""
+"""The subscribers of docs/events.md receive every step of a turn approved by email after a worker's kill -9."""
 
 import asyncio
 import base64
@@ -63,7 +63,7 @@ def steps_of(events: Sequence[dict[str, Any]], tool: str) -> list[str]:
     return [each["type"] for each in events if each["subject"] in about or each["type"].startswith("turn.")]
 
 
-async def test_subscribers_see_a_turn_approved_by_mail_after_a_kill(
+async def test_subscribers_receive_every_step_of_a_turn_approved_by_email_after_a_kill(
     client: Client, server: ServerHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_examples(tmp_path)
@@ -121,13 +121,13 @@ async def test_subscribers_see_a_turn_approved_by_mail_after_a_kill(
             assert (await turns.result(key)).state == "complete"
             kept = tmp_path / "steps.json"
             tries = 0
-            # One that failed comes again later than those behind it, and each subscription looks in its own time: it is
-            # over once all have looked at every event and nothing is owed any more.
+            # A failed delivery is retried later than those behind it, and each subscription looks in its own time. All
+            # is delivered once each has looked at every event and nothing is owed.
             while not _ended(kept, webhook["steps"]) or await _list_owed(tmp_path):
                 tries += 1
                 assert tries < 900, await _list_owed(tmp_path)
                 await asyncio.sleep(0.1)
-    # By their numbers: what the killed worker had begun comes after what was tried later.
+    # By their numbers: events of the killed worker arrive after later attempts.
     posted, handled = (
         sorted(steps.values(), key=lambda each: int(each["number"]))
         for steps in (webhook["steps"], json.loads(kept.read_text()))
@@ -141,20 +141,20 @@ async def test_subscribers_see_a_turn_approved_by_mail_after_a_kill(
     assert steps_of(handled, "vault") == [each.format(tool="vault") for each in STEPS]
     assert "vault" not in json.dumps(posted)
     assert not any(each["private"] for each in posted)
-    # Nor anywhere else: nothing of it waits, and nothing was given up.
+    # Nothing waits elsewhere, and nothing was given up.
     assert not await _list_owed(tmp_path)
     assert len(set((tmp_path / "ledger").read_text().split())) == 2
 
 
 def _ended(kept: Path, posted: dict[str, dict[str, Any]]) -> bool:
-    """Whether both subscribers have seen the turn's end."""
+    """Return whether both subscribers have received the turn's end."""
     handled = kept.read_text() if kept.exists() else ""
     return "turn.ended" in handled and any(each["type"] == "turn.ended" for each in posted.values())
 
 
 async def _list_owed(folder: Path) -> list[str]:
-    """What is owed to a subscription or was given up, with its tries and its last failure; and the subscriptions that
-    have not looked at the newest event yet.
+    """Return the deliveries that are owed or were given up, with attempts and last failure, and the subscriptions
+    that have not looked at the newest event yet.
     """
     owed = text("SELECT subscription, number, state, attempts, code FROM event_deliveries")
     behind = text(
@@ -162,12 +162,12 @@ async def _list_owed(folder: Path) -> list[str]:
         " FROM subscriptions JOIN event_heads USING (tenant) WHERE subscriptions.number < event_heads.number"
     )
     async with open_store(store_url(folder)) as store:
-        # At one moment: what one look finds owed may be what another finds not yet added.
+        # Read both at one moment: an event seen by one query may not be added for the other.
         rows = await store.run(lambda found: [*found.execute(behind).mappings(), *found.execute(owed).mappings()])
         return [str(dict(each)) for each in rows]
 
 
-def test_each_subscriber_has_fifteen_lines(tmp_path: Path) -> None:
+def test_example_subscribers_have_at_most_fifteen_lines(tmp_path: Path) -> None:
     write_examples(tmp_path)
     for name in ("webhook.py", "event_log.py"):
         lines = [each for each in (tmp_path / name).read_text().splitlines() if each.strip()]
