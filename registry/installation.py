@@ -31,6 +31,8 @@ class Installation:
     """The program's own backends of capabilities, by kind."""
     version: str | None = None
     """The program's own version, "" for none; None of a manifest."""
+    name: str = ""
+    """The program's name for people."""
     driver: Driver | None = None
     """Answers for every model, in a test."""
 
@@ -62,7 +64,7 @@ def load_installation(
     secrets = provider_of_secrets(settings)
     if program is None:
         return Installation(settings, catalog, known, secrets)
-    return Installation(settings, catalog, known, secrets, program.backends, program.version)
+    return Installation(settings, catalog, known, secrets, program.backends, program.version, program.name)
 
 
 def _load_catalog(settings: Settings) -> Catalog:

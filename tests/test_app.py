@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import uvicorn
 from tables import table
@@ -80,6 +81,20 @@ people: [{id: guest}, {id: ana}, {id: bo}]
         assert (await turn.calls())[0].state == "waiting"
         assert (await test.approve(request, by="ana")).status == "accepted"
         assert "refunded 50.0 to ana, approved by bo, ana" in (await turn.result()).text
+
+
+async def test_pages_show_the_name_of_the_app(outside: None) -> None:
+    async with an_app(name="Depot <west>").test() as test, httpx2.AsyncClient() as browser:
+        page = (await browser.get(test.client.url)).text
+    assert "Depot &lt;west&gt;</title>" in page
+    assert "Depot &lt;west&gt;</a>" in page
+    assert "<west>" not in page
+
+
+@table("name", "two\nlines", "x" * 41)
+def test_name_of_an_app_is_one_short_line(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"test_app\.py:.*one line of at most 40 characters"):
+        an_app(name=name)
 
 
 async def test_app_under_test_without_a_model_answers_offline_whatever_its_provider(
@@ -199,7 +214,7 @@ async def test_worker_and_gateway_of_one_app_decide_a_call(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     port = free_port()
-    app = an_app(settings=Settings(port=port, task_queue=task_queue, encryption=False))
+    app = an_app(name="Depot", settings=Settings(port=port, task_queue=task_queue, encryption=False))
     async with contextlib.AsyncExitStack() as stack:
         if by == "worker":
             await stack.enter_async_context(app.worker())
@@ -208,6 +223,8 @@ async def test_worker_and_gateway_of_one_app_decide_a_call(
             temporal = await TemporalClient.connect(server.address, plugins=[plugin])
             await stack.enter_async_context(Worker(temporal, task_queue=task_queue))
         await stack.enter_async_context(served(app.asgi(), port))
+        browser = await stack.enter_async_context(httpx2.AsyncClient())
+        assert "Depot</title>" in (await browser.get(f"http://127.0.0.1:{port}")).text
         client = await stack.enter_async_context(signoff.Client(f"http://127.0.0.1:{port}"))
         turn = await client.start("refund ana 50")
         async for request in turn.pending():

@@ -38,6 +38,7 @@ from signoff.settings import Settings
 
 RuleEffect: TypeAlias = Literal["hide", "deny", "require_approval"]
 Parts = dict[Place, tuple[YamlFile, Place]]
+_NAME_CHARS: Final = 40
 _OWN_KEYS: Final = ("own_tools", "ownTools")
 
 
@@ -48,6 +49,7 @@ class Program(Tools):
     def __init__(
         self,
         *,
+        name: str = "",
         version: str = "",
         people: str | os.PathLike[str] | Iterable[Person | Mapping[str, Any]] | Directory = (),
         policies: Iterable[GlobalRule | Mapping[str, Any]] = (),
@@ -64,9 +66,13 @@ class Program(Tools):
         settings: Settings | None = None,
     ) -> None:
         super().__init__()
+        self.name = name
         self.version = version
         self.settings = settings
         self._site = call_site()
+        if not name.isprintable() or len(name) > _NAME_CHARS:
+            why = f"`name` is read in the head of pages: one line of at most {_NAME_CHARS} characters"
+            raise error_at(self._site, why, field="name", value=name)
         self._actors: dict[str, DeclaredActor] = {}
         self._lists: dict[str, list[tuple[Any, CodeSite]]] = {"policies": []}
         self._named: dict[str, dict[str, tuple[Any, CodeSite]]] = {"channels": {}, "subscriptions": {}}

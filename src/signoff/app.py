@@ -37,8 +37,9 @@ class App(Program):
     none. `routing` says by which channel people are reached first. `model` is that of actors that name none.
     `registry` brings tools that are declared already. `manifest` is a YAML file or folder, relative to the module,
     that adds to the declarations and may tighten them. `backends` are for the capabilities of tools, by kind.
-    `reducers` shorten results of tools. `version` is the build id of its workers, which a deployment with versions
-    needs. `settings` are those of `SIGNOFF_*` and `signoff.toml` if left out.
+    `reducers` shorten results of tools. `name` is in the head of pages, and in the greeting of `signoff dev`. `version`
+    is the build id of its workers, which a deployment with versions needs. `settings` are those of `SIGNOFF_*` and
+    `signoff.toml` if left out.
     """
 
     def run(self, **settings: Any) -> None:

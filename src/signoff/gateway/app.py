@@ -152,8 +152,11 @@ def create_app(settings: Settings, program: Program, temporal: Client | None = N
             open_spans(settings, "gateway") as spans,
         ):
             signer = await gateway_signer(settings, directory, store)
+            named = installation.name
             deps = with_provider_people(
-                GatewayDeps(turns, catalog, directory, store, settings, signer=signer, secrets=secrets, spans=spans)
+                GatewayDeps(
+                    turns, catalog, directory, store, settings, signer=signer, secrets=secrets, spans=spans, name=named
+                )
             )
             async with gateway_tasks(deps, directory) as receiver:
                 _hold(app, deps, receiver)

@@ -79,7 +79,7 @@ class GatewayDeps:
     `signer` holds the gateway's private keys. Without it, which only the development profile allows, nothing is signed.
     `public_keys` verify signatures where nothing is signed. `secrets` reads the secrets of channels and of the sign-in
     provider. `spans` sends spans of people's acts, if wanted. `first_command` is the command that an empty inbox
-    suggests, or "".
+    suggests, or "". `name` is the program's name for people, or "".
     """
 
     client: TurnClient
@@ -94,6 +94,7 @@ class GatewayDeps:
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
     spans: "SpanSender | None" = field(default=None, repr=False)
     first_command: str = ""
+    name: str = ""
 
     @cached_property
     def workers(self) -> WorkerWatch:

@@ -248,8 +248,9 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
     }
     found["undeclared"] = {show_code(each.code): each.tool for each in undeclared}
     command = ask_command(place.catalog, settings.model)
+    named = f"{place.name}: " if place.name else ""
     lines = [
-        f"Signoff {VERSION}, development profile: nobody signs in, everyone says who they are",
+        f"{named}Signoff {VERSION}, development profile: nobody signs in, everyone says who they are",
         "",
         f"Inbox     {settings.public_url}",
         f"Temporal  {server.ui_url or 'without its UI'}  (server {server.address})",

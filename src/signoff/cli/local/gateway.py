@@ -64,6 +64,7 @@ async def running_gateway(
             signer=await gateway_signer(settings, place.people, store),
             secrets=place.secrets,
             spans=spans,
+            name=place.name,
             first_command=ask_command(place.catalog, settings.model) if settings.profile == "development" else "",
         )
         deps = with_provider_people(deps)

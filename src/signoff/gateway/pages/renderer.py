@@ -64,6 +64,7 @@ class PageRenderer:
         response = HTMLResponse(
             _TEMPLATES.get_template(template).render(
                 t=words,
+                app=self._deps.name,
                 name_of=lambda subject: display_name(self._deps.people, subject),
                 visitor=visitor,
                 known=known,
