@@ -15,7 +15,7 @@ __all__ = ["agent", "gateway"]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Installs a distribution with one module and its entry points, and names the plugin."""
+    """Install a distribution with one module and its entry points, and return the plugin's name."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def installed(owner: str, text: str | None = None, *, name: str = "beeper", lines: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Plugins: which are loaded, which are never imported, and what is said of those that fail."""
+"""Plugins: the ones loaded, the ones never imported, and the reports of failing ones."""
 
 import sys
 import tomllib
@@ -21,13 +21,13 @@ def problems(*names: str) -> list[str]:
     return [each.problem for each in Plugins(names).all() if each.problem]
 
 
-def test_entry_points_of_the_project_are_those_that_the_loader_and_the_settings_know() -> None:
+def test_projects_entry_points_match_loader_and_settings() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["entry-points"][GROUP] == OURS
     assert tuple(OURS) == PLUGIN_NAMES
 
 
-def test_every_plugin_folder_is_held_by_the_import_contracts() -> None:
+def test_every_plugin_package_is_covered_by_import_contracts() -> None:
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     about = [each for each in linter["contracts"] if "plugin" in each["name"]]
     folders = sorted(f"signoff.plugins.{path.parent.name}" for path in ROOT.glob("src/signoff/plugins/*/__init__.py"))
@@ -56,7 +56,7 @@ def test_plugin_of_another_distribution_adds_its_channel(install: Install) -> No
     assert plugins.all()[0].problem == ""
 
 
-def test_plugin_that_the_settings_do_not_name_is_never_imported(install: Install, tmp_path: Path) -> None:
+def test_unnamed_plugin_is_never_imported(install: Install, tmp_path: Path) -> None:
     mark = tmp_path / "imported"
     install("acme-beeper", f"open({str(mark)!r}, 'w')")
     with pytest.raises(ConfigError, match="add the plugin `acme-beeper:beeper`, which is installed, to SIGNOFF"):
@@ -65,7 +65,7 @@ def test_plugin_that_the_settings_do_not_name_is_never_imported(install: Install
 
 
 @table("name", *OURS)
-def test_own_plugin_that_the_settings_do_not_name_is_never_imported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnamed_own_plugin_is_never_imported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, OURS[name].partition(":")[0], None)
     plugins = Plugins([each for each in OURS if each != name])
     assert [each.problem for each in (*plugins.all(), *plugins.with_routes()) if each.problem] == []
@@ -74,7 +74,7 @@ def test_own_plugin_that_the_settings_do_not_name_is_never_imported(name: str, m
         channel_class("fax", plugins)
 
 
-def test_own_channel_whose_plugin_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_channel_of_a_failing_plugin_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, OURS["telegram"].partition(":")[0], None)
     failed = "kind `telegram`: the distribution `signoff` has a plugin `telegram` that fails: ModuleNotFoundError"
     with pytest.raises(ConfigError, match=failed):
@@ -82,9 +82,7 @@ def test_own_channel_whose_plugin_fails_says_why(monkeypatch: pytest.MonkeyPatch
     assert channel_class("apprise", Plugins()).kind == "apprise"
 
 
-def test_entry_point_of_a_distribution_that_the_settings_do_not_name_is_not_believed(
-    install: Install, tmp_path: Path
-) -> None:
+def test_entry_point_of_an_unnamed_distribution_is_ignored(install: Install, tmp_path: Path) -> None:
     mark = tmp_path / "imported"
     install("evil-beeper", f"open({str(mark)!r}, 'w')")
     plugins = Plugins([install("acme-beeper")])
@@ -92,7 +90,7 @@ def test_entry_point_of_a_distribution_that_the_settings_do_not_name_is_not_beli
     assert not mark.exists()
 
 
-def test_failing_plugins_are_told_by_distribution_and_the_others_load(install: Install) -> None:
+def test_failing_plugins_are_reported_by_distribution_and_others_load(install: Install) -> None:
     broken = install("broken-beeper", "raise RuntimeError('no\\nluck')")
     ending = install("ending-beeper", "raise SystemExit(3)")
     good = install("acme-beeper")
@@ -105,28 +103,28 @@ def test_failing_plugins_are_told_by_distribution_and_the_others_load(install: I
     assert plugins.kinds == ("beeper", "telegram")
 
 
-def test_plugin_named_twice_by_its_distribution_is_not_loaded(install: Install) -> None:
+def test_plugin_declared_twice_by_its_distribution_is_not_loaded(install: Install) -> None:
     name = install("acme-beeper", lines="[more]\nbeeper = acme_beeper_code:Made\n")
     assert problems(name) == []
     twice = install("twin-beeper", lines="beeper = twin_beeper_code:Other\n")
     assert problems(twice) == ["the distribution `twin-beeper` has two plugins `beeper`"]
 
 
-def test_misspelt_entry_point_is_answered_with_the_nearest(install: Install) -> None:
+def test_misspelt_entry_point_suggests_the_nearest(install: Install) -> None:
     install("acme-beeper")
     expected = "the distribution `acme-beeper` has no plugin `beper`; did you mean `beeper`?"
     assert problems("acme-beeper:beper") == [expected]
 
 
 @pytest.mark.parametrize("kind", ["email", "telegram", "apprise", "mcp", "inbox", "api", "link"])
-def test_plugin_cannot_offer_a_channel_that_exists(install: Install, kind: str) -> None:
+def test_plugin_cannot_offer_an_existing_channel(install: Install, kind: str) -> None:
     name = install("acme-beeper", code(kind=kind))
     expected = f"the distribution `acme-beeper` offers the channel `{kind}`, which exists already"
     assert problems(name) == [expected]
     assert problems("telegram", name) == [expected]
 
 
-def test_first_of_two_plugins_with_one_channel_has_it(install: Install) -> None:
+def test_first_of_two_plugins_with_one_channel_provides_it(install: Install) -> None:
     first, second = install("acme-beeper"), install("other-beeper")
     assert problems(first, second) == [
         "the distribution `other-beeper` offers the channel `beeper`, which exists already"
@@ -150,20 +148,20 @@ def test_first_of_two_plugins_with_one_channel_has_it(install: Install) -> None:
         ("", "has a plugin `beeper` that fails: AttributeError"),
     ],
 )
-def test_plugin_of_a_wrong_shape_is_not_loaded(install: Install, text: str, message: str) -> None:
+def test_malformed_plugin_is_not_loaded(install: Install, text: str, message: str) -> None:
     (problem,) = problems(install("acme-beeper", text))
     assert problem.startswith(f"the distribution `acme-beeper` {message}")
 
 
 @pytest.mark.parametrize("prefix", ["/v1/turns", "/v1/hooks", "/plugins", "/plugins/beeper/", "/plugins/other", ""])
-def test_plugin_cannot_offer_routes_outside_of_its_own_prefix(install: Install, prefix: str) -> None:
+def test_plugin_cannot_offer_routes_outside_its_prefix(install: Install, prefix: str) -> None:
     name = install("acme-beeper", routes(prefix=prefix))
     shown = f"`{prefix}`" if prefix else "``"
     expected = f"the distribution `acme-beeper` offers routes at {shown}: put them below `/plugins/beeper`"
     assert problems(name) == [expected]
 
 
-def test_first_of_two_plugins_with_one_prefix_has_it(install: Install) -> None:
+def test_first_of_two_plugins_with_one_prefix_provides_it(install: Install) -> None:
     first, second = install("acme-beeper", routes()), install("other-beeper", routes())
     assert problems(first, second) == [
         "the distribution `other-beeper` offers routes at `/plugins/beeper`, which exist already"
@@ -179,7 +177,7 @@ def test_first_of_two_plugins_with_one_prefix_has_it(install: Install) -> None:
         ('caller="anyone"', 'who="anyone"', "has a plugin `beeper` that fails: TypeError"),
     ],
 )
-def test_plugin_with_routes_of_a_wrong_shape_is_not_loaded(install: Install, old: str, new: str, message: str) -> None:
+def test_plugin_with_malformed_routes_is_not_loaded(install: Install, old: str, new: str, message: str) -> None:
     (problem,) = problems(install("acme-beeper", routes().replace(old, new, 1)))
     assert problem.startswith(f"the distribution `acme-beeper` {message}")
 
@@ -189,7 +187,7 @@ def test_channel_of_an_unnamed_own_plugin_names_the_setting() -> None:
         channel_class("telegram", Plugins(["apprise"]))
 
 
-def test_channel_that_no_plugin_has_names_the_plugin_that_failed(install: Install) -> None:
+def test_unknown_channel_names_the_failing_plugin(install: Install) -> None:
     name = install("acme-beeper", "raise RuntimeError('no')")
     with pytest.raises(ConfigError, match="the plugin `acme-beeper:beeper` is not loaded: the distribution `ac"):
         channel_class("beep", Plugins([name]))
@@ -204,7 +202,7 @@ def test_channel_that_no_plugin_has_names_the_plugin_that_failed(install: Instal
         ('["telegram", "telegram"]', "the plugin `telegram` is named twice"),
     ],
 )
-def test_wrong_names_in_the_setting_are_refused(clean_env: pytest.MonkeyPatch, value: str, message: str) -> None:
+def test_invalid_names_in_the_setting_are_refused(clean_env: pytest.MonkeyPatch, value: str, message: str) -> None:
     clean_env.setenv("SIGNOFF_PLUGINS", value)
     with pytest.raises(ConfigError) as caught:
         load_settings()

@@ -1,4 +1,4 @@
-"""Routes of plugins: what the gateway does before they are asked, and which are mounted."""
+"""Routes of plugins: the gateway's checks before them, and the mounted ones."""
 
 import logging
 
@@ -23,9 +23,7 @@ def beeper(agent: CallRig, install: Install) -> GatewayRig:
     return production_gateway(agent.rig, plugins=(install("acme-beeper", routes()),))
 
 
-async def test_route_of_a_plugin_reaches_the_calls_of_the_agent_whose_token_it_is(
-    agent: CallRig, beeper: GatewayRig
-) -> None:
+async def test_plugin_route_reaches_only_the_calls_of_its_tokens_agent(agent: CallRig, beeper: GatewayRig) -> None:
     coder, clerk = [bearer(await call_token(beeper, name)) for name in ("coder", "clerk")]
     asked = await beeper.http.post(f"{PATH}/calls", json=CALL, headers=coder)
     assert (asked.status_code, asked.json()["state"]) == (200, "waiting")
@@ -36,7 +34,7 @@ async def test_route_of_a_plugin_reaches_the_calls_of_the_agent_whose_token_it_i
     assert (await beeper.http.get(path, headers=coder)).json() == {"state": "permitted"}
 
 
-async def test_route_of_a_plugin_is_behind_sign_in_guard_and_body_limit(beeper: GatewayRig) -> None:
+async def test_plugin_route_is_behind_sign_in_guard_and_body_limit(beeper: GatewayRig) -> None:
     coder, person = bearer(await call_token(beeper, "coder")), bearer(await token_of(beeper, "ana"))
     path = f"{PATH}/calls"
 
@@ -61,14 +59,14 @@ async def test_route_of_a_plugin_is_behind_sign_in_guard_and_body_limit(beeper: 
     assert await post(f"{PATH}/nothing") == (404, "unknown")
 
 
-async def test_route_for_whoever_asks_has_no_calls(beeper: GatewayRig) -> None:
+async def test_public_plugin_route_has_no_calls(beeper: GatewayRig) -> None:
     coder = bearer(await call_token(beeper, "coder"))
     answer = await beeper.http.post(f"{PATH}/escape", json={}, headers=coder)
     assert (answer.status_code, answer.text) == (403, "beep not_allowed")
     assert (await beeper.http.post(f"{PATH}/open", json={"a": 1})).json() == {"a": 1}
 
 
-async def test_refusal_at_a_route_of_a_plugin_is_recorded(beeper: GatewayRig) -> None:
+async def test_refusal_at_a_plugin_route_is_recorded(beeper: GatewayRig) -> None:
     coder = bearer(await call_token(beeper, "coder"))
     before = await refusals(beeper, "actor:coder", "")
     answer = await beeper.http.post(f"{PATH}/calls", json=CALL | {"user": "ana"}, headers=coder)
@@ -77,14 +75,14 @@ async def test_refusal_at_a_route_of_a_plugin_is_recorded(beeper: GatewayRig) ->
     assert (found["code"], found["where"]) == ("not_allowed", f"POST {PATH}/calls")
 
 
-async def test_route_of_a_plugin_that_fails_is_answered_without_its_words(beeper: GatewayRig) -> None:
+async def test_failing_plugin_route_is_answered_without_its_error_text(beeper: GatewayRig) -> None:
     transport = httpx2.ASGITransport(app=beeper.app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url=str(beeper.http.base_url)) as http:
         answer = await http.get(f"{PATH}/broken")
     assert (answer.status_code, answer.text) == (500, "beep internal")
 
 
-async def test_plugin_whose_function_cannot_be_a_route_is_left_out(
+async def test_plugin_with_an_invalid_route_function_is_left_out(
     agent: CallRig, install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = routes("odd", "/plugins/odd").replace("body: CallBody", "body: object()")
@@ -100,7 +98,7 @@ async def test_plugin_whose_function_cannot_be_a_route_is_left_out(
     assert (await rig.http.post(f"{PATH}/open", json={"a": 1})).json() == {"a": 1}
 
 
-async def test_own_plugin_that_the_settings_do_not_name_has_no_routes(agent: CallRig) -> None:
+async def test_unnamed_own_plugin_has_no_routes(agent: CallRig) -> None:
     rig = locked_rig(agent.rig, plugins=("telegram",))
     coder = bearer(await call_token(rig, "coder"))
     answer = await rig.http.post("/v1/hooks/codex", json={}, headers=coder)

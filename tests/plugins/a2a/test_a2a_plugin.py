@@ -28,25 +28,27 @@ PUSH = {"message": SAID["message"], "configuration": {"taskPushNotificationConfi
         ("GetExtendedAgentCard", {}, -32004),
     ],
 )
-async def test_a_method_is_refused_by_the_protocols_code(peers: PeerRig, method: str, params: Any, code: int) -> None:
+async def test_refused_method_returns_the_protocols_error_code(
+    peers: PeerRig, method: str, params: Any, code: int
+) -> None:
     found = await peers.rpc(method, params, id="mine")
     assert (found["jsonrpc"], found["id"], found["error"]["code"]) == ("2.0", "mine", code)
     assert found["error"]["data"][0]["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
 
 
 @pytest.mark.parametrize(("body", "code"), [(b"{", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0"}', -32600)])
-async def test_what_is_no_request_is_answered_without_an_id(peers: PeerRig, body: bytes, code: int) -> None:
+async def test_malformed_request_is_answered_without_an_id(peers: PeerRig, body: bytes, code: int) -> None:
     found = await peers.post(body)
     assert (found["id"], found["error"]["code"]) == (None, code)
 
 
 @pytest.mark.parametrize("version", ["", "0.3", "2.0"])
-async def test_another_version_is_not_spoken(peers: PeerRig, version: str) -> None:
+async def test_other_protocol_versions_are_refused(peers: PeerRig, version: str) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": SAID}).encode()
     assert (await peers.post(body, **{"a2a-version": version}))["error"]["code"] == -32009
 
 
-async def test_only_a_peers_token_is_let_in(peers: PeerRig) -> None:
+async def test_only_a_peers_token_is_accepted(peers: PeerRig) -> None:
     person = await token_of(peers.gateway, "partner")
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ListTasks"})
     wanted: list[tuple[dict[str, str], int]] = [
@@ -69,7 +71,7 @@ async def test_only_a_peers_token_is_let_in(peers: PeerRig) -> None:
 
 
 @pytest.mark.parametrize("added", ["", "/", "//"])
-async def test_an_actors_address_with_slashes_added_is_the_same_address(peers: PeerRig, added: str) -> None:
+async def test_actors_address_with_added_slashes_is_the_same(peers: PeerRig, added: str) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}
     async with httpx.AsyncClient(timeout=60) as http:
         given = {"a2a-version": "1.0", **bearer(await peers.token())}

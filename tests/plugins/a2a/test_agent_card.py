@@ -1,4 +1,4 @@
-"""The card: exactly what is exposed, in the protocol's own form, and for how long it may be kept."""
+"""The agent card: exactly the exposed tools, in the protocol's form, with its cache lifetime."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ URL = "https://signoff.example.com"
 
 
 def card_of(catalog: Catalog, actor: str = "") -> dict[str, Any]:
-    """An actor's card, after A2A's own reader took it without a field that it does not know."""
+    """Return an actor's card after A2A's own parser accepted it without unknown fields."""
     card = AgentCards(exposed_of(catalog), URL).card(actor)
     assert card is not None
     found: dict[str, Any] = json.loads(card.body)
@@ -32,8 +32,8 @@ def card_of(catalog: Catalog, actor: str = "") -> dict[str, Any]:
     return found
 
 
-async def test_the_protocols_own_client_finds_it(peers: PeerRig) -> None:
-    """Without a token, at the well-known address and at that of its actor alone; `other` exposes nothing."""
+async def test_protocols_own_client_finds_the_card(peers: PeerRig) -> None:
+    """Without a token, at the well-known address and at its actor's; `other` exposes nothing."""
     async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, peers.url).get_agent_card()
         assert card == await A2ACardResolver(http, f"{peers.url}/a2a/desk").get_agent_card()
@@ -51,7 +51,7 @@ async def test_the_protocols_own_client_finds_it(peers: PeerRig) -> None:
 
 
 @pytest.mark.row("B79")
-def test_an_entry_has_id_description_examples_schemas_and_whether_people_are_asked() -> None:
+def test_card_entry_has_id_description_examples_schemas_and_approval() -> None:
     card = card_of(peer_catalog(Ledger()))
     pay = card["skills"][0]
     assert pay == {
@@ -80,7 +80,7 @@ def test_an_entry_has_id_description_examples_schemas_and_whether_people_are_ask
 
 
 @pytest.mark.row("V06")
-def test_what_is_not_exposed_is_in_no_card() -> None:
+def test_unexposed_tools_are_in_no_card() -> None:
     fields: dict[str, dict[str, Any]] = {
         "plain": {"peer_exposed": False},
         "shown": {},
@@ -104,13 +104,13 @@ def test_what_is_not_exposed_is_in_no_card() -> None:
     catalog = catalog_of(tools, actors=actors, policies=rules)
     assert [each["id"] for each in card_of(catalog, "second")["skills"]] == ["shown"]
     assert [each["id"] for each in card_of(catalog, "third")["skills"]] == ["elsewhere"]
-    # The first that exposes anything answers at the well-known address.
+    # The first actor that exposes a tool answers at the well-known address.
     assert card_of(catalog)["name"] == "second"
     assert AgentCards(exposed_of(catalog), URL).card("first") is None
     assert AgentCards(exposed_of(catalog_of(tools[:1], actors=actors[:1])), URL).card() is None
 
 
-def test_an_agent_that_lives_elsewhere_has_no_card() -> None:
+def test_external_agent_has_no_card() -> None:
     tools = [pay_tool(Ledger(), name="shown", peer_exposed=True)]
     elsewhere = Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",)))
     catalog = catalog_of(tools, actors=[elsewhere, Actor(name="desk", model="scripted")])
@@ -119,7 +119,7 @@ def test_an_agent_that_lives_elsewhere_has_no_card() -> None:
 
 
 @pytest.mark.row("B79")
-async def test_a_card_may_be_kept_for_an_hour_and_is_asked_for_by_its_tag(peers: PeerRig) -> None:
+async def test_card_is_cached_for_an_hour_and_revalidated_by_its_tag(peers: PeerRig) -> None:
     async with httpx.AsyncClient(base_url=peers.url, timeout=60) as http:
         first = await http.get(CARD_PATH)
         assert first.headers["cache-control"] == "public, max-age=3600"
@@ -143,5 +143,5 @@ async def test_a_card_may_be_kept_for_an_hour_and_is_asked_for_by_its_tag(peers:
     (f"https://example.com/x , {PART}chart,{PART}llm-context", {"chart", "llm-context"}),
     ("urn:signoff:a2a:tools:1", set()),
 )
-def test_a_peer_lists_what_it_takes_by_extensions(header: str, types: set[str]) -> None:
+def test_peer_lists_accepted_part_types_by_extensions(header: str, types: set[str]) -> None:
     assert consumed_types(header) == types

@@ -1,4 +1,4 @@
-"""The example of docs/a2a.md, over a gateway and a worker that run."""
+"""The example of docs/a2a.md over a running gateway and worker."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from gateway_login import bearer, token_of
 from peer_rig import PeerRig, fresh_id
 
 
-async def test_a_program_asks_and_follows_as_documented(peers: PeerRig, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_documented_program_asks_and_follows_a_task(peers: PeerRig, capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = [each for each in blocks(ROOT / "docs" / "a2a.md", "python") if not each.file]
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(example.text, "a2a.md", "exec"), names)

@@ -1,4 +1,4 @@
-"""Tasks of peers, by A2A's own client, against a gateway and a worker that run."""
+"""Tasks of peers through A2A's own client, against a running gateway and worker."""
 
 import asyncio
 import base64
@@ -46,7 +46,7 @@ async def read(client: PeerClient, task: Task, **fields: Any) -> Task:
 
 
 async def over(client: PeerClient, task: Task) -> Task:
-    # One that is over already has nothing to subscribe to.
+    # An ended task has no subscription.
     with contextlib.suppress(UnsupportedOperationError):
         async for _ in client.live.subscribe(SubscribeToTaskRequest(id=task.id)):
             pass
@@ -54,7 +54,7 @@ async def over(client: PeerClient, task: Task) -> Task:
 
 
 def page_of(at: str) -> str:
-    """A token of a list's page as a peer makes one up."""
+    """Return a forged page token of a list."""
     return base64.urlsafe_b64encode(json.dumps([at, "x"]).encode()).decode()
 
 
@@ -64,8 +64,8 @@ def told(task: Task) -> list[dict[str, Any]]:
 
 
 @pytest.mark.row("V06")
-async def test_a_message_becomes_a_turn_whose_calls_pass_the_same_gates(peers: PeerRig) -> None:
-    """The id is the turn's, the channel `peer`; a person is asked, the call runs once, the answer is the artifact."""
+async def test_message_becomes_a_turn_whose_calls_pass_the_same_gates(peers: PeerRig) -> None:
+    """The id is the turn's, the channel `peer`; the call is approved and runs once, and the answer is the artifact."""
     before = len(peers.gateway.ledger.rows)
     async with peers.agent() as client:
         task = await client.send("pay")
@@ -92,7 +92,7 @@ async def test_a_message_becomes_a_turn_whose_calls_pass_the_same_gates(peers: P
 
 
 @pytest.mark.row("B14")
-async def test_peers_see_and_call_what_is_exposed_and_nothing_else(peers: PeerRig) -> None:
+async def test_peers_see_and_call_only_exposed_tools(peers: PeerRig) -> None:
     before = [row for row in peers.gateway.ledger.rows if row[0] in ("hidden", "own")]
     async with peers.agent() as client:
         offered = answer_of(await client.send("offered"))
@@ -105,7 +105,7 @@ async def test_peers_see_and_call_what_is_exposed_and_nothing_else(peers: PeerRi
         ran = await client.send("small")
     assert (state_of(ran), answer_of(ran)) == ("COMPLETED", "small: ok paid")
     assert [row for row in peers.gateway.ledger.rows if row[0] in ("hidden", "own")] == before
-    # The same actor has them where a person asks.
+    # The same actor offers them to a person.
     token = await token_of(peers.gateway, "guest")
     async with httpx.AsyncClient(headers=bearer(token), timeout=60) as http:
         await http.post(f"{peers.url}/v1/turns", json={"text": "hidden", "actor": "desk"})
@@ -116,7 +116,7 @@ async def test_peers_see_and_call_what_is_exposed_and_nothing_else(peers: PeerRi
 @pytest.mark.parametrize(
     ("word", "source", "reason"), [("refund", "policy", "deny_if"), ("pay", "human", "not this month")]
 )
-async def test_what_is_denied_is_rejected(peers: PeerRig, word: str, source: str, reason: str) -> None:
+async def test_denied_call_rejects_the_task(peers: PeerRig, word: str, source: str, reason: str) -> None:
     async with peers.agent() as client:
         task = await client.send(word)
         if source == "human":
@@ -129,7 +129,7 @@ async def test_what_is_denied_is_rejected(peers: PeerRig, word: str, source: str
     assert task.status.message.parts[0].text.startswith(f"Denied ({source}): ")
 
 
-async def test_a_peer_never_answers_what_its_task_waits_for(peers: PeerRig) -> None:
+async def test_peer_cannot_answer_its_own_tasks_request(peers: PeerRig) -> None:
     async with peers.agent() as client:
         task = await client.send("pay")
         with pytest.raises(UnsupportedOperationError, match="people decide"):
@@ -152,7 +152,7 @@ async def test_a_peer_never_answers_what_its_task_waits_for(peers: PeerRig) -> N
     assert state_of(stopped) == "CANCELED"
 
 
-async def test_a_task_is_there_for_its_own_peer_alone(peers: PeerRig) -> None:
+async def test_task_is_visible_only_to_its_own_peer(peers: PeerRig) -> None:
     async with peers.agent() as client:
         task = await client.send("small")
         for person, tenant in (("rival", "main"), ("far", "globex")):
@@ -171,7 +171,7 @@ async def test_a_task_is_there_for_its_own_peer_alone(peers: PeerRig) -> None:
         assert state_of(await read(client, task)) == "COMPLETED"
 
 
-async def test_a_turn_that_its_person_began_elsewhere_is_no_task(peers: PeerRig) -> None:
+async def test_turn_started_elsewhere_by_the_same_person_is_no_task(peers: PeerRig) -> None:
     headers = bearer(await token_of(peers.gateway, "partner"))
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         started = (
@@ -185,8 +185,8 @@ async def test_a_turn_that_its_person_began_elsewhere_is_no_task(peers: PeerRig)
     assert started["id"] not in [each.id for each in listed.tasks]
 
 
-async def test_people_and_peers_share_no_conversation(peers: PeerRig) -> None:
-    """Else a peer would hear in its next turn what tools told that are not for it, by the same person's other token."""
+async def test_people_and_peers_share_no_session(peers: PeerRig) -> None:
+    """Otherwise a peer's next turn would contain results that were shown only to the person's other token."""
     headers = bearer(await token_of(peers.gateway, "partner"))
     async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent() as client:
         context = (await client.send("hello")).context_id
@@ -194,14 +194,14 @@ async def test_people_and_peers_share_no_conversation(peers: PeerRig) -> None:
         for path, more in ((f"/v1/sessions/{context}/messages", {}), ("/v1/turns", {"session": context})):
             answer = await http.post(peers.url + path, json=body | more)
             assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), path
-        # Nor one that a person named so; its name is as free as any other.
+        # A session that a person names like a peer's is not shared, either.
         answer = await http.post(f"{peers.url}/v1/sessions/peer-review/messages", json=body)
         assert answer.status_code == 201, answer.text
         with pytest.raises(InvalidParamsError, match="no such context"):
             await client.send("before", context_id=answer.json()["session"].rpartition(".")[2])
 
 
-async def test_what_people_approved_in_advance_for_others_lets_no_call_of_a_peer_run(peers: PeerRig) -> None:
+async def test_grant_for_others_runs_no_call_of_a_peer(peers: PeerRig) -> None:
     wish = {"remember": {"scope": "tenant", "uses": 1}}
     headers = bearer(await token_of(peers.gateway, "guest"))
     async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent("rival") as client:
@@ -218,7 +218,7 @@ async def test_what_people_approved_in_advance_for_others_lets_no_call_of_a_peer
         assert state_of(await client.send("pay")) == "COMPLETED"
 
 
-async def test_a_context_is_one_conversation(peers: PeerRig) -> None:
+async def test_context_is_one_conversation(peers: PeerRig) -> None:
     async with peers.agent() as client:
         first = await client.send("which one")
         assert (state_of(first), answer_of(first)) == ("COMPLETED", "To whom?")
@@ -235,7 +235,7 @@ async def test_a_context_is_one_conversation(peers: PeerRig) -> None:
                 await client.send("more", context_id=made_up)
 
 
-async def test_the_same_message_again_is_the_same_task(peers: PeerRig) -> None:
+async def test_repeated_message_is_the_same_task(peers: PeerRig) -> None:
     name = fresh_id()
     before = len(peers.gateway.ledger.rows)
     async with peers.agent() as client:
@@ -247,7 +247,7 @@ async def test_the_same_message_again_is_the_same_task(peers: PeerRig) -> None:
 
 
 @pytest.mark.row("B79")
-async def test_parts_that_need_the_peers_word_come_to_those_alone_who_list_them(peers: PeerRig) -> None:
+async def test_parts_with_extensions_reach_only_peers_that_list_them(peers: PeerRig) -> None:
     async with peers.agent() as client:
         task = await client.send("parts")
         kinds = [MessageToDict(part.metadata)["type"] for part in task.artifacts[0].parts]
@@ -261,7 +261,7 @@ async def test_parts_that_need_the_peers_word_come_to_those_alone_who_list_them(
         assert MessageToDict(whole.artifacts[0].parts[1])["data"] == {"of": "chart"}
 
 
-async def test_a_stream_tells_every_step_in_order(peers: PeerRig) -> None:
+async def test_stream_sends_every_step_in_order(peers: PeerRig) -> None:
     seen: list[StreamResponse] = []
     decided = False
     async with peers.agent() as client:
@@ -282,11 +282,11 @@ async def test_a_stream_tells_every_step_in_order(peers: PeerRig) -> None:
     assert all(each == "status_update" for each in kinds[1:-2])
 
 
-async def test_who_subscribes_sees_the_task_and_what_follows(peers: PeerRig) -> None:
+async def test_subscriber_receives_the_task_and_later_events(peers: PeerRig) -> None:
     async with peers.agent() as client, peers.agent() as again:
         task = await client.send("pay")
 
-        # Who subscribes after the decision may be told of a task that is over, and of nothing after it.
+        # A subscriber after the decision may receive an ended task and no later event.
         both_see_it = asyncio.Barrier(3)
 
         async def follow(one: PeerClient) -> list[StreamResponse]:
@@ -303,7 +303,7 @@ async def test_who_subscribes_sees_the_task_and_what_follows(peers: PeerRig) -> 
         first, second = await running
         assert first[0].HasField("task")
         assert first[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
-        # The task shows its start until the server has closed the turn, which follows the last answer.
+        # The task shows its start time until the server has closed the turn, after the last answer.
         for events in (first, second):
             events[-1].status_update.status.ClearField("timestamp")
         assert first[-2:] == second[-2:]
@@ -311,7 +311,7 @@ async def test_who_subscribes_sees_the_task_and_what_follows(peers: PeerRig) -> 
             await anext(client.live.subscribe(SubscribeToTaskRequest(id=task.id)))
 
 
-async def test_a_task_can_be_read_at_once_and_stopped_once(peers: PeerRig) -> None:
+async def test_task_is_readable_at_once_and_cancelled_once(peers: PeerRig) -> None:
     async with peers.agent() as client:
         request = message("pay")
         request.configuration.return_immediately = True
@@ -324,7 +324,7 @@ async def test_a_task_can_be_read_at_once_and_stopped_once(peers: PeerRig) -> No
             await client.sdk.cancel_task(CancelTaskRequest(id=task.id))
 
 
-async def test_tasks_are_listed_a_page_at_a_time_newest_first(peers: PeerRig) -> None:
+async def test_tasks_are_listed_by_page_with_the_newest_first(peers: PeerRig) -> None:
     async with peers.agent() as client:
         first = await client.send("small")
         context = first.context_id
@@ -351,8 +351,8 @@ async def test_tasks_are_listed_a_page_at_a_time_newest_first(peers: PeerRig) ->
                 await client.sdk.list_tasks(ListTasksRequest(page_token=made_up))
 
 
-async def test_a_list_loads_no_answers_that_nobody_asked_for(peers: PeerRig) -> None:
-    """Those of 500 tasks would fill a gateway's memory at one request."""
+async def test_list_loads_answers_only_on_request(peers: PeerRig) -> None:
+    """The answers of 500 tasks would fill a gateway's memory with one request."""
     async with peers.agent() as client:
         context = (await client.send("hello")).context_id
     deps, state = peers.gateway.deps, peers.gateway.app.state
@@ -364,9 +364,7 @@ async def test_a_list_loads_no_answers_that_nobody_asked_for(peers: PeerRig) -> 
         assert ([len(each.parts) for each in found], total) == ([parts], 1)
 
 
-async def test_peer_without_a_stream_left_is_answered_at_once_and_follows_nothing(
-    peers: PeerRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_peer_without_a_free_stream_is_answered_at_once(peers: PeerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     headers = [(b"authorization", f"Bearer {await peers.token()}".encode())]
     app = peers.gateway.app
     request = Request({"type": "http", "method": "POST", "path": "/a2a/desk", "headers": headers, "app": app})
@@ -374,7 +372,7 @@ async def test_peer_without_a_stream_left_is_answered_at_once_and_follows_nothin
     async with peers.agent() as client, contextlib.AsyncExitStack() as held:
         for _ in range(STREAMS_OF_ONE):
             await held.enter_async_context(app.state.streams.hold(request))
-        # Long enough for a busy machine to ask twice within it.
+        # Long enough for a busy machine to send two requests in it.
         monkeypatch.setattr("signoff.gateway.auth.streams._PAUSE_SECONDS", 600)
         begun = {"message": MessageToDict(message("pay").message)}
         async with httpx.AsyncClient(headers=bearer(await peers.token()), timeout=60) as http:
@@ -389,18 +387,18 @@ async def test_peer_without_a_stream_left_is_answered_at_once_and_follows_nothin
         with pytest.raises(A2AClientError, match="streams already"):
             await client.sdk.list_tasks(ListTasksRequest())
         await held.aclose()
-        # Other words under its id: nothing of the first was kept.
+        # Another message under its id: nothing of the first was kept.
         assert answer_of(await client.send("hello", message_id=name)) == "You said: hello"
 
 
-async def test_a_passed_turn_goes_on_as_the_same_task_with_exposed_tools_alone(peers: PeerRig) -> None:
+async def test_passed_turn_continues_the_task_with_exposed_tools_only(peers: PeerRig) -> None:
     async with peers.agent() as client:
         task = await client.send("pass it")
     assert state_of(task) == "COMPLETED"
     assert answer_of(task) == "You said: pass it"
 
 
-async def test_what_cannot_be_taken_is_refused_before_anything_begins(peers: PeerRig) -> None:
+async def test_unsupported_content_is_refused_before_anything_starts(peers: PeerRig) -> None:
     async with peers.agent() as client:
         request = message("look")
         request.message.parts.add(url="https://example.com/x.pdf")
@@ -416,7 +414,7 @@ async def test_what_cannot_be_taken_is_refused_before_anything_begins(peers: Pee
     assert answer_of(task) == 'You said: data\n\n{"order": "A7.0"}'.replace("A7.0", "A7")
 
 
-async def test_a_freeze_is_told_and_begins_nothing(peers: PeerRig) -> None:
+async def test_freeze_is_reported_and_starts_nothing(peers: PeerRig) -> None:
     headers = bearer(await token_of(peers.gateway, "boss", tenant="globex"))
     async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent("far", tenant="globex") as client:
         body = {"tenant": "globex", "reason": "looked into"}
@@ -427,7 +425,7 @@ async def test_a_freeze_is_told_and_begins_nothing(peers: PeerRig) -> None:
         assert answer_of(await client.send("hello")) == "You said: hello"
 
 
-async def test_a_conflict_names_the_message_id_that_the_peer_sent(peers: PeerRig) -> None:
+async def test_conflict_names_the_peers_message_id(peers: PeerRig) -> None:
     async with peers.agent() as client:
         own = fresh_id()
         await client.send("hello", message_id=own)

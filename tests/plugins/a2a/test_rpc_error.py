@@ -1,4 +1,4 @@
-"""Errors have the codes of the specification, and A2A's own client knows each again."""
+"""Errors have the specification's codes, which A2A's own client recognizes."""
 
 from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP
 from tables import table
@@ -18,7 +18,7 @@ from signoff.plugins.a2a.rpc_error import (
 KINDS = {each.code: each for each in vars(rpc_error).values() if isinstance(each, RpcErrorKind)}
 
 
-def test_codes_and_reasons_are_those_of_the_protocol() -> None:
+def test_codes_and_reasons_match_the_protocol() -> None:
     known = {code: kind for kind, code in JSON_RPC_ERROR_CODE_MAP.items()}
     assert set(KINDS) - {REFUSED.code} <= set(known)
     for code, kind in KINDS.items():
@@ -26,7 +26,7 @@ def test_codes_and_reasons_are_those_of_the_protocol() -> None:
             assert kind.reason == A2A_ERROR_MAPPING[known[code]].reason
 
 
-def test_an_error_says_code_words_and_details() -> None:
+def test_error_has_code_message_and_details() -> None:
     found = RpcError(TASK_NOT_FOUND, "there is no such task", taskId="x").as_json()
     assert found == {
         "code": -32001,
@@ -51,6 +51,6 @@ def test_an_error_says_code_words_and_details() -> None:
     (Refused("frozen", code="frozen"), REFUSED, "frozen"),
     (Conflict("other words"), REFUSED, "other words"),
 )
-def test_our_errors_become_the_protocols(error: SignoffError, kind: RpcErrorKind, words: str) -> None:
+def test_signoff_errors_map_to_the_protocols(error: SignoffError, kind: RpcErrorKind, words: str) -> None:
     found = rpc_error_of(error)
     assert (found.kind, found.message) == (kind, words)

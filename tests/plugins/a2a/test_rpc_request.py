@@ -1,4 +1,4 @@
-"""What peers send is read by the specification, and what it does not allow is refused by its codes."""
+"""Requests of peers are parsed by the specification, and violations are refused with its codes."""
 
 import json
 from typing import Any
@@ -46,11 +46,11 @@ def kind_of(call: Any, *args: Any) -> RpcErrorKind:
     (b'{"jsonrpc": "2.0", "method": "GetTask", "id": 1' + b"0" * 300 + b"}", INVALID_REQUEST),
     (b'{"jsonrpc": "2.0", "method": "\\ud800", "id": 1}', INVALID_REQUEST),
 )
-def test_garbage_is_no_request(body: bytes, kind: RpcErrorKind) -> None:
+def test_garbage_is_refused_as_a_request(body: bytes, kind: RpcErrorKind) -> None:
     assert kind_of(parse_request, body) == kind
 
 
-def test_a_request_is_its_id_method_and_parameters() -> None:
+def test_request_is_parsed_into_id_method_and_parameters() -> None:
     assert parse_request(b'{"jsonrpc":"2.0","method":"ListTasks","id":"a"}') == RpcRequest("a", "ListTasks", {})
     body = json.dumps({"jsonrpc": "2.0", "method": "GetTask", "id": 3, "params": {"id": "x"}}).encode()
     assert parse_request(body) == RpcRequest(3, "GetTask", {"id": "x"})
@@ -67,7 +67,7 @@ def test_a_request_is_its_id_method_and_parameters() -> None:
     {**SAID, "parts": "hello"},
     {**SAID, "metadata": json.loads("[" * 40 + "]" * 40)},
 )
-def test_a_message_without_what_it_needs_is_refused(message: dict[str, Any]) -> None:
+def test_message_without_required_fields_is_refused(message: dict[str, Any]) -> None:
     assert kind_of(parse_params, RpcRequest(1, "SendMessage", {"message": message}), SendParams) == INVALID_PARAMS
 
 
@@ -76,7 +76,7 @@ def test_parameters_out_of_bounds_are_refused(params: Any) -> None:
     assert kind_of(parse_params, RpcRequest(1, "ListTasks", params), ListParams) == INVALID_PARAMS
 
 
-def test_what_nobody_knows_is_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     given = {"message": {**SAID, "new": 1}, "configuration": {"return_immediately": True, "future": {}}}
     params = parse_params(RpcRequest(1, "SendMessage", given), SendParams)
     assert (params.message.parts[0].text, params.configuration.return_immediately) == ("hello", True)
@@ -85,7 +85,7 @@ def test_what_nobody_knows_is_passed_over() -> None:
 
 
 @table(("asked", "spoken"), ("1.0", True), ("1.0.1", True), ("", False), ("0.3", False), ("2.0", False), ("1", False))
-def test_one_version_is_spoken(asked: str, spoken: bool) -> None:
+def test_only_version_one_is_accepted(asked: str, spoken: bool) -> None:
     if spoken:
         check_version(asked)
         return

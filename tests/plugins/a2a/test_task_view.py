@@ -1,4 +1,4 @@
-"""The state of a task by that of its turn, and what is told of it; A2A's own reader takes each."""
+"""A task's state follows its turn's state, and A2A's own parser accepts each."""
 
 from datetime import UTC, datetime
 from typing import Any, get_args
@@ -54,14 +54,14 @@ def outcome(code: Any, source: Any = None, tool: str = "pay") -> CallOutcome:
 
 
 def seen(view: TurnView) -> PeerTask:
-    """Its task, which A2A's own reader takes."""
+    """Return the view's task after A2A's own parser accepted it."""
     task = task_of(BASE, view, {"pay"}, URL, AT)
     ParseDict(task.as_json((), WITHHELD), Task())
     return task
 
 
-def test_every_state_of_a_turn_is_one_of_a_task() -> None:
-    """Waiting for people is `AUTH_REQUIRED` and never `INPUT_REQUIRED`, which a client's agent would answer."""
+def test_every_turn_state_has_a_task_state() -> None:
+    """A waiting approval is `AUTH_REQUIRED` and never `INPUT_REQUIRED`, which a client's agent would answer."""
     assert set(get_args(LiveState)) <= set(STATES)
     assert STATES["suspended"] == AUTH_REQUIRED
     assert "TASK_STATE_INPUT_REQUIRED" not in STATES.values()
@@ -77,13 +77,13 @@ def test_every_state_of_a_turn_is_one_of_a_task() -> None:
     ("passed", WORKING),
     ("cancelled", CANCELED),
 )
-def test_a_turn_that_ended_so_is_a_task_in_this_state(state: Any, wanted: str) -> None:
+def test_ended_turn_gives_its_task_state(state: Any, wanted: str) -> None:
     task = seen(ended(state))
     assert (task.state, task.turn_state, task.at) == (wanted, state, AT)
     assert task.is_over is (wanted != WORKING)
 
 
-def test_an_error_is_told_in_its_words() -> None:
+def test_task_shows_the_turns_error() -> None:
     failed = seen(ended("error", error=TurnError(code="time_limit", message="more than 60 s of work")))
     assert (failed.state, failed.words) == (FAILED, "more than 60 s of work")
     denied = seen(ended("error", error=TurnError(code="denial_limit", message="3 calls in a row were denied")))
@@ -91,31 +91,31 @@ def test_an_error_is_told_in_its_words() -> None:
 
 
 @table("source", *get_args(DenialSource))
-def test_whoever_denies_what_was_asked_for_rejects_the_task(source: str) -> None:
+def test_denial_from_any_source_rejects_the_task(source: str) -> None:
     task = seen(ended("complete", outcome("denied", source)))
     assert (task.state, task.words) == (REJECTED, f"Denied ({source}): no")
     (call,) = task.as_json((), WITHHELD)["metadata"][TOOLS]["calls"]
     assert call == {"tool": "pay", "type": "ToolDenied", "code": "denied", "source": source, "reason": "no"}
 
 
-def test_what_was_done_in_part_is_complete() -> None:
+def test_partly_denied_turn_is_complete() -> None:
     task = seen(ended("complete", outcome("ok"), outcome("denied", "human")))
     assert task.state == COMPLETED
     assert [each["code"] for each in task.calls] == ["ok", "denied"]
 
 
-def test_calls_of_tools_that_are_not_exposed_are_not_told() -> None:
+def test_calls_of_unexposed_tools_are_hidden() -> None:
     task = seen(ended("complete", outcome("not_available", tool="hidden")))
     assert (task.state, task.calls) == (COMPLETED, ())
 
 
-def test_a_running_turn_is_working() -> None:
+def test_running_turn_is_a_working_task() -> None:
     view = replace(ended("complete"), state="running", result=None)
     task = seen(view)
     assert (task.state, task.words, task.turn_state, task.calls) == (WORKING, "", "", ())
 
 
-def test_an_artifact_has_the_parts_that_this_peer_takes() -> None:
+def test_artifact_has_only_the_parts_that_the_peer_accepts() -> None:
     parts = (("response", "Done."), ("chart", {"a": 1}), ("llm-context", "inside"))
     task = PeerTask(id="x", context="y", state=COMPLETED, parts=parts)
     plain = task.as_json((), WITHHELD)
@@ -133,7 +133,7 @@ def test_an_artifact_has_the_parts_that_this_peer_takes() -> None:
     ParseDict(whole, Task())
 
 
-def test_an_answer_without_words_has_no_part_without_words() -> None:
+def test_empty_text_adds_no_part_to_the_artifact() -> None:
     parts = (("response", ""), ("domain-data", {"a": 1}))
     artifact = PeerTask(id="x", context="y", state=COMPLETED, parts=parts).artifact((), WITHHELD)
     assert artifact is not None
@@ -141,10 +141,10 @@ def test_an_answer_without_words_has_no_part_without_words() -> None:
     assert PeerTask(id="x", context="y", state=COMPLETED, parts=parts[:1]).artifact((), WITHHELD) is None
 
 
-def test_requests_and_answers_of_people_are_never_parts_for_peers() -> None:
+def test_approval_parts_are_never_sent_to_peers() -> None:
     assert [is_told(kind) for kind in ("response", "approval-request", "approval-response")] == [True, False, False]
 
 
-def test_times_are_utc_to_the_millisecond() -> None:
-    """As the specification writes them (5.6.1)."""
+def test_times_are_utc_with_milliseconds() -> None:
+    """As in section 5.6.1 of the specification."""
     assert time_text(AT) == "2026-11-26T09:30:00.120Z"

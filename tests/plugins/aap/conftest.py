@@ -1,4 +1,4 @@
-"""One adapter for the whole session, and PostgreSQL; each test asks about orders of its own."""
+"""One adapter for the whole session, and PostgreSQL; each test asks about its own orders."""
 
 from collections.abc import AsyncIterator
 
@@ -12,6 +12,6 @@ __all__ = ["coder", "postgres_server", "postgres_url"]
 
 @pytest.fixture(scope="session")
 async def coder(agent: CallRig) -> AsyncIterator[Adapter]:
-    """An adapter with a token of the agent `coder`."""
+    """Run an adapter with a token of the agent `coder`."""
     async with adapter(agent) as found:
         yield found

@@ -1,4 +1,4 @@
-"""What docs/aap.md shows is run as it stands, against a gateway that is served."""
+"""The example of docs/aap.md runs unchanged against a served gateway."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from signoff.temporal.embedded_server import free_port
 
 
 def example() -> Any:
-    """The function that a reader copies."""
+    """Return the function that a reader copies."""
     scope: dict[str, Any] = {}
     [text] = [block.text for block in blocks(ROOT / "docs" / "aap.md", "python")]
     exec(compile(text, "aap.md", "exec"), scope)
@@ -23,7 +23,7 @@ def example() -> Any:
 
 
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
-async def test_the_example_ends_in_a_decision_and_an_outcome(coder: Adapter, verdict: str) -> None:
+async def test_documented_example_ends_in_a_decision_and_an_outcome(coder: Adapter, verdict: str) -> None:
     port, order = free_port(), uuid.uuid4().hex
     async with running_app(coder.agent.rig.app, port):
         with contextlib.closing(Client(f"http://127.0.0.1:{port}/aap/coder", coder.token)) as client:
@@ -37,7 +37,7 @@ async def test_the_example_ends_in_a_decision_and_an_outcome(coder: Adapter, ver
         assert ("looked at" in text, ended["state"]) == (True, "denied")
 
 
-async def test_the_example_of_the_page_runs_what_a_rule_lets_pass(coder: Adapter) -> None:
+async def test_documented_example_runs_a_call_approved_by_rule(coder: Adapter) -> None:
     guarded, port = example(), free_port()
     async with running_app(coder.agent.rig.app, port):
         with contextlib.closing(Client(f"http://127.0.0.1:{port}/aap/coder", coder.token)) as client:
@@ -47,7 +47,7 @@ async def test_the_example_of_the_page_runs_what_a_rule_lets_pass(coder: Adapter
     assert "`deny_if` is true" in denied
 
 
-async def test_a_gateway_that_cannot_be_reached_lets_nothing_run(coder: Adapter) -> None:
+async def test_unreachable_gateway_runs_nothing(coder: Adapter) -> None:
     base = f"http://127.0.0.1:{free_port()}/aap/coder"
     with contextlib.closing(Client(base, coder.token, retry_budget=0.1)) as client:
         text = await asyncio.to_thread(example(), client, uuid.uuid4().hex, "A7", 20)

@@ -1,4 +1,4 @@
-"""Who is let in, and that whatever is refused is told in the shape that adapters read."""
+"""Authentication of adapters, and refusals in the shape that they parse."""
 
 import uuid
 
@@ -10,7 +10,7 @@ from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE
 
 
-async def test_whoever_shows_no_token_of_this_agent_is_refused(agent: CallRig) -> None:
+async def test_request_without_the_agents_token_is_refused(agent: CallRig) -> None:
     locked = CallRig(locked_rig(agent.rig))
     async with adapter(locked) as own, adapter(locked, "clerk", "/aap/coder") as other:
         asked = await own.ask(asking())
@@ -28,7 +28,7 @@ async def test_whoever_shows_no_token_of_this_agent_is_refused(agent: CallRig) -
         assert (bare.status_code, bare.headers["www-authenticate"]) == (401, "Bearer")
 
 
-async def test_an_agent_of_several_people_has_an_address_for_each(agent: CallRig) -> None:
+async def test_agent_of_several_people_has_an_address_for_each(agent: CallRig) -> None:
     users = "/aap/clerk/users"
     async with adapter(agent, "clerk", f"{users}/ana") as ana, adapter(agent, "clerk", f"{users}/bo") as bo:
         asked = await ana.allowed()
@@ -45,7 +45,7 @@ async def test_an_agent_of_several_people_has_an_address_for_each(agent: CallRig
         assert (await bo.send("POST", "", asking(20), idempotency_key="x"))[0] == 403
 
 
-async def test_requests_of_another_agent_are_not_there(agent: CallRig, coder: Adapter) -> None:
+async def test_requests_of_another_agent_are_not_found(agent: CallRig, coder: Adapter) -> None:
     asked = await coder.ask(asking())
     async with adapter(agent, "roamer") as roamer:
         for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/consume"), ("POST", "/outcome")):
@@ -54,15 +54,15 @@ async def test_requests_of_another_agent_are_not_there(agent: CallRig, coder: Ad
     assert (await coder.client.get(asked.id)).status == "pending"
 
 
-async def test_what_is_not_served_is_not_found(coder: Adapter) -> None:
+async def test_unserved_paths_are_not_found(coder: Adapter) -> None:
     answer = await coder.agent.http.post("/aap/coder/v1/instances", json={}, headers=bearer(coder.token))
     assert answer.status_code == 404
     for name in ("x", str(uuid.uuid4()), "a.b.c", "%2e%2e"):
         assert (await coder.send("GET", f"/{name}"))[0] == 404
 
 
-async def test_a_key_and_a_wait_have_their_form(coder: Adapter) -> None:
-    """Without a key nothing is asked or used; a wait is a duration, however long."""
+async def test_malformed_key_or_wait_is_refused(coder: Adapter) -> None:
+    """Without a key nothing is asked or used; a wait is a duration of any length."""
     assert await coder.send("POST", "", asking(20)) == (400, "missing_idempotency_key")
     asked = await coder.allowed()
     assert await coder.send("POST", f"/{asked.id}/consume") == (400, "missing_idempotency_key")
@@ -71,7 +71,7 @@ async def test_a_key_and_a_wait_have_their_form(coder: Adapter) -> None:
     assert (await coder.send("GET", f"/{asked.id}?wait=8000h"))[0] == 200
 
 
-async def test_nothing_but_json_is_read(coder: Adapter) -> None:
+async def test_only_json_is_accepted(coder: Adapter) -> None:
     asked = await coder.allowed()
     headers = bearer(coder.token) | {"content-type": "text/plain", "idempotency-key": "use-1"}
     for path in ("", f"/{asked.id}/consume", f"/{asked.id}/outcome"):
@@ -79,7 +79,7 @@ async def test_nothing_but_json_is_read(coder: Adapter) -> None:
         assert answer.status_code == 415
 
 
-async def test_what_is_refused_is_recorded_under_the_agent(agent: CallRig) -> None:
+async def test_refusals_are_recorded_under_the_agent(agent: CallRig) -> None:
     rig = production_gateway(agent.rig)
     async with adapter(CallRig(rig)) as own:
         body, key = asking(20), uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Approval requests on PostgreSQL, by two gateways: of all who race for one approval, one has it."""
+"""Approval requests on PostgreSQL through two gateways: one of all racing users gets an approval."""
 
 import asyncio
 import uuid
@@ -13,7 +13,7 @@ from signoff.store.store import open_store
 
 
 @pytest.mark.postgres
-async def test_of_all_who_race_for_an_approval_one_uses_it(client: Client, postgres_url: str, task_queue: str) -> None:
+async def test_one_of_racing_adapters_uses_an_approval(client: Client, postgres_url: str, task_queue: str) -> None:
     async with open_store(postgres_url) as store, call_rig(client, store, task_queue) as agent:
         other = second_gateway(agent)
         async with other.http, adapter(agent) as first, adapter(other) as second:

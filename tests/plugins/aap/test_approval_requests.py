@@ -1,4 +1,4 @@
-"""Approval requests by the protocol's own client: asked once, answered by people, used once, reported, withdrawn."""
+"""Approval requests through the protocol's own client: asked once, decided, used once, reported, withdrawn."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ def call(body: dict, **fields: object) -> Call:
     return Call(key=uuid.uuid4().hex, tool=body["tool"], arguments=body["arguments"], **fields)
 
 
-async def test_a_request_is_asked_waits_and_is_approved_by_a_person(coder: Adapter) -> None:
+async def test_request_waits_and_is_approved_used_and_reported(coder: Adapter) -> None:
     words = {"agent_reasoning": "charged twice", "context": {"session_id": "s-1", "ratio": 0.1, "none": None}}
     body, key = asking(**words), uuid.uuid4().hex
     asked = await coder.ask(body, key)
@@ -31,7 +31,7 @@ async def test_a_request_is_asked_waits_and_is_approved_by_a_person(coder: Adapt
     assert await coder.ask(body, key) == asked
     name = await coder.call_about(str(asked.arguments["order"]))
     request = await coder.agent.rig.request(approval_of(name))
-    # The agent's words are shown as such; its adapter's context counts for nothing.
+    # The agent's reasoning is shown as such; its adapter's context has no effect.
     assert (request.agent_says, request.actor, request.requester.user) == ("charged twice", "coder", "guest")
     assert request.expires_at is not None
     assert request.expires_at < asked.deadline_at + timedelta(minutes=1)
@@ -62,8 +62,8 @@ async def test_a_request_is_asked_waits_and_is_approved_by_a_person(coder: Adapt
     assert ended["decided_by"] == "Approver"
 
 
-async def test_a_yes_is_told_once_its_turn_has_taken_it_in(coder: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store has it before: told then, it could not be used, and what people changed would be asked about again."""
+async def test_approval_is_shown_only_after_its_turn_has_it(coder: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has it earlier. Shown then, it could not be used, and edited arguments would be asked about again."""
     for changes in ({}, {"euro": 150}):
         asked = await coder.ask(asking())
         written = asked.arguments | changes
@@ -81,7 +81,7 @@ async def test_a_yes_is_told_once_its_turn_has_taken_it_in(coder: Adapter, monke
         assert again.status == ("approved" if changes else "pending")
 
 
-async def test_a_gate_lets_run_what_people_approve_and_nothing_else(coder: Adapter) -> None:
+async def test_gate_runs_approved_calls_only(coder: Adapter) -> None:
     yes, no, gate = asking(), asking(), coder.gate()
     allowed, denied, _, _ = await asyncio.gather(
         gate.check(call(yes)), gate.check(call(no)),
@@ -102,7 +102,7 @@ async def test_a_gate_lets_run_what_people_approve_and_nothing_else(coder: Adapt
     assert unknown.status == "denied"
 
 
-async def test_a_withdrawn_request_is_cancelled_and_nobody_is_asked(coder: Adapter) -> None:
+async def test_withdrawn_request_is_cancelled(coder: Adapter) -> None:
     asked = await coder.ask(asking())
     name = await coder.call_about(str(asked.arguments["order"]))
     gone = await coder.client.cancel(asked.id)
@@ -118,7 +118,7 @@ async def test_a_withdrawn_request_is_cancelled_and_nobody_is_asked(coder: Adapt
         await coder.client.get(str(uuid.uuid4()))
 
 
-async def test_what_people_change_is_denied_and_then_runs_once_with_their_arguments(coder: Adapter) -> None:
+async def test_edited_request_is_denied_and_runs_once_with_the_edit(coder: Adapter) -> None:
     asked = await coder.ask(asking())
     changed = {"order": asked.arguments["order"], "euro": 150}
     name = await coder.decide(asked.arguments, edited_args=changed)
@@ -132,7 +132,7 @@ async def test_what_people_change_is_denied_and_then_runs_once_with_their_argume
     again = await coder.ask(body, "edited-1")
     assert (again.status, again.id == asked.id, again.agent_reasoning) == ("approved", False, "as Ana wrote it")
     assert await coder.ask(body, "edited-1") == again
-    # For one call: of whoever asks with the same arguments beside it people are asked.
+    # The edit covers one call: another request with the same arguments asks approvers.
     other = await coder.ask(body, "edited-2")
     assert other.status == "pending"
     used = await coder.client.consume(again.id, "use-1")
@@ -144,7 +144,7 @@ async def test_what_people_change_is_denied_and_then_runs_once_with_their_argume
         await coder.client.report_outcome(asked.id, "succeeded")
 
 
-async def test_of_several_that_ask_with_changed_arguments_one_is_approved(coder: Adapter) -> None:
+async def test_one_of_several_requests_with_edited_arguments_is_approved(coder: Adapter) -> None:
     asked = await coder.ask(asking())
     changed = {"order": asked.arguments["order"], "euro": 150}
     await coder.decide(asked.arguments, edited_args=changed)
@@ -155,7 +155,7 @@ async def test_of_several_that_ask_with_changed_arguments_one_is_approved(coder:
     await asyncio.gather(*(coder.client.cancel(each.id) for each in found if each.status == "pending"))
 
 
-async def test_of_ten_that_race_one_uses_an_approval(coder: Adapter) -> None:
+async def test_one_of_ten_racing_uses_gets_the_approval(coder: Adapter) -> None:
     asked = await coder.allowed()
     assert asked.status == "approved"
     keys = [f"use-{number % 5}" for number in range(10)]
@@ -165,7 +165,7 @@ async def test_of_ten_that_race_one_uses_an_approval(coder: Adapter) -> None:
     assert {each.code for each in found if isinstance(each, ConflictError)} == {"already_consumed"}
 
 
-async def test_a_request_that_nobody_answers_in_time_expires(coder: Adapter) -> None:
+async def test_unanswered_request_expires(coder: Adapter) -> None:
     for body in (asking(timeout="1s"), asking(tool="brief", timeout="1h")):
         asked = await coder.ask(body)
         assert (asked.deadline_at - asked.created_at).total_seconds() == 1
@@ -180,7 +180,7 @@ async def test_a_request_that_nobody_answers_in_time_expires(coder: Adapter) -> 
             await coder.client.cancel(asked.id)
 
 
-async def test_a_key_is_of_one_request(coder: Adapter) -> None:
+async def test_key_belongs_to_one_request(coder: Adapter) -> None:
     body, key = asking(20), uuid.uuid4().hex
     first = await coder.ask(body, key)
     assert (await coder.ask(body | {"arguments": body["arguments"] | {"euro": 20.0}}, key)).id == first.id
@@ -189,7 +189,7 @@ async def test_a_key_is_of_one_request(coder: Adapter) -> None:
             await coder.ask(body | other, key)
 
 
-async def test_a_conflict_names_the_key_that_the_adapter_sent(coder: Adapter) -> None:
+async def test_conflict_names_the_adapters_key(coder: Adapter) -> None:
     key = uuid.uuid4().hex
     await coder.ask(asking(20), key)
     headers = bearer(coder.token) | {"idempotency-key": key}
@@ -197,15 +197,15 @@ async def test_a_conflict_names_the_key_that_the_adapter_sent(coder: Adapter) ->
     assert (refused.status_code, f"`{key}`" in refused.json()["error"]["message"]) == (409, True), refused.text
 
 
-async def test_a_call_of_a_server_has_its_name(coder: Adapter) -> None:
+async def test_call_of_a_server_has_its_qualified_name(coder: Adapter) -> None:
     asked = await coder.allowed(server="bank")
     assert (asked.status, asked.server, asked.tool) == ("denied", "bank", "refund")
     assert asked.decision is not None
     assert "mcp__bank__refund" in str(asked.decision.note)
 
 
-async def test_what_signoff_runs_itself_is_not_asked_about(coder: Adapter) -> None:
-    """Approved here it would run twice: here, and in the agent."""
+async def test_tool_run_by_signoff_is_refused(coder: Adapter) -> None:
+    """An approved call would run twice: in Signoff and in the agent."""
     body = {"tool": "pay", "arguments": {"amount": 20, "to": "Ana"}, "timeout": "1m"}
     before = list(coder.agent.rig.ledger.rows)
     assert await coder.send("POST", "", body, idempotency_key="pay-1") == (400, "run_by_signoff")

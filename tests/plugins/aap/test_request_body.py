@@ -1,4 +1,4 @@
-"""What an adapter sends is read strictly: nothing unknown, nothing twice, no nulls, and numbers as they are."""
+"""An adapter's body is parsed strictly: no unknown or repeated fields, no nulls, and exact numbers."""
 
 import json
 from typing import Any
@@ -40,7 +40,7 @@ GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": 
     ({"context": {"x": "x" * CONTEXT_BYTES}}, "`context` is larger than 16 KiB"),
     ({"agent_reasoning": "x" * (CONTEXT_BYTES + 1)}, "agent_reasoning"),
 )
-def test_what_is_no_request_is_refused(change: dict[str, Any], words: str) -> None:
+def test_malformed_request_body_is_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ApprovalProblem) as refused:
         parse_body(CreateBody, json.dumps(GOOD | change).encode())
     assert (refused.value.status, words in refused.value.message) == (400, True), refused.value.message
@@ -59,7 +59,7 @@ INEXACT = "the body holds a number of more digits than can be carried; send it a
     (b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}', "the body has `x` twice in one object"),
     (b'{"tool": "refund", "arguments": {"x": "\\ud800"}, "timeout": "1m"}', ""),
 )  # fmt: skip
-def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> None:
+def test_body_that_cannot_be_repeated_exactly_is_refused(sent: bytes, words: str) -> None:
     with pytest.raises(ApprovalProblem) as refused:
         parse_body(CreateBody, sent)
     assert (refused.value.status, refused.value.code) == (400, "malformed")
@@ -67,7 +67,7 @@ def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> Non
 
 
 @table("more", 0, 1)
-def test_arguments_of_just_the_largest_size_are_taken(more: int) -> None:
+def test_arguments_up_to_the_size_limit_are_accepted(more: int) -> None:
     sent = {"part": 0.5, "text": ""}
     sent["text"] = "x" * (ARGUMENTS_BYTES - len(canonical_json(sent)) + more)
     body = json.dumps(GOOD | {"arguments": sent}).encode()
@@ -79,7 +79,7 @@ def test_arguments_of_just_the_largest_size_are_taken(more: int) -> None:
         assert parse_body(CreateBody, body).arguments == sent
 
 
-def test_what_was_left_out_is_not_told() -> None:
+def test_omitted_fields_stay_omitted() -> None:
     body = parse_body(CreateBody, json.dumps(GOOD | {"context": {}, "agent_reasoning": ""}).encode())
     assert body.as_sent == GOOD | {"context": {}, "agent_reasoning": ""}
     assert parse_body(CreateBody, json.dumps(GOOD).encode()).as_sent == GOOD
@@ -88,13 +88,13 @@ def test_what_was_left_out_is_not_told() -> None:
 
 
 @table("report", {}, {"status": "ok"}, {"status": "failed", "note": ""}, {"status": "failed", "x": 1})
-def test_what_is_no_outcome_is_refused(report: dict[str, Any]) -> None:
+def test_malformed_outcome_is_refused(report: dict[str, Any]) -> None:
     with pytest.raises(ApprovalProblem):
         parse_body(OutcomeReport, json.dumps(report).encode())
 
 
-async def test_an_adapter_is_told_what_is_wrong(coder: Adapter) -> None:
-    """With the code that it can read, and nothing is asked."""
+async def test_adapter_gets_an_error_code_it_can_parse(coder: Adapter) -> None:
+    """Nothing is asked."""
     assert await coder.send("POST", "", asking(user="ana"), idempotency_key="x") == (400, "malformed")
     asked = await coder.allowed(context={"deep": {"ratio": 0.1, "list": [1, 2.50, True, None]}})
     assert await coder.send("POST", f"/{asked.id}/outcome", {"status": "ok"}) == (400, "malformed")

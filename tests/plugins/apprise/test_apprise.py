@@ -1,4 +1,4 @@
-"""Apprise: everybody at an address of their own, told and never heard, by a service that is registered with it."""
+"""Apprise: each person has an address, gets notices and cannot answer; tested with a service registered in it."""
 
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ class TestApprise(ChannelSuite):
         return fake_apprise()
 
     @play_scenario
-    async def test_a_card_is_a_title_and_text_and_its_end_a_page_of_its_own(self, rig: ChannelRig) -> None:
+    async def test_card_and_its_end_are_separate_pages_with_title_and_text(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask(args={"to": "**Bo** <b> {{ env }} \\n"})
         await rig.decide_elsewhere(request)
@@ -48,7 +48,7 @@ class TestApprise(ChannelSuite):
         assert end.body.startswith("Approved by Ana")
 
     @play_scenario
-    async def test_what_comes_in_is_forged_whatever_it_is(self, rig: ChannelRig) -> None:
+    async def test_any_inbound_request_is_forged(self, rig: ChannelRig) -> None:
         await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         assert await rig.receive(raw, InboundRequest(b"{}")) == [Forged, Forged]
@@ -60,7 +60,7 @@ class TestApprise(ChannelSuite):
         assert not caught.value.again
 
     @play_scenario
-    async def test_where_a_service_takes_nothing_it_is_tried_again(self, rig: ChannelRig) -> None:
+    async def test_refusal_of_the_service_is_retried(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
         card = await rig.outbound_card(row)
@@ -69,7 +69,7 @@ class TestApprise(ChannelSuite):
         assert (caught.value.code, caught.value.again) == ("refused", True)
 
     @play_scenario
-    async def test_an_address_that_the_service_cannot_have_is_left(self, rig: ChannelRig) -> None:
+    async def test_address_impossible_for_the_service_is_not_retried(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         card = await rig.outbound_card(await rig.delivery(request, "bo"))
         channel = apprise("tgram://no-hush-token/{identity}")
@@ -87,7 +87,7 @@ class TestApprise(ChannelSuite):
         ("ntfz://{identity}", "no service `ntfz`"),
     ],
 )
-def test_an_address_that_cannot_be_right_is_told_without_it(url: str, why: str) -> None:
+def test_invalid_url_is_refused_without_revealing_it(url: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
         apprise(url)
     assert KEY not in caught.value.message

@@ -1,4 +1,4 @@
-"""One enforcement point for the whole session; each test asks about orders of its own."""
+"""One enforcement point for the whole session; each test asks about its own orders."""
 
 from collections.abc import AsyncIterator
 
@@ -9,6 +9,6 @@ from call_rig import CallRig
 
 @pytest.fixture(scope="session")
 async def point(agent: CallRig) -> AsyncIterator[EnforcementPoint]:
-    """An enforcement point with a token of the agent `coder`."""
+    """Run an enforcement point with a token of the agent `coder`."""
     async with enforcement_point(agent) as found:
         yield found

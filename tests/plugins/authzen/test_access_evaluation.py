@@ -1,4 +1,4 @@
-"""What an evaluation says, what it never does, and that an approval makes it true once."""
+"""The answers of an evaluation, its lack of side effects, and that an approval makes it true once."""
 
 import asyncio
 import copy
@@ -20,7 +20,7 @@ async def waiting(point: EnforcementPoint) -> set[str]:
     return {each["id"] for each in answer.json()["approvals"]}
 
 
-async def test_an_evaluation_answers_by_the_rules_and_leaves_nothing(point: EnforcementPoint) -> None:
+async def test_evaluation_answers_by_rule_and_leaves_nothing(point: EnforcementPoint) -> None:
     before = await waiting(point)
     assert await point.evaluate(asking(20)) == {"decision": True}
     asked = await point.evaluate(asking(200))
@@ -34,7 +34,7 @@ async def test_an_evaluation_answers_by_the_rules_and_leaves_nothing(point: Enfo
 
 
 def changed(*path: str, to: Any) -> dict[str, Any]:
-    """A request that would be permitted, but for one thing."""
+    """Return a permitted request with one change."""
     body = copy.deepcopy(asking(20))
     place = body
     for name in path[:-1]:
@@ -48,7 +48,7 @@ def changed(*path: str, to: Any) -> dict[str, Any]:
     (changed("resource", "id", to="refnud"), "not_available"),
     (changed("resource", "type", to="document"), "unknown_resource"),
     (changed("action", "name", to="can_read"), "unknown_action"),
-    # Run by Signoff itself, and by no enforcement point.
+    # Signoff runs this tool itself, so no enforcement point may.
     (asking(20, tool="pay") | {"action": {"name": "invoke", "properties": {"arguments": {"amount": 20}}}}, "run"),
     (changed("subject", "id", to="ana"), "subject_not_allowed"),
     (changed("subject", "id", to="nobody"), "subject_not_allowed"),
@@ -61,7 +61,7 @@ def changed(*path: str, to: Any) -> dict[str, Any]:
     (changed("action", "properties", "arguments", to=[1]), "invalid_arguments"),
     (changed("action", "properties", "arguments", to={"order": "x" * 70_000, "euro": 1}), "invalid_arguments"),
 )
-async def test_what_is_no_call_of_this_agent_is_denied(
+async def test_evaluation_of_a_foreign_or_invalid_call_is_false(
     point: EnforcementPoint, body: dict[str, Any], reason: str
 ) -> None:
     found = await point.evaluate(body)
@@ -76,7 +76,9 @@ async def test_what_is_no_call_of_this_agent_is_denied(
     (changed("subject", "id", to="ana"), "not_allowed", "refund"),
     (asking(20, approval={"id": "guessed"}), "unproved", "refund"),
 )
-async def test_what_is_refused_is_recorded(point: EnforcementPoint, body: dict[str, Any], code: str, tool: str) -> None:
+async def test_refused_evaluation_is_recorded(
+    point: EnforcementPoint, body: dict[str, Any], code: str, tool: str
+) -> None:
     gateway = production_gateway(point.agent.rig)
     async with enforcement_point(CallRig(gateway)) as own:
         before = await refusals(gateway, "actor:coder", tool)
@@ -84,7 +86,7 @@ async def test_what_is_refused_is_recorded(point: EnforcementPoint, body: dict[s
         assert [each["code"] for each in (await refusals(gateway, "actor:coder", tool))[len(before) :]] == [code]
 
 
-async def test_the_agent_itself_may_be_the_subject(point: EnforcementPoint) -> None:
+async def test_agent_itself_may_be_the_subject(point: EnforcementPoint) -> None:
     for subject in ({"type": "agent", "id": "coder"}, {"type": "identity", "id": "guest"}):
         assert (await point.evaluate(asking(20) | {"subject": subject}))["decision"] is True
     async with enforcement_point(point.agent, "clerk") as clerk:
@@ -93,7 +95,7 @@ async def test_the_agent_itself_may_be_the_subject(point: EnforcementPoint) -> N
 
 
 @pytest.mark.row("C20")
-async def test_an_approval_makes_it_true_once(point: EnforcementPoint) -> None:
+async def test_approval_makes_an_evaluation_true_once(point: EnforcementPoint) -> None:
     body = asking()
     approval = await point.approved(body)
     anew = with_approval(body, approval)
@@ -108,7 +110,7 @@ async def test_an_approval_makes_it_true_once(point: EnforcementPoint) -> None:
     assert (kinds["outcome"]["code"], kinds["outcome"]["ticket"]) == ("ok", told["key"])
 
 
-async def test_of_twenty_that_race_one_is_true(point: EnforcementPoint) -> None:
+async def test_one_of_twenty_racing_evaluations_is_true(point: EnforcementPoint) -> None:
     body = asking()
     anew = with_approval(body, await point.approved(body))
     start = asyncio.Event()
@@ -125,7 +127,7 @@ async def test_of_twenty_that_race_one_is_true(point: EnforcementPoint) -> None:
     assert {(each["reason"], each["next_action"]) for each in losers} == {("approval_used", "none")}
 
 
-async def test_an_approval_is_for_the_very_call_that_was_approved(point: EnforcementPoint) -> None:
+async def test_approval_covers_only_the_approved_call(point: EnforcementPoint) -> None:
     body, other = asking(), asking()
     approval = await point.approved(body)
     edited = copy.deepcopy(body)
@@ -145,7 +147,7 @@ async def test_an_approval_is_for_the_very_call_that_was_approved(point: Enforce
     assert (await point.evaluate(with_approval(body, approval)))["decision"] is True
 
 
-async def test_an_approval_that_is_used_for_another_call_is_recorded(point: EnforcementPoint) -> None:
+async def test_approval_used_for_another_call_is_recorded(point: EnforcementPoint) -> None:
     body, gateway = asking(), production_gateway(point.agent.rig)
     approval = await point.approved(body)
     edited = copy.deepcopy(body)
@@ -157,19 +159,19 @@ async def test_an_approval_that_is_used_for_another_call_is_recorded(point: Enfo
 
 
 @table("approval", None, "yes", {}, {"id": 7}, {"id": "guessed"}, {"id": "e30.AAAA"}, True)
-async def test_an_approval_that_is_none_is_false(point: EnforcementPoint, approval: Any) -> None:
+async def test_invalid_approval_is_false(point: EnforcementPoint, approval: Any) -> None:
     found = await point.evaluate(with_approval(asking(20), approval))
     assert (found["decision"], found["context"]["reason"]) == (False, "approval_unverifiable")
 
 
-async def test_a_task_is_no_approval(point: EnforcementPoint) -> None:
+async def test_task_id_does_not_count_as_an_approval(point: EnforcementPoint) -> None:
     body = asking()
     task = await point.asked(body)
     told = (await point.evaluate(with_approval(body, {"id": task["id"]})))["context"]
     assert told["reason"] == "approval_unverifiable"
 
 
-async def test_what_people_changed_is_not_run_as_it_was_asked(point: EnforcementPoint) -> None:
+async def test_edited_call_does_not_run_as_proposed(point: EnforcementPoint) -> None:
     body = asking()
     task = await point.asked(body)
     order = body["action"]["properties"]["arguments"]["order"]
@@ -177,7 +179,7 @@ async def test_what_people_changed_is_not_run_as_it_was_asked(point: Enforcement
     found = await point.show(task)
     assert (found["task"]["status"], "result" in found) == ("denied", False)
     assert "150" in found["task"]["display"]["description"]
-    # Nobody is given the reference of such an approval; whoever had it could use nothing up with it.
+    # The reference of such an approval is never issued, and could not use it up.
     key = await plugin_sealer(point.agent.rig.deps.store, SEAL)
     reference = {"id": seal_approval(key, SealedCall(call_of(task), "coder"))}
     told = (await point.evaluate(with_approval(body, reference)))["context"]
@@ -185,7 +187,7 @@ async def test_what_people_changed_is_not_run_as_it_was_asked(point: Enforcement
     assert (await point.agent.show(call_of(task)))["state"] == "permitted"
 
 
-async def test_a_tool_that_nobody_declared_is_requestable_where_its_agent_may_ask(point: EnforcementPoint) -> None:
+async def test_undeclared_tool_is_requestable_if_its_agent_may_ask(point: EnforcementPoint) -> None:
     body = asking(20, tool="Shell")
     async with enforcement_point(point.agent, "roamer") as roamer:
         body["subject"] = {"type": "agent", "id": "roamer"}

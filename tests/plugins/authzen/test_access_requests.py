@@ -17,14 +17,14 @@ from signoff.plugins.authzen.sealed_ids import DENIAL_SECONDS, SEAL, seal_denial
 
 
 def problem(answer: Any) -> tuple[int, str]:
-    """What kind of problem an answer tells, in the form that the profile wants."""
+    """Return the kind of an answer's problem, in the profile's form."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     told = answer.json()
     assert told["status"] == answer.status_code
     return answer.status_code, told["type"].removeprefix(PROBLEM_TYPE)
 
 
-async def test_people_are_asked_once_for_each_denial(point: EnforcementPoint) -> None:
+async def test_approvers_are_asked_once_per_denial(point: EnforcementPoint) -> None:
     body = asking(business_justification="charged twice")
     decision = await point.evaluate(body)
     first = await point.submit(body, decision)
@@ -41,7 +41,7 @@ async def test_people_are_asked_once_for_each_denial(point: EnforcementPoint) ->
     assert shown["task"]["expires_at"]
 
 
-async def test_while_it_is_pending_no_evaluation_is_true(point: EnforcementPoint) -> None:
+async def test_evaluation_is_false_while_the_request_is_pending(point: EnforcementPoint) -> None:
     body = asking()
     task = await point.asked(body)
     assert (await point.evaluate(body))["decision"] is False
@@ -49,12 +49,12 @@ async def test_while_it_is_pending_no_evaluation_is_true(point: EnforcementPoint
     assert (await point.evaluate(body))["decision"] is False
     approval = (await point.show(task))["result"]["approval"]
     assert (await point.evaluate(with_approval(body, approval)))["decision"] is True
-    # It was approved, and that stays so: what is over is its use.
+    # It stays approved, although it is used.
     after = await point.show(task)
     assert (after["task"]["status"], after["result"]["approval"]["id"]) == ("approved", approval["id"])
 
 
-async def test_a_no_is_a_denied_task(point: EnforcementPoint) -> None:
+async def test_denied_request_is_a_denied_task(point: EnforcementPoint) -> None:
     task = await point.asked(asking())
     await point.decide(task, verdict="denied", reason="not this month")
     found = await point.show(task)
@@ -62,7 +62,7 @@ async def test_a_no_is_a_denied_task(point: EnforcementPoint) -> None:
     assert found["task"]["display"]["description"] == "not this month"
 
 
-async def test_what_needs_nobody_is_approved_at_once(point: EnforcementPoint) -> None:
+async def test_ungated_call_is_approved_at_once(point: EnforcementPoint) -> None:
     body, deps = asking(20), point.agent.rig.deps
     asked = AskedCall("main", "coder", PEOPLE[0].id, "refund", body["action"]["properties"]["arguments"])
     evaluation, until = seal_denial(await plugin_sealer(deps.store, SEAL), asked, deps.clock())
@@ -74,7 +74,7 @@ async def test_what_needs_nobody_is_approved_at_once(point: EnforcementPoint) ->
 
 
 @table("change", "evaluation_id", "arguments", "subject", "tool", "guessed", "of another agent")
-async def test_a_request_that_is_not_of_its_denial_is_refused(point: EnforcementPoint, change: str) -> None:
+async def test_request_that_differs_from_its_denial_is_refused(point: EnforcementPoint, change: str) -> None:
     body = asking()
     sent = submission(body, await point.evaluate(body))
     if change == "evaluation_id":
@@ -96,7 +96,7 @@ async def test_a_request_that_is_not_of_its_denial_is_refused(point: Enforcement
     assert problem(await point.http.post(REQUESTS, json=sent)) == (400, kind)
 
 
-async def test_what_is_refused_is_recorded(point: EnforcementPoint) -> None:
+async def test_refused_access_request_is_recorded(point: EnforcementPoint) -> None:
     gateway = production_gateway(point.agent.rig)
     async with enforcement_point(CallRig(gateway)) as own:
         before = await refusals(gateway, "actor:coder", "refund")
@@ -115,7 +115,7 @@ async def test_what_is_refused_is_recorded(point: EnforcementPoint) -> None:
         assert [each["code"] for each in (await refusals(gateway, "actor:coder"))[len(before) :]] == ["unknown"]
 
 
-async def test_a_denial_that_is_old_is_followed_by_nothing(point: EnforcementPoint) -> None:
+async def test_expired_denial_is_refused(point: EnforcementPoint) -> None:
     body = asking()
     sent = submission(body, await point.evaluate(body))
     sent["denial"]["expires_at"] = "2999-01-01T00:00:00Z"
@@ -125,7 +125,7 @@ async def test_a_denial_that_is_old_is_followed_by_nothing(point: EnforcementPoi
         assert problem(await own.http.post(REQUESTS, json=sent)) == (410, "expired_denial")
 
 
-async def test_a_key_is_one_request(point: EnforcementPoint) -> None:
+async def test_key_belongs_to_one_access_request(point: EnforcementPoint) -> None:
     body, key = asking(), "key-of-one-request"
     first = await point.submit(body, await point.evaluate(body), key)
     again = await point.submit(body, await point.evaluate(body), key)
@@ -134,7 +134,7 @@ async def test_a_key_is_one_request(point: EnforcementPoint) -> None:
     assert problem(await point.submit(other, await point.evaluate(other), key)) == (409, "duplicate_request")
 
 
-async def test_whoever_claims_to_be_somebody_else_is_refused(point: EnforcementPoint) -> None:
+async def test_claim_of_another_actor_is_refused(point: EnforcementPoint) -> None:
     body = asking()
     sent = submission(body, await point.evaluate(body))
     for actor in ({"id": "clerk"}, {"id": "coder", "act": {"sub": "boss"}}):
@@ -145,7 +145,7 @@ async def test_whoever_claims_to_be_somebody_else_is_refused(point: EnforcementP
     assert (await point.http.post(REQUESTS, json=sent | {"client": {"actor": {"id": "coder"}}})).status_code == 202
 
 
-async def test_a_pending_request_is_withdrawn_once(point: EnforcementPoint) -> None:
+async def test_pending_request_is_withdrawn_once(point: EnforcementPoint) -> None:
     task = await point.asked(asking())
     answer = await point.http.post(task["links"]["cancel"], json={"reason": "no_longer_needed"})
     assert (answer.status_code, answer.json()["task"]["status"]) == (200, "cancelled")
@@ -156,7 +156,7 @@ async def test_a_pending_request_is_withdrawn_once(point: EnforcementPoint) -> N
     assert problem(await point.http.post(decided["links"]["cancel"], json={})) == (409, "invalid_task_state")
 
 
-async def test_a_task_is_its_own_agents_alone(point: EnforcementPoint) -> None:
+async def test_access_task_is_visible_only_to_its_own_agent(point: EnforcementPoint) -> None:
     task = await point.asked(asking())
     async with enforcement_point(point.agent, "clerk") as clerk:
         told = await clerk.http.get(task["status_endpoint"])

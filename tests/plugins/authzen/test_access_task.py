@@ -1,4 +1,4 @@
-"""What a task says, by how its call stands: once it is over it stays what it was."""
+"""A task's status by its call's state; an ended task does not change."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ class Loaded:
 
 
 def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> AccessTaskView:
-    """A task whose call stands so, and whose request so where people were asked."""
+    """Return a task whose call has this state and whose request, if any, has that one."""
     answer = CallAnswer.model_validate({"id": "main.s.t", "state": state, "tool": "refund"} | fields)
     asked = cast(AskedQuestion, Loaded(Decided(request), args or ARGS)) if request else None
     return AccessTaskView("coder", answer, ARGS, find_approval(answer, asked, ARGS, NOW))
@@ -45,7 +45,7 @@ def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> Ac
     (a_view("used", "approved"), "approved"),
     (a_view("used"), "approved"),
     (a_view("ended", "approved", code="ok"), "approved"),
-    # Approved, and then not used in time: that was an approval all the same.
+    # Approved, and then not used in time: it stays an approval.
     (a_view("denied", "approved", source="timeout"), "approved"),
     (a_view("denied", source="timeout"), "approved"),
     (a_view("denied", "denied", source="human"), "denied"),
@@ -54,17 +54,17 @@ def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> Ac
     (a_view("denied", "expired", source="timeout"), "expired"),
     (a_view("denied", "cancelled", source="cancelled"), "cancelled"),
     (a_view("permitted", "approved", {"order": "A7", "euro": 150}), "denied"),
-    # In Python these are the same.
+    # Python compares these as equal.
     (a_view("permitted", "approved", {"order": "A7", "euro": 200.5}), "denied"),
 )
-def test_the_status_follows_from_the_call(view: AccessTaskView, status: str) -> None:
+def test_task_status_follows_the_call(view: AccessTaskView, status: str) -> None:
     assert view.status == status
     told = view.as_json(StateSealer(b"k" * 32), "https://signoff.example.com/access/v1/requests")
     assert ("result" in told) is (status == "approved")
     assert ("cancel" in told["task"].get("links", {})) is (status == "pending")
 
 
-def test_an_approval_says_until_when_it_counts() -> None:
+def test_approval_shows_its_expiry() -> None:
     key = StateSealer(b"k" * 32)
     until = {
         state: a_view(*state).approval_json(key)["approved_until"]
@@ -75,7 +75,7 @@ def test_an_approval_says_until_when_it_counts() -> None:
     assert until[("used",)] == NOW.isoformat()
 
 
-def test_an_id_is_the_same_each_time_and_never_that_of_the_call() -> None:
+def test_task_id_is_stable_and_differs_from_the_calls() -> None:
     told = [a_view("permitted").as_json(StateSealer(b"k" * 32), "https://x") for _ in range(2)]
     assert told[0] == told[1]
     assert told[0]["task"]["id"] != told[0]["result"]["approval"]["id"]

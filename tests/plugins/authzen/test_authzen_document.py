@@ -1,4 +1,4 @@
-"""What docs/authzen.md shows of Signoff as a decision point is run as it stands."""
+"""The examples of docs/authzen.md for Signoff as a decision point run unchanged."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from signoff.temporal.embedded_server import free_port
 PAGE = ROOT / "docs" / "authzen.md"
 
 
-async def test_the_curl_line_is_answered_by_a_decision(point: EnforcementPoint) -> None:
+async def test_documented_curl_line_gets_a_decision(point: EnforcementPoint) -> None:
     [block] = blocks(PAGE, "sh")
     port = free_port()
     line = block.text.strip().replace("127.0.0.1:8300", f"127.0.0.1:{port}")
@@ -32,7 +32,7 @@ async def test_the_curl_line_is_answered_by_a_decision(point: EnforcementPoint) 
 
 
 @pytest.mark.parametrize(("verdict", "decision"), [("approved", True), ("denied", False)])
-async def test_the_python_example_waits_for_people_and_ends_in_a_decision(
+async def test_documented_python_example_waits_and_ends_in_a_decision(
     point: EnforcementPoint, verdict: str, decision: bool
 ) -> None:
     scope: dict[str, Any] = {}
@@ -53,7 +53,7 @@ async def test_the_python_example_waits_for_people_and_ends_in_a_decision(
         assert (await point.agent.report(told["context"]["call"])).json()["state"] == "ended"
 
 
-async def test_a_gateway_that_cannot_be_reached_decides_nothing() -> None:
+async def test_unreachable_gateway_raises_an_error() -> None:
     scope: dict[str, Any] = {}
     exec(compile(decide_example(), str(PAGE), "exec"), scope)
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{free_port()}") as http:
@@ -62,7 +62,7 @@ async def test_a_gateway_that_cannot_be_reached_decides_nothing() -> None:
 
 
 def decide_example() -> str:
-    """The page's function, which waits less."""
+    """Return the page's function with a shorter wait."""
     block = next(each for each in blocks(PAGE, "python") if "async def decide" in each.text)
     return block.text.replace("sleep(5)", "sleep(0.05)")
 

@@ -1,4 +1,4 @@
-"""Who is let in, and that whatever is refused is told in the shape that enforcement points read."""
+"""Authentication of enforcement points, and refusals in the shape that they parse."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from gateway_login import bearer, locked_rig, token_of
 from tables import table
 
 
-async def test_the_configuration_names_both_endpoints(point: EnforcementPoint) -> None:
+async def test_configuration_names_both_endpoints(point: EnforcementPoint) -> None:
     answer = await locked_rig(point.agent.rig).http.get("/.well-known/authzen-configuration")
     base = point.agent.rig.deps.settings.public_url
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
@@ -20,7 +20,7 @@ async def test_the_configuration_names_both_endpoints(point: EnforcementPoint) -
     }
 
 
-async def test_whoever_shows_no_token_of_an_agent_is_told_so(point: EnforcementPoint) -> None:
+async def test_request_without_an_agents_token_is_refused(point: EnforcementPoint) -> None:
     locked = locked_rig(point.agent.rig)
     person = bearer(await token_of(locked, "ana"))
     for headers, status in (({}, 401), (bearer("sgf_guessed"), 401), (person, 403)):
@@ -48,7 +48,7 @@ async def test_whoever_shows_no_token_of_an_agent_is_told_so(point: EnforcementP
     b'{"subject": {"type": "u", "id": "g"}, "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}, '
     b'"context": 7}',
 )
-async def test_what_is_no_request_is_a_bad_one(point: EnforcementPoint, body: bytes) -> None:
+async def test_malformed_request_is_a_bad_request(point: EnforcementPoint, body: bytes) -> None:
     headers = {"content-type": "application/json"}
     answer = await point.http.post(EVALUATION, content=body, headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (400, "text/plain; charset=utf-8"), answer.text
@@ -57,7 +57,7 @@ async def test_what_is_no_request_is_a_bad_one(point: EnforcementPoint, body: by
     assert (told.status_code, told.headers["content-type"]) == (400, "application/problem+json")
 
 
-async def test_what_nobody_here_knows_is_passed_over(point: EnforcementPoint) -> None:
+async def test_unknown_request_fields_are_ignored(point: EnforcementPoint) -> None:
     body = asking(20) | {"options": {"x": 1}}
     body["subject"] = body["subject"] | {"realm": "north"}
     answer = await point.http.post(EVALUATION, json=body)
@@ -65,7 +65,7 @@ async def test_what_nobody_here_knows_is_passed_over(point: EnforcementPoint) ->
     assert schema_problems("response", answer.json()) == []
 
 
-async def test_the_id_of_a_request_comes_back(point: EnforcementPoint) -> None:
+async def test_request_id_is_returned(point: EnforcementPoint) -> None:
     for path, body in ((EVALUATION, asking(20)), (EVALUATION, {}), (REQUESTS, {})):
         answer = await point.http.post(path, json=body, headers={"x-request-id": "r-17"})
         assert answer.headers["x-request-id"] == "r-17"
@@ -73,6 +73,6 @@ async def test_the_id_of_a_request_comes_back(point: EnforcementPoint) -> None:
     assert "x-request-id" not in long.headers
 
 
-async def test_nothing_but_json_is_read(point: EnforcementPoint) -> None:
+async def test_only_json_is_read(point: EnforcementPoint) -> None:
     answer = await point.http.post(EVALUATION, content=b"{}", headers={"content-type": "text/plain"})
     assert answer.status_code == 415

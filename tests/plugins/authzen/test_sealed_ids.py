@@ -1,4 +1,4 @@
-"""Ids that others carry: what one is for is no other, and only ours are opened."""
+"""Sealed ids: each serves one purpose, and only ours are opened."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -21,7 +21,7 @@ ASKED = AskedCall("main", "coder", "guest", "refund", {"euro": 20})
 CALL = SealedCall("main.s.t", "coder")
 
 
-def test_the_id_of_a_denial_says_of_which_call_and_until_when() -> None:
+def test_denial_id_carries_its_call_and_expiry() -> None:
     first, until = seal_denial(KEY, ASKED, NOW)
     second, _ = seal_denial(KEY, ASKED, NOW)
     assert first != second
@@ -29,7 +29,7 @@ def test_the_id_of_a_denial_says_of_which_call_and_until_when() -> None:
     assert open_denial(KEY, first) == (ASKED.digest, until)
 
 
-def test_an_id_opens_what_it_was_sealed_for_alone() -> None:
+def test_sealed_id_opens_only_for_its_purpose() -> None:
     task, approval, (denial, _) = seal_task(KEY, CALL), seal_approval(KEY, CALL), seal_denial(KEY, ASKED, NOW)
     assert (open_task(KEY, task), open_approval(KEY, approval)) == (CALL, CALL)
     for opens, strange in ((open_task, (approval, denial)), (open_approval, (task, denial))):

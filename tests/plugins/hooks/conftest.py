@@ -14,7 +14,7 @@ from call_rig import CallRig
 from polling import pauses
 
 RECORDED = Path(__file__).parent / "recorded"
-"""Bodies as Claude Code 2.1.332 and Codex 0.171.0 sent them, their ids and paths aside."""
+"""Bodies as sent by Claude Code 2.1.332 and Codex 0.171.0, without their ids and paths."""
 
 
 @dataclass
@@ -26,14 +26,14 @@ class Hooks:
     session: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def body(self, event: str, command: str = "", **fields: Any) -> dict[str, Any]:
-        """What a hook sends for an event: as recorded, of this session."""
+        """Return a hook's body for an event, as recorded, in this session."""
         sent: dict[str, Any] = json.loads((RECORDED / f"{self.host}.json").read_text(encoding="utf-8"))[event]
         if command:
             sent["tool_input"] = {"command": command}
         return sent | {"session_id": self.session} | fields
 
     async def send(self, body: Any, **params: Any) -> httpx2.Response:
-        """Send a body as it is; nobody is waited for."""
+        """Send a raw body without waiting."""
         query = {"agent": "coder", "hold": 0} | params
         return await self.agent.http.post(f"/v1/hooks/{self.host}", json=body, params=query)
 
@@ -44,7 +44,7 @@ class Hooks:
         return found
 
     async def decision(self, command: str, use: str, **more: Any) -> dict[str, Any]:
-        """What is decided about a command that is about to run."""
+        """Return the decision about a command before it runs."""
         found: dict[str, Any] = (await self.answer("PreToolUse", command, tool_use_id=use, **more))[
             "hookSpecificOutput"
         ]
@@ -52,7 +52,7 @@ class Hooks:
         return found
 
     async def waiting(self) -> str:
-        """The one call of this session about which people are asked, once they are."""
+        """Return this session's one waiting call, once its approvers are asked."""
         for pause in pauses():
             answer = await self.agent.http.get("/v1/approvals", params={"as": "approver", "limit": 500})
             assert answer.status_code == 200, answer.text

@@ -1,4 +1,4 @@
-"""What docs/external-calls.md shows of hooks is used as the coding agents use it, against a gateway that is served."""
+"""The hook settings of docs/external-calls.md work as documented against a served gateway."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "external-calls.md"
 
 @pytest.fixture
 async def served(agent: CallRig) -> AsyncIterator[dict[str, str]]:
-    """The environment of a coding agent whose gateway is served and asks for tokens."""
+    """Return the environment of a coding agent whose served gateway requires tokens."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     locked = locked_rig(agent.rig, public_url=address)
@@ -34,9 +34,7 @@ async def served(agent: CallRig) -> AsyncIterator[dict[str, str]]:
         yield {"PATH": path, "SIGNOFF_PUBLIC_URL": address, "SIGNOFF_TOKEN": token}
 
 
-async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
-    hooks: Any, served: dict[str, str]
-) -> None:
+async def test_claude_code_settings_end_in_an_approval_and_an_outcome(hooks: Any, served: dict[str, str]) -> None:
     session = hooks()
     [text] = blocks_below(PAGE, "Claude Code, by its hooks")
     events = json.loads(text.replace("http://127.0.0.1:8300", served["SIGNOFF_PUBLIC_URL"]))["hooks"]
@@ -68,7 +66,7 @@ async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
     assert await send("PostToolUse") == {}
 
 
-async def test_the_settings_for_codex_end_in_an_approval_and_an_outcome(hooks: Any, served: dict[str, str]) -> None:
+async def test_codex_settings_end_in_an_approval_and_an_outcome(hooks: Any, served: dict[str, str]) -> None:
     session = hooks("codex")
     events = tomllib.loads(blocks_below(PAGE, "Codex")[0])["hooks"]
     [gate], [report] = events["PreToolUse"][0]["hooks"], events["PostToolUse"][0]["hooks"]
@@ -84,12 +82,12 @@ async def test_the_settings_for_codex_end_in_an_approval_and_an_outcome(hooks: A
     assert (code, json.loads(out)["hookSpecificOutput"]["permissionDecision"]) == (0, "deny")
     for env in ({"SIGNOFF_TOKEN": "x"}, {"SIGNOFF_PUBLIC_URL": f"http://127.0.0.1:{free_port()}"}, {"PATH": "/bin"}):
         code, out, err = await run(gate["command"], session.body("PreToolUse"), served | env)
-        # Codex blocks by this code alone, and only where something is said.
+        # Codex blocks only by this code, and only with a message.
         assert (code, out, bool(err.strip())) == (2, "", True), env
 
 
 async def run(command: str, event: dict[str, Any], env: dict[str, str]) -> tuple[int | None, str, str]:
-    """Runs a hook's command; returns its exit code and what it printed."""
+    """Run a hook's command and return its exit code and output."""
     process = await asyncio.create_subprocess_exec(
         "sh",
         "-c",

@@ -1,4 +1,4 @@
-"""Each host is answered in its own shape: those that Claude Code 2.1.332 and Codex 0.171.0 were seen to obey."""
+"""Each host gets its own answer shape, verified with Claude Code 2.1.332 and Codex 0.171.0."""
 
 from typing import Any
 
@@ -34,19 +34,21 @@ def output(event: HookBody, **fields: Any) -> dict[str, Any]:
         output(PERMISSION, decision={"behavior": "allow", "updatedInput": EDITED}),
     ),
 )
-def test_what_may_run_is_allowed(host: HookHost, event: HookBody, args: dict[str, Any], answer: dict[str, Any]) -> None:
+def test_permitted_call_is_allowed_in_the_hosts_shape(
+    host: HookHost, event: HookBody, args: dict[str, Any], answer: dict[str, Any]
+) -> None:
     assert allow(host, event, call("used", args=args)) == answer
 
 
 @table("host", "claude-code", "codex")
-def test_changed_arguments_run_in_the_place_of_the_others(host: HookHost) -> None:
+def test_edited_arguments_replace_the_proposed_ones(host: HookHost) -> None:
     found = allow(host, GATE, call("used", args=EDITED, edited_by="Ana"))["hookSpecificOutput"]
     assert (found["permissionDecision"], found["updatedInput"]) == ("allow", EDITED)
     assert found["additionalContext"].startswith("Ana changed the arguments")
 
 
 @table(("proposed", "approved"), (True, 1), (False, 0), ([True], [1]))
-def test_approved_number_runs_in_the_place_of_a_proposed_boolean(proposed: Any, approved: Any) -> None:
+def test_approved_number_replaces_a_proposed_boolean(proposed: Any, approved: Any) -> None:
     event = HookBody(hook_event_name="PreToolUse", tool_name="Bash", tool_input={"force": proposed})
     found = allow("claude-code", event, call("used", args={"force": approved}))["hookSpecificOutput"]
     assert type(found["updatedInput"]["force"]) is type(approved)
@@ -54,7 +56,7 @@ def test_approved_number_runs_in_the_place_of_a_proposed_boolean(proposed: Any, 
 
 
 @table("host", "claude-code", "codex")
-def test_remark_of_an_approver_is_context_for_the_model(host: HookHost) -> None:
+def test_approvers_remark_is_context_for_the_model(host: HookHost) -> None:
     found = allow(host, GATE, call("used", args=ARGS, note="tell the customer first"))["hookSpecificOutput"]
     assert (found["permissionDecision"], found["additionalContext"]) == ("allow", "tell the customer first")
     changed = allow(host, GATE, call("used", args=EDITED, edited_by="Ana", note="tell the customer first"))
@@ -63,8 +65,8 @@ def test_remark_of_an_approver_is_context_for_the_model(host: HookHost) -> None:
     assert words.endswith("tell the customer first")
 
 
-def test_codex_cannot_change_arguments_as_it_asks_for_permission() -> None:
-    """It would pass over such an answer, and ask at the terminal."""
+def test_codex_cannot_edit_arguments_in_a_permission_request() -> None:
+    """Codex would ignore such an answer and ask at the terminal."""
     assert [can_edit(host, each) for host in ("codex", "claude-code") for each in (GATE, PERMISSION)] == [
         True,
         False,
@@ -74,14 +76,14 @@ def test_codex_cannot_change_arguments_as_it_asks_for_permission() -> None:
 
 
 @table("reason", "too dear", "", "  ")
-def test_a_denial_has_a_reason(reason: str) -> None:
-    """Without one Codex would count the hook as failed, and run the call."""
+def test_denial_always_has_a_reason(reason: str) -> None:
+    """Without a reason Codex would count the hook as failed and run the call."""
     words = reason.strip() or "not allowed"
     assert deny(GATE, reason) == output(GATE, permissionDecision="deny", permissionDecisionReason=words)
     assert deny(PERMISSION, reason) == output(PERMISSION, decision={"behavior": "deny", "message": words})
 
 
-def test_who_waits_is_told_the_code_and_how_to_go_on() -> None:
+def test_waiting_answer_has_the_code_and_the_next_step() -> None:
     waiting = call("waiting", code="K7Q-2FM", page="https://signoff.example.com/turns/x")
     words = wait_words(waiting)
     assert "K7Q-2FM (https://signoff.example.com/turns/x)" in words
@@ -98,5 +100,5 @@ def test_who_waits_is_told_the_code_and_how_to_go_on() -> None:
     (call("ended", code="ok", result="paid"), "ok: paid"),
     (call("running"), "run by Signoff itself"),
 )
-def test_what_must_not_run_is_told_why(answer: CallAnswer, words: str) -> None:
+def test_refused_call_has_its_reason(answer: CallAnswer, words: str) -> None:
     assert words in refusal_words(answer)

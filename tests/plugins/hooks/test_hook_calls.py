@@ -1,4 +1,4 @@
-"""Calls of a coding agent pass gates and people by its hooks: each asked about once, run once and reported once."""
+"""Calls of a coding agent pass gates and approvers through its hooks: asked once, run once, reported once."""
 
 import asyncio
 import dataclasses
@@ -40,7 +40,7 @@ class Held:
         await self._all.wait()
 
 
-async def test_a_rule_lets_a_call_run_and_its_end_is_reported(hooks: Callable[..., Any]) -> None:
+async def test_call_approved_by_rule_runs_and_is_reported(hooks: Callable[..., Any]) -> None:
     session = hooks()
     assert [await session.decision("ls", "toolu_1") for _ in range(2)] == [ALLOWED] * 2
     for _ in range(2):
@@ -48,7 +48,7 @@ async def test_a_rule_lets_a_call_run_and_its_end_is_reported(hooks: Callable[..
     assert await session.decision("ls", "toolu_2") == ALLOWED
 
 
-async def test_an_id_used_again_after_its_report_is_a_new_call(hooks: Callable[..., Any]) -> None:
+async def test_id_reused_after_its_report_is_a_new_call(hooks: Callable[..., Any]) -> None:
     session = hooks()
     for _ in range(2):
         asked = await session.decision("rm -rf build", "call_0", hold=0)
@@ -58,7 +58,7 @@ async def test_an_id_used_again_after_its_report_is_a_new_call(hooks: Callable[.
         assert await session.answer("PostToolUse", "rm -rf build", tool_use_id="call_0") == {}
 
 
-async def test_a_rule_denies_a_call(hooks: Callable[..., Any]) -> None:
+async def test_rule_denies_a_call(hooks: Callable[..., Any]) -> None:
     denied = await hooks().decision("sudo reboot", "toolu_1")
     assert denied == {
         "permissionDecision": "deny",
@@ -66,7 +66,7 @@ async def test_a_rule_denies_a_call(hooks: Callable[..., Any]) -> None:
     }
 
 
-async def test_a_tool_that_nobody_declared_is_denied(hooks: Callable[..., Any]) -> None:
+async def test_undeclared_tool_is_denied(hooks: Callable[..., Any]) -> None:
     session = hooks()
     for name, words in (("WebFetch", "Unknown tool: WebFetch"), ("x" * 65, "`tool`"), ("a.b/c", "Unknown tool")):
         answer = await session.answer("PreToolUse", "ls", tool_name=name, tool_use_id=name[:9])
@@ -74,7 +74,7 @@ async def test_a_tool_that_nobody_declared_is_denied(hooks: Callable[..., Any]) 
         assert words in answer["hookSpecificOutput"]["permissionDecisionReason"]
 
 
-async def test_people_are_asked_about_an_undeclared_tool_where_its_agent_says_so(hooks: Callable[..., Any]) -> None:
+async def test_undeclared_tool_asks_approvers_if_its_agent_allows(hooks: Callable[..., Any]) -> None:
     session = hooks()
     body = session.body("PreToolUse", tool_name="WebFetch", tool_input={"url": "https://example.com"})
     await session.send(body, agent="roamer")
@@ -87,14 +87,16 @@ async def test_people_are_asked_about_an_undeclared_tool_where_its_agent_says_so
     assert (await session.agent.ended(call, agent="roamer"))["code"] == "ok"
 
 
-async def test_a_tool_that_signoff_runs_is_not_run_by_the_agent(hooks: Callable[..., Any]) -> None:
+async def test_tool_run_by_signoff_is_not_run_by_the_agent(hooks: Callable[..., Any]) -> None:
     answer = await hooks().answer("PreToolUse", tool_name="pay", tool_input={"amount": 20})
     assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert answer["hookSpecificOutput"]["permissionDecisionReason"].endswith("ok: paid")
 
 
 @pytest.mark.row("C19")
-async def test_a_held_call_runs_as_it_was_approved(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_held_call_runs_with_the_approved_arguments(
+    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     session, held = hooks(), Held(monkeypatch, 1)
     asked = asyncio.create_task(session.decision("rm -rf build", "toolu_1"))
     await held.all()
@@ -110,7 +112,7 @@ async def test_a_held_call_runs_as_it_was_approved(hooks: Callable[..., Any], mo
     assert (ended["state"], ended["code"], ended["result"]) == ("ended", "execution_failed", "Exit code 3\noops")
 
 
-async def test_remark_of_an_approver_reaches_the_model_of_a_held_call(
+async def test_approvers_remark_reaches_the_model_of_a_held_call(
     hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, held = hooks(), Held(monkeypatch, 1)
@@ -122,9 +124,7 @@ async def test_remark_of_an_approver_reaches_the_model_of_a_held_call(
     assert "\ntell the customer first\n" in answer["additionalContext"]
 
 
-async def test_fifty_equal_hooks_at_once_are_one_question(
-    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_fifty_equal_hooks_ask_one_question(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     session, held = hooks(), Held(monkeypatch, 50)
     asked = [asyncio.create_task(session.decision("rm -rf build", "toolu_1")) for _ in range(50)]
     await held.all()
@@ -132,7 +132,7 @@ async def test_fifty_equal_hooks_at_once_are_one_question(
     assert await asyncio.gather(*asked) == [ALLOWED] * 50
 
 
-async def test_two_equal_calls_at_once_are_one_question_and_one_run(
+async def test_two_equal_calls_ask_one_question_and_run_once(
     hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, held = hooks(), Held(monkeypatch, 2)
@@ -145,7 +145,7 @@ async def test_two_equal_calls_at_once_are_one_question_and_one_run(
     assert "was used before" in refused["permissionDecisionReason"]
 
 
-async def test_a_hold_that_ends_leaves_the_question_to_the_same_call(hooks: Callable[..., Any]) -> None:
+async def test_ended_hold_leaves_the_question_to_the_same_call(hooks: Callable[..., Any]) -> None:
     session = hooks()
     first = await session.decision("rm -rf build", "toolu_1", hold=0)
     assert (first["permissionDecision"], "waiting for approval" in first["permissionDecisionReason"]) == ("deny", True)
@@ -160,12 +160,12 @@ async def test_a_hold_that_ends_leaves_the_question_to_the_same_call(hooks: Call
     assert (await session.agent.ended(call))["code"] == "ok"
     late = await session.decision("rm -rf build", "toolu_2")
     assert "outcome already" in late["permissionDecisionReason"]
-    # What ran is over: the next one is another call.
+    # The run has ended, so the next one is another call.
     asked = await session.decision("rm -rf build", "toolu_4", hold=0)
     assert "waiting for approval" in asked["permissionDecisionReason"]
 
 
-async def test_a_denial_reaches_the_call_that_comes_later_once(hooks: Callable[..., Any]) -> None:
+async def test_denial_reaches_the_later_call_once(hooks: Callable[..., Any]) -> None:
     session = hooks()
     await session.decision("rm -rf build", "toolu_1", hold=0)
     call = await session.waiting()
@@ -178,14 +178,14 @@ async def test_a_denial_reaches_the_call_that_comes_later_once(hooks: Callable[.
     assert await session.waiting() != call
 
 
-async def test_the_same_id_with_other_arguments_is_another_call(hooks: Callable[..., Any]) -> None:
+async def test_same_id_with_other_arguments_is_another_call(hooks: Callable[..., Any]) -> None:
     session = hooks()
     assert await session.decision("ls", "call_0") == ALLOWED
     denied = await session.decision("sudo ls", "call_0")
     assert (denied["permissionDecision"], "other content" in denied["permissionDecisionReason"]) == ("deny", False)
 
 
-async def test_a_run_that_may_end_is_deferred(hooks: Callable[..., Any]) -> None:
+async def test_deferrable_call_is_deferred_while_it_waits(hooks: Callable[..., Any]) -> None:
     session = hooks()
     body = session.body("PreToolUse", "rm -rf build")
     answer = (await session.send(body, defer=True)).json()["hookSpecificOutput"]
@@ -199,7 +199,7 @@ async def test_a_run_that_may_end_is_deferred(hooks: Callable[..., Any]) -> None
     assert (await session.send(other, defer=True)).json()["hookSpecificOutput"]["decision"]["behavior"] == "deny"
 
 
-async def test_a_permission_request_is_answered_and_its_run_reported(hooks: Callable[..., Any]) -> None:
+async def test_permission_request_is_answered_and_its_run_reported(hooks: Callable[..., Any]) -> None:
     session = hooks()
     answer = await session.answer("PermissionRequest", "rm -rf build", hold=0)
     assert answer["hookSpecificOutput"]["decision"]["behavior"] == "deny"
@@ -211,7 +211,7 @@ async def test_a_permission_request_is_answered_and_its_run_reported(hooks: Call
     await session.agent.ended(call)
 
 
-async def test_codex_runs_no_changed_arguments_that_it_cannot_be_given(hooks: Callable[..., Any]) -> None:
+async def test_codex_does_not_run_edited_arguments_in_a_permission_request(hooks: Callable[..., Any]) -> None:
     session = hooks("codex")
     body = session.body("PreToolUse", "rm -rf build", hook_event_name="PermissionRequest", tool_use_id="")
     await session.send(body)
@@ -222,7 +222,7 @@ async def test_codex_runs_no_changed_arguments_that_it_cannot_be_given(hooks: Ca
     assert (await session.agent.ended(call))["code"] == "execution_failed"
 
 
-async def test_codex_is_told_nothing_of_a_call_that_may_run(hooks: Callable[..., Any]) -> None:
+async def test_codex_gets_an_empty_answer_for_a_permitted_call(hooks: Callable[..., Any]) -> None:
     session = hooks("codex")
     assert await session.answer("PreToolUse", "ls") == {}
     assert await session.answer("PostToolUse", "ls") == {}
@@ -230,7 +230,7 @@ async def test_codex_is_told_nothing_of_a_call_that_may_run(hooks: Callable[...,
     assert denied["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
-async def test_an_answer_of_megabytes_is_kept_in_part(hooks: Callable[..., Any]) -> None:
+async def test_result_of_megabytes_is_truncated(hooks: Callable[..., Any]) -> None:
     session = hooks()
     await session.send(session.body("PreToolUse", "rm -rf dist", tool_use_id="toolu_1"))
     call = await session.waiting()
@@ -244,7 +244,7 @@ async def test_an_answer_of_megabytes_is_kept_in_part(hooks: Callable[..., Any])
     assert f"(cut: {2 * MIB + 13} bytes of JSON, sha-256 " in ended["result"]
 
 
-async def test_a_report_of_a_call_that_nobody_asked_about_says_nothing(hooks: Callable[..., Any]) -> None:
+async def test_report_of_an_unknown_call_is_answered_empty(hooks: Callable[..., Any]) -> None:
     session = hooks()
     assert await session.answer("PostToolUse", "cat x", tool_use_id="toolu_9") == {}
     await session.decision("sudo ls", "toolu_1")
@@ -252,9 +252,7 @@ async def test_a_report_of_a_call_that_nobody_asked_about_says_nothing(hooks: Ca
     assert await session.answer("PostToolUse", "ls", tool_name="x" * 65) == {}
 
 
-async def test_a_hook_that_is_broken_off_uses_nothing(
-    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_aborted_hook_uses_no_permit(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     session, held, port, answered = hooks(), Held(monkeypatch, 1), free_port(), asyncio.Event()
     wait, gate = OwnCalls.wait, HookCalls.gate
 
@@ -289,9 +287,7 @@ async def test_a_hook_that_is_broken_off_uses_nothing(
     assert await session.decision("rm -rf build", "toolu_2") == ALLOWED
 
 
-async def test_a_gateway_that_stops_answers_held_hooks(
-    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stopping_gateway_answers_held_hooks(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     session, held = hooks(), Held(monkeypatch, 1)
     stopping = second_gateway(session.agent)
     async with stopping.http:
@@ -305,15 +301,13 @@ async def test_a_gateway_that_stops_answers_held_hooks(
     assert await session.decision("rm -rf build", "toolu_1") == ALLOWED
 
 
-async def test_a_conflict_names_the_id_that_the_hook_sent(
-    hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_conflict_names_the_hooks_tool_use_id(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     session, held = hooks(), Held(monkeypatch, 1)
     asked = asyncio.create_task(session.decision("rm -rf build", "toolu_7"))
     await held.all()
     await session.agent.decide(await session.waiting(), edited_args={"command": "rm -r build"})
     await asked
-    # With the approved arguments under the same id: that id is the call that was proposed with others.
+    # The approved arguments under the same id: that id is the call with the proposed ones.
     denied = await session.decision("rm -r build", "toolu_7")
     assert (denied["permissionDecision"], "`tool_use_id` `toolu_7`" in denied["permissionDecisionReason"]) == (
         "deny",
@@ -322,14 +316,14 @@ async def test_a_conflict_names_the_id_that_the_hook_sent(
 
 
 async def shell(session: Any, use: str, words: str, command: str = "npm test") -> dict[str, Any]:
-    """What is decided about a command of a tool whose `description` is only words."""
+    """Return the decision about a command of a tool whose `description` is only text."""
     given = {"command": command, "description": words}
     sent = session.body("PreToolUse", tool_name="Terminal", tool_input=given, tool_use_id=use)
     found: dict[str, Any] = (await session.send(sent, hold=0)).json()["hookSpecificOutput"]
     return found
 
 
-async def test_a_remembered_answer_serves_a_call_with_another_description(hooks: Callable[..., Any]) -> None:
+async def test_grant_serves_a_call_with_another_description(hooks: Callable[..., Any]) -> None:
     session = hooks()
     await shell(session, "t1", "Run the tests")
     call = await session.waiting()
@@ -342,13 +336,13 @@ async def test_a_remembered_answer_serves_a_call_with_another_description(hooks:
     assert (await shell(session, "t3", "Run the tests", "npm publish"))["permissionDecision"] == "deny"
 
 
-async def test_a_call_with_another_description_joins_the_one_that_waits(hooks: Callable[..., Any]) -> None:
+async def test_call_with_another_description_joins_the_waiting_one(hooks: Callable[..., Any]) -> None:
     session = hooks()
     await shell(session, "t1", "Run the tests")
     call = await session.waiting()
     await shell(session, "t2", "Run the test suite")
     assert await session.waiting() == call
     await session.agent.decide(call)
-    # It runs with its own words, which nobody has changed.
+    # It runs with its own description, which is not an edit.
     joined = await shell(session, "t2", "Run the test suite")
     assert (joined["permissionDecision"], joined.get("updatedInput")) == ("allow", None)

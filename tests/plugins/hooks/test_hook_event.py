@@ -21,8 +21,8 @@ def event(host: str, name: str, **fields: Any) -> HookBody:
 
 
 @table("host", "claude-code", "codex")
-def test_a_recorded_call_is_a_proposal(host: str) -> None:
-    """Its session, tool and arguments, and where it would run as the agent's words."""
+def test_recorded_call_is_a_proposal(host: str) -> None:
+    """Its session, tool and arguments, and its directory as the agent's message."""
     body = event(host, "PreToolUse")
     proposal = body.proposal("coder", None)
     assert (proposal.tool, proposal.args["command"], proposal.agent) == ("Bash", "rm -rf build", "coder")
@@ -32,7 +32,7 @@ def test_a_recorded_call_is_a_proposal(host: str) -> None:
     assert event(host, "PostToolUse", tool_use_id=body.tool_use_id).key == body.key
 
 
-def test_a_permission_request_has_no_key() -> None:
+def test_permission_request_has_no_key() -> None:
     assert event("claude-code", "PermissionRequest").key is None
 
 
@@ -43,21 +43,21 @@ def test_a_permission_request_has_no_key() -> None:
     ("claude-code", "PostToolUseFailure", {}, "execution_failed", "Exit code 3\noops"),
     ("claude-code", "PostToolUseFailure", {"is_interrupt": True}, "in_doubt", "Exit code 3\noops"),
 )
-def test_what_became_of_a_call_is_a_report(host: str, name: str, fields: Any, code: str, result: Any) -> None:
+def test_post_tool_event_is_an_outcome_report(host: str, name: str, fields: Any, code: str, result: Any) -> None:
     outcome = event(host, name, **fields).outcome
     assert outcome is not None
     assert (outcome.code, outcome.result) == (code, result)
 
 
 @table("response", {"stdout": "ä" * 100_000}, '"\\' * 100_000, {"half": "\ud800"}, "\ud800" * 50_000)
-def test_a_result_that_cannot_be_kept_is_cut(response: Any) -> None:
+def test_oversized_result_is_cut(response: Any) -> None:
     body = HookBody(hook_event_name="PostToolUse", tool_response=response)
     outcome = body.outcome
     assert outcome is not None
     assert len(json_bytes(outcome.result)) <= ARGUMENTS_BYTES
 
 
-def test_of_a_result_that_was_cut_its_size_and_digest_are_told() -> None:
+def test_cut_result_shows_its_size_and_digest() -> None:
     answered = {"stdout": "ä" * 100_000}
     outcome = HookBody(hook_event_name="PostToolUse", tool_response=answered).outcome
     assert outcome is not None
@@ -67,7 +67,7 @@ def test_of_a_result_that_was_cut_its_size_and_digest_are_told() -> None:
 
 
 @table("session", "a b", "../x", "x" * 49, "ä")
-def test_a_session_of_any_name_is_one_session(session: str) -> None:
+def test_session_of_any_name_is_one_session(session: str) -> None:
     found = HookBody(hook_event_name="PreToolUse", session_id=session).session
     assert found is not None
     assert is_id(found)
@@ -76,11 +76,11 @@ def test_a_session_of_any_name_is_one_session(session: str) -> None:
 
 
 @table("fields", {"tool_name": ""}, {"tool_name": "x" * 65}, {"tool_input": None}, {"tool_input": [1]})
-def test_what_is_no_call_is_proposed_by_nobody(fields: dict[str, Any]) -> None:
+def test_event_without_a_valid_call_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"tool|args"):
         event("codex", "PreToolUse", **fields).proposal(None, None)
 
 
-def test_the_key_of_a_run_is_of_tool_and_arguments() -> None:
+def test_run_key_depends_on_tool_and_arguments() -> None:
     assert run_key("Bash", {"a": 1, "b": 2}) == run_key("Bash", {"b": 2, "a": 1})
     assert len({run_key("Bash", {}), run_key("Edit", {}), run_key("Bash", {"a": 1})}) == 3

@@ -1,4 +1,4 @@
-"""Who may ask by a hook, and what bad input is answered: never a yes."""
+"""Authentication of hooks, and answers to bad input, which never approve."""
 
 import json
 import uuid
@@ -17,7 +17,7 @@ from signoff.gateway.calls import own_calls
 DEEP: Any = json.loads("[" * 100 + "]" * 100)
 
 
-async def test_the_token_of_an_agent_alone_lets_a_hook_in(hooks: Callable[..., Any]) -> None:
+async def test_only_an_agents_token_admits_a_hook(hooks: Callable[..., Any]) -> None:
     session = hooks()
     body = session.body("PreToolUse", "ls", tool_use_id="toolu_1")
     locked = locked_rig(session.agent.rig)
@@ -35,7 +35,7 @@ async def test_the_token_of_an_agent_alone_lets_a_hook_in(hooks: Callable[..., A
             assert words in refused.json()["hookSpecificOutput"]["permissionDecisionReason"]
 
 
-async def test_what_is_refused_is_recorded(hooks: Callable[..., Any]) -> None:
+async def test_refused_hook_is_recorded(hooks: Callable[..., Any]) -> None:
     session = hooks()
     rig, own = production_gateway(session.agent.rig), bearer(await call_token(session.agent.rig, "coder"))
     known = session.body("PreToolUse", "ls", tool_use_id="toolu_refused")
@@ -65,7 +65,7 @@ async def test_what_is_refused_is_recorded(hooks: Callable[..., Any]) -> None:
         {"tool_name": ""},
     ],
 )
-async def test_a_call_that_cannot_be_read_is_denied_in_the_hooks_own_way(
+async def test_unreadable_call_is_denied_in_the_hosts_shape(
     hooks: Callable[..., Any], host: str, fields: dict[str, Any]
 ) -> None:
     session = hooks(host)
@@ -75,14 +75,14 @@ async def test_a_call_that_cannot_be_read_is_denied_in_the_hooks_own_way(
 
 
 @table("content", b"", b"{", b"[]", b'"x"', b"{}", b'{"hook_event_name": 7}', b"\xff")
-async def test_garbage_is_no_success(agent: CallRig, content: bytes) -> None:
+async def test_garbage_is_refused_with_an_error(agent: CallRig, content: bytes) -> None:
     headers = {"content-type": "application/json"}
     answer = await agent.http.post("/v1/hooks/codex?agent=coder", content=content, headers=headers)
     assert answer.status_code in (400, 422)
     assert set(answer.json()) == {"code", "message"}
 
 
-async def test_half_of_a_surrogate_pair_is_no_success(agent: CallRig) -> None:
+async def test_half_of_a_surrogate_pair_is_refused(agent: CallRig) -> None:
     headers = {"content-type": "application/json"}
     for content in (
         b'{"hook_event_name": "PreToolUse", "tool_name": "\\ud800", "tool_input": {}}',
@@ -94,7 +94,7 @@ async def test_half_of_a_surrogate_pair_is_no_success(agent: CallRig) -> None:
         assert (answer.status_code, output.get("permissionDecision", "")) in ((422, ""), (200, "deny"), (200, ""))
 
 
-async def test_a_report_is_of_any_size_up_to_its_limit(hooks: Callable[..., Any]) -> None:
+async def test_report_up_to_its_size_limit_is_accepted(hooks: Callable[..., Any]) -> None:
     session = hooks()
     empty = len(json.dumps(session.body("PostToolUse", "ls", tool_response="")))
     for more, status in ((0, 200), (1, 413)):
@@ -105,18 +105,18 @@ async def test_a_report_is_of_any_size_up_to_its_limit(hooks: Callable[..., Any]
         assert (len(content), answer.status_code) == (REPORT_BODY_BYTES + more, status)
 
 
-async def test_other_events_are_answered_with_nothing(hooks: Callable[..., Any]) -> None:
+async def test_other_events_get_an_empty_answer(hooks: Callable[..., Any]) -> None:
     session = hooks()
     assert await session.answer("PreToolUse", hook_event_name="SessionStart") == {}
 
 
 @pytest.mark.parametrize("query", [{"hold": -1}, {"hold": 3_601}, {"hold": "x"}, {"defer": "later"}])
-async def test_a_bad_query_is_no_success(hooks: Callable[..., Any], query: dict[str, Any]) -> None:
+async def test_malformed_query_is_refused(hooks: Callable[..., Any], query: dict[str, Any]) -> None:
     session = hooks()
     assert (await session.send(session.body("PreToolUse", "ls"), **query)).status_code == 422
 
 
-async def test_a_server_that_is_away_denies(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_server_denies_the_call(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     async def propose(*_: Any, **__: Any) -> None:
         raise ServerUnavailable("no Temporal server answers")
 

@@ -1,4 +1,4 @@
-"""One gateway for agents that speak MCP for the whole session; each test calls with amounts of its own."""
+"""One gateway for MCP agents for the whole session; each test uses its own amounts."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from signoff.store.store import open_store
 
 @pytest.fixture(scope="session")
 async def mcp(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[McpRig]:
-    """An external agent before a running worker and a gateway."""
+    """Run an external agent before a worker and a gateway."""
     folder = tmp_path_factory.mktemp("mcp")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,

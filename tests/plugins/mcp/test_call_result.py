@@ -1,4 +1,4 @@
-"""How far a call has come reads as a tool's result."""
+"""A call's state as a tool result."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,12 +34,12 @@ BEGAN = datetime(2026, 11, 26, 12, tzinfo=UTC)
         ["Not finished yet. Call the same tool with the same arguments later to get its result."],
     ),
 )
-def test_a_result_says_what_became_of_the_call(fields: dict[str, object], is_error: bool, texts: list[str]) -> None:
+def test_result_describes_the_calls_outcome(fields: dict[str, object], is_error: bool, texts: list[str]) -> None:
     result = result_of(CallAnswer.model_validate({"id": "main.a.b", "tool": "pay", **fields}))
     assert (result["isError"], [each["text"] for each in result["content"]]) == (is_error, texts)
 
 
-def test_an_object_is_structured_content_as_well() -> None:
+def test_object_is_also_structured_content() -> None:
     result = result_of(CallAnswer(id="main.a.b", tool="pay", state="ended", code="ok", result={"paid": 3}))
     assert (result["structuredContent"], result["content"][0]["text"]) == ({"paid": 3}, '{"paid": 3}')
 
@@ -59,13 +59,13 @@ def answer(**fields: Any) -> CallAnswer:
     ({"state": "denied", "source": "human", "reason": "no"}, "completed", "no"),
     ({"state": "denied", "source": "cancelled", "reason": "withdrawn"}, "cancelled", "withdrawn"),
 )
-def test_its_status_is_that_of_the_call(fields: dict[str, Any], status: str, words: str | None) -> None:
+def test_task_status_is_the_calls(fields: dict[str, Any], status: str, words: str | None) -> None:
     task = detailed_task(answer(**fields), CallTimes(BEGAN, BEGAN))
     assert (task["taskId"], task["status"], task.get("statusMessage")) == ("main.a.b", status, words)
     assert ("result" in task) == (status == "completed")
 
 
-def test_a_task_has_the_times_of_its_turn() -> None:
+def test_task_has_the_times_of_its_turn() -> None:
     created = created_task(answer(state="waiting"), CallTimes(BEGAN, BEGAN))
     assert (created["resultType"], created["createdAt"], created["lastUpdatedAt"]) == (
         "task",

@@ -1,4 +1,4 @@
-"""The protocol's own conformance suite, of both eras and of the tasks extension, and its inspector's command line."""
+"""The protocol's own conformance suite, for both eras and the tasks extension, and its inspector's command line."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ NOT_SERVED = {
     ),
     "progress of a tool's own": ("tools-call-with-progress",),
 }
-"""By what docs/mcp.md says is not served, the beginnings of the checks that ask for it."""
+"""Features that docs/mcp.md lists as not served, with the prefixes of their checks."""
 ALLOWED = tuple(each for beginnings in NOT_SERVED.values() for each in beginnings)
 TASKS = (
     "tasks-lifecycle",
@@ -58,7 +58,7 @@ TASKS = (
 
 @pytest.fixture(scope="module")
 async def address(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    """A server with the suite's tools, whose waiting calls somebody approves."""
+    """Run a server with the suite's tools, whose waiting calls are approved."""
     folder = tmp_path_factory.mktemp("conformance")
     queue = f"conformance-{uuid.uuid4().hex[:12]}"
     async with (
@@ -71,25 +71,25 @@ async def address(client: Client, tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_what_is_served_conforms(address: str, tmp_path: Path, version: str) -> None:
+async def test_served_features_conform(address: str, tmp_path: Path, version: str) -> None:
     failed = await failed_checks(address, tmp_path, ALLOWED, "--spec-version", version, "--suite", "all")
     assert failed == set()
 
 
 @pytest.mark.parametrize("scenario", TASKS)
-async def test_tasks_conform(address: str, tmp_path: Path, scenario: str) -> None:
+async def test_task_scenarios_of_the_suite_conform(address: str, tmp_path: Path, scenario: str) -> None:
     options = ("--scenario", scenario, "--force", "--spec-version", "2026-07-28")
     failed = await failed_checks(address, tmp_path, ALLOWED, *options)
     assert failed == set()
 
 
-def test_what_is_not_served_is_named_in_the_document() -> None:
+def test_unserved_features_are_documented() -> None:
     page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8").replace("\n", " ")
     for words in NOT_SERVED:
         assert words in page.lower(), words
 
 
-async def test_the_inspector_lists_and_calls(mcp: McpRig) -> None:
+async def test_inspector_lists_and_calls_tools(mcp: McpRig) -> None:
     async def inspect(*options: str) -> dict[str, object]:
         words = ("node_modules/.bin/mcp-inspector", "--cli", f"{mcp.url}/mcp/coder", "--transport", "http")
         header = f"Authorization: Bearer {mcp.secret}"

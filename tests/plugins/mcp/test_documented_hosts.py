@@ -1,4 +1,4 @@
-"""What docs/external-calls.md shows of hosts is read as they read it, and a call by each ends in an approval."""
+"""The host settings of docs/external-calls.md are parsed like the hosts do, and a call of each ends in an approval."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "external-calls.md"
 
 
 def claude_code(token: str) -> tuple[str, str]:
-    """Address and header of the server as Claude Code reads them from `.mcp.json`."""
+    """Return the server's address and header as Claude Code reads them from `.mcp.json`."""
     [text] = blocks_below(PAGE, "Claude Code, by MCP")
     server = json.loads(text)["mcpServers"]["signoff"]
     assert server["type"] == "http"
@@ -24,7 +24,7 @@ def claude_code(token: str) -> tuple[str, str]:
 
 
 def codex(token: str) -> tuple[str, str]:
-    """The same as Codex reads them from `config.toml`."""
+    """Return the server's address and header as Codex reads them from `config.toml`."""
     _, text = blocks_below(PAGE, "Codex")
     server = tomllib.loads(text)["mcp_servers"]["signoff"]
     assert server["bearer_token_env_var"] == "SIGNOFF_TOKEN"
@@ -32,7 +32,7 @@ def codex(token: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("read", "amount"), [(claude_code, 941), (codex, 942)])
-async def test_a_host_is_configured_as_documented(mcp: McpRig, read: type, amount: int) -> None:
+async def test_documented_host_settings_reach_an_approval(mcp: McpRig, read: type, amount: int) -> None:
     address, header = read(mcp.secret)
     address = address.replace("http://127.0.0.1:8300", mcp.url)
     async with httpx2.AsyncClient(headers={"authorization": header}, timeout=60) as http:

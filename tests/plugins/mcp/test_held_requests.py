@@ -1,9 +1,9 @@
-"""A client ends the hold of its own request, and of no other."""
+"""A client can end only the hold of its request."""
 
 from signoff.plugins.mcp.held_requests import HeldRequests, RequestName
 
 
-def test_a_request_is_cancelled_by_its_name() -> None:
+def test_request_is_cancelled_by_its_name() -> None:
     held = HeldRequests()
     mine, other = RequestName("s1", "1"), RequestName("s2", "1")
     with held.hold(mine) as first, held.hold(other) as second, held.hold(None) as nameless:
@@ -15,7 +15,7 @@ def test_a_request_is_cancelled_by_its_name() -> None:
     assert not third.is_set()
 
 
-def test_an_id_that_is_used_again_names_the_newer_request() -> None:
+def test_reused_id_names_the_newer_request() -> None:
     held, name = HeldRequests(), RequestName("s1", "1")
     with held.hold(name) as newer:
         with held.hold(name) as newest:

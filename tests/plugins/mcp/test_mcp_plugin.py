@@ -1,4 +1,4 @@
-"""Who is let in, what is answered to who is not, and that no message whatever is answered by a failure of ours."""
+"""Authentication, refusals, and that no message causes an internal error."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ _INIT: dict[str, Any] = {
 }
 
 
-async def test_whoever_shows_no_token_is_told_where_to_look(mcp: McpRig) -> None:
+async def test_missing_token_returns_401_with_resource_metadata(mcp: McpRig) -> None:
     answer = await mcp.post(_LIST, authorization="Bearer sgf_guessed")
     assert answer.status_code == 401
     address = answer.headers["www-authenticate"].partition('resource_metadata="')[2].partition('"')[0]
@@ -29,7 +29,7 @@ async def test_whoever_shows_no_token_is_told_where_to_look(mcp: McpRig) -> None
     assert found["scopes_supported"] == ["call"]
 
 
-async def test_another_token_another_agent_or_another_site_is_refused(mcp: McpRig) -> None:
+async def test_other_token_agent_or_site_is_refused(mcp: McpRig) -> None:
     person = await mcp.post(_LIST, **bearer(await token_of(mcp.gateway, "ana")))
     assert (person.status_code, "insufficient_scope" in person.headers["www-authenticate"]) == (403, True)
     other = await mcp.post(_LIST, **bearer(await call_token(mcp.gateway, "clerk")))
@@ -38,12 +38,12 @@ async def test_another_token_another_agent_or_another_site_is_refused(mcp: McpRi
     assert (await mcp.post(_LIST, host="evil.example")).status_code == 421
 
 
-async def test_a_strange_address_does_not_break_the_answer(mcp: McpRig) -> None:
+async def test_unusual_address_does_not_break_the_refusal(mcp: McpRig) -> None:
     answer = await mcp.post(_LIST, path="/mcp/%22%0D%0Ax%E2%82%AC", authorization="Bearer sgf_guessed")
     assert answer.status_code == 401
 
 
-async def test_whoever_acts_for_several_names_one(mcp: McpRig) -> None:
+async def test_agent_of_several_people_must_name_one(mcp: McpRig) -> None:
     clerk = bearer(await call_token(mcp.gateway, "clerk"))
     for path, words in (("/mcp/clerk", "name the `user`"), ("/mcp/clerk?user=guest", "may not act for")):
         answer = await mcp.post(_LIST, path, **clerk)
@@ -75,13 +75,13 @@ async def test_whoever_acts_for_several_names_one(mcp: McpRig) -> None:
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
 )
 @table("version", "", "2025-11-25", MODERN, "1999-01-01")
-async def test_garbage_is_an_error_of_the_protocol(mcp: McpRig, body: bytes, version: str) -> None:
+async def test_garbage_is_a_protocol_error(mcp: McpRig, body: bytes, version: str) -> None:
     answer = await mcp.post(body, **({"mcp-protocol-version": version} if version else {}))
     assert answer.status_code < 500, answer.text
     assert answer.status_code == 202 or '"error"' in answer.text or '"isError":true' in answer.text, answer.text
 
 
-async def test_a_session_is_begun_and_known_again(mcp: McpRig) -> None:
+async def test_session_is_started_and_recognized(mcp: McpRig) -> None:
     begun = await mcp.post(_INIT)
     session = begun.headers["mcp-session-id"]
     known = await mcp.post(_LIST, **{"mcp-session-id": session})
@@ -92,7 +92,7 @@ async def test_a_session_is_begun_and_known_again(mcp: McpRig) -> None:
     assert (unknown.status_code, foreign.status_code) == (404, 404)
 
 
-async def test_a_client_that_cancels_its_request_is_held_no_longer(mcp: McpRig) -> None:
+async def test_cancelled_request_is_no_longer_held(mcp: McpRig) -> None:
     session = {"mcp-session-id": (await mcp.post(_INIT)).headers["mcp-session-id"]}
     call = {"name": "pay", "arguments": {"amount": 931}}
     held = asyncio.create_task(mcp.post({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call}, **session))
@@ -105,10 +105,10 @@ async def test_a_client_that_cancels_its_request_is_held_no_longer(mcp: McpRig) 
 
 
 @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
-async def test_call_that_waits_is_answered_at_once_when_its_agent_has_no_stream_left(
+async def test_waiting_call_is_answered_at_once_without_a_free_stream(
     mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str
 ) -> None:
-    """As a result: a modern client would begin its next round in the same moment."""
+    """As a result: a modern client would start its next round at once."""
     monkeypatch.setattr("signoff.gateway.auth.streams.STREAMS_OF_ONE", 0)
     monkeypatch.setattr("signoff.gateway.auth.streams._PAUSE_SECONDS", 600)
     call: dict[str, Any] = {"name": "pay", "arguments": {"amount": 932 if era == MODERN else 933}}
@@ -126,7 +126,7 @@ async def test_call_that_waits_is_answered_at_once_when_its_agent_has_no_stream_
     assert (free.status_code, "retry-after" in free.headers) == (200, False)
 
 
-async def test_what_is_too_large_and_other_methods_are_refused(mcp: McpRig) -> None:
+async def test_large_bodies_and_other_methods_are_refused(mcp: McpRig) -> None:
     headers = {"content-type": "application/json", **bearer(mcp.secret)}
     answer = await mcp.gateway.http.post("/mcp/coder", content=b"y" * 2_000_000, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
@@ -135,7 +135,7 @@ async def test_what_is_too_large_and_other_methods_are_refused(mcp: McpRig) -> N
             assert (await http.request(method, f"{mcp.url}/mcp/coder")).status_code == 405
 
 
-async def test_an_agents_address_with_a_slash_added_is_the_same_address(mcp: McpRig) -> None:
+async def test_agents_address_with_a_slash_added_is_the_same(mcp: McpRig) -> None:
     clerk = bearer(await call_token(mcp.gateway, "clerk"))
     answer = await mcp.post(_LIST, "/mcp/clerk/?user=bo", **clerk)
     assert '"name":"pay"' in answer.text

@@ -1,4 +1,4 @@
-"""A host that starts its servers itself reaches the gateway by `signoff mcp-stdio`, in both eras of the protocol."""
+"""A host that starts its own servers reaches the gateway through `signoff mcp-stdio`, in both eras of the protocol."""
 
 import asyncio
 import io
@@ -20,20 +20,20 @@ _AMOUNTS = iter(range(950, 999))
 
 
 def server(mcp: McpRig, folder: Path, *options: str) -> StdioServerParameters:
-    """How a host starts it, in a folder of no project, on a machine with a proxy that does not know its own address."""
+    """Return the start parameters of a host, in a directory without a project, behind a proxy unaware of localhost."""
     words = ["-c", "from signoff.cli.main import main; main()", "mcp-stdio", "coder", "--url", mcp.url, *options]
     env = {"SIGNOFF_TOKEN": mcp.secret, "HTTP_PROXY": f"http://127.0.0.1:{free_port()}"}
     return StdioServerParameters(command=sys.executable, args=words, env=env, cwd=folder)
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_host_lists_and_calls_and_is_held(mcp: McpRig, tmp_path: Path, era: str) -> None:
+async def test_host_over_stdio_lists_calls_and_waits(mcp: McpRig, tmp_path: Path, era: str) -> None:
     amount = next(_AMOUNTS)
     async with Client(stdio_client(server(mcp, tmp_path)), mode=era) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["broken", "look", "move", "pay"]
         held = asyncio.create_task(client.call_tool("pay", {"amount": amount}))
         approval = await mcp.asked(f"Pay {amount}")
-        # Beside the one that is held.
+        # In parallel to the held one.
         assert text_of_result(await client.call_tool("pay", {"amount": 20})) == "paid"
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool("nothing", {})
@@ -41,13 +41,13 @@ async def test_a_host_lists_and_calls_and_is_held(mcp: McpRig, tmp_path: Path, e
         assert text_of_result(await held) == "paid"
 
 
-async def test_a_person_who_may_not_be_named_is_an_error(mcp: McpRig, tmp_path: Path) -> None:
+async def test_person_that_may_not_be_named_is_an_error(mcp: McpRig, tmp_path: Path) -> None:
     async with Client(stdio_client(server(mcp, tmp_path, "--user", "ana")), mode="legacy") as client:
         with pytest.raises(MCPError, match="may not act for"):
             await client.list_tools()
 
 
-async def test_without_a_gateway_each_request_is_an_error(
+async def test_each_request_without_a_gateway_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = free_port()

@@ -24,13 +24,13 @@ _SIGNALED = "WORKFLOW_EXECUTION_SIGNALED"
 
 
 def amount() -> int:
-    """An amount about which people are asked, and that no other test used."""
+    """Return an unused amount that needs approval."""
     return next(_AMOUNTS)
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_the_agent_sees_what_signoff_runs_for_it(mcp: McpRig, era: str) -> None:
-    """In one order, with hints of what a call does; what the agent would run itself is not there."""
+async def test_agent_lists_the_tools_that_signoff_runs(mcp: McpRig, era: str) -> None:
+    """In a fixed order, with hints; tools that the agent runs itself are omitted."""
     async with mcp.client(era) as client:
         tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == ["broken", "look", "move", "pay"]
@@ -39,7 +39,7 @@ async def test_the_agent_sees_what_signoff_runs_for_it(mcp: McpRig, era: str) ->
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_a_rule_settles_is_answered_at_once(mcp: McpRig, era: str) -> None:
+async def test_call_settled_by_rule_is_answered_at_once(mcp: McpRig, era: str) -> None:
     async with mcp.client(era) as client:
         paid = await client.call_tool("pay", {"amount": 20})
         denied = await client.call_tool("pay", {"amount": 2_000})
@@ -53,13 +53,13 @@ async def test_what_a_rule_settles_is_answered_at_once(mcp: McpRig, era: str) ->
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", ["refund", "nothing"])
-async def test_a_tool_that_is_not_listed_is_unknown(mcp: McpRig, era: str, name: str) -> None:
+async def test_unlisted_tool_is_unknown(mcp: McpRig, era: str, name: str) -> None:
     async with mcp.client(era) as client:
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool(name, {"order": "A7", "euro": 20})
 
 
-async def test_what_is_refused_is_recorded(mcp: McpRig) -> None:
+async def test_refused_mcp_call_is_recorded(mcp: McpRig) -> None:
     gateway, secret = production_gateway(mcp.gateway), await call_token(mcp.gateway, "coder")
     state = MODERN_META | {"io.modelcontextprotocol/clientCapabilities": {}}
     pay = {"name": "pay", "arguments": {"amount": 20}}
@@ -84,7 +84,7 @@ async def test_what_is_refused_is_recorded(mcp: McpRig) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.row("C16")
-async def test_a_call_is_held_until_people_have_decided(mcp: McpRig, era: str) -> None:
+async def test_call_is_held_until_approvers_decide(mcp: McpRig, era: str) -> None:
     euro = amount()
     async with mcp.client(era) as client:
         held = asyncio.create_task(client.call_tool("pay", {"amount": euro}))
@@ -93,7 +93,7 @@ async def test_a_call_is_held_until_people_have_decided(mcp: McpRig, era: str) -
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_people_deny_or_change_is_told(mcp: McpRig, era: str) -> None:
+async def test_denial_or_edit_reaches_the_client(mcp: McpRig, era: str) -> None:
     no, other = amount(), amount()
     async with mcp.client(era) as client:
         denied = asyncio.create_task(client.call_tool("pay", {"amount": no}))
@@ -107,9 +107,7 @@ async def test_what_people_deny_or_change_is_told(mcp: McpRig, era: str) -> None
     assert any(row[1] == {"amount": 51} for row in mcp.gateway.ledger.rows)
 
 
-async def test_a_client_that_can_hear_it_is_told_that_its_call_waits(
-    mcp: McpRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_client_gets_progress_while_its_call_waits(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signoff.plugins.mcp.tool_calls.PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
     euro, told = amount(), asyncio.Event()
@@ -129,7 +127,7 @@ async def test_a_client_that_can_hear_it_is_told_that_its_call_waits(
     assert "Waiting for approval" in words[1][1]
 
 
-async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_hold_explains_how_to_get_the_result(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
     euro = amount()
     async with mcp.client(LEGACY) as client:
         with monkeypatch.context() as patched:
@@ -146,9 +144,7 @@ async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, mo
     assert sum(row[1].get("amount") == euro for row in mcp.gateway.ledger.rows) == 1
 
 
-async def test_a_client_of_the_new_era_comes_back_with_the_state_of_its_request(
-    mcp: McpRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_modern_client_returns_with_its_request_state(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
     euro = amount()
     async with mcp.client(MODERN) as client:
         with monkeypatch.context() as patched:
@@ -177,7 +173,7 @@ async def test_rounds_end_before_a_client_gives_up(mcp: McpRig, monkeypatch: pyt
 
 
 @pytest.mark.row("C17")
-async def test_a_client_that_takes_tasks_is_given_one_while_people_are_asked(mcp: McpRig) -> None:
+async def test_client_with_tasks_gets_one_while_approvers_decide(mcp: McpRig) -> None:
     euro = amount()
     at_once = await mcp.ask_modern("tools/call", name="pay", arguments={"amount": 20})
     assert (at_once["result"]["resultType"], "taskId" in at_once["result"]) == ("complete", False)
@@ -192,14 +188,14 @@ async def test_a_client_that_takes_tasks_is_given_one_while_people_are_asked(mcp
     assert (over["status"], over["result"]["content"][0]["text"]) == ("completed", "paid")
 
 
-async def test_a_task_is_withdrawn(mcp: McpRig) -> None:
+async def test_task_is_withdrawn_by_its_client(mcp: McpRig) -> None:
     task = (await mcp.ask_modern("tools/call", name="pay", arguments={"amount": amount()}))["result"]
     for _ in range(2):
         assert (await mcp.ask_modern("tasks/cancel", taskId=task["taskId"]))["result"]["resultType"] == "complete"
     assert (await mcp.settled_task(task["taskId"]))["status"] == "cancelled"
 
 
-async def test_tasks_are_their_agents_and_for_clients_that_take_them(mcp: McpRig) -> None:
+async def test_tasks_need_their_agent_and_a_client_with_the_extension(mcp: McpRig) -> None:
     for method in ("tasks/get", "tasks/cancel", "tasks/update"):
         missing = await mcp.ask_modern(method, taskId="main.a.b", inputResponses={})
         assert (missing["error"]["code"], "`main.a.b`" in missing["error"]["message"]) == (-32602, True), missing
@@ -207,9 +203,7 @@ async def test_tasks_are_their_agents_and_for_clients_that_take_them(mcp: McpRig
         assert refused["error"]["code"] == -32021, refused
 
 
-async def test_a_client_that_names_its_calls_joins_and_repeats_them(
-    mcp: McpRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_named_calls_are_joined_and_repeated(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
     euro = amount()
     first, second = ({TOOL_USE_ID: f"toolu_{euro}_{number}".ljust(30, "x")} for number in range(2))
     async with mcp.client(LEGACY) as client:
@@ -224,7 +218,7 @@ async def test_a_client_that_names_its_calls_joins_and_repeats_them(
 
 
 @pytest.mark.parametrize("ident", ["call_0", "toolu_" + "x" * 24])
-async def test_a_repeated_id_in_another_session_is_a_new_call(mcp: McpRig, ident: str) -> None:
+async def test_repeated_id_in_another_session_is_a_new_call(mcp: McpRig, ident: str) -> None:
     euro = amount()
     for _ in range(2):
         async with mcp.client(LEGACY) as client:
@@ -235,9 +229,7 @@ async def test_a_repeated_id_in_another_session_is_a_new_call(mcp: McpRig, ident
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_whose_request_was_broken_off_is_withdrawn(
-    mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str
-) -> None:
+async def test_call_of_an_aborted_request_is_withdrawn(mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str) -> None:
     monkeypatch.setattr("signoff.plugins.mcp.tool_calls.AWAY_SECONDS", 0.1)
     euro = amount()
     async with mcp.client(era) as client:
@@ -252,10 +244,8 @@ async def test_a_call_whose_request_was_broken_off_is_withdrawn(
     assert (await mcp.gateway.request(approval)).state == "cancelled"
 
 
-async def test_a_call_that_somebody_waits_for_again_is_asked_about_further(
-    mcp: McpRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The time after which it would have been withdrawn passes, and people may still decide; the same call says so."""
+async def test_awaited_call_is_not_withdrawn_after_its_timeout(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first withdrawal time passes, and approvers may still decide; the repeated call sends a signal."""
     monkeypatch.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
     euro, turns = amount(), CallClient(mcp.gateway.deps.client)
     async with mcp.client(LEGACY) as client:

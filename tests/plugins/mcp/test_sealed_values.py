@@ -1,4 +1,4 @@
-"""What clients carry counts for the agent and the request for which it was sealed, and for no other."""
+"""Sealed values count only for the agent and request that they were sealed for."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 BINDING = RequestBinding("main", "coder", "guest", "pay", {"amount": 120, "to": "Ana"})
 
 
-def test_a_session_is_its_agents() -> None:
+def test_session_id_belongs_to_its_agent() -> None:
     first, second = (new_session_id(KEY, "main", "coder") for _ in range(2))
     assert first != second
     assert open_session_id(KEY, "main", "coder", first) == ClientSession(first)
@@ -24,12 +24,12 @@ def test_a_session_is_its_agents() -> None:
     assert not any(open_session_id(KEY, "main", "coder", each) for each in ("", "x", f"{first}x", "é", "." * 3_000))
 
 
-def test_a_session_says_whether_its_client_opens_pages() -> None:
+def test_session_records_whether_its_client_opens_pages() -> None:
     begun = new_session_id(KEY, "main", "coder", opens_urls=True)
     assert open_session_id(KEY, "main", "coder", begun) == ClientSession(begun, opens_urls=True)
 
 
-def test_a_state_opens_for_the_same_request() -> None:
+def test_state_opens_for_the_same_request() -> None:
     state = BINDING.seal_state(KEY, "main.a.b", 3, NOW + timedelta(minutes=5))
     same = replace(BINDING, args={"to": "Ana", "amount": 120})
     assert same.open_state(KEY, state, NOW) == ("main.a.b", 3)
@@ -43,12 +43,12 @@ def test_a_state_opens_for_the_same_request() -> None:
     {"tool": "refund"},
     {"args": {"amount": 121}},
 )
-def test_a_state_opens_for_no_other_request(other: dict[str, Any]) -> None:
+def test_state_does_not_open_for_another_request(other: dict[str, Any]) -> None:
     state = BINDING.seal_state(KEY, "main.a.b", 1, NOW + timedelta(minutes=5))
     assert replace(BINDING, **other).open_state(KEY, state, NOW) is None
 
 
-def test_a_state_is_worth_nothing_once_it_is_old_changed_or_a_session() -> None:
+def test_old_changed_or_foreign_state_does_not_open() -> None:
     state = BINDING.seal_state(KEY, "main.a.b", 1, NOW + timedelta(minutes=5))
     assert BINDING.open_state(KEY, state, NOW + timedelta(minutes=5)) is None
     assert BINDING.open_state(KEY, state[:-1], NOW) is None

@@ -1,4 +1,4 @@
-"""Tools are told as they are declared."""
+"""Tools are listed as declared."""
 
 from call_rig import refund_tool
 from turn_fixtures import Ledger, pay_tool
@@ -24,7 +24,7 @@ def test_tools_are_sorted_and_carry_hints() -> None:
     assert "amount" in pay["inputSchema"]["properties"]
 
 
-def test_a_schema_that_chooses_at_its_top_is_listed_as_one_object() -> None:
+def test_schema_with_alternatives_is_listed_as_one_object() -> None:
     by_mail = {"properties": {"mail": {"type": "string"}, "key": {"type": "string"}}, "required": ["key", "mail"]}
     by_number = {
         "properties": {"number": {"type": "integer"}, "key": {"type": "integer"}},

@@ -1,4 +1,4 @@
-"""A tool that was imported of one MCP server is called through our own, and passes gates and people on its way."""
+"""A tool imported from an MCP server is called through our own, and passes gates and approvers."""
 
 import asyncio
 import uuid
@@ -22,12 +22,12 @@ NOTE = "mcp__up__note"
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.row("C18")
-async def test_a_tool_of_an_upstream_server_is_asked_about_and_run_by_signoff(
+async def test_imported_tool_is_approved_and_run_by_signoff(
     client: Client, store: Store, tmp_path: Path, era: str
 ) -> None:
-    """The server is called once, as people approved it, and the record has what it answered; a denied call is not sent.
+    """The server is called once, with the approved arguments, and its answer is recorded; a denied call is not sent.
 
-    What the agent calls is listed under the server's name, and its own token reaches no upstream server.
+    The tool is listed under the server's name, and the agent's token reaches no upstream server.
     """
     upstream = Upstream(tmp_path)
     async with by_http(upstream) as server:

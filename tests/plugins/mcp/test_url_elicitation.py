@@ -1,4 +1,4 @@
-"""A client that opens pages is asked to show the one on which its user may decide; its answer decides nothing."""
+"""A client that opens pages shows the one where its user may decide; its own answer decides nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ _AMOUNTS = iter(range(2_000, 2_100))
 
 
 class Visitor:
-    """Whoever sits before the client: which pages were shown there, and what was said since."""
+    """The client's user: the pages shown, and the messages since."""
 
     def __init__(self, action: str = "accept") -> None:
         self.pages: asyncio.Queue[Any] = asyncio.Queue()
@@ -36,7 +36,7 @@ class Visitor:
 
 @asynccontextmanager
 async def client_of(mcp: McpRig, era: str, user: str, visitor: Visitor) -> AsyncIterator[Client]:
-    """The protocol's own client, which opens pages, of an agent that asks in somebody's name."""
+    """Run the protocol's own client, which opens pages, for an agent that acts for a person."""
     secret = await call_token(mcp.gateway, "clerk")
     fields = {"elicitation_callback": visitor.open, "message_handler": visitor.hear}
     async with mcp.client(era, f"/mcp/clerk?user={user}", secret=secret, **fields) as client:
@@ -45,7 +45,7 @@ async def client_of(mcp: McpRig, era: str, user: str, visitor: Visitor) -> Async
 
 @pytest.mark.parametrize("action", ["accept", "decline"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_who_may_decide_is_shown_where_and_decides_there_alone(mcp: McpRig, era: str, action: str) -> None:
+async def test_approver_is_shown_the_page_and_decides_only_there(mcp: McpRig, era: str, action: str) -> None:
     visitor, amount = Visitor(action), next(_AMOUNTS)
     async with client_of(mcp, era, "ana", visitor) as client:
         held = asyncio.create_task(client.call_tool("move", {"amount": amount}))
@@ -53,7 +53,7 @@ async def test_who_may_decide_is_shown_where_and_decides_there_alone(mcp: McpRig
         approval = await mcp.asked(f"Move {amount}")
         assert (page.mode, page.url) == ("url", f"{mcp.url}/approvals/{approval}")
         assert page.message.startswith("move waits for your approval, ")
-        # The client has answered: it is held again by then.
+        # The client has answered, so its call is held again.
         while not mcp.gateway.app.state.held_requests.is_awaited(approval.removesuffix(".c1.1")):
             await asyncio.sleep(0.01)
         assert (await mcp.gateway.request(approval)).state == "pending"
@@ -69,7 +69,9 @@ async def test_who_may_decide_is_shown_where_and_decides_there_alone(mcp: McpRig
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_who_may_not_decide_is_shown_nothing(mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str) -> None:
+async def test_person_without_authority_is_shown_no_page(
+    mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str
+) -> None:
     monkeypatch.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
     visitor = Visitor()
     async with client_of(mcp, era, "bo", visitor) as client:
@@ -77,7 +79,7 @@ async def test_who_may_not_decide_is_shown_nothing(mcp: McpRig, monkeypatch: pyt
     assert (waits.is_error, visitor.pages.empty()) == (True, True)
 
 
-async def test_an_answer_alone_is_taken_and_counts_for_nothing(mcp: McpRig) -> None:
+async def test_elicitation_answer_alone_decides_nothing(mcp: McpRig) -> None:
     begun = await mcp.post(
         {
             "jsonrpc": "2.0",
@@ -108,5 +110,5 @@ async def test_an_answer_alone_is_taken_and_counts_for_nothing(mcp: McpRig) -> N
     (None, False),
     ("url", False),
 )
-def test_a_client_says_that_it_opens_pages(capabilities: Any, opens: bool) -> None:
+def test_client_capability_tells_whether_it_opens_pages(capabilities: Any, opens: bool) -> None:
     assert opens_urls(capabilities) == opens

@@ -40,13 +40,13 @@ def fake(rig: ChannelRig) -> FakeTelegram:
 
 
 class TestTelegram(ChannelSuite):
-    """What every channel must do, and what only this one does."""
+    """The suite of every channel, and Telegram's own tests."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_telegram()
 
     @play_scenario
-    async def test_a_card_is_plain_text_with_two_buttons_that_go_with_its_end(self, rig: ChannelRig) -> None:
+    async def test_card_is_plain_text_whose_two_buttons_disappear_at_its_end(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask(args={"to": "<b>*Bo*</b>"})
         mine = [each for each in vendor.messages if str(each.chat) == rig.bo]
@@ -63,7 +63,7 @@ class TestTelegram(ChannelSuite):
         assert all(body["link_preview_options"] == {"is_disabled": True} for body in texts)
 
     @play_scenario
-    async def test_a_press_is_answered_above_the_chat_once(self, rig: ChannelRig) -> None:
+    async def test_button_press_is_answered_once_by_an_alert(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         await rig.ask(quorum=2)
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -73,7 +73,7 @@ class TestTelegram(ChannelSuite):
         assert len(vendor.messages) == 2
 
     @play_scenario
-    async def test_what_does_not_fit_above_the_chat_is_said_in_it_too(self, rig: ChannelRig) -> None:
+    async def test_answer_too_long_for_an_alert_is_also_sent_as_a_message(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         await rig.ask()
         update = vendor.press_update(rig.card(rig.bo), rig.bo, "a")
@@ -84,7 +84,7 @@ class TestTelegram(ChannelSuite):
         assert vendor.messages[-1].text == words
 
     @play_scenario
-    async def test_a_press_that_is_answered_too_late_is_answered_in_the_chat(self, rig: ChannelRig) -> None:
+    async def test_late_answer_to_a_press_is_sent_as_a_message(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -95,7 +95,7 @@ class TestTelegram(ChannelSuite):
         assert (vendor.alerts, vendor.messages[-1].chat) == ([], int(rig.bo))
 
     @play_scenario
-    async def test_in_a_group_it_counts_who_pressed(self, rig: ChannelRig) -> None:
+    async def test_press_in_a_group_counts_for_its_author(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()
         card = rig.card(rig.bo)
@@ -108,7 +108,7 @@ class TestTelegram(ChannelSuite):
         assert rig.request(request.id).decided_by == "bo"
 
     @play_scenario
-    async def test_a_reminder_is_below_its_card_and_has_no_buttons(self, rig: ChannelRig) -> None:
+    async def test_reminder_replies_to_its_card_without_buttons(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()
         card = vendor.message_of(rig.card(rig.bo))
@@ -122,7 +122,7 @@ class TestTelegram(ChannelSuite):
         assert len(vendor.messages) == 2
 
     @play_scenario
-    async def test_an_end_that_is_told_twice_is_told(self, rig: ChannelRig) -> None:
+    async def test_repeated_end_of_a_card_is_accepted(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()
         await rig.decide_elsewhere(request)
@@ -154,7 +154,7 @@ class TestTelegram(ChannelSuite):
         assert "Denied by Ana" in message.text
 
     @play_scenario
-    async def test_who_blocked_the_bot_is_reached_by_the_next_channel(self, rig: ChannelRig) -> None:
+    async def test_person_who_blocked_the_bot_falls_to_the_next_channel(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         vendor.blocked.add(int(rig.bo))
         request = await rig.ask()
@@ -168,7 +168,7 @@ class TestTelegram(ChannelSuite):
             assert (caught.value.code, caught.value.again) == (code, False)
 
     @play_scenario
-    async def test_a_vendor_that_is_busy_says_for_how_long_in_what_it_answers(self, rig: ChannelRig) -> None:
+    async def test_busy_vendor_gives_its_retry_delay(self, rig: ChannelRig) -> None:
         await rig.ask()
         rig.vendor.trouble = "busy"
         with pytest.raises(NotDelivered) as caught:
@@ -176,14 +176,14 @@ class TestTelegram(ChannelSuite):
         assert (caught.value.after, caught.value.again) == (30.0, True)
 
     @play_scenario
-    async def test_a_command_decides_nothing(self, rig: ChannelRig) -> None:
+    async def test_bot_command_decides_nothing(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         await rig.receive(rig.vendor.write(rig.bo, "/yes"), rig.vendor.write(rig.bo, "/approve"))
         assert rig.request(request.id).state == "pending"
         assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_the_check_tells_where_telegram_calls(self, rig: ChannelRig) -> None:
+    async def test_check_shows_the_webhook_address(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         before = await rig.channel.check()
         assert [finding.ok for finding in before] == [True, False]
@@ -197,7 +197,7 @@ class TestTelegram(ChannelSuite):
         assert "502" in (await rig.channel.check())[1].what
 
     @play_scenario
-    async def test_the_token_is_nowhere_but_on_the_wire(self, rig: ChannelRig) -> None:
+    async def test_token_is_never_logged(self, rig: ChannelRig) -> None:
         listener, root = Listener(), logging.getLogger()
         level, seen = root.level, listener.lines
         root.addHandler(listener)
@@ -223,7 +223,7 @@ class TestTelegram(ChannelSuite):
 
 
 class TestFetching:
-    async def test_what_was_fetched_is_kept_and_not_fetched_again(self) -> None:
+    async def test_fetched_update_is_kept_and_not_fetched_again(self) -> None:
         async with polled() as (vendor, channel):
             vendor.webhook = {"url": "https://elsewhere.example"}
             for update in (press("q1"), {"callback_query": {"id": "", "data": "a:t"}}, press("q2")):
@@ -247,7 +247,7 @@ class TestFetching:
                 with pytest.raises(Forged):
                     channel.verify(forged)
 
-    async def test_what_could_not_be_kept_is_fetched_again(self) -> None:
+    async def test_update_that_could_not_be_kept_is_fetched_again(self) -> None:
         async with polled() as (vendor, channel):
             for name in ("q1", "q2"):
                 vendor.queue_update(press(name))
@@ -266,7 +266,7 @@ class TestFetching:
             await listening(channel, fail, lambda: vendor.updates == [])
             assert taken == ["press:q1", "press:q2", "press:q1", "press:q2"]
 
-    async def test_a_rival_that_fetches_too_is_told(self) -> None:
+    async def test_second_fetcher_is_reported_as_a_conflict(self) -> None:
         async with polled() as (vendor, channel):
             vendor.clinging = True
             vendor.webhook = {"url": "https://elsewhere.example"}
@@ -274,7 +274,7 @@ class TestFetching:
                 await channel.listen(never)
             assert (caught.value.code, caught.value.again) == ("409", True)
 
-    async def test_the_check_tells_what_stands_in_the_way(self) -> None:
+    async def test_check_shows_the_obstacle_to_fetching(self) -> None:
         async with polled() as (vendor, channel):
             assert [finding.ok for finding in await channel.check()] == [True, True]
             vendor.webhook = {"url": "https://elsewhere.example"}
@@ -287,7 +287,7 @@ class TestFetching:
                 await plain.listen(never)
             await plain.close_down()
 
-    async def test_with_nobody_to_call_what_is_brought_is_forged(self) -> None:
+    async def test_inbound_request_without_a_webhook_secret_is_forged(self) -> None:
         channel = telegram(webhook_secret="")
         for secret in ("", WEBHOOK_SECRET):
             with pytest.raises(Forged):
@@ -296,7 +296,7 @@ class TestFetching:
 
 @asynccontextmanager
 async def polled() -> AsyncIterator[tuple[FakeTelegram, Telegram]]:
-    """A bot without a webhook, and the channel that fetches from it."""
+    """Run a bot without a webhook, and the channel that fetches from it."""
     async with fake_telegram(polled=True) as vendor:
         vendor.clock = lambda: NOW
         channel = telegram(webhook_secret="", api_url=vendor.url)
@@ -318,7 +318,7 @@ async def never(raw: InboundRequest) -> InboundBatch:
 
 
 def press(name: str, **more: Any) -> dict[str, Any]:
-    """A press of a button, as little of it as counts."""
+    """Return a minimal press of a button."""
     return {"callback_query": {"id": name, "from": {"id": 1002}, "data": "a:t"} | more}
 
 
@@ -327,7 +327,7 @@ def read(update: Any) -> InboundBatch:
     return telegram().receive(InboundRequest(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}))
 
 
-def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
+def test_press_is_keyed_by_its_id_and_a_message_by_its_number() -> None:
     message = {"message_id": 7, "from": {"id": 1002}, "chat": {"id": 1002, "type": "private"}, "text": "yes"}
     about = {**message, "reply_to_message": {"message_id": 5}}
     for number in (1, 900):
@@ -348,17 +348,17 @@ def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
     {"message": {"from": {"id": 1}, "chat": {"id": 1, "type": "private"}, "text": "yes"}},
     {"message": {"message_id": 1, "from": {"id": 1}, "chat": {"type": "private"}, "text": "yes"}},
 )
-def test_what_somebody_did_without_saying_who_is_malformed(update: Any) -> None:
+def test_update_without_an_author_is_malformed(update: Any) -> None:
     with pytest.raises(Malformed):
         read(update)
 
 
 @table("data", "a:", "a:T", "x:t", "a:t ", "a:t\n", "a:" + "t" * 33, "at", "", "A:t")
-def test_other_buttons_say_nothing(data: str) -> None:
+def test_unknown_button_is_ignored(data: str) -> None:
     assert read_button(data) is None
 
 
-def test_what_is_cut_fits_as_telegram_counts() -> None:
+def test_cut_text_fits_telegrams_count() -> None:
     for words in ("x" * 5_000, "🎉" * 3_000, "x🎉" * 2_000):
         for limit in (ALERT_UNITS, TEXT_UNITS):
             shown = cut_words(words, limit)
@@ -376,7 +376,7 @@ def test_what_is_cut_fits_as_telegram_counts() -> None:
     {"webhook_secret": "a secret with spaces in it"},
     {"api_url": "ftp://x"},
 )
-async def test_options_that_cannot_be_right_are_told_without_their_value(options: dict[str, Any]) -> None:
+async def test_invalid_option_is_refused_without_its_value(options: dict[str, Any]) -> None:
     given = {"token": TOKEN, **options}
     with pytest.raises(ConfigError) as caught:
         await read_options(Telegram, given, SecretProvider(environment={}))
@@ -391,7 +391,7 @@ class Listener(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As a log would show it."""
+        """Keep the line as a log would show it."""
         self.lines.append(f"{record.getMessage()} {record.exc_info}")
 
 
@@ -404,13 +404,13 @@ class Listener(logging.Handler):
     ({"text": "yes", "via_bot": {"id": 9}}, "attachment"),
     ({"text": "yes", "forward_date": 1}, "attachment"),
 )
-def test_message_without_whole_text_of_its_own_is_asked_back(more: dict[str, Any], unclear: str) -> None:
+def test_message_without_complete_text_is_asked_back(more: dict[str, Any], unclear: str) -> None:
     message = {"message_id": 5, "date": 1, "chat": {"id": 7, "type": "private"}, "from": {"id": 7}, **more}
     (action,) = read({"update_id": 1, "message": message}).actions
     assert (action.text, action.unclear) == ("" if unclear else "yes", unclear)
 
 
-def test_service_message_says_nothing() -> None:
+def test_service_message_is_ignored() -> None:
     message = {
         "message_id": 5,
         "date": 1,
@@ -421,7 +421,7 @@ def test_service_message_says_nothing() -> None:
     assert read({"update_id": 1, "message": message}) == InboundBatch()
 
 
-def test_edited_message_names_the_message_that_it_changes() -> None:
+def test_edited_message_names_the_message_it_changes() -> None:
     message = {
         "message_id": 7,
         "from": {"id": 1002},

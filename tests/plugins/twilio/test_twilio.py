@@ -1,4 +1,4 @@
-"""Twilio: SMS answered with codes, WhatsApp in words and by a template's buttons, and forms signed as Twilio says."""
+"""Twilio: SMS answered by codes, WhatsApp by text and template buttons, and forms with Twilio's signature."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ from signoff.testing.vendor import Vendor
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 EXAMPLE = "https://mycompany.com/myapp.php?foo=1&bar=2"
 PUBLISHED = [
-    # The security page of Twilio's documentation, and the tests of its libraries.
+    # From Twilio's security documentation and its libraries' tests.
     ("+14158675310", "GvWf1cFY/Q7PnoempGyD5oXAezc="),
     ("+14158675309", "RSOYDt4T1cUTdK1PDd93/VVr8B8="),
 ]
@@ -66,7 +66,7 @@ def alone(vendor: FakeTwilio) -> FakeTwilio:
 
 
 class TestSms(ChannelSuite):
-    """What every channel must do, by SMS; a code is all that says what an answer is about."""
+    """The suite of every channel over SMS, where only a code links an answer to its request."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_twilio(FakeSms())
@@ -79,7 +79,7 @@ class TestSms(ChannelSuite):
         await rig.process_inbound()
         assert rig.request(request.id).votes == ()
         assert text("receipt.stale", "en") in rig.text_read_by(rig.bo)
-        # Twilio tells whole seconds: an answer in the second of its card could be about the card before.
+        # Twilio reports whole seconds: an answer in its card's second could be about the previous card.
         await rig.backdate(request)
         await rig.backdate(rig.request(request.id), minutes=1)
         await rig.receive(rig.vendor.press(rig.card(rig.bo, "Somebody else"), rig.bo, "approved"))
@@ -95,7 +95,7 @@ class TestSms(ChannelSuite):
         assert not any(part in found for part in (request.card.effect, "Payee"))
 
     @play_scenario
-    async def test_a_card_says_how_to_answer_and_asks_for_what_becomes_of_it(self, rig: ChannelRig) -> None:
+    async def test_card_shows_the_answer_format_and_requests_a_status_callback(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         code = show_code(request.code)
         assert f'write "approve {code}", or "deny {code}" and why' in rig.card(rig.bo).text
@@ -114,12 +114,12 @@ class TestSms(ChannelSuite):
         assert '"approve ' in body
 
     @play_scenario
-    async def test_card_with_letters_beyond_gsm_stays_as_written(self, rig: ChannelRig) -> None:
+    async def test_card_with_letters_beyond_gsm_keeps_its_text(self, rig: ChannelRig) -> None:
         await rig.ask(args={"to": "Łódź"})
         assert "“approve " in rig.card(rig.bo).text
 
     @play_scenario
-    async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:
+    async def test_decider_on_this_channel_is_notified_once(self, rig: ChannelRig) -> None:
         first, second = await rig.ask(1), await rig.ask(2)
         await rig.receive(rig.vendor.write(rig.bo, f"approve {first.code}"))
         assert [len(rig.vendor.reads(who)) for who in (rig.bo, rig.ana)] == [3, 3]
@@ -132,7 +132,7 @@ class TestSms(ChannelSuite):
         assert "Approved by Bo" in rig.vendor.reads(rig.bo)[-1]
 
     @play_scenario
-    async def test_who_wrote_stop_is_left_alone(self, rig: ChannelRig) -> None:
+    async def test_person_who_sent_stop_gets_no_message(self, rig: ChannelRig) -> None:
         fake(rig).stopped.add(rig.bo)
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
@@ -140,7 +140,7 @@ class TestSms(ChannelSuite):
         assert "STOP" in row.message
 
     @play_scenario
-    async def test_a_yes_to_messages_at_all_decides_nothing(self, rig: ChannelRig) -> None:
+    async def test_opt_in_message_decides_nothing(self, rig: ChannelRig) -> None:
         await rig.ask()
         await rig.receive(fake(rig).message(rig.bo, Body="YES", OptOutType="START"))
         assert rig.decisions.answers == []
@@ -150,7 +150,7 @@ class TestSms(ChannelSuite):
         assert len(rig.vendor.reads(rig.bo)) == count
 
     @play_scenario
-    async def test_the_check_says_whether_twilio_calls_us(self, rig: ChannelRig) -> None:
+    async def test_check_shows_whether_twilio_calls_us(self, rig: ChannelRig) -> None:
         assert all(finding.ok for finding in await rig.channel.check())
         fake(rig).called = "https://demo.twilio.com/welcome/sms/reply"
         findings = await rig.channel.check()
@@ -159,13 +159,13 @@ class TestSms(ChannelSuite):
 
 
 class TestWhatsApp(ChannelSuite):
-    """The same on WhatsApp, to people who have written lately, who may swipe the card that they answer."""
+    """The same on WhatsApp with people who wrote recently and may quote the card they answer."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_twilio()
 
     @play_scenario
-    async def test_one_word_below_a_card_decides_that_card(self, rig: ChannelRig) -> None:
+    async def test_word_replied_to_a_card_decides_that_card(self, rig: ChannelRig) -> None:
         first, second = await rig.ask(1), await rig.ask(2)
         card = rig.card(rig.bo, show_code(first.code))
         raw = rig.vendor.reply(card, rig.bo, "no\ntoo expensive")
@@ -174,8 +174,8 @@ class TestWhatsApp(ChannelSuite):
         assert [rig.request(each.id).state for each in (first, second)] == ["denied", "pending"]
 
     @play_scenario
-    async def test_who_has_not_written_lately_is_not_reached_without_a_template(self, rig: ChannelRig) -> None:
-        """Twilio takes the card and tells later that it did not get out, so that the next channel takes over."""
+    async def test_silent_person_is_not_reached_without_a_template(self, rig: ChannelRig) -> None:
+        """Twilio accepts the card and reports its failure later, so the next channel takes over."""
         fake(rig).silent.add(rig.bo)
         request = await rig.ask()
         assert (await rig.delivery(request, "bo")).state == "sent"
@@ -184,7 +184,7 @@ class TestWhatsApp(ChannelSuite):
         assert (row.state, row.code, row.message) == ("failed", "63016", ERRORS.meaning(63016))
 
     @play_scenario
-    async def test_the_same_refused_at_once(self, rig: ChannelRig) -> None:
+    async def test_silent_person_refused_at_once_is_not_reached(self, rig: ChannelRig) -> None:
         fake(rig).prompt = True
         fake(rig).silent.add(rig.bo)
         request = await rig.ask(timeout=200_000.0)
@@ -195,7 +195,7 @@ class TestWhatsApp(ChannelSuite):
         assert (len(fake(rig).bubbles), (await rig.delivery(request, "ana")).state) == (count, "closed")
 
     @play_scenario
-    async def test_what_says_nothing_is_no_answer(self, rig: ChannelRig) -> None:
+    async def test_message_with_media_or_forward_is_asked_back(self, rig: ChannelRig) -> None:
         await rig.ask()
         await rig.receive(
             fake(rig).message(rig.bo, Body="approve", NumMedia="1", MessageType="image"),
@@ -219,14 +219,14 @@ class TestWhatsApp(ChannelSuite):
         assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
 
     @play_scenario
-    async def test_who_writes_by_sms_is_nobody_here(self, rig: ChannelRig) -> None:
+    async def test_sms_sender_is_unknown_on_whatsapp(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         forged = fake(rig).message(rig.ana.removeprefix("whatsapp:"), Body=f"approve {request.code}")
         await rig.receive(forged, fake(rig).message(rig.ana, Body=f"approve {request.code}", To=OURS))
         assert rig.decisions.answers == []
 
     @play_scenario
-    async def test_the_check_says_that_few_are_reached_without_a_template(self, rig: ChannelRig) -> None:
+    async def test_check_warns_of_missing_templates(self, rig: ChannelRig) -> None:
         findings = await rig.channel.check()
         assert all(finding.ok for finding in findings)
         page_text = " ".join(finding.what for finding in findings)
@@ -234,13 +234,13 @@ class TestWhatsApp(ChannelSuite):
 
 
 class TestTemplates(ChannelSuite):
-    """The same to people of whom nothing is known: every card is a template whose buttons carry the token."""
+    """The same with unknown people: every card is a template whose buttons carry the token."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_twilio(FakeTwilio(template=True))
 
     @play_scenario
-    async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: ChannelRig) -> None:
+    async def test_silent_person_gets_the_template_and_answers_by_its_button(self, rig: ChannelRig) -> None:
         fake(rig).silent.update((rig.bo, rig.ana))
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
@@ -250,12 +250,12 @@ class TestTemplates(ChannelSuite):
         assert text("receipt.accepted.denied", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_the_template_says_all_in_any_letters(self, rig: ChannelRig) -> None:
+    async def test_template_carries_any_characters(self, rig: ChannelRig) -> None:
         await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
         assert (fake(rig).refused, len(rig.vendor.cards())) == ([], 2)
 
     @play_scenario
-    async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: ChannelRig) -> None:
+    async def test_mismatched_template_fails_with_its_code(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         assert all(finding.ok for finding in await rig.channel.check())
         vendor.contents = {CONTENT: ("Only {{1}} here.", ACTIONS)}
@@ -273,14 +273,14 @@ def example(caller: str) -> list[tuple[str, str]]:
 
 
 @table(("caller", "published"), *PUBLISHED)
-def test_the_published_example_is_signed_as_published(caller: str, published: str) -> None:
+def test_published_example_has_the_published_signature(caller: str, published: str) -> None:
     assert signature("12345", EXAMPLE, example(caller)) == published
     assert signature("12345", EXAMPLE, example(caller)[::-1] + example(caller)) == published
     assert signature("12346", EXAMPLE, example(caller)) != published
     assert signature("12345", EXAMPLE, [*example(caller), ("New", "")]) != published
 
 
-def test_a_field_of_several_values_is_signed_in_their_order() -> None:
+def test_repeated_field_is_signed_in_order_of_its_values() -> None:
     several = [("b", "2"), ("a", "9"), ("b", "1")]
     assert signature("12345", EXAMPLE, several) == signature("12345", EXAMPLE + "a9b1b2", [])
 
@@ -293,7 +293,7 @@ def test_a_field_of_several_values_is_signed_in_their_order() -> None:
     ("http://a.example/c", ["http://a.example:80/c"]),
     ("https://[2001:db8::1]:8443/c", ["https://[2001:db8::1]/c"]),
 )
-def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[str]) -> None:
+def test_address_is_signed_with_or_without_its_port(url: str, others: list[str]) -> None:
     assert list(list_spellings(url)) == [url, *others]
 
 
@@ -306,7 +306,7 @@ def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[st
     ("https://signoff.example/desk", "https://signoff.example/desk/channels/channel"),
     ("https://signoff.example", f"{CALLED}?a=1&b=%20x"),
 )
-def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
+def test_signed_address_is_the_public_one(public_url: str, called: str) -> None:
     raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
     query = called.partition("?")[2]
     inside = f"http://10.0.0.7:8300/channels/channel{'?' if query else ''}{query}"
@@ -323,14 +323,14 @@ def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
     f"{CALLED}?a=1",
     CALLED + "/",
 )
-def test_what_is_signed_for_another_address_is_forged(called: str) -> None:
+def test_signature_for_another_address_is_forged(called: str) -> None:
     raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
     with pytest.raises(Forged):
         twilio().verify(dataclasses.replace(raw, url=CALLED))
 
 
-def test_what_is_signed_as_json_is_no_message() -> None:
-    """There the address is signed alone, with a digest of the body, so that the fields would not be."""
+def test_request_signed_as_json_is_forged() -> None:
+    """For JSON only the address is signed, with a digest of the body, so form fields would be unsigned."""
     url = f"{CALLED}?bodySHA256={'0' * 64}"
     raw = dataclasses.replace(alone(FakeTwilio()).sign(b"", url), body=b'{"MessageSid": "SM1"}')
     for each in (raw, dataclasses.replace(raw, body=b""), dataclasses.replace(raw, query={"bodySHA256": "0"}, url="")):
@@ -339,7 +339,7 @@ def test_what_is_signed_as_json_is_no_message() -> None:
 
 
 @table("body", b"\xff", b"a=%FF", b"&".join(b"a=1" for _ in range(600)))
-def test_what_is_no_form_is_forged(body: bytes) -> None:
+def test_malformed_form_is_forged(body: bytes) -> None:
     with pytest.raises(Forged):
         twilio().verify(alone(FakeTwilio()).sign(body))
 
@@ -354,7 +354,7 @@ def test_what_is_no_form_is_forged(body: bytes) -> None:
     ({"content_sids": {"en": "HX1"}}, "content_sids"),
     ({"via": "sms", "content_sids": {"en": CONTENT}}, "no buttons"),
 )
-def test_options_that_cannot_work_are_named(options: Mapping[str, Any], named: str) -> None:
+def test_impossible_options_are_named(options: Mapping[str, Any], named: str) -> None:
     with pytest.raises(ValidationError, match=named):
         twilio(**options)
 
@@ -363,21 +363,21 @@ def _read(sender: str = OURS, kind: str = "application/x-www-form-urlencoded", *
     return read_form(InboundRequest(urlencode(fields).encode(), {"content-type": kind}), sender, "whatsapp")
 
 
-def test_only_our_number_is_listened_to_unless_it_is_a_service() -> None:
+def test_messages_to_another_number_are_ignored_except_for_a_service() -> None:
     fields = {"MessageSid": "SM1", "From": "whatsapp:+351912345678", "To": "whatsapp:+1999", "Body": "yes"}
     assert _read(**fields).actions == ()
     action = _read("MG" + "0" * 32, **fields).actions[0]
     assert (action.key, action.identity, action.text) == ("SM1", "whatsapp:+351912345678", "yes")
 
 
-def test_twilio_is_told_to_do_nothing() -> None:
-    """A bare text would be sent on to who wrote."""
+def test_twilio_gets_an_empty_response() -> None:
+    """Twilio would forward a bare text to the sender."""
     received = _read(MessageSid="SM1", From="whatsapp:+351912345678", To=f"whatsapp:{OURS}", Body="yes")
     assert (received.body, received.media_type) == (b'<?xml version="1.0" encoding="UTF-8"?><Response/>', "text/xml")
 
 
 @table("fields", {}, {"CallSid": "CA1"}, {"MessageSid": ""})
-def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
+def test_request_without_a_message_id_is_malformed(fields: dict[str, str]) -> None:
     for kind in ("application/x-www-form-urlencoded", "application/json"):
         with pytest.raises(Malformed):
             _read(kind=kind, **fields)
@@ -392,7 +392,7 @@ def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
     ("read", "", ("read", "", "")),
     ("partially_delivered", "", ("unknown", "partially_delivered", "")),
 )
-def test_each_state_is_told_once(expected: str, code: str, known: tuple[str, str, str]) -> None:
+def test_each_delivery_state_is_reported_once(expected: str, code: str, known: tuple[str, str, str]) -> None:
     status = _read(MessageSid="SM1", MessageStatus=expected, ErrorCode=code).statuses[0]
     assert (status.state, status.code, status.message) == known
     assert (status.key, status.vendor_id) == (f"SM1:{expected}", "SM1")
@@ -412,7 +412,7 @@ def test_each_state_is_told_once(expected: str, code: str, known: tuple[str, str
     (None, 503, True, 0.0),
     (None, 404, False, 0.0),
 )
-def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
+def test_error_codes_select_retry_and_delay(code: int | None, status: int, again: bool, after: float) -> None:
     found = {} if code is None else {"code": code}
     error = ERRORS.refusal(VendorAnswer(status, found))
     assert error is not None
@@ -423,7 +423,7 @@ def test_codes_are_told_apart(code: int | None, status: int, again: bool, after:
     assert later.after == (900.0 if again else 0.0)
 
 
-async def test_what_twilio_refuses_is_told_by_its_code() -> None:
+async def test_refusal_of_twilio_is_reported_by_its_code() -> None:
     async with fake_twilio() as vendor:
         alone(vendor)
         channel = twilio(api_url=vendor.url)
@@ -454,14 +454,14 @@ async def test_what_twilio_refuses_is_told_by_its_code() -> None:
 
 
 @table("address", "+15550000001", "whatsapp:15550000001", "whatsapp:", "whatsapp:us.1", "", "whatsapp:+1555000000\n")
-async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
+async def test_invalid_address_is_sent_nothing(address: str) -> None:
     assert not is_address(address, "whatsapp")
     with pytest.raises(NotDelivered) as caught:
         await twilio().answer({"to": address}, ChannelReply(text="x"))
     assert (caught.value.code, caught.value.again) == ("address", False)
 
 
-def test_marks_are_taken_out_for_whatsapp_alone() -> None:
+def test_formatting_marks_are_replaced_only_for_whatsapp() -> None:
     assert text_fields("~500~", "sms") == {"Body": "~500~"}
     assert text_fields("~500~", "whatsapp") == {"Body": "∼500∼"}  # noqa: RUF001
     for words in ("x" * 2_000, "🎉" * 2_000, "x🎉" * 2_000):
@@ -470,7 +470,7 @@ def test_marks_are_taken_out_for_whatsapp_alone() -> None:
         assert body.endswith("…")
 
 
-def test_the_template_is_the_documented_one() -> None:
+def test_template_matches_the_documented_one() -> None:
     found = page("docs/channels.md")
     assert f"```text\n{BODY}\n```" in found
     assert all(f"`{name}`" in found for _, name in ACTIONS)
@@ -484,7 +484,7 @@ def test_the_template_is_the_documented_one() -> None:
     ({"actions": "odd"}, "approved", False),
     ({"body": "Only {{1}}."}, "approved", False),
 )
-def test_a_template_is_judged_by_its_form(template: Mapping[str, Any], status: str, ok: bool) -> None:
+def test_template_is_checked_by_its_form(template: Mapping[str, Any], status: str, ok: bool) -> None:
     reply = {"body": BODY, "actions": [{"title": title, "id": name} for title, name in ACTIONS], **template}
     finding = check_template(CONTENT, {"types": {"twilio/quick-reply": reply}}, {"whatsapp": {"status": status}})
     assert finding.ok == ok
@@ -492,8 +492,8 @@ def test_a_template_is_judged_by_its_form(template: Mapping[str, Any], status: s
     assert not check_template(CONTENT, json.loads('{"types": []}'), {}).ok
 
 
-def test_who_writes_an_sms_is_not_who_it_says() -> None:
-    """Any number can be written into one, so that it decides only what a link may."""
+def test_sms_sender_counts_only_like_a_link() -> None:
+    """An SMS can carry any sender number, so its limits are those of a link."""
     given = {"account_sid": "AC" + "0" * 32, "auth_token": "t", "sender": "+15005550006"}
 
     def channel(via: str) -> Twilio:
