@@ -30,7 +30,7 @@ async def nothing(context: HookContext, data: dict[str, Any]) -> list[str]:
 
 
 def a_tool(name: str = "book_flight", **fields: Any) -> Tool:
-    """A valid generalist unless `fields` say otherwise."""
+    """Return a valid generalist with changed `fields`."""
     given: dict[str, Any] = {
         "name": name,
         "description": "Books a flight.",
@@ -51,7 +51,7 @@ def pinned(actor: str = "desk", tier: str = "standard", **fields: Any) -> CallCo
 
 
 def a_call(tool: str = "book_flight", malformed: str = "") -> CallPart:
-    """A proposed call; its arguments are passed beside it."""
+    """Return a proposed call without arguments."""
     return CallPart(call="c1.1", tool=tool, args=Content(inline={}), malformed=malformed)
 
 

@@ -1,4 +1,4 @@
-"""An actor's file says what it may do unasked, and to whom its requests go and escalate; neither loosens a policy."""
+"""An actor's file sets what it may do without approval and where its requests go. Neither loosens a policy."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,7 @@ def tool(name: str, policy: ApprovalPolicy | bool = False, **fields: Any) -> Too
 
 
 def catalog_with(*tools: Tool, **fields: Any) -> Catalog:
-    """`desk` with these bounds, and `other` with none."""
+    """Return a catalog with `desk`, which has these bounds, and `other`, which has none."""
     return build_catalog(tools=tools, actors=[an_actor(**fields), an_actor("other")])
 
 
@@ -45,7 +45,7 @@ def judged(catalog: Catalog, name: str, actor: str = "desk", **args: Any) -> Loc
 
 
 @pytest.mark.row("P19")
-def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
+def test_actor_may_act_without_approval_only_within_its_bounds() -> None:
     tools = [tool("look", tags=("read",)), tool("write"), tool("wipe")]
     known = catalog_with(*tools, autonomy=READING)
     assert [judged(known, name).kind for name in ("look", "write")] == ["run", "ask"]
@@ -74,7 +74,7 @@ def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
     ({"deny_if": "args.amount > 100"}, {}, "denied"),
     ({"deny_if": "args.amount > 100", "unasked_if": "args.amount < 50"}, {"amount": 60}, "ask"),
 )
-def test_bounds_see_the_arguments_of_a_call(bounds: dict[str, str], args: dict[str, Any], kind: str) -> None:
+def test_bounds_read_the_arguments_of_a_call(bounds: dict[str, str], args: dict[str, Any], kind: str) -> None:
     known = catalog_with(tool("pay"), autonomy=Autonomy(**bounds))
     found = judged(known, "pay", **args)
     assert ("denied" if found.code == "denied" else found.kind) == kind
@@ -89,7 +89,7 @@ def test_bounds_see_the_arguments_of_a_call(bounds: dict[str, str], args: dict[s
         assert len(found.verdict.reasons) == 1
 
 
-def test_bounds_over_the_moment_are_judged_at_each_moment() -> None:
+def test_bounds_over_time_are_judged_at_each_instant() -> None:
     known = catalog_with(tool("pay"), autonomy=Autonomy(deny_if="ctx.now.hour >= 18 && args.amount > 1"))
     for hour, code in ((12, "ok"), (20, "denied"), (13, "ok")):
         facts = GateFacts(at=datetime(2026, 3, 2, hour, tzinfo=UTC))
@@ -97,7 +97,7 @@ def test_bounds_over_the_moment_are_judged_at_each_moment() -> None:
 
 
 @table(("read_rest", "but"), (True, "tool.name != 'read_rest' && "), (False, ""))
-def test_rules_of_an_actor_keep_its_words_in_brackets(read_rest: bool, but: str) -> None:
+def test_rules_of_an_actor_wrap_its_expression_in_brackets(read_rest: bool, but: str) -> None:
     bounds = Autonomy(unasked_if="true // always", deny_if="args.amount > 1")
     mine = f"actor.name == 'desk' && {but}"
     rules = autonomy_rules([an_actor(autonomy=bounds, read_rest=read_rest)], ContextFields({}))
@@ -111,7 +111,7 @@ def test_rules_of_an_actor_keep_its_words_in_brackets(read_rest: bool, but: str)
     ({"escalation": EscalationPath()}, "escalation", ""),
     ({"escalation": EscalationPath(approvers=("leads",))}, "escalation.approvers.0", "leads"),
 )
-def test_error_of_bounds_carries_the_field_and_its_value(fields: dict[str, Any], field: str, value: str) -> None:
+def test_error_in_bounds_names_field_and_value(fields: dict[str, Any], field: str, value: str) -> None:
     def check(actor: Actor) -> None:
         check_escalation(actor)
         autonomy_rules([actor], ContextFields({}))
@@ -121,13 +121,13 @@ def test_error_of_bounds_carries_the_field_and_its_value(fields: dict[str, Any],
     assert caught.value.context == {"actor": "desk", "field": field, "value": value}
 
 
-def test_bounds_of_an_actor_are_listed_by_their_keys() -> None:
+def test_bounds_of_an_actor_are_listed_by_key() -> None:
     escalation = EscalationPath(approvers=("role:leads",))
     assert actor_bounds(an_actor(autonomy=Autonomy(deny_if="true"))) == {"autonomy.deny_if": "true"}
     assert actor_bounds(an_actor(escalation=escalation)) == {"escalation.approvers": ("role:leads",)}
 
 
-def test_bounds_over_arguments_loosen_nothing_and_are_of_the_catalog() -> None:
+def test_bounds_over_arguments_never_loosen_and_change_the_hash() -> None:
     free = Autonomy(unasked_if="args.amount < 50 || true", deny_if="args.amount < 0")
     asks = catalog_with(tool("pay", True), autonomy=free)
     asked = judged(asks, "pay", amount=1)
@@ -143,7 +143,7 @@ def test_bounds_over_arguments_loosen_nothing_and_are_of_the_catalog() -> None:
 
 
 @table("near", "args.amount > 0", "tool.name == 'pay' && args.amount > 0")
-def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
+def test_shadowing_tool_does_not_escape_bounds_over_arguments(near: str) -> None:
     route = Route(name="r", tools=(tool("pay"),))
     known = catalog_with(tool("pay"), routes=(route,), shadowing="allow", autonomy=Autonomy(deny_if=near))
     ctx = pinned("desk", route="r")
@@ -159,7 +159,7 @@ def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
     (ApprovalPolicy(auto_approve_if="args.amount < 50.0"), "ask"),
     (ApprovalPolicy(deny_if="args.amount > 50.0", auto_approve_if="true"), "settled"),
 )
-def test_no_autonomy_loosens_a_policy(bounds: str, policy: ApprovalPolicy | bool, kind: str) -> None:
+def test_bounds_never_loosen_a_policy(bounds: str, policy: ApprovalPolicy | bool, kind: str) -> None:
     pay = tool("pay", policy, input_schema=ANY | {"required": ["amount"]})
     known = catalog_with(pay, autonomy=Autonomy(unasked_if=bounds))
     assert judged(known, "pay", amount=60).kind == kind
@@ -175,7 +175,7 @@ def test_bounds_that_cannot_be_evaluated_ask() -> None:
 
 
 @pytest.mark.row("P19")
-def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who_decides() -> None:
+def test_actor_escalation_applies_unless_the_policy_names_approvers() -> None:
     named = ApprovalPolicy(approvers=("role:finance",))
     own = ApprovalPolicy(escalate_after=60.0, escalate_to=("role:duty",), quorum=2)
     strict = ApprovalPolicy(terms=[{"when": "true", "quorum": 3}])
@@ -197,7 +197,7 @@ def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who
 
 
 @pytest.mark.row("P19")
-def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
+def test_bounds_are_kept_in_variants_and_in_the_normal_form() -> None:
     known = catalog_with(tool("write"), autonomy=READING, escalation=PATH)
     assert derive(known).hash == known.hash
     assert normal_form(known)["policies"] == {}
@@ -224,7 +224,7 @@ def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
     ("escalation: {approvers: ['role:a'], escalate_after: 1h}\n", 2, "name them in `escalate_to`"),
     ("escalation: {escalate_to: ['role:a']}\n", 2, "add `escalate_after`"),
 )
-def test_a_mistake_names_the_actors_file_and_the_remedy(tmp_path: Path, lines: str, line: int, words: str) -> None:
+def test_error_in_bounds_names_the_actor_file_and_remedy(tmp_path: Path, lines: str, line: int, words: str) -> None:
     (tmp_path / "actors").mkdir()
     (tmp_path / "signoff.yaml").write_text("version: 1\ndefaults: {model: 'scripted:x:y'}\n")
     (tmp_path / "actors" / "desk.yaml").write_text(f"tools: []\n{lines}")
@@ -235,7 +235,7 @@ def test_a_mistake_names_the_actors_file_and_the_remedy(tmp_path: Path, lines: s
 
 
 @pytest.mark.row("P19")
-def test_an_agent_is_one_file_that_says_what_it_may_do_unasked_and_who_is_asked(tmp_path: Path) -> None:
+def test_actor_file_holds_autonomy_and_escalation(tmp_path: Path) -> None:
     (tmp_path / "actors").mkdir()
     (tmp_path / "signoff.yaml").write_text("version: 1\ndefaults: {model: 'scripted:x:y'}\n")
     (tmp_path / "actors" / "desk.yaml").write_text(
@@ -247,7 +247,7 @@ def test_an_agent_is_one_file_that_says_what_it_may_do_unasked_and_who_is_asked(
 
 
 @pytest.mark.row("P19")
-def test_an_escalation_to_nobody_there_is_is_refused_at_start() -> None:
+def test_escalation_to_an_unfilled_role_is_refused_at_start() -> None:
     known = catalog_with(tool("plain", True), escalation=PATH)
     people = [Person(id="ana", roles=("approvers", "leads"))]
     with pytest.raises(ConfigError, match="actor `desk`: `escalation` names `role:heads`, which no active person is"):

@@ -1,4 +1,4 @@
-"""What an actor's list, filters and surfaces let through: the same for what is told to the model and for its calls."""
+"""An actor's tool list, filters and surfaces apply equally to the model's tools and to its calls."""
 
 import dataclasses
 from typing import Any
@@ -44,7 +44,7 @@ def catalog(*policies: GlobalRule, more: tuple[Tool, ...] = (), **fields: Any) -
 
 
 def seen(found: Catalog, **ctx: Any) -> list[str]:
-    """What the model is told of, `respond` aside, after seeing that exactly that is what may be called."""
+    """Return the model's tools without `respond`, after checking that exactly these may be called."""
     advertised = [offer.name for offer in found.offered_tools("desk", pinned(**ctx))][:-1]
     callable_ = [name for name in found.registry.list() if ruled(found, name, **ctx).kind == "run"]
     assert sorted(advertised) == callable_
@@ -56,7 +56,7 @@ def ruled(found: Catalog, name: str, **ctx: Any) -> LocalGateDecision:
 
 
 @pytest.mark.row("X08", "E33")
-def test_none_is_no_filter_and_an_empty_one_lets_nothing_through() -> None:
+def test_missing_filter_passes_all_and_an_empty_one_passes_none() -> None:
     assert set(seen(catalog())) == EVERY
     assert seen(catalog(tools=())) == []
     assert set(seen(catalog(allowed_plugins=()))) == EVERY - {"chart", "mcp__maps__route"}
@@ -65,19 +65,19 @@ def test_none_is_no_filter_and_an_empty_one_lets_nothing_through() -> None:
 
 
 @pytest.mark.row("E05")
-def test_a_toolset_is_exactly_that_of_the_actor() -> None:
+def test_toolset_limits_the_tools_of_an_actor() -> None:
     own = ("look", "book", "wipe")
     assert seen(catalog(tools=own, toolset="travel")) == ["book"]
 
 
 @pytest.mark.row("E31")
-def test_a_toolset_is_for_built_in_tools_alone() -> None:
+def test_toolset_filters_only_built_in_tools() -> None:
     assert set(seen(catalog(toolset="travel"))) == (EVERY - OWN) | {"book"}
     assert set(seen(catalog(more=(ALWAYS,), toolset="travel"))) == (EVERY - OWN) | {"book", ALWAYS.name}
 
 
 @pytest.mark.row("E13")
-def test_the_list_is_the_boundary_unless_a_filter_speaks_for_a_server_or_plugin() -> None:
+def test_tool_list_is_the_boundary_unless_a_server_or_plugin_filter_applies() -> None:
     assert seen(catalog(tools=("look", "book"))) == ["look", "book"]
     found = catalog(tools=("look", "book"), allowed_mcp_servers=("github",))
     assert seen(found) == ["look", "book", "mcp__github__open__issue", "mcp__github__search"]
@@ -88,20 +88,20 @@ def test_the_list_is_the_boundary_unless_a_filter_speaks_for_a_server_or_plugin(
 
 
 @pytest.mark.row("E02")
-def test_servers_and_plugins_are_let_through_by_name() -> None:
+def test_servers_and_plugins_are_allowed_by_name() -> None:
     assert set(seen(catalog(allowed_mcp_servers=("github",)))) == OWN | GITHUB | {"chart"}
     assert set(seen(catalog(allowed_plugins=("maps",)))) == EVERY
 
 
 @pytest.mark.row("E36")
-def test_a_servers_tools_are_let_through_by_their_bare_names() -> None:
+def test_server_tools_are_allowed_by_their_bare_names() -> None:
     found = catalog(allowed_mcp_tools={"github": ("open__issue",)})
     assert set(seen(found)) == EVERY - {"mcp__github__search"}
     assert set(seen(catalog(allowed_mcp_tools={"github": ()}))) == EVERY - GITHUB
     assert mcp_parts("mcp__github__open__issue") == ("github", "open__issue")
 
 
-def test_all_filters_at_once_let_through_what_passes_each() -> None:
+def test_tool_must_pass_all_filters_together() -> None:
     found = catalog(
         toolset="travel",
         allowed_plugins=("maps",),
@@ -112,7 +112,7 @@ def test_all_filters_at_once_let_through_what_passes_each() -> None:
 
 
 @pytest.mark.row("E37")
-def test_what_is_both_passes_both_filters() -> None:
+def test_tool_of_server_and_plugin_must_pass_both_filters() -> None:
     both: dict[str, Any] = {"allowed_mcp_servers": ("maps",), "allowed_plugins": ("maps",)}
     for tools in (None, ()):
         assert "mcp__maps__route" in seen(catalog(tools=tools, **both))
@@ -122,7 +122,7 @@ def test_what_is_both_passes_both_filters() -> None:
 
 
 @pytest.mark.row("E12")
-def test_what_a_surface_excludes_does_not_exist_there() -> None:
+def test_excluded_tool_is_not_available_on_that_surface() -> None:
     out = Surface(exclude=("book", "chart", "mcp__github__search"))
     found = catalog(surfaces={"whatsapp": out})
     assert set(seen(found, channel="whatsapp")) == EVERY - set(out.exclude)
@@ -133,7 +133,7 @@ def test_what_a_surface_excludes_does_not_exist_there() -> None:
         assert refused.message == f"Tool {name} is not available on this surface"
 
 
-def test_to_another_agents_turn_there_is_only_what_is_exposed() -> None:
+def test_turn_of_another_agent_sees_only_exposed_tools() -> None:
     own = a_tool("own", scope="specialist", justification="only the desk does this")
     tools = [a_tool("told", peer_exposed=True), a_tool("kept"), own]
     found = build_catalog(tools=tools, actors=[an_actor()])
@@ -147,7 +147,7 @@ def test_to_another_agents_turn_there_is_only_what_is_exposed() -> None:
     assert sorted(offered) == ["read_rest", "respond", "told"]
 
 
-def test_a_surface_tells_nothing_of_what_is_hidden_or_not_the_actors() -> None:
+def test_surface_does_not_reveal_hidden_or_foreign_tools() -> None:
     hide = GlobalRule(name="h", rule="'destructive' in tool.tags", effect="hide")
     out = {"whatsapp": Surface(exclude=("wipe", "look"))}
     found = catalog(hide, tools=("book",), surfaces=out)
@@ -158,7 +158,7 @@ def test_a_surface_tells_nothing_of_what_is_hidden_or_not_the_actors() -> None:
 
 
 @pytest.mark.row("X25")
-def test_the_order_of_strength() -> None:
+def test_always_include_overrides_toolsets_but_no_list_or_rule() -> None:
     more: dict[str, Any] = {"more": (ALWAYS,)}
     for fields in ({}, {"toolset": "travel"}, {"toolset": "travel", "tools": ("look", "own")}):
         assert ALWAYS.name in seen(catalog(**more, **fields))
@@ -175,8 +175,8 @@ def test_the_order_of_strength() -> None:
 
 
 @pytest.mark.row("E34")
-def test_always_include_is_honoured_in_definitions_and_at_execution() -> None:
-    """What is shown because of it runs, and what is not shown in spite of it does not: `seen` compares both."""
+def test_always_include_applies_to_definitions_and_execution_alike() -> None:
+    """`seen` compares definitions with executable calls."""
     route = Route(name="r", tools=("look",), mode="only")
     filtered = Route(name="f", tool_filter="tool.name != 'own'")
     found = catalog(more=(ALWAYS,), toolset="travel", routes=(route, filtered))
@@ -192,7 +192,7 @@ def test_always_include_is_honoured_in_definitions_and_at_execution() -> None:
 
 @tool(scope="generalist", name="own", always_include=True)
 async def made(flight: str, totalCost: float) -> str:  # noqa: N803 - the name in the one schema of these tests
-    """Made of a function."""
+    """Built from a function."""
     return flight
 
 
@@ -236,23 +236,23 @@ def unknown(name: str, instead: str) -> str:
         unknown("bok", "did you mean `book`?"),
     ),
 )
-def test_a_filter_that_means_nothing_is_refused(fields: dict[str, Any], field: str, value: Any, words: str) -> None:
+def test_filter_without_effect_is_refused(fields: dict[str, Any], field: str, value: Any, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         catalog(**fields)
     assert refused.value.context == {"actor": "desk", "field": field, "value": value}
     assert refused.value.message == f"actor `desk`: `{field}` {words}"
 
 
-def test_a_filter_over_what_no_tool_has_at_all_says_so() -> None:
+def test_filter_over_an_absent_field_says_that_no_tool_has_it() -> None:
     with pytest.raises(ConfigError, match=r"names `maps`, which no tool has; known: none$"):
         build_catalog(tools=(a_tool("book"),), actors=(an_actor(allowed_plugins=("maps",)),))
 
 
-def test_a_filter_over_a_servers_tools_speaks_for_that_server_alone() -> None:
+def test_filter_over_tools_of_a_server_applies_to_that_server_only() -> None:
     assert seen(catalog(tools=("look",), allowed_mcp_tools={"github": ("search",)})) == ["look", "mcp__github__search"]
 
 
-def test_every_filter_is_in_the_hash_and_no_filter_is_not_an_empty_one() -> None:
+def test_hash_covers_filters_and_tells_missing_from_empty() -> None:
     given: list[dict[str, Any]] = [
         {},
         {"toolset": "travel"},
@@ -265,7 +265,7 @@ def test_every_filter_is_in_the_hash_and_no_filter_is_not_an_empty_one() -> None
     assert len({catalog(**fields).hash for fields in given}) == len(given)
 
 
-def test_filters_know_the_actors_own_tools() -> None:
+def test_filters_apply_to_own_tools_of_the_actor() -> None:
     mine = a_tool("mine", plugin="own")
     found = catalog(own_tools=(mine,), allowed_plugins=("own",), surfaces={"w": Surface(exclude=("mine",))})
     assert "mine" in [offer.name for offer in found.offered_tools("desk", pinned())]
@@ -275,8 +275,8 @@ def test_filters_know_the_actors_own_tools() -> None:
 
 
 @table("channel", "emial ", "", "e-mail\n", "web chat")
-def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
-    """A slip in its name would bring back what it leaves out."""
+def test_surface_needs_a_valid_channel_name(channel: str) -> None:
+    """A typo in the name would expose the excluded tools."""
     with pytest.raises(ConfigError) as caught:
         catalog(surfaces={channel: Surface(exclude=("book",))})
     why = f"is for `{channel}`, which is no channel's name: it must match `^[A-Za-z0-9_-]{{1,48}}$`"
@@ -285,8 +285,8 @@ def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
 
 
 @table("agent", True, False)
-def test_what_its_agent_runs_is_seen_by_external_agents_alone(agent: bool) -> None:
-    """Of another actor nobody would ever use the permit."""
+def test_external_tool_is_visible_only_to_external_agents(agent: bool) -> None:
+    """Another actor would never use the permit."""
     outside = a_tool("refund", runs="external", handler=run_elsewhere)
     fields = {"model": "", "external": ExternalAgent(acts_for=("user:guest",))} if agent else {}
     found = build_catalog(tools=(outside, a_tool("look")), actors=(an_actor(**fields),))

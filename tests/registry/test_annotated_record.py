@@ -1,4 +1,4 @@
-"""Annotated records: views of them, and that no view can be changed by who has another."""
+"""Annotated records and their views: a view's owner cannot change another view."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ PRIVACY = st.sampled_from(["public", "private", "secret", "Public", "", "hidden"
 
 
 @pytest.mark.row("B35")
-def test_a_field_has_a_value_and_what_is_to_be_known_of_it() -> None:
+def test_record_field_has_a_value_and_annotations() -> None:
     fare = RECORD.fields["fare"]
     assert (fare.value, fare.annotations.tier, fare.annotations.temporal) == (120, "anchored", "local")
     assert select_slots(RECORD, ("acme",)).fields["fare"].annotations.slots == {"acme.icon": "bus"}
@@ -42,13 +42,13 @@ def test_a_field_has_a_value_and_what_is_to_be_known_of_it() -> None:
     assert RecordField(1).annotations == Annotations()
 
 
-def test_the_model_reads_public_fields_and_the_record_hides_secret_ones() -> None:
+def test_model_reads_public_fields_and_the_log_hides_secret_ones() -> None:
     assert for_model(RECORD).values == {"fare": 120}
     assert for_record(RECORD).values == {"fare": 120, "margin": 0.3, "passport": HIDDEN}
 
 
 @given(st.dictionaries(st.text(), st.tuples(st.text(min_size=9), PRIVACY)))
-def test_what_is_not_known_to_be_public_is_kept_back(fields: dict[str, tuple[str, Any]]) -> None:
+def test_field_not_marked_public_is_withheld_from_the_model(fields: dict[str, tuple[str, Any]]) -> None:
     record = AnnotatedRecord({n: RecordField(v, Annotations(privacy=p)) for n, (v, p) in fields.items()})
     assert set(for_model(record).fields) == {name for name, (_, privacy) in fields.items() if privacy == "public"}
     recorded = for_record(record).values
@@ -57,7 +57,7 @@ def test_what_is_not_known_to_be_public_is_kept_back(fields: dict[str, tuple[str
     }
 
 
-def test_fields_are_kept_left_out_and_hidden_by_name() -> None:
+def test_fields_are_kept_dropped_and_masked_by_name() -> None:
     assert RECORD.only(("fare", "nothing")).values == {"fare": 120}
     assert list(RECORD.without(("fare",)).fields) == ["margin", "passport"]
     assert RECORD.mask(("fare",)).values == {"fare": HIDDEN, "margin": 0.3, "passport": "X123"}
@@ -65,7 +65,7 @@ def test_fields_are_kept_left_out_and_hidden_by_name() -> None:
     assert RECORD.values == {"fare": 120, "margin": 0.3, "passport": "X123"}
 
 
-def test_a_copy_shares_nothing_that_can_be_changed() -> None:
+def test_copy_of_a_record_shares_no_mutable_value() -> None:
     seats, slot = [1, 2], {"deep": [1]}
     record = AnnotatedRecord({"seats": RecordField(seats, Annotations(slots={"acme.x": slot}))})
     other = copy_record(record)
@@ -76,11 +76,11 @@ def test_a_copy_shares_nothing_that_can_be_changed() -> None:
 
 
 @table("fields", None, [1], {"a": 1}, {1: RecordField(1)}, {"a": RecordField(1, None)})
-def test_what_is_no_record_is_not_copied(fields: Any) -> None:
+def test_malformed_record_is_not_copied(fields: Any) -> None:
     with pytest.raises(TypeError):
         copy_record(AnnotatedRecord(fields))
 
 
-def test_the_output_schema_is_about_the_whole_record() -> None:
+def test_output_schema_applies_to_the_whole_record() -> None:
     assert declared_value(ToolResult(RECORD)) == RECORD.values
     assert declared_value(ToolResult(RECORD, {"own": 1})) == {"own": 1}

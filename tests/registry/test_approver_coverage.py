@@ -1,4 +1,4 @@
-"""Policies that nobody could ever meet are refused before a worker starts."""
+"""Policies without enough possible approvers are refused before a worker starts."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def check(people: FixedDirectory = PEOPLE, **policy: Any) -> None:
 
 
 def missing(asks: RequiresApproval, people: FixedDirectory = PEOPLE) -> str:
-    """What is said of one tool with this policy; "" where nobody is missing."""
+    """Return the coverage error for one tool with this policy, or "" if there is none."""
     try:
         check_approver_coverage(catalog_of([pay_tool(Ledger(), asks)]), people)
     except ConfigError as error:
@@ -47,7 +47,7 @@ def missing(asks: RequiresApproval, people: FixedDirectory = PEOPLE) -> str:
     {"approvers": [{"of": "role:finance"}, {"of": "role:cfo"}]},
     {"approvers": [{"of": "role:cfo", "quorum": 2}], "escalate_to": ["user:ana"], "escalate_after": 60},
 )
-def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
+def test_policy_with_enough_people_is_accepted(policy: dict[str, Any]) -> None:
     assert missing(ApprovalPolicy(**policy)) == ""
 
 
@@ -98,7 +98,9 @@ def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
         "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
     ),
 )
-def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, Any], field: str, says: str) -> None:
+def test_policy_without_enough_people_names_tool_field_and_remedy(
+    policy: dict[str, Any], field: str, says: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         check(**policy)
     assert caught.value.message == says
@@ -120,7 +122,7 @@ def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, An
         "group of `approvers`: name more, or use `edit: off` or `edit: approve`",
     ),
 )
-def test_groups_are_filled_by_different_people_of_one_tenant(policy: dict[str, Any], field: str, says: str) -> None:
+def test_groups_need_different_people_of_one_tenant(policy: dict[str, Any], field: str, says: str) -> None:
     people = [Person(id=name, roles=("finance",)) for name in ("ana", "bo", "cy")]
     people += [Person(id="lea", roles=("legal",)), Person(id="eve", tenant="other"), Person(id="lia", roles=("legal",))]
     few = FixedDirectory(people[:-1])
@@ -131,16 +133,16 @@ def test_groups_are_filled_by_different_people_of_one_tenant(policy: dict[str, A
 
 
 @pytest.mark.row("E62", "V18")
-def test_without_any_people_nobody_can_decide() -> None:
+def test_policy_is_refused_without_any_people() -> None:
     with pytest.raises(ConfigError, match="no active person is one of them"):
         check(FixedDirectory([]), approvers=["role:finance"])
 
 
-def test_a_tool_that_never_asks_needs_nobody() -> None:
+def test_tool_without_approval_needs_no_people() -> None:
     assert (missing(False, FixedDirectory([])), missing(True, FixedDirectory([])) == "") == ("", False)
 
 
-def test_roles_that_come_by_login_are_somebody_s() -> None:
+def test_roles_from_sign_in_count_as_filled() -> None:
     asks = ApprovalPolicy(approvers=("role:finance",), quorum=3, escalate_after=60, escalate_to=("role:board",))
     catalog = catalog_of([pay_tool(Ledger(), asks)])
     check_approver_coverage(catalog, FixedDirectory([]), by_login=("finance", "board"))
@@ -150,7 +152,7 @@ def test_roles_that_come_by_login_are_somebody_s() -> None:
         check_approver_coverage(catalog, FixedDirectory([]), by_login=("sales",))
 
 
-def test_two_entries_of_one_human_are_no_quorum() -> None:
+def test_accounts_of_one_person_are_no_quorum() -> None:
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(approvers=("role:finance",), quorum=2))])
     ana, bo = (Person(id=name, roles=("finance",)) for name in ("ana", "bo"))
     with pytest.raises(ConfigError, match="at most 1 of one tenant"):

@@ -1,4 +1,4 @@
-"""The framework's own tool is there for who declares it, and for nobody else."""
+"""The framework's own tool exists only for actors that declare it."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ async def look() -> str:
 '''
 
 
-def test_without_a_reader_the_catalog_is_what_it_was() -> None:
+def test_catalog_is_unchanged_without_a_reader() -> None:
     plain = build_catalog(tools=[a_tool()], actors=[an_actor()])
     reader = build_catalog(tools=[a_tool()], actors=[an_actor(read_rest=True)])
     assert plain.registry.list() == ("book_flight",)
@@ -36,7 +36,7 @@ def test_without_a_reader_the_catalog_is_what_it_was() -> None:
 
 
 @table("tools", None, (), ("book_flight",))
-def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> None:
+def test_only_the_declaring_actor_sees_and_runs_read_rest(tools: tuple[str, ...] | None) -> None:
     actors = [an_actor("reader", tools=tools, read_rest=True), an_actor("other", tools=tools)]
     catalog = build_catalog(tools=[a_tool()], actors=actors)
     for actor, sees in (("reader", True), ("other", False)):
@@ -47,13 +47,13 @@ def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> N
 
 
 @table("args", {}, {"handle": "x", "start": 0}, {**ARGS, "start": -1}, {**ARGS, "start": "0"}, {**ARGS, "path": "/etc"})
-def test_its_arguments_are_checked_as_any_others(args: dict[str, object]) -> None:
+def test_arguments_of_read_rest_are_validated(args: dict[str, object]) -> None:
     catalog = build_catalog(actors=[an_actor(read_rest=True)])
     assert judge(catalog, pinned(), a_call(READ_REST), ARGS, Tally()).kind == "run"
     assert judge(catalog, pinned(), a_call(READ_REST), args, Tally()).code == "input_invalid"
 
 
-def test_its_name_is_reserved() -> None:
+def test_name_of_read_rest_is_reserved() -> None:
     for actors in ([], [an_actor(read_rest=True)]):
         with pytest.raises(RegistrationError, match="has a reserved name") as raised:
             build_catalog(tools=[a_tool(READ_REST)], actors=actors)
@@ -62,16 +62,14 @@ def test_its_name_is_reserved() -> None:
         build_catalog(actors=[an_actor(tools=(READ_REST,), read_rest=True)])
 
 
-async def test_it_is_declared_as_any_tool_and_reads_nothing_by_itself() -> None:
+async def test_read_rest_tool_runs_only_on_a_worker() -> None:
     assert ToolRegistry([READ_REST_TOOL]).size == 1
     with pytest.raises(ConfigError, match="only a worker can run it"):
         await READ_REST_TOOL.handler(ARGS, a_context())
 
 
 @table("spelling", "snake", "camel")
-def test_the_manifest_says_what_becomes_of_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
-) -> None:
+def test_manifest_sets_the_handling_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str) -> None:
     (tmp_path / "result_handlers.py").write_text(CODE)
     monkeypatch.syspath_prepend(str(tmp_path))
     keys = {

@@ -28,14 +28,14 @@ def proposed(args: Any, count: int = 1) -> list[ProposedCall]:
     ({"a": 2**60}, {}, "send it as a string"),
     ({"a": "x" * ARGUMENTS_BYTES}, {}, "at most"),
 )
-def test_arguments_are_one_object_or_said_to_be_none(args: Any, parsed: dict[str, Any], why: str) -> None:
+def test_arguments_are_one_object_or_malformed(args: Any, parsed: dict[str, Any], why: str) -> None:
     [part] = call_parts(proposed(args), 3)
     assert (part.call, part.provider_call, part.tool, part.args.inline) == ("c3.1", "p0", "pay", parsed)
     assert why in part.malformed
     assert bool(why) == bool(part.malformed)
 
 
-def test_calls_beyond_the_limits_are_surplus_and_at_last_left_out() -> None:
+def test_calls_above_the_limits_are_surplus_and_finally_dropped() -> None:
     parts = call_parts(proposed({}, CALLS_KEPT_PER_COMPLETION + 1), 1)
     assert len(parts) == CALLS_KEPT_PER_COMPLETION
     assert [part.surplus for part in parts].index(True) == CALLS_PER_COMPLETION
@@ -46,7 +46,7 @@ def test_calls_beyond_the_limits_are_surplus_and_at_last_left_out() -> None:
     assert sized[fitting].args.inline == {}
 
 
-def test_calls_that_are_left_out_take_no_room_from_later_ones() -> None:
+def test_dropped_calls_use_no_room_of_later_ones() -> None:
     def sized(size: int) -> ProposedCall:
         return ProposedCall("pay", {"a": "x" * (size - len('{"a":""}'))}, "p")
 
@@ -61,7 +61,7 @@ def test_calls_that_are_left_out_take_no_room_from_later_ones() -> None:
     assert call_parts(proposed("{", CALLS_PER_COMPLETION + 1), 1)[-1].malformed == ""
 
 
-def test_model_is_told_why_its_arguments_are_none() -> None:
+def test_model_learns_the_reason_for_malformed_arguments() -> None:
     cut = "your answer was cut at its greatest length, within these arguments; send less in one call"
     for args, why in (("{", cut), ([1], "the arguments are not a JSON object")):
         [part] = call_parts([ProposedCall("pay", args, "p", cut=True)], 1)
@@ -69,6 +69,6 @@ def test_model_is_told_why_its_arguments_are_none() -> None:
 
 
 @table("args", {"rows": [1] * 2_001}, {"text": "x" * 70_000})
-def test_too_many_or_too_large_arguments_name_a_way_round(args: dict[str, Any]) -> None:
+def test_oversized_arguments_error_suggests_an_alternative(args: dict[str, Any]) -> None:
     [part] = call_parts([ProposedCall(tool="write", args=args)], 1)
     assert part.malformed.endswith("; split them over several calls, or name a file or record that holds them")

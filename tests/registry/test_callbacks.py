@@ -1,4 +1,4 @@
-"""Which addresses and workflows a declaration allows, and what is refused at start."""
+"""Addresses and workflows that a declaration allows, and errors at start."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ ALLOWED = Callbacks(
     ("https://jobs.example.com/hooks/ä", False),
     ("", False),
 )
-def test_an_address_is_one_of_those_declared_or_below_one(url: str, allowed: bool) -> None:
+def test_callback_address_must_be_declared_or_below_a_declared_one(url: str, allowed: bool) -> None:
     assert ALLOWED.allows(Callback(url=url)) is allowed
 
 
@@ -57,7 +57,7 @@ def test_an_address_is_one_of_those_declared_or_below_one(url: str, allowed: boo
     ("turn/main/s/t", "signoff.call", False),
     ("session/main/s", "signoff.call", False),
 )
-def test_a_workflow_is_one_of_those_declared(workflow: str, signal: str, allowed: bool) -> None:
+def test_callback_workflow_must_be_declared(workflow: str, signal: str, allowed: bool) -> None:
     assert ALLOWED.allows(Callback(workflow=WorkflowSignal(id=workflow, signal=signal))) is allowed
 
 
@@ -72,7 +72,7 @@ def test_a_workflow_is_one_of_those_declared(workflow: str, signal: str, allowed
     ({"workflows": ("turn/main/*",)}, "ids of your own"),
     ({"allow_networks": ("here",)}, "networks such as"),
 )
-def test_what_is_wrong_is_told_at_start(fields: dict[str, Any], words: str) -> None:
+def test_invalid_callback_declaration_is_an_error_at_start(fields: dict[str, Any], words: str) -> None:
     agent = ExternalAgent(acts_for=("user:guest",), callbacks=Callbacks(**fields))
     with pytest.raises(ConfigError, match=words):
         build_catalog(tools=[refund_tool()], actors=[Actor(name="coder", model="", external=agent)])

@@ -1,4 +1,4 @@
-"""The catalog: checked against itself at build, the same for the model and for every call."""
+"""The catalog is checked at build and is the same for the model and for every call."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ ASK_RULE = GlobalRule(name="r", rule="true", effect="require_approval")
 
 
 @pytest.mark.row("B45", "N23")
-def test_offered_tools_come_in_the_actors_order_with_respond_last() -> None:
+def test_offered_tools_come_in_actor_order_with_respond_last() -> None:
     tools = [a_tool("b"), a_tool("a"), a_tool("c")]
     actors = [an_actor(tools=("c", "a")), an_actor("every"), an_actor("none", tools=())]
     catalog = build_catalog(tools=tools, actors=actors)
@@ -29,7 +29,7 @@ def test_offered_tools_come_in_the_actors_order_with_respond_last() -> None:
 
 
 @pytest.mark.row("B46")
-def test_respond_is_given_to_everybody_and_never_listed() -> None:
+def test_respond_is_offered_to_all_actors_and_never_listed() -> None:
     catalog = build_catalog(tools=[a_tool()], actors=[an_actor()])
     assert catalog.registry.resolve("respond") is None
     assert "respond" not in [row.tool for row in inventory(catalog)]
@@ -63,14 +63,14 @@ def test_respond_is_given_to_everybody_and_never_listed() -> None:
     ({"people": [Person(id="a b")]}, "does not match"),
     ({"people": [Person(id="a", roles=("x y",))]}, "does not match"),
 )
-def test_mistakes_are_found_at_build(parts: dict[str, Any], words: str) -> None:
+def test_invalid_declarations_are_errors_at_build(parts: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build_catalog(**{"tools": [a_tool()], **parts})
     assert words in caught.value.message
     assert not caught.value.message.endswith(".")
 
 
-def test_unknown_names_offer_the_nearest() -> None:
+def test_unknown_name_error_suggests_the_nearest() -> None:
     catalog = build_catalog(tools=[a_tool()], actors=[an_actor()])
     with pytest.raises(ConfigError, match="no actor `dsk`; did you mean `desk`"):
         catalog.actor("dsk")
@@ -80,7 +80,7 @@ def test_unknown_names_offer_the_nearest() -> None:
         catalog.policy("book_fligth")
 
 
-def test_hash_changes_with_every_declaration_and_nothing_else() -> None:
+def test_catalog_hash_changes_with_every_declaration_only() -> None:
     base: dict[str, Any] = {"tools": [a_tool(), a_tool("b")], "actors": [an_actor(), an_actor("x")]}
     plain = build_catalog(**base).hash
     same = [{"tools": base["tools"][::-1]}, {"actors": base["actors"][::-1]}, {"people": [Person(id="ana")]}]
@@ -98,7 +98,7 @@ def test_hash_changes_with_every_declaration_and_nothing_else() -> None:
     assert len({plain, *hashes}) == len(other) + 1
 
 
-def test_inventory_says_who_is_asked_and_by_which_rule() -> None:
+def test_inventory_names_approvers_and_rules() -> None:
     maybe = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0", deny_if="args.totalCost > 900.0", level="admin")
     tools = [a_tool("a"), a_tool("b", requires_approval=True), a_tool("c", requires_approval=maybe)]
     rows = inventory(build_catalog(tools=tools, actors=[an_actor(tools=("a",)), an_actor("all")]))
@@ -111,7 +111,7 @@ def test_inventory_says_who_is_asked_and_by_which_rule() -> None:
 
 
 @pytest.mark.row("P18", "B76")
-def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fields() -> None:
+def test_pinned_context_takes_declared_extras_but_no_standard_fields() -> None:
     fields = context_fields({"user.costCentre": {"type": "string"}, "project.code": {"type": "integer"}})
     extra = {"user.costCentre": "K1", "project.code": "no integer", "user.tier": "trusted", "user": {}, "other": 1}
     seen = context_mapping(pinned(extra=extra), fields)
@@ -129,7 +129,7 @@ def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fiel
 
 
 @pytest.mark.row("V07")
-def test_directory_is_per_tenant() -> None:
+def test_directory_is_separate_per_tenant() -> None:
     directory = FixedDirectory([Person(id="ana"), Person(id="ana", tenant="other", tier="trusted")])
     assert directory.find("ana").tier == "standard"
     assert directory.find("ana", "other").tier == "trusted"
@@ -139,7 +139,7 @@ def test_directory_is_per_tenant() -> None:
     assert len(directory.all("other")) == 1
 
 
-def test_built_in_people_ask_and_decide_unless_declared() -> None:
+def test_built_in_people_exist_unless_declared() -> None:
     directory = development_directory([Person(id="guest", tier="trusted")])
     assert directory.find("guest").tier == "trusted"
     assert directory.find("approver").roles == ("approvers",)

@@ -1,4 +1,4 @@
-"""What differs between two catalogs, and that nothing differs unseen."""
+"""Differences between two catalogs: none goes unseen."""
 
 import dataclasses
 from typing import Any
@@ -34,12 +34,12 @@ async def another(args: dict[str, Any], ctx: Any) -> None:
 
 
 def differences(**changed: Any) -> CatalogDiff:
-    """From the base to the base with these parts instead."""
+    """Return the differences between the base and the base with these parts."""
     return catalog_diff(build_catalog(**BASE), build_catalog(**{**BASE, **changed}))
 
 
 def with_book(**fields: Any) -> list[Any]:
-    """The base's tools with other fields of `book`."""
+    """Return the base's tools with other fields of `book`."""
     return [dataclasses.replace(BASE["tools"][0], **fields), BASE["tools"][1]]
 
 
@@ -58,7 +58,7 @@ def with_book(**fields: Any) -> list[Any]:
     ({"read_only": True}, ("read_only",), True),
     ({"site": "elsewhere:1"}, (), False),
 )
-def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
+def test_tool_change_lists_fields_and_stale_approvals(
     changed: dict[str, Any], fields: tuple[str, ...] | None, stale: bool
 ) -> None:
     found = differences(tools=with_book(**changed))
@@ -97,7 +97,7 @@ def test_every_part_of_a_catalog_is_compared(changed: dict[str, Any], words: str
     assert words in [change.words for change in differences(**changed).changes]
 
 
-def test_a_tool_of_an_actors_own_is_compared_like_any_other() -> None:
+def test_own_tool_of_an_actor_is_compared_like_any_other() -> None:
     def own(**fields: Any) -> list[Any]:
         step = Step(name="pay", tools=(a_tool("settle", **fields), "look"))
         return [an_actor(routes=(Route(name="buy", steps=(step,)),))]
@@ -114,7 +114,7 @@ def test_a_tool_of_an_actors_own_is_compared_like_any_other() -> None:
     assert normal_text(derive(old)) == normal_text(old)
 
 
-def test_a_rule_among_others_changes_their_order_only_where_it_does() -> None:
+def test_inserted_rule_is_no_change_of_order() -> None:
     between = [RULES[0], GlobalRule(name="m", rule="true", effect="hide"), RULES[1]]
     assert [change.words for change in differences(policies=between).changes] == ["+ policy `m`"]
 
@@ -133,7 +133,7 @@ CHOICES = st.fixed_dictionaries(
 
 
 @given(CHOICES, CHOICES)
-def test_hashes_are_equal_exactly_where_nothing_differs(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_hashes_are_equal_exactly_if_nothing_differs(one: dict[str, Any], other: dict[str, Any]) -> None:
     old, new = (
         build_catalog(
             tools=[

@@ -25,7 +25,7 @@ PARTS = {
     *("requires_peer_consumes", "reducers"),
     *("destinations", "observer", "channels", "routing", "subscriptions", "mcp_servers", "timezone"),
 }
-"""What a catalog is built of, and therefore what has to be carried over into a derived one."""
+"""The parts of a catalog, all of which a derived catalog must carry over."""
 
 
 def shorter(result: Result, given: Any) -> Result:
@@ -34,7 +34,7 @@ def shorter(result: Result, given: Any) -> Result:
 
 
 async def shown(delivery: Any) -> None:
-    """A sink that forgets."""
+    """A sink that ignores its input."""
 
 
 def a_catalog() -> Catalog:
@@ -61,7 +61,7 @@ def a_catalog() -> Catalog:
 
 
 @pytest.mark.row("X01")
-def test_a_derived_catalog_is_another_and_the_old_one_stays() -> None:
+def test_derived_catalog_is_new_and_the_old_one_unchanged() -> None:
     old = a_catalog()
     before = normal_text(old)
     new = derive(old, add=[a_tool("buy")], replace=[a_tool("look", title="Look")], remove=["sell"])
@@ -71,7 +71,7 @@ def test_a_derived_catalog_is_another_and_the_old_one_stays() -> None:
     assert new.hash != old.hash
 
 
-def test_deriving_nothing_carries_everything_over() -> None:
+def test_derived_catalog_carries_over_every_part() -> None:
     old = a_catalog()
     new = derive(old)
     assert normal_text(new) == normal_text(old)
@@ -83,7 +83,7 @@ def test_deriving_nothing_carries_everything_over() -> None:
 
 
 @pytest.mark.row("B21")
-def test_what_is_taken_out_is_gone_and_what_is_unknown_is_refused() -> None:
+def test_removed_tool_is_gone_and_an_unknown_one_refused() -> None:
     old = a_catalog()
     with pytest.raises(ConfigError, match="actor `desk` lists the unknown tool `book`"):
         derive(old, remove=["book"])
@@ -107,7 +107,7 @@ def test_what_is_taken_out_is_gone_and_what_is_unknown_is_refused() -> None:
     ({"remove": ["seel"]}, "there is no tool `seel` to remove; did you mean `sell`?"),
     ({"remove": ["read_rest"]}, "there is no tool `read_rest` to remove"),
 )
-def test_replacing_is_always_said_so(change: dict[str, Any], words: str) -> None:
+def test_replacement_must_be_explicit(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         derive(a_catalog(), **change)
     assert words in caught.value.message
@@ -115,7 +115,7 @@ def test_replacing_is_always_said_so(change: dict[str, Any], words: str) -> None
 
 
 @pytest.mark.row("N17", "F25")
-def test_many_tools_are_registered_together_or_not_at_all() -> None:
+def test_several_tools_are_registered_together_or_not_at_all() -> None:
     old = a_catalog()
     wrong = a_tool("third", description="")
     with pytest.raises(ConfigError, match="`third` needs a `description`"):
@@ -124,7 +124,7 @@ def test_many_tools_are_registered_together_or_not_at_all() -> None:
 
 
 @pytest.mark.row("F01")
-def test_the_registry_is_asked_by_name() -> None:
+def test_registry_resolves_exact_names() -> None:
     catalog = a_catalog()
     registered = {tool.name: tool for tool in catalog.tools()}
     assert list(registered) == ["book", "look", "read_rest", "sell"]
@@ -133,7 +133,7 @@ def test_the_registry_is_asked_by_name() -> None:
 
 
 @pytest.mark.row("E51", "B84")
-def test_what_is_declared_before_there_is_a_catalog_is_a_list_and_its_order_decides_who_is_late() -> None:
+def test_tools_declared_in_a_list_are_checked_in_order() -> None:
     waiting: list[Tool] = [a_tool("one")]
     waiting += [a_tool("two", scope="specialist"), a_tool("three", description="")]
     with pytest.raises(ConfigError, match="`two` is a specialist and needs a real `justification`"):
@@ -145,7 +145,7 @@ def test_what_is_declared_before_there_is_a_catalog_is_a_list_and_its_order_deci
 
 
 @pytest.mark.row("B29")
-def test_names_may_show_their_scope_and_need_not() -> None:
+def test_tool_name_may_but_need_not_show_its_scope() -> None:
     private = {"scope": "specialist", "justification": "only the desk may"}
     catalog = build_catalog(tools=[a_tool("email_search"), a_tool("search", **private), a_tool("email", **private)])
     assert [(tool.name, tool.scope) for tool in catalog.tools()] == [

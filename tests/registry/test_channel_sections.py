@@ -37,14 +37,14 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_manifest_declares_channels_and_routing(tmp_path: Path) -> None:
+def test_manifest_declares_channels_and_routing(tmp_path: Path) -> None:
     found = load_manifest(written(tmp_path, GOOD)).channels
     assert dict(found.declared) == {"mail": MAIL, "own-1": DeclaredChannel("own-1", "pager.of_ours")}
     assert found.routing == RoutingRules(("own-1", "mail"), 900.0, all=True, digest_over=2)
 
 
-def test_without_channels_there_is_the_inbox_alone(tmp_path: Path) -> None:
-    """And routing is as it is where nobody says otherwise."""
+def test_manifest_without_channels_has_only_the_inbox(tmp_path: Path) -> None:
+    """Routing has its defaults."""
     found = load_manifest(written(tmp_path, "version: 1\n")).channels
     assert (dict(found.declared), found.routing) == ({}, RoutingRules())
     assert found.select(None) == ()
@@ -52,7 +52,7 @@ def test_without_channels_there_is_the_inbox_alone(tmp_path: Path) -> None:
 
 
 @table(("notify", "reached"), (None, ("mail",)), ((), ()), (("chat",), ("chat",)), (("chat", "mail"), ("chat", "mail")))
-def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ...]) -> None:
+def test_policy_channels_override_the_default(notify: Any, reached: tuple[str, ...]) -> None:
     catalog = a_catalog(MAIL, CHAT, notify=notify, default=("mail",))
     policy = catalog.policy("pay").policy
     assert policy is not None
@@ -77,7 +77,9 @@ def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ..
     ("routing: {digest_over: 0}\n", 2, "`digest_over` of `routing`"),
     ("routing: {all: mail}\n", 2, "`all` of `routing` must be `true` or `false`"),
 )
-def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_invalid_channel_section_is_one_sentence_with_its_line(
+    tmp_path: Path, text: str, line: int, words: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         load_manifest(written(tmp_path, "version: 1\n" + text))
     assert words in caught.value.message
@@ -85,7 +87,7 @@ def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, l
     assert "geheim" not in caught.value.message
 
 
-def test_a_policy_names_channels_that_are_there(tmp_path: Path) -> None:
+def test_policy_may_only_name_declared_channels(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"`notify` of tool `pay` names the unknown channel `mial`; did you mean `mail`"
     ):
@@ -107,7 +109,7 @@ def test_a_policy_names_channels_that_are_there(tmp_path: Path) -> None:
     (DeclaredChannel("mail", ""), "has the kind"),
     (DeclaredChannel("", "email"), "has no name such as"),
 )
-def test_what_code_declares_is_checked_too(channel: DeclaredChannel, words: str) -> None:
+def test_channels_declared_in_code_are_checked(channel: DeclaredChannel, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         build_catalog(channels=[channel])
     assert caught.value.context["channel"] == channel.name
@@ -115,7 +117,7 @@ def test_what_code_declares_is_checked_too(channel: DeclaredChannel, words: str)
         build_catalog(channels=[CHAT, CHAT])
 
 
-def test_a_channel_is_part_of_what_a_catalog_is() -> None:
+def test_channels_are_part_of_hash_and_normal_form() -> None:
     one, other = a_catalog(MAIL), a_catalog(DeclaredChannel("mail", "email", {**MAIL.options, "host": "mx2"}), CHAT)
     assert len({a_catalog().hash, one.hash, other.hash, a_catalog(MAIL, default=("mail",)).hash}) == 4
     assert normal_form(one)["channels"] == {"mail": {"kind": "email", "options": dict(MAIL.options)}}
@@ -133,7 +135,7 @@ def people(folder: Path, reach: str) -> Path:
     return path
 
 
-def test_a_person_says_how_they_are_reached(tmp_path: Path) -> None:
+def test_person_declares_contact_preferences(tmp_path: Path) -> None:
     full = (
         "{channels: [chat, mail], quietFrom: '22:00', quiet_to: 07:00, timezone: Europe/Lisbon, quiet_days: [sat, sun]}"
     )
@@ -161,7 +163,7 @@ def test_a_person_says_how_they_are_reached(tmp_path: Path) -> None:
     ("{timezone: ../etc/passwd}", "is no time zone"),
     ("{quiet_days: [sunday]}", "must be `mon`, `tue`"),
 )
-def test_each_mistake_of_a_person_is_one_sentence(tmp_path: Path, reach: str, words: str) -> None:
+def test_invalid_contact_preference_is_one_sentence(tmp_path: Path, reach: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_people(people(tmp_path, reach))
     assert words in caught.value.message, caught.value.message

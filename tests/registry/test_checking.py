@@ -26,7 +26,7 @@ def ruled(tool: Tool, args: Any = GOOD) -> LocalGateDecision:
 
 
 def corrects(to: dict[str, Any], why: str = "", **fields: Any) -> Tool:
-    """A tool that wants exactly these arguments."""
+    """Return a tool that requires exactly these arguments."""
     return a_tool(validate_input=lambda args: [] if args == to else Correction(to, why), **fields)
 
 
@@ -37,13 +37,13 @@ def corrects(to: dict[str, Any], why: str = "", **fields: Any) -> Tool:
     ({**GOOD, "seat": None}, "", "The arguments were corrected (`seat`)."),
     ({"flight": "TP 531"}, "", "The arguments were corrected (`totalCost`)."),
 )
-def test_a_correction_names_what_it_changed_added_or_took_away(to: dict[str, Any], why: str, note: str) -> None:
+def test_correction_note_names_changed_added_and_removed_arguments(to: dict[str, Any], why: str, note: str) -> None:
     found = ruled(corrects(to, why, input_schema=OPEN))
     assert (found.kind, found.corrected, found.note) == ("run", to, note)
 
 
 @table(("changed", "more"), (10, ""), (11, " and 1 more"), (13, " and 3 more"))
-def test_a_correction_of_many_arguments_names_the_first_ten(changed: int, more: str) -> None:
+def test_correction_note_names_the_first_ten_arguments(changed: int, more: str) -> None:
     names = [f"n{index:02}" for index in range(changed)]
     found = ruled(corrects(dict.fromkeys(names, 1), input_schema=OPEN), {})
     named = ", ".join(f"`{name}`" for name in names[:10])
@@ -59,12 +59,12 @@ def test_note_of_a_correction_ends_with_its_reason(changed: int, note: str) -> N
     assert found.note.endswith(note)
 
 
-def test_a_correction_that_changes_nothing_is_said_to() -> None:
+def test_correction_without_a_change_is_noted() -> None:
     found = ruled(a_tool(validate_input=lambda args: Correction(args)))
     assert (found.kind, found.note) == ("run", "The arguments were corrected (none changed).")
 
 
-def test_problems_keep_their_words_for_translation() -> None:
+def test_problems_keep_their_remarks_for_translation() -> None:
     words = Remark.of("corrected.none")
     [found] = check_arguments(a_tool(validate_input=lambda args: [("", words)]), GOOD).problems
     assert problem_remarks([found]) == (words,)
@@ -74,7 +74,7 @@ def test_problems_keep_their_words_for_translation() -> None:
     assert problem_remarks([SchemaProblem("", "x" * 1_501)]) != (exact.words,)
 
 
-def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
+def test_corrected_arguments_are_a_deep_copy() -> None:
     kept: dict[str, Any] = {"stops": ["LIS"]}
     found = ruled(corrects(kept, input_schema=OPEN), {"stops": []})
     found.args({})["stops"].append("OPO")
@@ -89,12 +89,12 @@ def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
         "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
     ),
 )
-def test_a_correction_that_is_no_arguments_is_a_problem_of_the_whole(to: Any, expected: str) -> None:
+def test_invalid_correction_is_a_problem_of_the_whole_call(to: Any, expected: str) -> None:
     message = f"the arguments of `book_flight` are not valid: {expected}. Correct them and call it again"
     assert ruled(a_tool(validate_input=lambda args: Correction(to(args)))).message == message
 
 
-def test_a_misfit_is_told_whatever_the_tools_own_check_says() -> None:
+def test_schema_mismatch_is_noted_whatever_the_own_check_says() -> None:
     misfit = {"flight": "tp", "totalCost": "much"}
     fine = ruled(a_tool(validation="warn", validate_input=lambda args: []), misfit)
     assert (fine.kind, fine.corrected, fine.note) == ("run", None, MISFIT)
@@ -104,7 +104,7 @@ def test_a_misfit_is_told_whatever_the_tools_own_check_says() -> None:
     assert mended.note == f"The arguments were corrected (`flight`): in capitals. {MISFIT}"
 
 
-def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
+def test_call_runs_with_the_arguments_it_was_judged_with() -> None:
     wanted = {"flight": "TP 9", "totalCost": 1}
     tool = corrects(wanted)
     assert final_arguments(tool, GOOD) == ruled(tool).args(GOOD) == wanted
@@ -113,7 +113,7 @@ def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
     assert final_arguments(a_tool(validate_input=lambda args: [SchemaProblem("flight", "is unknown")]), GOOD) is GOOD
 
 
-def test_a_check_that_changes_its_argument_changes_nothing() -> None:
+def test_check_that_mutates_its_input_changes_nothing() -> None:
     def check(args: dict[str, Any]) -> list[SchemaProblem]:
         args["flight"] = "TP 9"
         args["stops"].append("OPO")
@@ -126,7 +126,7 @@ def test_a_check_that_changes_its_argument_changes_nothing() -> None:
     assert given == {"flight": "TP 531", "stops": ["LIS"]}
 
 
-def test_words_about_names_of_any_length_are_short() -> None:
+def test_messages_about_long_names_are_short() -> None:
     long = "k" * MAX_NAME_CHARS
     lists = {"type": "object", "additionalProperties": {"type": "integer"}}
     misfit = ruled(a_tool(input_schema=lists, validation="warn"), {long: "x"})
@@ -144,7 +144,7 @@ def test_words_about_names_of_any_length_are_short() -> None:
     assert len(corrected.note) < 1_000
 
 
-def test_names_of_a_typed_functions_arguments_are_cut_too() -> None:
+def test_argument_names_of_a_typed_function_are_cut_too() -> None:
     @tool(scope="generalist")
     async def count(votes: dict[str, int]) -> str:
         """Count the votes."""

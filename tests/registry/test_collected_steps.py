@@ -1,4 +1,4 @@
-"""The order of a route's steps, and the tool `collect` that a step brings."""
+"""The order of a route's steps, and the tool `collect` of a step."""
 
 from typing import Any
 
@@ -43,13 +43,13 @@ def catalog_with(*steps: Step, **more: Any) -> Catalog:
     ("pay", "address card checked approved", "pay"),
     ("gone", "address card", "gone"),
 )
-def test_step_is_left_once_its_data_is_there(step: str, have: str, found: str) -> None:
+def test_step_is_left_when_its_data_is_complete(step: str, have: str, found: str) -> None:
     scopes = catalog_with().scopes["desk"]
     assert scopes.advance("checkout", step, {*have.split()}) == found
     assert scopes.advance("gone", step, {*have.split()}) == step
 
 
-def test_first_step_that_collects_nothing_is_not_entered() -> None:
+def test_first_step_without_collected_data_is_not_entered() -> None:
     scopes = catalog_with(Step(name="look"), Step(name="pay")).scopes["desk"]
     assert [scopes.advance("checkout", step, frozenset()) for step in ("", "look")] == ["", "look"]
 
@@ -60,19 +60,19 @@ def test_first_step_waits_for_what_it_requires() -> None:
     assert [scopes.advance("checkout", "", have) for have in (frozenset[str](), {"approved"})] == ["", "gather"]
 
 
-def test_collect_takes_the_fields_of_its_step_by_their_schemas() -> None:
+def test_collect_takes_the_fields_of_its_step_with_their_schemas() -> None:
     offered = {tool.name: tool for tool in catalog_with().offered_tools("desk", pinned(**GATHER))}
     assert offered["collect"].parameters["properties"] == STEPS[0].collect
     check = catalog_with().offered_tools("desk", pinned(route="checkout", step="check", extra={"address": "x"}))
     assert [tool.name for tool in check] == ["pay", "respond"]
 
 
-def test_step_may_list_the_names_that_it_collects() -> None:
+def test_step_may_list_only_names_to_collect() -> None:
     step = Step(name="gather", collect=["address", "card"])  # type: ignore[arg-type]
     assert step.collect == {"address": None, "card": None}
 
 
-def test_schema_with_definitions_of_its_own_is_checked_when_the_value_is_kept() -> None:
+def test_schema_with_its_own_definitions_is_checked_on_storage() -> None:
     schema = {"$ref": "#/$defs/street", "$defs": {"street": {"type": "string"}}}
     catalog = catalog_with(Step(name="gather", collect={"address": schema}))
     offered = {tool.name: tool for tool in catalog.offered_tools("desk", pinned(**GATHER))}
@@ -90,19 +90,19 @@ def test_schema_with_definitions_of_its_own_is_checked_when_the_value_is_kept() 
     ({"checked": True}, "input_invalid"),
     ({}, "input_invalid"),
 )
-def test_collect_rejects_other_names_and_values_that_do_not_fit(args: dict[str, Any], code: str) -> None:
+def test_collect_rejects_unknown_names_and_invalid_values(args: dict[str, Any], code: str) -> None:
     found = judge(catalog_with(), pinned(**GATHER), a_call("collect"), args, Tally())
     assert (found.code or "ok") == code
 
 
 @table(("route", "step"), ("", ""), ("checkout", ""), ("checkout", "pay"))
-def test_collect_is_there_at_its_step_alone(route: str, step: str) -> None:
+def test_collect_exists_only_at_its_step(route: str, step: str) -> None:
     found = judge(catalog_with(), pinned(route=route, step=step), a_call("collect"), {"address": "x"}, Tally())
     assert found.code == "not_available"
 
 
 @table("fields", {"tools": ("pay",)}, {"autonomy": Autonomy(unasked_if="false")})
-def test_collect_needs_no_list_and_no_person(fields: dict[str, Any]) -> None:
+def test_collect_needs_no_tool_list_and_no_approval(fields: dict[str, Any]) -> None:
     found = judge(catalog_with(actor=fields), pinned(**GATHER), a_call("collect"), {"address": "x"}, Tally())
     assert found.kind == "run"
 
@@ -114,7 +114,7 @@ def test_rule_may_hide_or_deny_collect(effect: Any, code: str) -> None:
     assert found.code == code
 
 
-def test_tool_of_the_author_may_not_be_called_collect() -> None:
+def test_author_may_not_name_a_tool_collect() -> None:
     why = r"has a reserved name: a step that collects data brings `collect` itself.*shop\.py:4"
     with pytest.raises(ConfigError, match=why):
         build_catalog(tools=[a_tool("collect", site="shop.py:4")], actors=[an_actor()])

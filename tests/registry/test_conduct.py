@@ -1,4 +1,4 @@
-"""What tools and actors may say of how calls are run beside and after others."""
+"""The options of tools and actors for concurrent and repeated calls."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from signoff.registry.registry import ToolRegistry
     ({"idempotent": True, "attempts": 10}, 10),
     ({"attempts": 1}, 1),
 )
-def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, Any], tries: int) -> None:
+def test_repeatable_tool_is_tried_three_times_by_default(fields: dict[str, Any], tries: int) -> None:
     assert a_tool(**fields).tries == tries
 
 
@@ -41,7 +41,7 @@ def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, A
     ({"fallbacks": tuple(f"t{n}" for n in range(10)), "read_only": True}, "has more than 9 `fallbacks`"),
     ({"fallbacks": ("othr",), "idempotent": True}, "has the unknown fallback `othr`; did you mean `other`?"),
 )
-def test_what_could_act_twice_or_leads_nowhere_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_unsafe_retries_and_invalid_fallbacks_are_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(RegistrationError) as refused:
         ToolRegistry([a_tool(**fields), a_tool("other")])
     assert words in refused.value.message
@@ -50,7 +50,7 @@ def test_what_could_act_twice_or_leads_nowhere_is_refused(fields: dict[str, Any]
 
 
 @table(("field", "allowed"), ("mode", "`sequential`"), ("on_failure", "`abort_siblings`"))
-def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str) -> None:
+def test_unknown_call_mode_of_an_actor_is_refused(field: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as refused:
         build_catalog(actors=[an_actor(**{field: "sometimes"})])
     assert f"`{field}` `sometimes`" in refused.value.message
@@ -58,7 +58,7 @@ def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str
 
 
 @table("given", 0, -1, True, 1.5, "80000", 2**20 + 1)
-def test_a_total_of_results_that_cannot_be_meant_is_refused(given: Any) -> None:
+def test_invalid_result_budget_is_refused(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"needs `result_chars` to be a whole number from 1 to 1048576") as refused:
         build_catalog(actors=[an_actor(result_chars=given)])
     assert (refused.value.context["actor"], refused.value.context["field"]) == ("desk", "result_chars")
@@ -73,16 +73,14 @@ def test_a_total_of_results_that_cannot_be_meant_is_refused(given: Any) -> None:
     ({}, {"on_failure": "abort_siblings"}),
     ({}, {"result_chars": 9_000}),
 )
-def test_how_calls_run_is_in_the_catalogs_hash_and_in_no_definition(
-    tool: dict[str, Any], actor: dict[str, Any]
-) -> None:
+def test_run_options_change_the_catalog_hash_but_no_definition(tool: dict[str, Any], actor: dict[str, Any]) -> None:
     plain = build_catalog(tools=[a_tool(read_only=True), a_tool("other")], actors=[an_actor()])
     other = build_catalog(tools=[a_tool(read_only=True, **tool), a_tool("other")], actors=[an_actor(**actor)])
     assert plain.hash != other.hash
     assert [each.definition for each in plain.tools()] == [each.definition for each in other.tools()]
 
 
-def test_a_manifest_says_the_same(tmp_path: Path) -> None:
+def test_manifest_sets_the_same_run_options(tmp_path: Path) -> None:
     (tmp_path / "market.py").write_text("async def rates(args: dict, context: object) -> int:\n    return 1\n")
     (tmp_path / "signoff.yaml").write_text(
         f"""

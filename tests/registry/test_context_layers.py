@@ -1,4 +1,4 @@
-"""The six layers of context: from each layer, what each one above it says is tried to be said otherwise."""
+"""The six context layers: each layer tries to override each layer above."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,9 @@ OPEN = {"type": "object", "properties": {"amount": {"type": "number"}}}
 
 
 def catalog_of(context: Mapping[str, Any], updates: tuple[str, ...]) -> Catalog:
-    """One tool that asks for whoever is not trusted, and may change `project` and the data `city`."""
+    """Return a catalog whose one tool needs approval for untrusted users and may change `project` and the
+    data `city`.
+    """
     policy = ApprovalPolicy(auto_approve_if="ctx.user.tier == 'trusted'")
     tool = a_tool("pay", input_schema=OPEN, requires_approval=policy, updates=updates, effect="Pay {amount}")
     route = Route(name="trip", steps=(Step(name="ask", collect={"city": {"type": "string"}}),))
@@ -46,7 +48,7 @@ def layered_text(
     wished: Mapping[str, Any] | None = None,
     args: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What each layer says by the end, by its name, after a turn in which each was given this."""
+    """Return the final text of each layer, by name, after a turn with these inputs."""
     catalog = catalog_of(context, updates)
     person = Person(id="guest", attributes={"costCentre": "K1"} | dict(attributes or {}))
     asked = turn_context(person, {"project": "p1"} | dict(given or {}))
@@ -97,7 +99,7 @@ REFUSED: dict[tuple[str, str], type[Exception]] = {
 
 @pytest.mark.row("P18")
 @table(("below", "above"), *ATTEMPTS)
-def test_no_layer_says_anything_over_one_above_it(below: str, above: str) -> None:
+def test_lower_layer_never_overrides_a_higher_one(below: str, above: str) -> None:
     plain = layered_text()
     assert plain["hard constraints"][1] == "ask"
     if (below, above) in REFUSED:
@@ -108,7 +110,7 @@ def test_no_layer_says_anything_over_one_above_it(below: str, above: str) -> Non
 
 
 @pytest.mark.row("P18")
-def test_every_layer_is_tried_from_every_one_below_it() -> None:
+def test_every_pair_of_layers_has_an_attempt() -> None:
     pairs = {(below, above) for at, below in enumerate(NAMES) for above in NAMES[:at]}
     assert set(ATTEMPTS) == pairs
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=principal_of(*_guest()))
@@ -131,8 +133,8 @@ def test_every_layer_is_tried_from_every_one_below_it() -> None:
 
 
 @pytest.mark.row("P18")
-def test_each_layer_does_say_what_is_its_own() -> None:
-    """Else nothing above would show that the others were heard at all."""
+def test_each_layer_sets_its_own_values() -> None:
+    """Otherwise the attempts above would prove nothing."""
     plain = layered_text()
     assert layered_text(attributes={"costCentre": "K2"})["directory"] == "K2"
     assert layered_text(given={"project": "p2"})["request"] == "p2"
@@ -140,7 +142,7 @@ def test_each_layer_does_say_what_is_its_own() -> None:
 
 
 @pytest.mark.row("P18")
-def test_the_first_two_layers_do_not_change_after_they_are_loaded() -> None:
+def test_identity_and_hard_constraints_are_immutable() -> None:
     catalog = catalog_of(CONTEXT, ("project", "city"))
     user = principal_of(*_guest())
     with pytest.raises(ValidationError):

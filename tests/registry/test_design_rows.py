@@ -1,4 +1,4 @@
-"""Behaviours that the designs state, each in the words and the example of its own design."""
+"""Behaviors stated by the designs, each with the example of its design."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ WHY: dict[str, Any] = {"scope": "specialist", "justification": "The mailbox is o
 
 
 def refused(**fields: Any) -> tuple[str, str]:
-    """The field and the words for which a declaration is refused when it is registered."""
+    """Return field and message of the refusal at registration."""
     with pytest.raises(RegistrationError) as caught:
         ToolRegistry([a_tool("email_search", **fields)])
     return str(caught.value.context["field"]), caught.value.message
@@ -36,7 +36,7 @@ def shown(catalog: Catalog, route: str = "", step: str = "") -> list[str]:
 
 
 @pytest.mark.row("B01")
-def test_one_registry_declares_every_tool_and_each_tool_once() -> None:
+def test_registry_declares_every_tool_exactly_once() -> None:
     known = build_catalog(tools=[a_tool("email_search")], actors=[an_actor("inbox"), an_actor("outbox")])
     [mine], [theirs] = (known.tool_view(pinned(name)).visible() for name in ("inbox", "outbox"))
     assert mine is theirs is known.resolve("email_search")
@@ -45,7 +45,7 @@ def test_one_registry_declares_every_tool_and_each_tool_once() -> None:
 
 
 @pytest.mark.row("B03")
-def test_a_name_is_what_actor_configurations_reference() -> None:
+def test_actor_configuration_references_tools_by_name() -> None:
     known = build_catalog(tools=[a_tool("email_search"), a_tool("other")], actors=[an_actor(tools=("email_search",))])
     assert shown(known) == ["email_search"]
     with pytest.raises(ConfigError, match="did you mean `email_search`"):
@@ -53,14 +53,14 @@ def test_a_name_is_what_actor_configurations_reference() -> None:
 
 
 @pytest.mark.row("B04")
-def test_a_description_is_included_in_what_the_model_is_given() -> None:
+def test_description_is_part_of_the_model_definition() -> None:
     known = build_catalog(tools=[a_tool("email_search", description="Searches the mailbox.")], actors=[an_actor()])
     assert known.definitions(pinned())[0].description == "Searches the mailbox."
     assert refused(description=" ")[0] == "description"
 
 
 @pytest.mark.row("B07")
-def test_a_handler_is_async_and_takes_arguments_and_context() -> None:
+def test_handler_must_be_async_and_take_arguments_and_context() -> None:
     def plain(args: dict[str, Any], context: Any) -> str:
         return "done"
 
@@ -74,7 +74,7 @@ def test_a_handler_is_async_and_takes_arguments_and_context() -> None:
 
 
 @pytest.mark.row("B08")
-def test_a_file_that_omits_the_scope_is_rejected_and_not_silently_defaulted(tmp_path: Path) -> None:
+def test_manifest_tool_without_a_scope_is_rejected(tmp_path: Path) -> None:
     text = "version: 1\ntools:\n  email_search:\n    handler: registry_kit:handler\n    inputSchema: {type: object}\n"
     file = tmp_path / "signoff.yaml"
     file.write_text(text)
@@ -86,7 +86,7 @@ def test_a_file_that_omits_the_scope_is_rejected_and_not_silently_defaulted(tmp_
 
 
 @pytest.mark.row("B10")
-def test_a_bypass_needs_its_reason() -> None:
+def test_bypass_needs_a_reason() -> None:
     assert refused(**WHY, routing="bypass")[0] == "bypass_routing"
     assert refused(**WHY, routing="bypass", bypass_routing=BypassRouting("todo"))[0] == "bypass_routing"
     reason = BypassRouting("It reads a local cache.")
@@ -95,7 +95,7 @@ def test_a_bypass_needs_its_reason() -> None:
 
 @pytest.mark.row("B11")
 @table("routing", "routed", "bypass")
-def test_every_specialist_needs_its_justification(routing: str) -> None:
+def test_specialist_needs_a_justification(routing: str) -> None:
     fields: dict[str, Any] = {"scope": "specialist", "routing": routing}
     fields |= {"bypass_routing": BypassRouting("It reads a local cache.")} if routing == "bypass" else {}
     assert refused(**fields)[0] == "justification"
@@ -103,41 +103,41 @@ def test_every_specialist_needs_its_justification(routing: str) -> None:
 
 @pytest.mark.row("B12")
 @table(("asks", "kind"), (False, "run"), (True, "ask"), (ApprovalPolicy(auto_approve_if="args.totalCost < 50"), "run"))
-def test_a_tool_requires_approval_never_always_or_by_a_policy(asks: Any, kind: str) -> None:
+def test_tool_requires_approval_never_always_or_by_policy(asks: Any, kind: str) -> None:
     known = build_catalog(tools=[a_tool(requires_approval=asks)], actors=[an_actor()])
     assert judge(known, pinned(), a_call(), GOOD, Tally()).kind == kind
     assert refused(requires_approval="sometimes")[0] == "requires_approval"
 
 
 @pytest.mark.row("B23")
-def test_the_only_legal_routing_of_a_generalist_is_routed() -> None:
+def test_generalist_must_be_routed() -> None:
     assert ToolRegistry([a_tool("email_search", routing="routed")]).size == 1
     assert a_tool("email_search").routing == "routed"
     assert refused(bypass_routing=BypassRouting("It reads a local cache."))[0] == "bypass_routing"
 
 
 @pytest.mark.row("B26")
-def test_a_generalist_that_bypasses_is_rejected_at_registration() -> None:
+def test_generalist_with_bypass_is_rejected_at_registration() -> None:
     field, message = refused(routing="bypass", bypass_routing=BypassRouting("It reads a local cache."))
     assert (field, "may not bypass routing; use `routed` or make it a specialist" in message) == ("routing", True)
 
 
 @pytest.mark.row("B27")
-def test_a_specialist_that_is_peer_exposed_is_rejected_at_registration() -> None:
+def test_peer_exposed_specialist_is_rejected_at_registration() -> None:
     field, message = refused(**WHY, peer_exposed=True)
     assert (field, "only generalists may" in message) == ("peer_exposed", True)
 
 
 @pytest.mark.row("B77")
 @table(("tenant", "tier", "kind"), ("acme", "trusted", "run"), ("acme", "standard", "ask"), ("main", "trusted", "ask"))
-def test_a_policy_branches_on_identity_and_tenant(tenant: str, tier: str, kind: str) -> None:
+def test_policy_branches_on_identity_and_tenant(tenant: str, tier: str, kind: str) -> None:
     policy = ApprovalPolicy(auto_approve_if="ctx.tenant == 'acme' && ctx.user.tier == 'trusted'")
     known = build_catalog(tools=[a_tool(requires_approval=policy)], actors=[an_actor()])
     assert judge(known, pinned(tier=tier, tenant=tenant), a_call(), GOOD, Tally()).kind == kind
 
 
 @pytest.mark.row("P05")
-def test_a_duplicate_throws_during_construction_with_the_name_in_its_context() -> None:
+def test_duplicate_tool_raises_with_its_name_in_the_context() -> None:
     with pytest.raises(ConfigError) as caught:
         ToolRegistry([a_tool("get_weather", description="One."), a_tool("get_weather", description="Two.")])
     assert caught.value.context["tool_name"] == "get_weather"
@@ -151,13 +151,13 @@ def test_resolve_is_exact_and_case_sensitive() -> None:
 
 
 @pytest.mark.row("P07")
-def test_an_unknown_name_resolves_to_nothing_and_does_not_throw() -> None:
+def test_unknown_name_resolves_to_none_without_an_error() -> None:
     registry = ToolRegistry([a_tool("get_weather")])
     assert [registry.resolve(name) for name in ("get_wether", "", "get_weather ", "respond")] == [None] * 4
 
 
 @pytest.mark.row("P08")
-def test_the_name_that_the_model_sees_is_the_name_that_the_registry_answers_to() -> None:
+def test_registry_resolves_every_name_offered_to_the_model() -> None:
     known = build_catalog(tools=[a_tool("get_weather"), a_tool("get-time")], actors=[an_actor()])
     offered = [each.name for each in known.definitions(pinned())][:-1]
     found = [known.registry.resolve(name) for name in offered]
@@ -165,12 +165,12 @@ def test_the_name_that_the_model_sees_is_the_name_that_the_registry_answers_to()
 
 
 def search(**fields: Any) -> Tool:
-    """The `search` of the design's examples."""
+    """Return the `search` tool of the design's examples."""
     return a_tool("search", description="Searches.", **fields)
 
 
 @pytest.mark.row("F04")
-def test_a_tool_of_the_agent_is_available_to_all_routes_and_steps() -> None:
+def test_tool_of_the_agent_is_available_in_all_routes_and_steps() -> None:
     routes = (Route(name="one", steps=(Step(name="ask"),)), Route(name="two"))
     known = build_catalog(actors=[an_actor(own_tools=(a_tool("agent_search"),), routes=routes)])
     for place in (("", ""), ("one", ""), ("one", "ask"), ("two", "")):
@@ -178,7 +178,7 @@ def test_a_tool_of_the_agent_is_available_to_all_routes_and_steps() -> None:
 
 
 @pytest.mark.row("F05")
-def test_a_tool_of_a_route_is_there_in_that_route_and_its_steps_only() -> None:
+def test_tool_of_a_route_is_available_only_in_that_route() -> None:
     support = Route(name="support", tools=(a_tool("create_ticket"),), steps=(Step(name="ask"),))
     known = build_catalog(actors=[an_actor(routes=(support, Route(name="sales")))])
     there = [shown(known, *place) for place in (("support", ""), ("support", "ask"))]
@@ -187,7 +187,7 @@ def test_a_tool_of_a_route_is_there_in_that_route_and_its_steps_only() -> None:
 
 
 @pytest.mark.row("F06")
-def test_a_step_has_inline_tools_and_names_others_by_id() -> None:
+def test_step_has_inline_tools_and_references_others_by_id() -> None:
     ask = Step(name="ask", tools=(a_tool("inline_search"), "registered_search"))
     flow = Route(name="flow", mode="only", steps=(ask, Step(name="end")))
     known = build_catalog(tools=[a_tool("registered_search")], actors=[an_actor(routes=(flow,))])
@@ -196,7 +196,7 @@ def test_a_step_has_inline_tools_and_names_others_by_id() -> None:
 
 
 @pytest.mark.row("F08")
-def test_the_same_id_at_several_scopes_is_legal_and_the_nearest_shadows_the_others_inside_its_scope() -> None:
+def test_nearest_tool_of_the_same_id_shadows_the_others() -> None:
     query = Step(name="query", tools=(search(),))
     support = Route(name="support", tools=(ToolUse(tool=search()),), steps=(query, Step(name="end")))
     actor = an_actor(own_tools=(search(),), routes=(support, Route(name="sales")), shadowing="allow")
@@ -209,7 +209,7 @@ def test_the_same_id_at_several_scopes_is_legal_and_the_nearest_shadows_the_othe
 
 
 @pytest.mark.row("F22")
-def test_what_is_in_doubt_is_denied() -> None:
+def test_failing_rule_denies_hides_or_asks() -> None:
     unsure = "ctx.session.size() > 100 || [1][5] == 1"
 
     def decided(**fields: Any) -> str:
@@ -226,12 +226,12 @@ def test_what_is_in_doubt_is_denied() -> None:
 
 
 def same(result: Result, given: ReducerInput) -> Result:
-    """As it is."""
+    """Return the input."""
     return result
 
 
 @pytest.mark.row("E06")
-def test_a_catalog_is_constructed_with_or_without_reducers() -> None:
+def test_catalog_is_built_with_or_without_reducers() -> None:
     reducers = ReducerRegistry()
     reducers.register(ToolReducer("look", same))
     assert dict(build_catalog(tools=[a_tool("look")], reducers=reducers).reducers) == {"look": same}
@@ -247,7 +247,9 @@ def test_a_catalog_is_constructed_with_or_without_reducers() -> None:
     ({"allowed_plugins": ()}, ["look", "mcp__github__search", "mcp__jira__search"]),
     ({"allowed_plugins": ("charts",), "allowed_mcp_servers": ()}, ["look", "plot"]),
 )
-def test_no_filter_is_all_a_list_only_those_and_an_empty_list_none(filters: dict[str, Any], names: list[str]) -> None:
+def test_missing_filter_allows_all_a_list_those_and_an_empty_list_none(
+    filters: dict[str, Any], names: list[str]
+) -> None:
     tools = [
         a_tool("look"),
         a_tool("mcp__github__search"),

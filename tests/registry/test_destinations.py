@@ -1,4 +1,4 @@
-"""Where records go, by declaration: what is wrong is found at build, and nothing goes anywhere unfiltered."""
+"""Declared destinations of records: errors appear at build, and nothing is sent unfiltered."""
 
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,16 @@ WHY = {"scope": "specialist", "justification": "only the desk sells"}
 
 
 async def sink(delivery: Delivery) -> None:
-    """Take it."""
+    """Accept it."""
 
 
 def brief(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Nothing of it."""
+    """Return no fields."""
     return record.only(())
 
 
 def shorter(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Nothing of it either."""
+    """Return no fields, as a second filter."""
     return record.only(())
 
 
@@ -56,7 +56,7 @@ def test_each_canonical_destination_can_be_declared(name: str) -> None:
 
 
 @pytest.mark.row("B36", "X24")
-def test_nothing_goes_anywhere_without_a_filter() -> None:
+def test_destination_without_a_filter_receives_nothing() -> None:
     sold, result = a_tool("sold", filters={"cache": shorter, "ui-streaming": brief}), a_tool("told")
     to = [a_destination("cache", filter=identity), a_destination("ui-streaming", filter=None)]
     distribution = a_catalog(sold, result, to=to).distribution
@@ -69,7 +69,7 @@ def test_nothing_goes_anywhere_without_a_filter() -> None:
 
 @pytest.mark.row("X24")
 @table("name", "llm-session", "audit", "formatter:html", "peer-response")
-def test_only_ui_and_cache_may_have_the_whole_record(name: str) -> None:
+def test_identity_filter_is_allowed_only_for_ui_and_cache(name: str) -> None:
     with pytest.raises(ConfigError, match="only `ui-streaming` and `cache` may have"):
         a_catalog(to=[a_destination(name, filter=identity, sink=None)])
     with pytest.raises(ConfigError, match="only `ui-streaming` and `cache` may have"):
@@ -80,7 +80,7 @@ def a_tool_checked(**fields: Any) -> None:
     a_catalog(a_tool(**fields), to=[a_destination(), a_destination("peer-response")])
 
 
-def test_records_of_tools_that_peers_may_not_see_never_reach_them() -> None:
+def test_record_of_an_unexposed_tool_never_reaches_peers() -> None:
     plain, own, open_ = a_tool("plain"), a_tool("own", **WHY), a_tool("open", peer_exposed=True)
     distribution = a_catalog(plain, own, open_, to=[a_destination("peer-response")]).distribution
     assert [len(distribution.sinks(tool)) for tool in (plain, own, open_)] == [0, 0, 1]
@@ -98,12 +98,12 @@ def test_records_of_tools_that_peers_may_not_see_never_reach_them() -> None:
     (a_destination(filter=None), "nothing would ever go there"),
     (a_destination(reads=("a.b",)), "reads `a.b`, which is no namespace"),
 )
-def test_a_wrong_destination_is_refused(destination: Destination, words: str) -> None:
+def test_invalid_destination_is_refused(destination: Destination, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         a_catalog(to=[destination])
 
 
-def test_what_does_not_fit_together_is_refused() -> None:
+def test_inconsistent_destinations_are_refused() -> None:
     with pytest.raises(ConfigError, match="declared twice"):
         a_catalog(to=[a_destination(), a_destination()])
     with pytest.raises(ConfigError, match="`book_flight` has a filter for `cache`, which nobody receives"):
@@ -116,7 +116,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
         a_catalog(observer=3)
 
 
-def test_destinations_are_part_of_what_a_catalog_is() -> None:
+def test_destinations_are_part_of_hash_and_normal_form() -> None:
     plain, other = a_catalog(), a_catalog(to=[a_destination(reads=("acme",))])
     assert plain.hash == build_catalog(tools=[a_tool()]).hash != other.hash
     assert normal_form(plain)["destinations"] == {}
@@ -168,7 +168,7 @@ def loaded(folder: Path, old: str = "", new: str = "") -> Catalog:
     return load_manifest(folder / "signoff.yaml")
 
 
-def test_a_manifest_declares_all_of_it(tmp_path: Path) -> None:
+def test_manifest_declares_destinations_filters_and_observer(tmp_path: Path) -> None:
     found = loaded(tmp_path)
     tool, distribution = found.tools()[0], found.distribution
     assert list(distribution.destinations) == ["cache", "formatter:html", "audit"]
@@ -190,7 +190,9 @@ def test_a_manifest_declares_all_of_it(tmp_path: Path) -> None:
     ("  audit: {filter", "  audit: {filtre", 6, "unknown key `filtre` of destination `audit`"),
     ("  audit: {", "  audti: {", 6, "destination `audti` is none of"),
 )
-def test_a_mistake_in_the_manifest_has_its_line(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
+def test_error_in_a_manifest_destination_has_its_line(
+    tmp_path: Path, old: str, new: str, line: int, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words) as refused:
         loaded(tmp_path, old, new)
     assert refused.value.context["line"] == line

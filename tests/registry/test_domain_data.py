@@ -41,14 +41,14 @@ JSON = st.recursive(
     ("deep-merge", [1], [2], [2]),
     ("deep-merge", {"a": 1}, {"a": {"x": 2}}, {"a": {"x": 2}}),
 )
-def test_data_join_what_was_there_as_the_actor_says(how: DomainMerge, before: Any, new: Any, expected: Any) -> None:
+def test_data_is_merged_with_the_declared_mode(how: DomainMerge, before: Any, new: Any, expected: Any) -> None:
     kept = copy.deepcopy((before, new))
     assert merge_data(before, new, how) == expected
     assert (before, new) == kept
 
 
 @given(JSON, JSON, st.sampled_from(MERGES))
-def test_nothing_of_an_answer_is_lost(before: Any, new: Any, how: DomainMerge) -> None:
+def test_merge_keeps_all_new_data(before: Any, new: Any, how: DomainMerge) -> None:
     assert merge_data(None, new, how) == new
     after = merge_data(before, new, how)
     if isinstance(new, dict):
@@ -59,7 +59,7 @@ def test_nothing_of_an_answer_is_lost(before: Any, new: Any, how: DomainMerge) -
 
 
 @pytest.mark.row("B58")
-def test_the_schema_is_part_of_respond_and_what_does_not_fit_goes_back() -> None:
+def test_domain_schema_is_part_of_respond_and_validated() -> None:
     catalog = build_catalog(actors=[an_actor(domain_data=TRIP, domain_merge="append"), an_actor("other")])
     form, other = catalog.respond("desk"), catalog.respond("other")
     answer = {"text": "x", "domainData": {"cities": ["Porto"], "budget": 40}}
@@ -82,13 +82,13 @@ def test_the_schema_is_part_of_respond_and_what_does_not_fit_goes_back() -> None
     ({"domain_data": {"$ref": "#/$defs/Gone"}}, "Gone"),
     ({"domain_data": TRIP, "domain_merge": "sometimes"}, "`sometimes` is no `domain_merge`"),
 )
-def test_a_wrong_schema_is_found_at_build(fields: dict[str, Any], words: str) -> None:
+def test_invalid_domain_schema_is_an_error_at_build(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match="actor `desk` cannot have that") as caught:
         build_catalog(actors=[an_actor(**fields)])
     assert words in caught.value.message
 
 
-def test_a_manifest_declares_it_and_the_hash_holds_it(tmp_path: Path) -> None:
+def test_manifest_declares_domain_data_and_the_hash_covers_it(tmp_path: Path) -> None:
     text = "version: 1\ndefaults: {model: 'scripted:x:y'}\nactors:\n  desk:\n"
     hashes = []
     for more in (
@@ -106,7 +106,7 @@ def test_a_manifest_declares_it_and_the_hash_holds_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("B58")
-async def test_an_answer_brings_the_data_after_it(turn_rig: TurnRig) -> None:
+async def test_answer_of_a_turn_brings_the_merged_data(turn_rig: TurnRig) -> None:
     actor = an_actor(model="scripted", domain_data=TRIP, domain_merge="append")
     wrong, right = (calls(("respond", {"text": "Noted.", "domainData": {"cities": [c]}})) for c in ("P", "Porto"))
     catalog = catalog_of([], actors=[actor])

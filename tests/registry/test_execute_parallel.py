@@ -1,4 +1,4 @@
-"""The names by which a catalog is asked and calls are run, in tests of one's own: no server is there."""
+"""The functions for a user's own tests: the catalog answers and calls run without a server."""
 
 import asyncio
 from typing import Any
@@ -18,17 +18,17 @@ GOOD = {"flight": "TP 1", "totalCost": 20}
 
 
 async def here(context: HookContext) -> bool:
-    """Is there for the guest."""
+    """Available to the guest."""
     return context.user.user == "guest"
 
 
 async def no(args: dict[str, Any], context: HookContext) -> Permission:
-    """Permits nothing."""
+    """Permit nothing."""
     return Permission.deny("not today")
 
 
 @pytest.mark.row("E04")
-async def test_lists_of_a_test_ask_whether_tools_are_available() -> None:
+async def test_tool_lists_in_tests_check_availability() -> None:
     async def gone(context: HookContext) -> bool:
         return False
 
@@ -41,12 +41,12 @@ async def test_lists_of_a_test_ask_whether_tools_are_available() -> None:
 
 
 @pytest.mark.row("E01")
-async def test_a_catalog_is_asked_and_calls_run_by_the_designs_names() -> None:
+async def test_catalog_and_parallel_calls_work_without_a_server() -> None:
     together = asyncio.Barrier(2)
     ran: list[str] = []
 
     async def meet(args: dict[str, Any], context: ToolContext) -> str:
-        # Neither comes back before the other has begun.
+        # Neither returns before the other has begun.
         await together.wait()
         ran.append(context.call_id)
         return f"of {context.call_id}"
@@ -89,7 +89,7 @@ async def test_a_catalog_is_asked_and_calls_run_by_the_designs_names() -> None:
 
 
 @pytest.mark.row("E01")
-async def test_what_is_not_defined_does_not_run() -> None:
+async def test_undefined_tools_do_not_run() -> None:
     tools = [a_tool("seats"), a_tool("bags"), a_tool("fares", tenants=("elsewhere",))]
     actors = [an_actor(), an_actor("porto", tools=("bags",))]
     catalog = build_catalog(tools=tools, actors=actors)
@@ -100,7 +100,7 @@ async def test_what_is_not_defined_does_not_run() -> None:
         assert {each.outcome.tool for each in found if each.outcome and each.outcome.code == "ok"} == shown
 
 
-async def test_what_a_function_does_not_choose_does_not_run() -> None:
+async def test_tool_not_selected_by_the_function_does_not_run() -> None:
     catalog = build_catalog(tools=[a_tool()], actors=[an_actor(select=nothing)])
     ctx = a_call_context(user=GUEST)
     assert catalog.available(ctx) == ()
@@ -108,7 +108,7 @@ async def test_what_a_function_does_not_choose_does_not_run() -> None:
     assert [each.outcome.code for each in found if each.outcome] == ["not_available"]
 
 
-async def test_a_tool_that_must_run_alone_does() -> None:
+async def test_exclusive_tool_runs_alone() -> None:
     running: list[str] = []
 
     async def watch(args: dict[str, Any], context: ToolContext) -> int:
@@ -124,7 +124,7 @@ async def test_a_tool_that_must_run_alone_does() -> None:
     assert [each.outcome.value.inline for each in found if each.outcome] == ["1"] * 4
 
 
-async def test_definitions_of_an_actor_that_is_not_there_are_refused() -> None:
+async def test_definitions_of_an_unknown_actor_are_refused() -> None:
     catalog = build_catalog(tools=[a_tool(input_schema=SCHEMA)], actors=[an_actor()])
     ctx = a_call_context(actor="dsk", user=GUEST)
     assert catalog.available(ctx) == ()

@@ -1,4 +1,4 @@
-"""What is not installed is told where a manifest is built, in one sentence that says how to install it."""
+"""A missing package is reported when a manifest is built, in one sentence with the install command."""
 
 import sys
 from pathlib import Path
@@ -18,12 +18,12 @@ from signoff.registry.manifest.channel_sections import DeclaredChannel
 
 
 def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    """As if `module` were not installed: Python finds nothing behind None."""
+    """Make Python treat `module` as not installed."""
     monkeypatch.setitem(sys.modules, module, None)
 
 
 @table(("kind", "extra"), ("email", "mail"), ("slack", "slack"), ("apprise", "apprise"))
-def test_a_channel_without_its_extra_is_refused_with_the_command(
+def test_channel_without_its_extra_is_refused_with_the_install_command(
     kind: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = [DeclaredChannel("post", kind)]
@@ -46,10 +46,10 @@ def test_a_channel_without_its_extra_is_refused_with_the_command(
     ("openai:", ConfigError),
     ("gpt-5", ConfigError),
 )
-def test_model_without_its_extra_is_refused_with_the_command(
+def test_model_without_its_extra_is_refused_with_the_install_command(
     model: str, kind: type[ConfigError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a known provider's model counts as not set up: a misspelt one stays an error everywhere."""
+    """Only a known provider's model counts as not set up. A misspelled one is always an error."""
     without(monkeypatch, "pydantic_ai")
     build_catalog(actors=[Actor(name="desk", description="", instructions="", model=model)])
     with pytest.raises(ConfigError) as caught:
@@ -59,11 +59,11 @@ def test_model_without_its_extra_is_refused_with_the_command(
 
 
 @table("provider", *sorted(PROVIDERS))
-def test_listed_provider_is_one_of_the_library(provider: str) -> None:
+def test_listed_provider_exists_in_the_library(provider: str) -> None:
     try:
         found = infer_provider_class(provider).__name__
     except ImportError as error:
-        # It needs a package of the vendor's, which the tests do not install.
+        # It needs a vendor package that the tests do not install.
         found = str(error)
     assert "rovider" in found
 
@@ -79,23 +79,23 @@ def test_listed_provider_is_one_of_the_library(provider: str) -> None:
     ("scripted:module:model", ""),
     ("offline", ""),
 )
-def test_a_model_needs_the_extra_of_its_provider(model: str, extra: str) -> None:
+def test_model_needs_the_extra_of_its_provider(model: str, extra: str) -> None:
     assert extra_of_model(model) == extra
 
 
 @table("extra", "mail", "slack", "apprise", "oidc", "mcp", "openai")
-def test_what_the_tests_install_lacks_nothing(extra: str) -> None:
-    """Else each test of a missing one would prove nothing."""
+def test_test_environment_has_every_extra(extra: str) -> None:
+    """Otherwise the tests of missing extras would prove nothing."""
     assert missing_extra(extra) == ""
 
 
-def test_a_package_that_is_missing_whole_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_top_level_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "google")
     monkeypatch.delitem(sys.modules, "google.genai", raising=False)
     assert missing_extra("google") == "needs an extra of Signoff: pip install 'signoff[google]'"
 
 
-def test_every_extra_is_one_of_the_distribution() -> None:
+def test_every_extra_is_declared_by_the_distribution() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert [extra for extra in EXTRAS if f"\n{extra} = [" not in project] == []
     assert set(CHANNEL_EXTRAS) <= set(known_kinds(Plugins()))

@@ -75,14 +75,14 @@ async def test_handler_gets_typed_values_and_the_context() -> None:
     assert result == {"days": [dt.date(2030, 5, 4)], "key": "k", "cost": 3.0, "schema": (1,)}
 
 
-def test_own_check_finds_what_the_schema_cannot() -> None:
-    """What pydantic would refuse is known before anybody is asked."""
+def test_own_check_finds_errors_the_schema_cannot() -> None:
+    """Values that pydantic would reject are found before approval."""
     args = {"passenger": "A", "legs": [{"city": "Lisbon", "day": "2030-02-31"}]}
     assert book.schema.check(args) == []
     assert [path for path, _ in book.validate_input(args)] == ["legs[0].day"]
 
 
-def test_own_check_repeats_no_value() -> None:
+def test_own_check_never_repeats_a_value() -> None:
     def never(value: str) -> str:
         raise ValueError(f"{value} is bad")
 
@@ -93,7 +93,7 @@ def test_own_check_repeats_no_value() -> None:
     assert strict.validate_input({"word": "hunter2"}) == [("word", "is not acceptable")]
 
 
-async def test_mutable_default_is_fresh_every_time() -> None:
+async def test_mutable_default_is_fresh_on_every_call() -> None:
     @tool(scope="generalist")
     async def collect(items: list[int] = []) -> list[int]:  # noqa: B006
         """Collect."""
@@ -103,7 +103,7 @@ async def test_mutable_default_is_fresh_every_time() -> None:
     assert [await collect.handler({}, a_context()) for _ in range(2)] == [[1], [1]]
 
 
-def test_fields_override_what_the_function_says() -> None:
+def test_explicit_fields_override_the_function() -> None:
     async def inner(amount: Decimal) -> None:
         """Pay."""
 
@@ -112,7 +112,7 @@ def test_fields_override_what_the_function_says() -> None:
 
 
 Context: TypeAlias = ToolContext
-"""The context by another name."""
+"""An alias of the context type."""
 
 
 async def _optional(city: str, ctx: ToolContext | None = None) -> str:
@@ -140,7 +140,7 @@ async def _aliased(city: str, ctx: Context | None = None) -> str:
 
 
 @table("function", _optional, _typing_optional, _annotated, _annotated_optional, _written, _aliased)
-async def test_context_of_any_spelling_is_given_by_signoff_and_never_by_the_model(function: Any) -> None:
+async def test_context_argument_is_injected_and_never_taken_from_the_model(function: Any) -> None:
     made = tool(scope="generalist")(function)
     assert set(made.input_schema["properties"]) == {"city"}
     context = a_tool_context(decided_by="ana")
@@ -214,7 +214,7 @@ async def bare(city: str) -> str:
     return f"hello {city}"
 
 
-async def test_a_bare_decorator_leaves_the_scope_to_the_manifest(tmp_path: Path) -> None:
+async def test_bare_decorator_leaves_the_scope_to_the_manifest(tmp_path: Path) -> None:
     assert (bare.name, bare.description) == ("bare", "Say hello to a city.")
     assert await bare.handler({"city": "Porto"}, a_context()) == "hello Porto"
     with pytest.raises(RegistrationError, match=r"`bare` has no `scope`; .*allowed: `generalist`, `specialist`"):
@@ -247,7 +247,7 @@ class Booker:
     (lambda: tool(scope="generalist", handler=_sync)(bare_function), "has `handler` among its keywords"),
     (lambda: tool(scope="generalist", validate_input=len)(bare_function), "has `validate_input` among its keywords"),
 )
-def test_a_decorator_used_wrongly_is_told_what_to_write(declare: Callable[[], object], words: str) -> None:
+def test_wrong_use_of_the_decorator_names_the_correct_form(declare: Callable[[], object], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         declare()
     assert words in refused.value.message
@@ -258,11 +258,11 @@ async def bare_function(city: str) -> str:
     return city
 
 
-def test_the_decorator_tells_its_keywords() -> None:
+def test_decorator_signature_shows_its_keywords() -> None:
     assert {"scope", "read_only", "probe"} <= set(inspect.signature(tool).parameters)
 
 
-def test_docstring_sections_are_told_apart() -> None:
+def test_docstring_sections_are_parsed_separately() -> None:
     words = parse_docstring("Do it.\n\nArgs:\n    a: One\n      more: of it.\n    *b: Two.\nReturns:\n    c: Three.")
     assert words.summary == "Do it."
     assert words.arguments == {"a": "One more: of it.", "b": "Two."}

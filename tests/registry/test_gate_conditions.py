@@ -1,4 +1,4 @@
-"""The gates over what somebody else has to find out: availability, permissions, capabilities, and loose arguments."""
+"""The gates over facts from outside: availability, permissions, capabilities, and lenient arguments."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -33,17 +33,17 @@ ALL = frozenset(KINDS)
 
 
 async def asked(*result: Any) -> Any:
-    """A function of a tool that no pure gate asks."""
+    """A tool function that no pure gate calls."""
     raise AssertionError("nothing pure asks")
 
 
 def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) -> LocalGateDecision:
-    """The decision on one call of `tool` in the hands of an actor that has it."""
+    """Return the decision on one call of `tool` by an actor that has it."""
     approvers = fields.pop("approvers", ("role:approvers",))
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),), policies=policies, default_approvers=approvers)
     dry_run = fields.pop("dry_run", False)
     found = judge(catalog, pinned(), a_call(tool.name), args, Tally(), dry_run=dry_run, known=GateFacts(**fields))
-    # As one who reads English reads it.
+    # In English.
     return replace(found, words=(found.message,) if found.words else ())
 
 
@@ -52,7 +52,7 @@ def facts(found: LocalGateDecision) -> tuple[str, str, str]:
 
 
 @table(("hour", "kind"), (9, "run"), (21, "ask"))
-def test_a_rule_reads_the_instant_at_which_the_call_is_judged(hour: int, kind: str) -> None:
+def test_rule_reads_the_instant_of_judgement(hour: int, kind: str) -> None:
     at = datetime(2026, 3, 2, hour, tzinfo=UTC)
     by_day = a_tool(requires_approval=ApprovalPolicy(auto_approve_if="ctx.now.hour < 18"))
     found = ruled(by_day, at=at)
@@ -66,7 +66,7 @@ def test_a_rule_reads_the_instant_at_which_the_call_is_judged(hour: int, kind: s
 
 
 @pytest.mark.row("E32")
-def test_a_tool_is_told_by_name_description_and_schema() -> None:
+def test_tool_definition_has_name_description_and_schema() -> None:
     tool = a_tool(available=asked, check_permissions=asked, capabilities=Capabilities(storage=True))
     offer = build_catalog(tools=(tool,), actors=(an_actor(),)).offered_tools("desk", pinned())[0]
     assert offer.model_dump() == {
@@ -78,7 +78,7 @@ def test_a_tool_is_told_by_name_description_and_schema() -> None:
 
 
 @pytest.mark.row("E14")
-def test_what_is_not_available_is_neither_told_nor_run() -> None:
+def test_unavailable_tool_is_neither_offered_nor_run() -> None:
     tool = a_tool(available=asked, check_permissions=asked)
     found = ruled(tool, {}, unavailable=frozenset({"book_flight"}))
     assert facts(found) == ("settled", "available", "not_available")
@@ -91,7 +91,7 @@ def test_what_is_not_available_is_neither_told_nor_run() -> None:
 
 
 @pytest.mark.row("X23")
-def test_availability_only_removes() -> None:
+def test_availability_only_removes_tools() -> None:
     catalog = build_catalog(tools=(a_tool("look"), a_tool("book")), actors=(an_actor(tools=("look",)),))
     away = GateFacts(unavailable=frozenset({"book", "nothing"}))
     assert judge(catalog, pinned(), a_call("book"), GOOD, Tally(), known=away).gate == "allowlist"
@@ -101,7 +101,7 @@ def test_availability_only_removes() -> None:
 
 @pytest.mark.row("F35")
 @table("policy", False, True, ApprovalPolicy(auto_approve_if="true"))
-def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> None:
+def test_unchecked_permission_lets_no_call_run(policy: Any) -> None:
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     question = ruled(tool)
     assert (facts(question), question.awaits_permission) == (("settled", "permission", "refused"), True)
@@ -114,13 +114,13 @@ def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> Non
     assert allowed.kind == ("ask" if policy is True else "run")
 
 
-def test_invalid_arguments_are_never_shown_to_a_permission_check() -> None:
+def test_invalid_arguments_never_reach_a_permission_check() -> None:
     assert facts(ruled(a_tool(check_permissions=asked), {"flight": 1})) == ("settled", "schema", "input_invalid")
 
 
 @pytest.mark.row("X10")
 @table("policy", False, True, ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"]))
-def test_a_denial_that_may_be_overridden_asks_a_person(policy: Any) -> None:
+def test_overridable_denial_asks_an_approver(policy: Any) -> None:
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     found = ruled(tool, permission=Permission.deny("not yours", can_override=True))
     assert (found.kind, found.gate, found.objection) == ("ask", "approval", "not yours")
@@ -129,8 +129,8 @@ def test_a_denial_that_may_be_overridden_asks_a_person(policy: Any) -> None:
     assert found.verdict.why.startswith("not yours")
 
 
-def test_whoever_is_asked_beside_the_policy_is_whom_it_routes_to() -> None:
-    """By a global rule or for an override, also where the policy alone would ask nobody."""
+def test_global_rule_and_override_use_the_route_of_the_policy() -> None:
+    """Even if the policy alone would approve the call."""
     routed = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0", route_to="['role:finance']")
     override = Permission.deny("not yours", can_override=True)
     tool = a_tool(check_permissions=asked, requires_approval=routed)
@@ -144,7 +144,7 @@ def test_whoever_is_asked_beside_the_policy_is_whom_it_routes_to() -> None:
             assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
 
 
-def test_what_a_rule_denies_nobody_overrides() -> None:
+def test_rule_denial_cannot_be_overridden() -> None:
     override = Permission.deny("not yours", can_override=True)
     tool = a_tool(check_permissions=asked, requires_approval=ApprovalPolicy(deny_if="args.totalCost > 1.0"))
     assert facts(ruled(tool, permission=override)) == ("settled", "approval", "denied")
@@ -152,7 +152,7 @@ def test_what_a_rule_denies_nobody_overrides() -> None:
     assert facts(ruled(a_tool(check_permissions=asked), GOOD, rule, permission=override))[1] == "tag_policy"
 
 
-def test_without_anybody_to_ask_a_denial_is_final() -> None:
+def test_denial_is_final_without_approvers() -> None:
     override = Permission.deny(can_override=True)
     found = ruled(a_tool(check_permissions=asked), permission=override, approvers=())
     assert facts(found) == ("settled", "permission", "denied")
@@ -164,7 +164,7 @@ NO_BOUND = RulesVerdict("none", None, "no bound reads the arguments")
 
 @pytest.mark.row("E16")
 @table("kind", *KINDS)
-def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
+def test_capability_without_a_backend_is_not_available(kind: str) -> None:
     given: dict[str, Any] = {"network": ("api.example.com",), "secrets": ("TOKEN",), "fs_reach": ("/srv",)}
     given["process"] = ("git",)
     tool = a_tool(capabilities=Capabilities(**{kind: given.get(kind, True)}))
@@ -175,7 +175,7 @@ def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
     assert ruled(tool, backends=frozenset({kind})).kind == "run"
 
 
-def test_a_dry_run_comes_after_what_would_have_stopped_the_call() -> None:
+def test_dry_run_comes_after_permission_and_capabilities() -> None:
     tool = a_tool(check_permissions=asked, capabilities=Capabilities(storage=True))
     assert ruled(tool, dry_run=True, permission=Permission.deny()).gate == "permission"
     assert ruled(tool, dry_run=True, permission=Permission.allow()).gate == "capabilities"
@@ -183,7 +183,7 @@ def test_a_dry_run_comes_after_what_would_have_stopped_the_call() -> None:
 
 
 @pytest.mark.row("X09", "V03")
-def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
+def test_schema_mismatch_is_refused_noted_or_ignored_by_mode() -> None:
     misfit: dict[str, Any] = {"flight": 1, "totalCost": "much"}
     strict = ruled(a_tool(), misfit)
     assert facts(strict) == ("settled", "schema", "input_invalid")
@@ -220,15 +220,15 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
     ({"strict": "yes"}, "strict", "true or false"),
     ({"always_include": "yes"}, "always_include", "true or false"),
 )
-def test_a_wrong_field_of_a_gate_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
+def test_invalid_gate_field_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(RegistrationError) as refused:
         build_catalog(tools=(a_tool(**fields),))
     assert (refused.value.context["tool_name"], refused.value.context["field"]) == ("book_flight", field)
     assert words in refused.value.message
 
 
-def test_a_function_that_cannot_be_asked_is_refused() -> None:
-    """It would fail at each call, and each call would be refused for it."""
+def test_hook_with_a_wrong_signature_is_refused() -> None:
+    """It would fail at each call and block all calls."""
 
     async def of_nothing() -> bool:
         return True
@@ -241,13 +241,13 @@ def test_a_function_that_cannot_be_asked_is_refused() -> None:
 
 
 def upper(args: Any) -> list[SchemaProblem] | Correction:
-    """Flights are written in capitals."""
+    """Correct flights to capital letters."""
     flight = args["flight"]
     return [] if flight == flight.upper() else Correction({**args, "flight": flight.upper()}, "flights are in capitals")
 
 
 @pytest.mark.row("F37", "V13")
-def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
+def test_corrected_arguments_are_judged_like_proposed_ones() -> None:
     policy = ApprovalPolicy(auto_approve_if="args.flight == 'TP 531'")
     tool = a_tool(validate_input=upper, requires_approval=policy)
     found = ruled(tool, {"flight": "tp 531", "totalCost": 1})
@@ -266,13 +266,13 @@ def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
     (lambda args: Correction(None), "cannot be checked"),
     (lambda args: None, "cannot be checked"),
 )
-def test_a_correction_is_checked_like_a_proposal(corrected: Any, words: str) -> None:
+def test_correction_is_validated_like_a_proposal(corrected: Any, words: str) -> None:
     found = ruled(a_tool(validate_input=corrected))
     assert facts(found) == ("settled", "schema", "input_invalid")
     assert words in found.message
 
 
-def test_what_a_check_corrects_is_a_copy() -> None:
+def test_correction_is_copied() -> None:
     kept: dict[str, Any] = {"flight": "TP 9", "totalCost": 1}
     found = ruled(a_tool(validate_input=lambda args: [] if args == kept else Correction(kept)))
     found.args({})["flight"] = "other"
@@ -285,7 +285,7 @@ CHANNELS = ("", "whatsapp", "slack")
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[Catalog, str, frozenset[str]]:
-    """A catalog with one actor, the channel by which a turn comes, and the tools that are away."""
+    """Generate a catalog with one actor, the turn's channel, and the unavailable tools."""
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
     tools = [_drawn(draw, name) for name in names]
     some = st.lists(st.sampled_from(names), unique=True).map(tuple)
@@ -330,7 +330,7 @@ def _drawn(draw: st.DrawFn, name: str) -> Tool:
 @pytest.mark.row("N02")
 @settings(max_examples=examples(120), deadline=None)
 @given(world=worlds())
-def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset[str]]) -> None:
+def test_advertised_tools_are_exactly_the_executable_ones(world: tuple[Catalog, str, frozenset[str]]) -> None:
     # For every catalog, actor, filter, surface, rule and availability, both ways. Only what a rule denies is told and
     # does not run: so that the model can be told why.
     catalog, channel, away = world
@@ -345,7 +345,7 @@ def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset
     assert denied <= advertised | away
 
 
-def test_an_occasion_is_what_is_pinned() -> None:
+def test_hook_context_holds_the_pinned_fields() -> None:
     ctx = pinned(channel="slack", route="r", step="s1")
     result = hook_context(ctx)
     assert result == HookContext(
@@ -359,7 +359,7 @@ def summary(code: CallCode, gate: GateName, message: str, tool: Tool | None = No
     return settled_decision(a_call(), gate, code, message, tool)
 
 
-def test_what_is_missing_is_told_with_the_tool_it_is_missing_for() -> None:
+def test_missing_capability_message_names_the_tool() -> None:
     tool = a_tool(capabilities=Capabilities(network=("api.example.com",), storage=True))
     away = ruled(tool, unavailable=frozenset({tool.name}))
     assert away == summary("not_available", "available", "Tool book_flight is not currently available", tool)
@@ -369,7 +369,7 @@ def test_what_is_missing_is_told_with_the_tool_it_is_missing_for() -> None:
     assert ruled(tool) == summary("not_available", "capabilities", message, tool)
 
 
-def test_a_permission_is_asked_for_and_refused_in_words() -> None:
+def test_permission_refusals_have_exact_messages() -> None:
     tool = a_tool(check_permissions=asked)
     message = "nobody has asked whether `book_flight` is permitted"
     assert ruled(tool) == replace(summary("refused", "permission", message, tool), awaits_permission=True)
@@ -379,8 +379,8 @@ def test_a_permission_is_asked_for_and_refused_in_words() -> None:
 
 
 @table("policy", False, True, ApprovalPolicy(require_approval_if="args.totalCost > 1.0"))
-def test_people_who_may_override_read_both_why_and_never_a_rule_that_is_not_the_reason(policy: Any) -> None:
-    """Gate 14: the check's words alone where the policy would have let the call run, else before the policy's own."""
+def test_override_request_shows_both_reasons_and_no_unrelated_rule(policy: Any) -> None:
+    """Gate 14: only the check's reason if the policy would approve the call, else it precedes the policy's own."""
     override = Permission.deny("not yours", can_override=True)
     found = ruled(a_tool(check_permissions=asked, requires_approval=policy), permission=override).verdict
     without = ruled(a_tool(requires_approval=policy)).verdict
@@ -390,7 +390,7 @@ def test_people_who_may_override_read_both_why_and_never_a_rule_that_is_not_the_
     assert (found.rule, found.rule_text) == (PERMISSION_RULE, "")
 
 
-def test_a_limited_tool_runs_only_where_somebody_has_looked_how_often_it_was_used() -> None:
+def test_limited_tool_needs_a_known_usage_count() -> None:
     tool = a_tool(usage_limit=UsageLimit(1, "user", 60.0))
     nobody = "nobody has looked how often `book_flight` was used; do without it"
     assert ruled(tool) == summary("not_available", "usage", nobody, tool)
@@ -402,7 +402,7 @@ def test_a_limited_tool_runs_only_where_somebody_has_looked_how_often_it_was_use
     assert ruled(a_tool()).kind == "run"
 
 
-def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
+def test_known_verdict_decides_the_call() -> None:
     tool = a_tool()
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     verdict = catalog.policy(tool.activity).judge(GOOD, {})
@@ -410,7 +410,7 @@ def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
     assert found == LocalGateDecision(call="c1.1", kind="run", tool=tool, verdict=verdict)
 
 
-def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
+def test_tool_that_waits_for_step_data_does_not_run() -> None:
     step = Step(name="pay", tools=("book_flight",), requires=("quote",))
     actor = an_actor(tools=("look", "book_flight"), routes=(Route(name="trip", steps=(step,)),))
     schema = {"quote": {"type": "number"}}
@@ -427,7 +427,7 @@ def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
 
 
 @table("effect", "hide", "deny", "require_approval")
-def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -> None:
+def test_strictest_rule_over_a_tool_or_its_shadowed_one_decides(effect: Any) -> None:
     for near, far in (("money",), ()), ((), ("money",)):
         rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
         route = Route(name="r", tools=(a_tool(tags=near),))
@@ -440,7 +440,7 @@ def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -
         assert sight.rules_verdict(tool).effect == effect
 
 
-def test_a_verdict_that_names_no_rule_asks_all_the_same() -> None:
+def test_global_verdict_without_a_rule_still_asks() -> None:
     tool = a_tool()
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     nameless = RulesVerdict("require_approval", None, "nobody knows why")
@@ -454,8 +454,11 @@ def test_a_verdict_that_names_no_rule_asks_all_the_same() -> None:
     )
 
 
-def test_an_actor_that_nobody_knows_stands_nowhere() -> None:
-    """A name still means the registry's tool, so that a waiting call has one; none is seen, and it says why."""
+def test_unknown_actor_has_no_place() -> None:
+    """A name still means the registry's tool, so that a waiting call keeps one.
+
+    The tool is not visible, with the reason.
+    """
     tool = a_tool()
     sight = build_catalog(tools=(tool,), actors=(an_actor(),)).tool_view(pinned("gone"))
     found = sight.resolution("book_flight")

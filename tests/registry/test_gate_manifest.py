@@ -1,4 +1,4 @@
-"""What gates read, as a manifest writes it."""
+"""The manifest keys that gates read."""
 
 from pathlib import Path
 
@@ -78,7 +78,7 @@ actors:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the functions that the manifest names."""
+    """A directory with the functions that the manifest names."""
     (tmp_path / "gate_code.py").write_text(CODE)
     return tmp_path
 
@@ -90,7 +90,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.row("E07")
-def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
+def test_manifest_sets_all_fields_the_gates_read(folder: Path) -> None:
     catalog = load_manifest(written(folder, WHOLE))
     tool, other = catalog.registry.resolve("find"), catalog.registry.resolve("mcp__github__search")
     assert tool is not None
@@ -128,7 +128,7 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
     ("slack: {}", "slack: {without: [find]}", "unknown key `without`"),
     ("toolset: desk\n    allowed", "toolset: dusk\n    allowed", "did you mean `desk`?"),
 )
-def test_each_mistake_is_named_with_its_place(folder: Path, before: str, after: str, words: str) -> None:
+def test_invalid_gate_field_is_named_with_its_place(folder: Path, before: str, after: str, words: str) -> None:
     assert before in WHOLE
     path = written(folder, WHOLE.replace(before, after, 1))
     with pytest.raises(ConfigError) as refused:
@@ -138,7 +138,7 @@ def test_each_mistake_is_named_with_its_place(folder: Path, before: str, after: 
     assert int(refused.value.message.removeprefix(f"{path}:").partition(":")[0]) > 3
 
 
-def test_a_check_of_ones_own_is_named_in_the_manifest(tmp_path: Path) -> None:
+def test_custom_check_is_named_in_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "gate_code.py").write_text(CODE)
     (tmp_path / "signoff.yaml").write_text(WHOLE)
     tool = some(load_manifest(tmp_path / "signoff.yaml").registry.resolve("find"))
@@ -147,8 +147,8 @@ def test_a_check_of_ones_own_is_named_in_the_manifest(tmp_path: Path) -> None:
     assert tool.validate_input({}) == []
 
 
-def test_a_typed_function_has_its_check_already(tmp_path: Path) -> None:
-    """Two would say two things of the same arguments: a sentence at the line of the key."""
+def test_typed_function_may_have_no_second_check(tmp_path: Path) -> None:
+    """Two checks could contradict each other: the error is at the line of the key."""
     (tmp_path / "gate_code.py").write_text(CODE)
     text = "version: 1\ntools:\n  typed:\n    handler: gate_code:typed\n    scope: generalist\n"
     (tmp_path / "signoff.yaml").write_text(f"{text}    validate_input: gate_code:checked\n")

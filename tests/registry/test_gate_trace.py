@@ -1,4 +1,4 @@
-"""A call explained gate by gate: what passed, what decided, what was not reached, what cannot be said."""
+"""A call explained gate by gate: passed, decided, not reached, or unknown."""
 
 from typing import Any, get_args
 
@@ -28,7 +28,7 @@ def answers(entries: tuple[GateTraceEntry, ...]) -> dict[str, str]:
 
 
 @table("with_arguments", True, False)
-def test_a_call_that_an_early_gate_ends_names_that_gate(with_arguments: bool) -> None:
+def test_trace_of_an_early_end_names_the_deciding_gate(with_arguments: bool) -> None:
     ended = found(a_tool(), tally=Tally(calls=MAX_CALLS))
     entries = gate_trace(ended, with_arguments=with_arguments, needs="nobody reads this")
     assert tuple(each.gate for each in entries) == GATES
@@ -36,7 +36,7 @@ def test_a_call_that_an_early_gate_ends_names_that_gate(with_arguments: bool) ->
     assert [each.words for each in entries] == ["", ended.message, *[""] * (len(GATES) - 2)]
 
 
-def test_a_call_with_wrong_arguments_ends_at_the_schema() -> None:
+def test_trace_of_invalid_arguments_ends_at_the_schema() -> None:
     ended = found(a_tool(), {"flight": "TP 531"})
     entries = gate_trace(ended, with_arguments=True)
     at = GATES.index("schema")
@@ -50,19 +50,19 @@ def test_a_call_with_wrong_arguments_ends_at_the_schema() -> None:
     (a_tool(), "it runs, nobody is asked: "),
     (a_tool(requires_approval=True), "people are asked: "),
 )
-def test_what_the_last_gate_decides_is_told_with_the_rule(tool: Tool, words: str) -> None:
+def test_trace_of_the_last_gate_names_the_rule(tool: Tool, words: str) -> None:
     decision = found(tool)
     assert decision.verdict is not None
     entries = gate_trace(decision, with_arguments=True)
     assert [each.answer for each in entries] == ["passes"] * (len(GATES) - 1) + ["decides"]
     assert entries[-1] == GateTraceEntry("approval", "decides", f"{words}{decision.verdict.why}")
-    # Without a word of the policy's nothing hangs behind.
+    # Without a policy reason, no separator remains.
     assert decision.verdict.why != ""
     bare = gate_trace(replace(decision, verdict=None), with_arguments=True)
     assert bare[-1].words == words.removesuffix(": ")
 
 
-def test_without_arguments_nothing_is_said_of_the_gates_that_read_them() -> None:
+def test_trace_without_arguments_leaves_dependent_gates_open() -> None:
     entries = gate_trace(found(a_tool(), {}), with_arguments=False, needs="asks if totalCost > 400")
     at = GATES.index("schema")
     assert tuple(each.gate for each in entries) == GATES

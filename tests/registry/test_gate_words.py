@@ -1,4 +1,4 @@
-"""What each gate tells the model, word for word, and the exact edge at which it begins to object."""
+"""The exact message of each gate, and the exact limit at which it objects."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ OPEN = {"type": "object"}
 
 
 def catalog(*tools: Tool, **fields: Any) -> Catalog:
-    """One actor, `desk`, that may use every tool."""
+    """Return a catalog with one actor, `desk`, that may use every tool."""
     actors = fields.pop("actors", (an_actor(),))
     return build_catalog(tools=tools or (a_tool(),), actors=actors, **fields)
 
@@ -73,18 +73,18 @@ def action(args: Any, tool: str = "book_flight") -> str:
     ({"n": 2**53}, "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out"),
     ({"a": "x" * (ARGUMENTS_BYTES - 7)}, f"the arguments are larger than 64 KiB; {SEND_IN_PARTS}"),
 )
-def test_shape(args: Any, message: str) -> None:
+def test_shape_gate_messages_are_exact(args: Any, message: str) -> None:
     assert judged(catalog(), args) == settled("shape", "input_invalid", message)
 
 
-def test_arguments_of_exactly_the_limit_have_a_shape() -> None:
+def test_arguments_exactly_at_the_limit_are_accepted() -> None:
     found = catalog(a_tool(input_schema=OPEN))
     assert judged(found, {"a": "x" * (ARGUMENTS_BYTES - 8)}).kind == "run"
     broken = proposed(malformed="the arguments are not valid JSON")
     assert judged(found, call=broken) == settled("shape", "input_invalid", "the arguments are not valid JSON")
 
 
-def test_a_surplus_call() -> None:
+def test_surplus_call_message_is_exact() -> None:
     message = "too many calls in one completion; propose fewer at a time"
     assert judged(catalog(), call=proposed(surplus=True)) == settled("caps", "too_many_calls", message)
 
@@ -99,7 +99,7 @@ def test_a_surplus_call() -> None:
     (2, 2, "2"),
     (2, 3, "2"),
 )
-def test_calls_of_a_turn(limit: int, made: int, expected: str) -> None:
+def test_turn_call_limit_message_is_exact(limit: int, made: int, expected: str) -> None:
     found = catalog(actors=(an_actor(limits=TurnLimits(calls=limit)),))
     gate_decision = judged(found, tally=Tally(calls=made))
     if not expected:
@@ -109,13 +109,13 @@ def test_calls_of_a_turn(limit: int, made: int, expected: str) -> None:
     assert gate_decision == settled("caps", "too_many_calls", message)
 
 
-def test_calls_of_an_unknown_actor_are_capped_too() -> None:
+def test_calls_of_an_unknown_actor_are_limited_too() -> None:
     gate_decision = judged(catalog(), ctx=pinned("gone"), tally=Tally(calls=MAX_CALLS))
     assert (gate_decision.gate, gate_decision.code) == ("caps", "too_many_calls")
 
 
 @table(("made", "runs"), (MAX_CALLS_PER_TOOL - 1, True), (MAX_CALLS_PER_TOOL, False))
-def test_calls_of_one_tool(made: int, runs: bool) -> None:
+def test_tool_call_limit_message_is_exact(made: int, runs: bool) -> None:
     gate_decision = judged(catalog(), tally=Tally(per_tool={"book_flight": made, "search": 99}))
     if runs:
         assert gate_decision.kind == "run"
@@ -132,7 +132,7 @@ def test_calls_of_one_tool(made: int, runs: bool) -> None:
     (MAX_IDENTICAL_CALLS, action({**GOOD, "totalCost": 1}), True),
     (MAX_IDENTICAL_CALLS, action(GOOD, "search"), True),
 )
-def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
+def test_identical_call_limit_message_is_exact(identical: int, mark: str, runs: bool) -> None:
     gate_decision = judged(catalog(), tally=Tally(recent=("another", *[mark] * identical)))
     if runs:
         assert gate_decision.kind == "run"
@@ -141,7 +141,7 @@ def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
     assert gate_decision == settled("caps", "too_many_calls", message)
 
 
-def test_a_name_no_tool_has() -> None:
+def test_unknown_tool_message_suggests_the_nearest() -> None:
     near = "Unknown tool: book_fligth; did you mean `book_flight`?"
     close, distant = proposed("book_fligth"), proposed("zzz")
     assert judged(catalog(), call=close) == settled("resolve", "not_available", near, call=close)
@@ -149,27 +149,27 @@ def test_a_name_no_tool_has() -> None:
     assert judged(catalog(), call=distant) == settled("resolve", "not_available", far, call=distant)
 
 
-def test_an_external_agent_hears_of_the_manifest_of_the_gateway() -> None:
+def test_unknown_tool_message_for_an_external_agent_names_the_manifest() -> None:
     agent = an_actor(model="", external=ExternalAgent(acts_for=("user:guest",)))
     found = judged(catalog(actors=(agent,)), call=proposed("zzz"))
     assert found.outcome is not None
     assert found.outcome.value.inline == "Unknown tool: zzz; the gateway's manifest declares no such tool"
 
 
-def test_a_tool_of_others() -> None:
+def test_tool_of_another_actor_reads_as_unknown() -> None:
     found = catalog(a_tool(), a_tool("search"), actors=(an_actor(tools=("search",)),))
     message = "Unknown tool: book_flight; use one of the tools you were given"
     assert judged(found) == settled("allowlist", "not_available", message)
 
 
 @table(("reason", "expected"), ("money is frozen", "money is frozen"), ("", "rule `no-money` is true"))
-def test_a_rule_that_denies(reason: str, expected: str) -> None:
+def test_denial_by_a_global_rule_has_its_reason(reason: str, expected: str) -> None:
     rule = GlobalRule(name="no-money", rule="tool.name == 'book_flight'", effect="deny", reason=reason)
     tool = a_tool()
     assert judged(catalog(tool, policies=[rule])) == denied_decision(proposed(), "tag_policy", expected, tool)
 
 
-def test_a_policy_that_denies() -> None:
+def test_denial_by_a_policy_has_its_reason() -> None:
     tool = a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))
     gate_decision = judged(catalog(tool))
     why = gate_decision.verdict.why
@@ -178,7 +178,7 @@ def test_a_policy_that_denies() -> None:
 
 
 @table(("count", "more"), (1, ""), (PROBLEMS_SHOWN, ""), (PROBLEMS_SHOWN + 2, "; and 2 more"))
-def test_wrong_arguments(count: int, more: str) -> None:
+def test_invalid_arguments_message_lists_a_few_problems(count: int, more: str) -> None:
     problems = [SchemaProblem(f"f{n}", "must fly") for n in range(count)]
     tool = a_tool(validate_input=lambda args: problems)
     page_text = "; ".join(f"`f{n}` must fly" for n in range(min(count, PROBLEMS_SHOWN)))
@@ -191,13 +191,13 @@ def test_wrong_arguments(count: int, more: str) -> None:
     (lambda args: [SchemaProblem("", "must be honest")], "must be honest"),
     (lambda args: 1 / 0, "cannot be checked (ZeroDivisionError)"),
 )
-def test_a_tools_own_check(check: Any, expected: str) -> None:
+def test_own_check_message_is_exact(check: Any, expected: str) -> None:
     tool = a_tool(validate_input=check)
     message = f"the arguments of `book_flight` are not valid: {expected}. Correct them and call it again"
     assert judged(catalog(tool)) == settled("schema", "input_invalid", message, tool=tool)
 
 
-def test_the_schema_is_asked_before_a_tools_own_check() -> None:
+def test_schema_is_checked_before_the_own_check() -> None:
     seen: list[Any] = []
 
     def check(args: Any) -> list[SchemaProblem]:
@@ -211,7 +211,7 @@ def test_the_schema_is_asked_before_a_tools_own_check() -> None:
     assert seen == [GOOD]
 
 
-def test_a_dry_run() -> None:
+def test_dry_run_message_hides_secrets_and_truncates() -> None:
     tool = a_tool(input_schema={**OPEN, "properties": {"pin": {}}}, secrets=("pin",), requires_approval=True)
     args = {"pin": {"a": 1}, "to": "Zoë", "deep": [{"note": "n" * 501}, "m" * 500, 7, None]}
     shown = {
@@ -223,7 +223,7 @@ def test_a_dry_run() -> None:
     assert judged(catalog(tool), args, dry_run=True) == settled("dry_run", "ok", text, tool=tool)
 
 
-def test_what_runs_and_what_is_asked() -> None:
+def test_run_and_ask_decisions_have_no_message() -> None:
     free, gated = a_tool(), a_tool("gated", requires_approval=True)
     found = catalog(free, gated)
     run, ask = judged(found), judged(found, call=proposed("gated"))
@@ -233,7 +233,7 @@ def test_what_runs_and_what_is_asked() -> None:
 
 
 @table(("reason", "why"), ("look first", "look first"), ("", "rule `look` is true"))
-def test_a_rule_that_asks(reason: str, why: str) -> None:
+def test_asking_global_rule_gives_its_reason(reason: str, why: str) -> None:
     rule = GlobalRule(name="look", rule="tool.name != 'x'", effect="require_approval", reason=reason)
     verdict = judged(catalog(policies=[rule])).verdict
     assert (verdict.verdict, verdict.rule, verdict.rule_text, verdict.why) == (
@@ -249,7 +249,7 @@ def test_a_rule_that_asks(reason: str, why: str) -> None:
     assert judged(catalog(denied, policies=[rule])).code == "denied"
 
 
-def test_a_tally_counts_every_call() -> None:
+def test_tally_counts_every_call() -> None:
     found, call = catalog(), proposed()
     first = next_tally(Tally(denials=2), call, GOOD, judged(found))
     assert first == Tally(calls=1, per_tool={"book_flight": 1}, recent=(action(GOOD),), denials=2)
@@ -260,7 +260,7 @@ def test_a_tally_counts_every_call() -> None:
     assert other.recent == (action(GOOD), action(GOOD), action(GOOD, "search"))
 
 
-def test_a_tally_counts_what_has_no_shape_by_what_was_wrong() -> None:
+def test_tally_counts_malformed_calls_by_their_problem() -> None:
     call = proposed(malformed="not JSON")
     gate_decision = judged(catalog(), call=call)
     tally = next_tally(Tally(), call, {}, gate_decision)
@@ -272,7 +272,7 @@ def test_a_tally_counts_what_has_no_shape_by_what_was_wrong() -> None:
     assert next_tally(Tally(), unwritable, huge, judged(catalog(), huge)).recent == (action(""),)
 
 
-def test_unspeakable_names_share_one_count() -> None:
+def test_invalid_tool_names_share_one_count() -> None:
     call = proposed("no such name")
     tally = next_tally(Tally(), call, GOOD, judged(catalog(), call=call))
     assert (tally.per_tool, tally.recent) == ({"?": 1}, (action(GOOD, "?"),))
@@ -280,7 +280,7 @@ def test_unspeakable_names_share_one_count() -> None:
     assert judged(catalog(), call=call, tally=full).gate == "caps"
 
 
-def test_a_handler_that_has_not_been_asked_asks_people() -> None:
+def test_handler_not_yet_called_asks() -> None:
     policy = ApprovalPolicy(auto_approve_if="args.totalCost < 500.0", handler="test_gate_words:never_called")
     found = catalog(a_tool(requires_approval=policy))
     gate_decision = judged(found)
@@ -301,7 +301,7 @@ def test_a_handler_that_has_not_been_asked_asks_people() -> None:
     )
 
 
-def test_a_handler_is_not_waited_for_where_the_rules_deny() -> None:
+def test_handler_is_not_awaited_if_the_rules_deny() -> None:
     policy = ApprovalPolicy(deny_if="args.totalCost > 1.0", handler="test_gate_words:never_called")
     gate_decision = judged(catalog(a_tool(requires_approval=policy)))
     assert (gate_decision.kind, gate_decision.code, gate_decision.before_handler) == ("settled", "denied", None)
@@ -311,7 +311,7 @@ async def never_called(call: object, context: object) -> str:
     raise AssertionError("the gates are pure: they ask nobody")
 
 
-def test_rules_over_an_actors_tags_know_them() -> None:
+def test_rules_read_the_tags_of_the_actor() -> None:
     rule = GlobalRule(name="r", rule="'intern' in actor.tags || size(actor.tags) == 0", effect="hide")
     actors = (an_actor("desk", tags=("clerk",)), an_actor("till", tags=("intern",)))
     found = catalog(a_tool(), actors=actors, policies=[rule])
@@ -320,7 +320,7 @@ def test_rules_over_an_actors_tags_know_them() -> None:
 
 
 @table("own", REQUESTER_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL)
-def test_a_global_rule_is_never_taken_for_a_question_of_the_gates_own(own: RuleReference) -> None:
+def test_global_rule_never_collides_with_a_rule_of_the_gates(own: RuleReference) -> None:
     rule = GlobalRule(name=own.label, rule="true", effect="require_approval")
     verdict = judged(catalog(policies=[rule])).verdict
     assert (verdict.verdict, verdict.rule) == ("ask", RuleReference(kind="global", name=own.label))

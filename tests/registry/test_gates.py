@@ -1,4 +1,4 @@
-"""The gates: one order, the first that objects decides, nothing unadvertised passes."""
+"""The gates: one order, the first objection decides, and no unadvertised tool passes."""
 
 import json
 from datetime import UTC, datetime
@@ -60,7 +60,7 @@ def test_automatic_call_runs_and_gated_call_asks() -> None:
     ({"n": [[[]]] * 3000}, "more than"),
     ({"n": "é" * 40_000}, "larger than 64 KiB"),
 )
-def test_shape_rejects_what_cannot_be_written_canonically(args: Any, words: str) -> None:
+def test_shape_rejects_values_without_a_canonical_form(args: Any, words: str) -> None:
     found = ruled(catalog(), args=args, tally=FULL)
     assert facts(found) == ("settled", "shape", "input_invalid")
     assert words in found.message
@@ -93,7 +93,7 @@ UNKNOWN = [
 ]
 
 
-def test_rule_over_the_moment_is_told_the_moment_of_the_judgement() -> None:
+def test_rule_over_time_reads_the_instant_of_judgement() -> None:
     weekend = GlobalRule(
         name="weekend", rule="ctx.now.weekday in ['Sa', 'Su']", effect="deny", reason="it is the weekend"
     )
@@ -103,7 +103,7 @@ def test_rule_over_the_moment_is_told_the_moment_of_the_judgement() -> None:
     assert ruled(found, known=GateFacts(at=monday)).kind == "run"
 
 
-def test_calls_that_differ_in_their_remarks_alone_are_identical() -> None:
+def test_calls_that_differ_only_in_remarks_are_identical() -> None:
     found, tally = catalog(a_tool(remarks=("flight",))), Tally()
     for turn in range(MAX_IDENTICAL_CALLS):
         args = {**GOOD, "flight": f"words {turn}"}
@@ -127,7 +127,7 @@ def test_unknown_name_is_soft_and_never_executed(name: str) -> None:
 
 
 @pytest.mark.row("V01")
-def test_hidden_tool_reads_like_one_that_does_not_exist() -> None:
+def test_hidden_tool_reads_like_an_unknown_one() -> None:
     found = catalog(a_tool(tags=("destructive",)), a_tool("search"), policies=[HIDE])
     hidden, unknown = ruled(found), ruled(found, "book_flightt")
     assert facts(hidden) == ("settled", "tag_policy", "not_available")
@@ -136,7 +136,7 @@ def test_hidden_tool_reads_like_one_that_does_not_exist() -> None:
 
 
 @pytest.mark.row("V01")
-def test_failing_hide_rule_hides() -> None:
+def test_failing_hide_rule_hides_the_tool() -> None:
     rule = GlobalRule(name="r", rule="ctx.project == 'x'", effect="hide")
     found = catalog(policies=[rule], context={"project": {"type": "string"}})
     assert ruled(found).code == "not_available"
@@ -152,7 +152,7 @@ def test_actor_list_is_the_boundary(tools: Any, kind: str) -> None:
     assert kind == "run" or facts(gate_decision) == ("settled", "allowlist", "not_available")
 
 
-def test_actor_of_another_deploy_sees_nothing() -> None:
+def test_actor_missing_from_the_catalog_sees_nothing() -> None:
     assert facts(ruled(catalog(), ctx=pinned("gone"))) == ("settled", "allowlist", "not_available")
 
 
@@ -167,7 +167,7 @@ def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
 
 
 @pytest.mark.row("E17", "N06")
-def test_dry_run_runs_nothing_and_asks_nobody() -> None:
+def test_dry_run_runs_nothing_and_asks_no_approver() -> None:
     schema = {"type": "object", "properties": {"note": {"type": "string"}, "pin": {"type": "string"}}}
     tool = a_tool(input_schema=schema, secrets=("pin",), requires_approval=True)
     found = ruled(catalog(tool), args={"note": "n" * 501, "pin": "1234"}, dry_run=True)
@@ -177,7 +177,7 @@ def test_dry_run_runs_nothing_and_asks_nobody() -> None:
     assert ruled(catalog(tool), args={"pin": 1}, dry_run=True).gate == "schema"
 
 
-def test_a_dry_run_repeats_no_more_than_fits_into_a_ruling() -> None:
+def test_dry_run_message_has_a_maximum_length() -> None:
     schema = {"type": "object", "properties": {"notes": {"type": "array", "items": {"type": "object"}}}}
     tool = a_tool(input_schema=schema)
     start = "[dry-run] book_flight would be called with: "
@@ -204,7 +204,7 @@ def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str
 ORDER = ["shape", "caps", "resolve", "tag_policy", "allowlist", "schema", "dry_run", "approval"]
 
 
-def test_gates_decide_in_the_one_order() -> None:
+def test_gates_decide_in_their_fixed_order() -> None:
     found = build_catalog(
         tools=[a_tool(tags=("money",)), a_tool("quiet"), a_tool("search", requires_approval=True)],
         actors=[an_actor(tools=("book_flight", "search"))],
@@ -239,7 +239,7 @@ LISTS = st.none() | st.lists(st.sampled_from("abc"), unique=True).map(tuple)
     args=st.sampled_from([GOOD, {}, [], {"flight": 1}]),
     dry=st.booleans(),
 )
-def test_what_is_not_advertised_never_passes(
+def test_unadvertised_tool_never_passes(
     tags: Any, gated: Any, listed: Any, rules: set[str], name: str, args: Any, dry: bool
 ) -> None:
     tools = [a_tool(each, tags=tags[i], requires_approval=gated[i]) for i, each in enumerate("abc")]

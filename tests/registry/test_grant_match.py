@@ -38,7 +38,7 @@ def catalog(tool: Tool = TOOL) -> Catalog:
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A question about a call of the tool, an answer to which may be remembered."""
+    """Return a question about a call of the tool whose answer may give a grant."""
     given: dict[str, Any] = {
         "id": "main.s.t.c1.1",
         "tenant": "main",
@@ -57,14 +57,14 @@ def request(**fields: Any) -> ApprovalRequest:
 
 
 def problem(asked: ApprovalRequest | None = None, args: Any = GOOD, tool: Tool = TOOL, **fields: Any) -> str:
-    """Why an answer to it cannot be remembered."""
+    """Return the reason why an answer cannot give a grant."""
     given = {"approval_id": "main.s.t.c1.1", "verdict": "approved", "subject": "ana", "remember": EXACT}
     return GrantMatcher(catalog(tool)).problem(asked or request(), Decision(**given | fields), args)
 
 
 @table("wish", None, EXACT, GrantRequest(where="  "), CHEAP, GrantRequest(scope="tenant"))
 @table("verdict", "approved", "denied")
-def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdict: str) -> None:
+def test_valid_grant_request_has_no_problem(wish: GrantRequest | None, verdict: str) -> None:
     assert problem(remember=wish, verdict=verdict) == ""
 
 
@@ -81,26 +81,26 @@ def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdi
     ({"definition": "f" * 64}, {}, "the tool has changed since this was asked"),
     ({"tool": "book_train"}, {}, "the tool has changed since this was asked"),
 )
-def test_a_wish_that_cannot_be_kept_says_why(asked: dict[str, Any], fields: dict[str, Any], words: str) -> None:
+def test_invalid_grant_request_states_its_reason(asked: dict[str, Any], fields: dict[str, Any], words: str) -> None:
     assert problem(request(**asked), **fields) == f"`remember`: {words}"
     assert problem(request(**asked), **fields, remember=None) == ""
 
 
 @table("rule", REQUESTER_RULE, PERMISSION_RULE)
-def test_a_denial_is_remembered_whatever_was_asked(rule: RuleReference) -> None:
+def test_denial_may_always_give_a_grant(rule: RuleReference) -> None:
     assert problem(request(rule=rule), verdict="denied") == ""
 
 
-def test_a_yes_is_remembered_where_one_no_ends_nothing() -> None:
+def test_approval_without_veto_may_give_a_grant() -> None:
     assert problem(request(veto=False), verdict="approved") == ""
 
 
-def test_too_much_is_not_remembered() -> None:
+def test_grant_request_above_the_limits_is_refused() -> None:
     wish = GrantRequest(where="args.", uses=MAX_REMEMBERED_USES + 1)
     assert problem(remember=wish).startswith("`remember.uses`: ")
 
 
-def test_arguments_without_a_canonical_form_are_not_remembered_exactly() -> None:
+def test_arguments_without_a_canonical_form_give_no_exact_grant() -> None:
     odd = {**GOOD, "totalCost": 2**60}
     assert problem(args=odd) == "`remember`: these arguments cannot be compared with later ones"
 
@@ -111,14 +111,14 @@ def test_arguments_without_a_canonical_form_are_not_remembered_exactly() -> None
     ("args.seats > 1", "no field `args.seats`; declared are `flight`, `totalCost`"),
     ("args.", "column"),
 )
-def test_a_predicate_that_does_not_fit_says_why(where: str, words: str) -> None:
+def test_invalid_predicate_states_its_reason(where: str, words: str) -> None:
     result = problem(remember=GrantRequest(where=where))
     assert result.startswith("`remember.where`: ")
     assert words in result
 
 
 @table("masked_by", "tool", "question")
-def test_a_predicate_reads_nothing_that_is_hidden(masked_by: str) -> None:
+def test_predicate_may_not_read_hidden_arguments(masked_by: str) -> None:
     wish = GrantRequest(where="args.flight == 'TP 531'")
     assert problem(remember=wish) == ""
     hides = a_tool(requires_approval=ApprovalPolicy(allow_remember=True), secrets=("flight",))
@@ -130,7 +130,7 @@ def test_a_predicate_reads_nothing_that_is_hidden(masked_by: str) -> None:
     assert "hidden" in result
 
 
-def test_what_is_hidden_from_one_question_is_so_whatever_was_asked_before() -> None:
+def test_hidden_arguments_are_judged_per_question() -> None:
     matcher = GrantMatcher(catalog())
     decision = Decision(
         approval_id="a", verdict="approved", subject="ana", remember=GrantRequest(where="args.flight == 'TP 531'")
@@ -179,7 +179,7 @@ def test_masked_repeat_of_a_secret_cannot_be_guessed_by_a_predicate(args: Any, g
 
 @table(("pin", "serves"), ("hunter2", False), ("something", True))
 @table("verdict", "approved", "denied")
-def test_guess_left_behind_does_not_apply_to_a_call_that_masks_it(pin: str, serves: bool, verdict: Any) -> None:
+def test_guessing_grant_does_not_apply_to_a_call_that_masks_it(pin: str, serves: bool, verdict: Any) -> None:
     args = PIN_ARGS | {"pin": pin, "note": "hunter2"}
     made = catalog(NOTED)
     found = judge(made, pinned(), a_call("unlock"), args, Tally())
@@ -202,12 +202,12 @@ ALLOWED = ApprovalPolicy(allow_remember=True)
 
 
 def judged(policy: Any = ALLOWED, args: Any = GOOD, ctx: CallContext | None = None) -> LocalGateDecision:
-    """What the gates decide on a call of the tool under this policy."""
+    """Return the gates' decision on a call of the tool under this policy."""
     return judge(catalog(a_tool(requires_approval=policy)), ctx or pinned(), a_call(), args, Tally())
 
 
 def grant(found: LocalGateDecision, **fields: Any) -> Grant:
-    """A grant for exactly this call in every session, as one approver gives it; `like_...` are fields of its scope."""
+    """Return a grant of one approver for exactly this call in every session. `like_...` change its scope."""
     assert found.tool is not None
     assert found.verdict is not None
     definition = definition_hash(found.tool)
@@ -226,7 +226,7 @@ def grant(found: LocalGateDecision, **fields: Any) -> Grant:
 
 
 def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args: Any = GOOD, **ctx: Any) -> bool:
-    """Whether the grant answers for that call under this policy."""
+    """Return whether the grant covers that call under this policy."""
     matcher = GrantMatcher(catalog(a_tool(requires_approval=policy)))
     return matcher.applies(given, pinned(**ctx), found, args, FixedDirectory(PEOPLE))
 
@@ -239,7 +239,7 @@ def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args:
     {"like_session": "s"},
 )
 @table("verdict", "approved", "denied")
-def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[str, Any], verdict: Any) -> None:
+def test_grant_applies_to_a_matching_call(fields: dict[str, Any], verdict: Any) -> None:
     found = judged()
     assert applies(found, grant(found, verdict=verdict, **fields))
 
@@ -257,7 +257,7 @@ def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[st
     {"like_session": "s", "requester": "somebody"},
 )
 @table("verdict", "approved", "denied")
-def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) -> None:
+def test_grant_does_not_apply_to_another_call(fields: dict[str, Any], verdict: Any) -> None:
     found = judged()
     assert not applies(found, grant(found, verdict=verdict, **fields))
 
@@ -268,7 +268,7 @@ def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) 
     ("denied", "somebody", True),
     ("approved", "guest", True),
 )
-def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester: str, serves: bool) -> None:
+def test_approval_grant_for_everyone_serves_no_other_agent(verdict: Any, requester: str, serves: bool) -> None:
     found = judged()
     given = grant(found, verdict=verdict, requester=requester)
     assert applies(found, given)
@@ -285,14 +285,14 @@ def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester
     {"people": ("ana", "cy")},
     {"people": ("stranger",)},
 )
-def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, Any]) -> None:
+def test_approval_grant_must_still_be_valid_and_a_denial_need_not(fields: dict[str, Any]) -> None:
     found = judged()
     assert not applies(found, grant(found, **fields))
     assert applies(found, grant(found, verdict="denied", **fields))
 
 
 @table("rule", REQUESTER_RULE, PERMISSION_RULE)
-def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference) -> None:
+def test_approval_grant_does_not_apply_to_always_asked_calls(rule: RuleReference) -> None:
     found = judged()
     assert found.verdict is not None
     doubted = replace(found, verdict=dataclasses.replace(found.verdict, rule=rule))
@@ -300,14 +300,14 @@ def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference)
     assert not applies(replace(found, verdict=None), grant(found))
 
 
-def test_arguments_without_a_canonical_form_are_like_no_others() -> None:
+def test_arguments_without_a_canonical_form_match_no_grant() -> None:
     found = judged()
     odd = {**GOOD, "totalCost": 2**60}
     assert not applies(found, grant(found, like_exact=""), args=odd)
     assert not applies(found, grant(found), args=odd)
 
 
-def test_an_approval_takes_as_many_people_as_the_call_does() -> None:
+def test_approval_grant_needs_the_quorum_of_the_call() -> None:
     two = ApprovalPolicy(allow_remember=True, quorum=2)
     found = judged(two)
     assert not applies(found, grant(found), two)
@@ -316,7 +316,7 @@ def test_an_approval_takes_as_many_people_as_the_call_does() -> None:
 
 
 @table(("allowed", "holds"), (False, False), (True, True))
-def test_nobody_approves_in_advance_what_they_ask_for_themselves(allowed: bool, holds: bool) -> None:
+def test_approver_grant_does_not_cover_their_own_calls(allowed: bool, holds: bool) -> None:
     policy = ApprovalPolicy(allow_remember=True, allow_self_approval=allowed)
     found = judged(policy)
     for own in ("ana", "ana-at-night"):
@@ -324,7 +324,7 @@ def test_nobody_approves_in_advance_what_they_ask_for_themselves(allowed: bool, 
     assert applies(found, grant(found), policy, user=Principal(user="bo"))
 
 
-def test_people_are_those_of_the_tenant_of_the_call() -> None:
+def test_grant_people_are_looked_up_in_the_tenant_of_the_call() -> None:
     two = ApprovalPolicy(allow_remember=True, quorum=2)
     found = judged()
     north = grant(found, like_tenant="north", people=("dee",))
@@ -339,7 +339,7 @@ def test_people_are_those_of_the_tenant_of_the_call() -> None:
     assert not applies(both, given, two, tenant="north")
 
 
-def test_a_grant_answers_only_where_people_would_be_asked() -> None:
+def test_grant_applies_only_to_calls_that_would_be_asked() -> None:
     found = judged()
     given = grant(found)
     assert not applies(replace(found, kind="run"), given)
@@ -349,7 +349,7 @@ def test_a_grant_answers_only_where_people_would_be_asked() -> None:
     assert not applies(forgets, grant(forgets), True)
 
 
-def test_the_steps_of_a_grant_are_those_of_its_predicate() -> None:
+def test_grant_steps_are_those_of_its_predicate() -> None:
     found = judged()
     matcher = GrantMatcher(catalog())
     cheap = grant(found, like_exact="", like_where="args.totalCost < 500.0")
@@ -368,7 +368,7 @@ ROAMER = dataclasses.replace(CODER, name="roamer")
 @table("session", "", "s")
 @table("given_for", "desk", "coder", "roamer", "")
 @table("asking", "desk", "coder")
-def test_approval_serves_an_external_actor_only_if_it_was_given_for_that_actor(
+def test_approval_grant_serves_an_external_actor_only_if_given_for_it(
     given_for: str, asking: str, session: str
 ) -> None:
     found = judged()
@@ -381,14 +381,14 @@ def test_approval_serves_an_external_actor_only_if_it_was_given_for_that_actor(
     assert matcher.applies(denial, ctx, found, GOOD, people)
 
 
-def test_approval_for_everyone_serves_an_external_actor_only_in_the_name_of_its_person() -> None:
+def test_approval_grant_for_everyone_serves_an_external_actor_only_for_its_person() -> None:
     found = judged()
     matcher = GrantMatcher(build_catalog(tools=(a_tool(requires_approval=ALLOWED),), actors=(OWN, CODER)))
     approval = grant(found, like_actor="coder", requester="somebody")
     assert not matcher.applies(approval, pinned(actor="coder"), found, GOOD, FixedDirectory(PEOPLE))
 
 
-def test_approval_for_everyone_serves_our_other_actors() -> None:
+def test_approval_grant_for_everyone_serves_other_internal_actors() -> None:
     found = judged()
     actors = (OWN, an_actor("clerk"))
     matcher = GrantMatcher(build_catalog(tools=(a_tool(requires_approval=ALLOWED),), actors=actors))
@@ -399,7 +399,7 @@ def test_approval_for_everyone_serves_our_other_actors() -> None:
 
 
 @table("remarks", (), ("flight",))
-def test_a_grant_leaves_out_the_arguments_that_are_only_words(remarks: tuple[str, ...]) -> None:
+def test_exact_grant_ignores_remark_arguments(remarks: tuple[str, ...]) -> None:
     tool = a_tool(requires_approval=ALLOWED, remarks=remarks)
     other = {**GOOD, "flight": "the same by other words"}
     judged = judge(catalog(tool), pinned(), a_call(), other, Tally())

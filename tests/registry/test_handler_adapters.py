@@ -1,4 +1,4 @@
-"""Handlers and results of other designs, taken over by name and never by their looks."""
+"""Handlers and results in other formats, adapted explicitly and never by guessing."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from signoff.registry.tool_result import ToolFailure, ToolResult
 
 
 @pytest.mark.row("X19")
-async def test_a_handler_that_takes_its_context_first_is_adapted() -> None:
+async def test_handler_with_context_first_is_adapted() -> None:
     async def old(context: ToolContext, args: dict[str, Any]) -> str:
         return f"{context.call_id} {args['flight']}"
 
@@ -38,7 +38,7 @@ async def test_a_handler_that_takes_its_context_first_is_adapted() -> None:
 
 
 @pytest.mark.row("F02")
-async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as_it_is(tmp_path: Path) -> None:
+async def test_foreign_tool_format_is_accepted_by_explicit_adapter(tmp_path: Path) -> None:
     (tmp_path / "by_id.py").write_text(
         "from signoff.registry.handler_adapters import context_first\n\n\n"
         "@context_first\nasync def weather(context, args):\n    return f'{context.user_id}: {args[\"city\"]}'\n"
@@ -133,7 +133,7 @@ PER_CALL = (
 
 
 @pytest.mark.row("F16")
-async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None:
+async def test_manifest_names_a_handler_factory(tmp_path: Path) -> None:
     (tmp_path / "factories.py").write_text(FACTORIES)
     (tmp_path / "signoff.yaml").write_text(PER_CALL)
     found = some(load_manifest(tmp_path / "signoff.yaml").registry.resolve("user_search"))
@@ -146,7 +146,7 @@ async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None
 
 
 @pytest.mark.row("F16")
-async def test_one_factory_makes_the_handlers_of_several_tools(tmp_path: Path) -> None:
+async def test_single_factory_makes_handlers_of_several_tools(tmp_path: Path) -> None:
     (tmp_path / "factories.py").write_text(FACTORIES)
     text = PER_CALL.replace("user_tool", "several")
     sections = [text, *(text.partition("tools:\n")[2].replace("user_search", name) for name in ("user_count", "odd"))]
@@ -171,7 +171,7 @@ async def test_one_factory_makes_the_handlers_of_several_tools(tmp_path: Path) -
     ("user_tool", "nobody", ":4: `per_call` of tool `user_search`: "),
     ("    parameters: {type: object, properties: {query: {type: string}}}\n", "", ":4: .* give its `input_schema`"),
 )
-def test_a_factory_that_is_none_is_an_error_with_its_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_invalid_factory_is_an_error_with_its_line(tmp_path: Path, old: str, new: str, words: str) -> None:
     (tmp_path / "factories.py").write_text(FACTORIES)
     (tmp_path / "signoff.yaml").write_text(PER_CALL.replace(old, new, 1))
     with pytest.raises(ConfigError, match=words):

@@ -1,4 +1,4 @@
-"""Hooks: what is refused at build, in one form of words for every kind, and what counts as an answer."""
+"""Hooks: errors at build in one form for every kind, and the valid answers."""
 
 import functools
 from typing import Any
@@ -25,7 +25,7 @@ class Callable:
 
 
 @table("function", one, functools.partial(one), Callable())
-def test_whatever_is_awaited_with_its_arguments_is_a_hook(function: Any) -> None:
+def test_async_callable_with_its_arguments_is_a_hook(function: Any) -> None:
     assert ONE.objection(function) == ""
 
 
@@ -36,14 +36,14 @@ def test_whatever_is_awaited_with_its_arguments_is_a_hook(function: Any) -> None
     (functools.partial(one, 1), "does not take `(args)`"),
     (type("Never", (), {}), "is not `async def`"),
 )
-def test_what_is_no_hook_is_told_with_the_form_it_has_to_have(function: Any, flaw: str) -> None:
+def test_invalid_hook_error_states_the_expected_form(function: Any, flaw: str) -> None:
     assert ONE.problem(function) == flaw
     assert ONE.objection(function) == f"needs `one` to be `async def (args)`, but it {flaw}"
     assert ONE.objection(function, "routes.talk.one").startswith("needs `routes.talk.one` to be")
 
 
-def test_a_plain_hook_is_not_async_and_some_are_either() -> None:
-    """A pure hook that gave a coroutine would be taken for its answer; a policy's handler is run in a thread."""
+def test_plain_hook_must_be_sync_and_some_kinds_accept_both() -> None:
+    """The coroutine of a plain hook would count as its answer. A policy handler runs in a thread."""
     plain = Hook[bool](field="one", takes=("args",), style="plain")
     either = Hook[bool](field="one", takes=("args",), style="any")
     assert plain.problem(one) == "is `async def`"
@@ -51,7 +51,7 @@ def test_a_plain_hook_is_not_async_and_some_are_either() -> None:
 
 
 @table("kind", *KINDS, ids=lambda kind: kind.field)
-def test_every_kind_refuses_a_function_without_its_arguments(kind: Hook[Any]) -> None:
+def test_every_hook_kind_refuses_a_function_without_its_arguments(kind: Hook[Any]) -> None:
     async def nothing() -> None: ...
 
     def nothing_either() -> None: ...
@@ -61,5 +61,5 @@ def test_every_kind_refuses_a_function_without_its_arguments(kind: Hook[Any]) ->
 
 
 @table("kind", *[kind for kind in KINDS if kind.parse is not ONE.parse], ids=lambda kind: kind.field)
-def test_no_kind_takes_a_truthy_object_for_an_answer(kind: Hook[Any]) -> None:
+def test_hook_kinds_reject_truthy_objects_as_answers(kind: Hook[Any]) -> None:
     assert [kind.parse(returned) for returned in (object(), 1, "yes", None)] == [None] * 4

@@ -10,13 +10,13 @@ from signoff.settings import load_settings
 
 
 class FilledLater(FixedDirectory):
-    """A directory that counts its people, and has none yet."""
+    """A directory with a length, still empty."""
 
     def __len__(self) -> int:
         return 0
 
 
-def test_a_directory_that_is_empty_yet_is_taken_all_the_same(
+def test_empty_directory_object_is_still_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_env: pytest.MonkeyPatch
 ) -> None:
     # Nobody else's people stand in for one's own, not the built-in ones of the development profile either. Asked for

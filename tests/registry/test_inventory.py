@@ -1,4 +1,4 @@
-"""The gate inventory: what a reader is told of each tool before any call."""
+"""The gate inventory: the facts about each tool before any call."""
 
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
@@ -21,7 +21,7 @@ ARGS = {"flight": "TP1", "totalCost": 10}
 
 
 def catalog_with(rule: str = "", effect: str = "hide", **tool: object) -> Catalog:
-    """Two actors, of whom `boss` is tagged, one tool and one global rule."""
+    """Return a catalog with two actors, `boss` with a tag, one tool and one global rule."""
     rules = [GlobalRule.model_validate({"name": "house", "rule": rule, "effect": effect})] if rule else []
     return build_catalog(
         tools=[a_tool(tags=("destructive",), **tool)],
@@ -49,7 +49,7 @@ def row_of(catalog: Catalog) -> InventoryRow:
     ("ctx.user.tier == 'standard'", "deny", "auto, may be denied"),
     ("'destructive' in tool.tags || ctx.user.tier == 'x'", "hide", "hidden"),
 )
-def test_global_rules_show_in_the_inventory(rule: str, effect: str, needs: str) -> None:
+def test_inventory_shows_global_rules(rule: str, effect: str, needs: str) -> None:
     row = row_of(catalog_with(rule, effect))
     assert row.needs == needs
     assert row.rules == (() if needs == "auto" else (f"{effect} by `house`: {rule}",))
@@ -57,7 +57,7 @@ def test_global_rules_show_in_the_inventory(rule: str, effect: str, needs: str) 
 
 
 @pytest.mark.row("B10")
-def test_a_row_says_why_a_tool_bypasses_and_why_one_actor_has_it() -> None:
+def test_inventory_row_shows_bypass_reason_and_justification() -> None:
     why = BypassRouting(reason="reads the price list only")
     own = {"scope": "specialist", "routing": "bypass", "bypass_routing": why, "justification": "the desk knows tariffs"}
     row = row_of(build_catalog(tools=[a_tool(**own)], actors=[an_actor()]))
@@ -69,7 +69,7 @@ def test_a_row_says_why_a_tool_bypasses_and_why_one_actor_has_it() -> None:
     assert "of one actor: the desk knows tariffs" in printed.get()
 
 
-def test_a_rule_makes_no_tool_looser() -> None:
+def test_global_rule_never_loosens_a_tool() -> None:
     policy = ApprovalPolicy(deny_if="args.totalCost > 900.0", approvers=("role:finance",))
     row = row_of(catalog_with("actor.name == 'boss'", "require_approval", requires_approval=policy))
     assert (row.needs, row.approvers) == ("asks, may be denied", ("role:finance",))
@@ -77,7 +77,7 @@ def test_a_rule_makes_no_tool_looser() -> None:
 
 @table("rule", "'destructive' in tool.tags", "ctx.user.tier == 'standard'", "actor.name == 'boss'")
 @table("effect", "hide", "deny", "require_approval")
-def test_the_gates_do_nothing_that_the_inventory_does_not_say(rule: str, effect: str) -> None:
+def test_gate_results_match_the_inventory(rule: str, effect: str) -> None:
     catalog = catalog_with(rule, effect)
     needs = row_of(catalog).needs
     announced = {"not_available": "hidden", "denied": "denied", "ask": "asks", "run": "auto"}
@@ -88,7 +88,7 @@ def test_the_gates_do_nothing_that_the_inventory_does_not_say(rule: str, effect:
             assert word in needs or (word == "auto" and needs == "maybe asks")
 
 
-def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
+def test_tool_asked_only_by_a_global_rule_needs_approvers() -> None:
     catalog = catalog_with("ctx.user.tier == 'standard'", "require_approval")
     with pytest.raises(ConfigError, match=r"tool `book_flight` asks `role:approvers`.*add one to `people`"):
         check_approver_coverage(catalog, FixedDirectory([]))
@@ -111,11 +111,11 @@ def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
         ("terms: dear if args.totalCost > 500.0", "terms: stricter if args.totalCost > 900.0"),
     ),
 )
-def test_each_rule_of_a_policy_is_named_by_its_field(policy: ApprovalPolicy, rules: tuple[str, ...]) -> None:
+def test_policy_rules_are_named_by_their_fields(policy: ApprovalPolicy, rules: tuple[str, ...]) -> None:
     assert row_of(catalog_with(requires_approval=policy)).rules == rules
 
 
-def test_the_actors_of_a_row_are_those_who_may_use_the_tool() -> None:
+def test_inventory_lists_the_actors_that_may_use_the_tool() -> None:
     booking = Route(name="booking", steps=(Step(name="pay", tools=(a_tool("charge"),)),))
     catalog = build_catalog(
         tools=[a_tool(), a_tool("search")],
@@ -144,7 +144,7 @@ async def watch(call: object, context: object) -> str:
     ({"auto_approve_if": "true"}, "hide", "maybe asks, may be denied"),
     ({"require_approval_if": "true"}, "hide", "asks, may be denied"),
 )
-def test_a_handler_shows_in_the_inventory(rules: dict[str, str], effect: str, needs: str) -> None:
+def test_inventory_shows_the_handler(rules: dict[str, str], effect: str, needs: str) -> None:
     policy = ApprovalPolicy(handler="test_inventory:watch", **rules)
     rule = "'destructive' in tool.tags" if effect == "require_approval" else "'harmless' in tool.tags"
     row = row_of(catalog_with(rule, effect, requires_approval=policy))

@@ -1,4 +1,4 @@
-"""Hours and limits of tools, as they are declared in code and in a manifest."""
+"""Hours and usage limits of tools, declared in code and in a manifest."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,14 +26,14 @@ tools:
 
 
 def manifest(tmp_path: Path, *lines: str) -> Any:
-    """The catalog of a manifest whose one tool has these lines."""
+    """Return the catalog of a manifest whose one tool has these lines."""
     (tmp_path / "limited_code.py").write_text('async def find(args, context):\n    """Find something."""\n')
     (tmp_path / "m.yaml").write_text(TOOLS.format(lines="\n    ".join(lines)))
     return load_manifest(tmp_path / "m.yaml")
 
 
 @table("key", "usage_limit", "usageLimit")
-def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
+def test_manifest_declares_hours_and_usage_limit(tmp_path: Path, key: str) -> None:
     one = "Mo-Fr 08:00-18:00 Europe/Lisbon"
     catalog = manifest(tmp_path, f"hours: {one}", f"{key}: {{count: 3, per: session, period: 1d}}")
     tool = catalog.tool("find")
@@ -56,7 +56,7 @@ def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
     ("usage_limit: {count: 3, per: user}", r"is missing"),
     ("usage_limit: {count: 3, per: user, period: 1d, burst: 2}", r"unknown key `burst`"),
 )
-def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
+def test_invalid_limit_is_an_error_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         manifest(tmp_path, line)
 
@@ -73,12 +73,12 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: st
     ({"usage_limit": UsageLimit(1, "user", float("inf"))}, "`period` must be more than 0"),
     ({"usage_limit": UsageLimit(1, "user", "a day")}, "`count`, `per` and `period`"),  # type: ignore[arg-type]
 )
-def test_a_wrong_declaration_is_refused(fields: dict[str, Any], expected: str) -> None:
+def test_invalid_limit_declaration_is_refused(fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(RegistrationError, match=expected):
         ToolRegistry([a_tool(**fields)])
 
 
-def test_they_are_part_of_the_hash_where_they_are_declared() -> None:
+def test_hours_and_limits_are_part_of_the_hash_only() -> None:
     plain, hours, limit, more = (
         a_tool(**fields)
         for fields in (
@@ -100,9 +100,11 @@ def test_they_are_part_of_the_hash_where_they_are_declared() -> None:
     (UsageLimit(3, "session", 90_061), (0, 0), "was used 3 times in this session within 1d1h1m1s, which"),
     (UsageLimit(2, "tenant", 0.5), (5, 0), "in this tenant within 1s, which is all it may be; it is possible again "
      "at 2026-01-05 12:00:05 UTC. Do without it until then"),
-    # A part of a second is rounded up: whoever comes back then finds a use.
+    # Fractions of a second round up: a retry at that time finds a free use.
     (UsageLimit(2, "tenant", 60), (5, 1), "at 2026-01-05 12:00:06 UTC"),
 )  # fmt: skip
-def test_the_model_is_told_when_it_is_possible_again(limit: UsageLimit, again: tuple[int, int], words: str) -> None:
+def test_exhausted_message_states_when_the_tool_is_available_again(
+    limit: UsageLimit, again: tuple[int, int], words: str
+) -> None:
     at = datetime(2026, 1, 5, 12, 0, *again, tzinfo=UTC)
     assert words in exhausted_message("pay", limit, at)

@@ -10,7 +10,7 @@ from signoff.registry.gates.local_decision import LocalGateDecision, denied_deci
 TOOL = a_tool()
 
 
-def test_a_settled_decision_ends_the_call_with_its_words() -> None:
+def test_settled_decision_ends_the_call_with_its_message() -> None:
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
     assert (found.kind, found.gate, found.code, found.message) == ("settled", "usage", "not_available", "used up")
     assert (found.tool, found.words) == (TOOL, ("used up",))
@@ -18,7 +18,7 @@ def test_a_settled_decision_ends_the_call_with_its_words() -> None:
     assert settled_decision(a_call("gone"), "resolve", "not_available", "no such tool").tool is None
 
 
-def test_a_denial_is_an_outcome_that_says_who_denied_what() -> None:
+def test_denial_outcome_names_source_and_reason() -> None:
     found = denied_decision(a_call(), "tag_policy", "money is frozen", TOOL)
     denied = ToolDenied(source="policy", tool="book_flight", call_id="c1.1", reason="money is frozen")
     assert (found.kind, found.gate, found.code, found.message) == ("settled", "tag_policy", "denied", denied.reason)
@@ -27,7 +27,7 @@ def test_a_denial_is_an_outcome_that_says_who_denied_what() -> None:
     assert found.outcome.value.inline == denied.model_dump(mode="json")
 
 
-def test_a_call_that_would_run_or_be_asked_is_settled_by_a_denial() -> None:
+def test_denial_settles_a_call_that_would_run_or_be_asked() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     denied = ToolDenied(source="repeat", tool="book_flight", call_id="c1.1", decided_by="ana", decided_at=at)
     for kind in ("run", "ask"):
@@ -37,7 +37,7 @@ def test_a_call_that_would_run_or_be_asked_is_settled_by_a_denial() -> None:
         assert found.outcome.tool == "book_flight"
 
 
-def test_an_outcome_is_told_in_other_words_and_a_denial_is_not() -> None:
+def test_outcome_may_be_reworded_and_a_denial_may_not() -> None:
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
     reworded = found.reword(("used up today",))
     assert (reworded.message, reworded.words) == ("used up today", ("used up today",))
@@ -49,7 +49,7 @@ def test_an_outcome_is_told_in_other_words_and_a_denial_is_not() -> None:
     assert waits.message == ""
 
 
-def test_what_is_sent_has_nothing_of_what_it_was_made_of() -> None:
+def test_sent_decision_omits_local_fields() -> None:
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
     sent = found.to_send()
     assert type(sent) is GateDecision

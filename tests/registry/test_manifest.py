@@ -1,4 +1,4 @@
-"""The manifest: what it builds, and the one sentence that each mistake gets."""
+"""The manifest: its result, and one sentence for each error."""
 
 import dataclasses
 import json
@@ -112,7 +112,7 @@ def refusal(folder: Path, text: str) -> ConfigError:
 
 
 @pytest.mark.row("V04", "B48")
-async def test_manifest_composes_over_code(folder: Path) -> None:
+async def test_manifest_extends_the_declarations_in_code(folder: Path) -> None:
     catalog = load(folder, GOOD)
     actor, other = catalog.actor("desk"), catalog.actor("other")
     assert (actor.model, actor.tools, actor.limits.calls, actor.limits.active_seconds) == (
@@ -161,13 +161,13 @@ def manifest_of(tool: dict[str, Any]) -> str:
 
 @pytest.mark.row("X20")
 @table(("field", "other"), *OTHERS)
-def test_each_alias_means_its_field(folder: Path, field: str, other: str) -> None:
+def test_each_alias_sets_its_field(folder: Path, field: str, other: str) -> None:
     value = PLAIN[field]
     plain = load(folder, manifest_of(PLAIN)).hash
     renamed = {(other if key == field else key): each for key, each in PLAIN.items()}
     assert load(folder, manifest_of(renamed)).hash == plain
     assert load(folder, manifest_of({**PLAIN, other: value})).hash == plain
-    # A `name` beside another `id` is the title.
+    # A `name` next to another `id` is the title.
     if field == "name":
         return
     differs = {"handler": "kit_handlers:search", "max_result_chars": 501, "read_only": False}
@@ -177,19 +177,19 @@ def test_each_alias_means_its_field(folder: Path, field: str, other: str) -> Non
     )
 
 
-def test_tags_and_toolset_are_two_things(folder: Path) -> None:
+def test_tags_and_toolset_are_separate_fields(folder: Path) -> None:
     tool = some(load(folder, manifest_of(PLAIN)).registry.resolve("raw"))
     assert (tool.tags, tool.toolset) == (("a",), "numbers")
 
 
-def test_inner_sections_take_camel_case_too(folder: Path) -> None:
+def test_inner_sections_accept_camel_case(folder: Path) -> None:
     tool = some(load(folder, manifest_of({**PLAIN, "capabilities": {"fsReach": ["/data"]}})).registry.resolve("raw"))
     assert tool.capabilities.fs_reach == ("/data",)
 
 
 @pytest.mark.row("N05")
 @table("given", {}, {"name": "respond"}, {"id": "respond"}, {"id": "RESPOND"})
-def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, given: dict[str, str]) -> None:
+def test_respond_is_reserved_under_every_key(folder: Path, given: dict[str, str]) -> None:
     bare = {key: value for key, value in PLAIN.items() if key != "name"}
     key = "raw" if given else "respond"
     error = refusal(folder, f"{HEAD}tools: {json.dumps({key: {**bare, **given}})}\n")
@@ -200,7 +200,7 @@ def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, give
 
 @pytest.mark.row("F23")
 @table("name", "a b", "a.b", "ä", "a" * 65, "", "a/b")
-def test_a_name_is_checked_wherever_a_tool_is_declared(folder: Path, name: str) -> None:
+def test_tool_name_is_validated_in_every_declaration(folder: Path, name: str) -> None:
     bare = {key: value for key, value in PLAIN.items() if key != "name"}
     assert "needs a name that matches" in refusal(folder, f"{HEAD}tools: {json.dumps({name: bare})}\n").message
     with pytest.raises(ConfigError, match="needs a name that matches"):
@@ -208,7 +208,7 @@ def test_a_name_is_checked_wherever_a_tool_is_declared(folder: Path, name: str) 
 
 
 @pytest.mark.row("P15")
-def test_the_manifest_stands_over_the_registry_and_does_not_replace_it(folder: Path) -> None:
+def test_manifest_tool_equals_the_same_tool_in_code(folder: Path) -> None:
     loaded = some(load(folder, manifest_of(PLAIN)).registry.resolve("raw"))
     own = ToolRegistry([dataclasses.replace(loaded)])
     assert own.resolve("raw") == loaded
@@ -219,7 +219,7 @@ def test_the_manifest_stands_over_the_registry_and_does_not_replace_it(folder: P
 
 
 @pytest.mark.row("P13", "Q1")
-def test_a_catalog_does_not_follow_its_manifest(folder: Path) -> None:
+def test_catalog_does_not_change_with_its_manifest_file(folder: Path) -> None:
     catalog = load(folder, manifest_of(PLAIN))
     before = catalog.hash
     (folder / "signoff.yaml").write_text(manifest_of({**PLAIN, "title": "Another"}))
@@ -228,7 +228,7 @@ def test_a_catalog_does_not_follow_its_manifest(folder: Path) -> None:
     assert load_manifest(folder / "signoff.yaml").hash != before
 
 
-def test_a_policys_handler_and_a_tools_probe_are_functions_of_the_manifest(folder: Path) -> None:
+def test_manifest_names_policy_handler_and_probe_functions(folder: Path) -> None:
     approval = "    requires_approval: {handler: 'kit_handlers:raw'}\n"
     catalog = load(folder, TOOL + approval + "    probe: kit_handlers:raw\n")
     tool = some(catalog.registry.resolve("search"))
@@ -242,7 +242,7 @@ def test_same_manifest_has_the_same_hash(folder: Path) -> None:
     assert load(folder, GOOD).hash != load(folder, GOOD.replace("args.n < 3", "args.n < 4")).hash
 
 
-def test_people_may_lie_in_their_own_file(folder: Path) -> None:
+def test_people_may_be_declared_in_a_separate_file(folder: Path) -> None:
     (folder / "people.yaml").write_text("- id: ana\n- id: ben\n  tir: trusted\n")
     error = refusal(folder, "version: 1\npeople: people.yaml\n")
     assert "people.yaml:3: unknown key `tir` of a person" in error.message
@@ -385,7 +385,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
 
 @pytest.mark.row("B22", "B81")
 @table("case", *BAD)
-def test_each_mistake_is_one_sentence_with_its_line(folder: Path, case: str) -> None:
+def test_each_manifest_error_is_one_sentence_with_its_line(folder: Path, case: str) -> None:
     text, line, words = BAD[case]
     error = refusal(folder, text)
     assert words in error.message, error.message
@@ -395,7 +395,7 @@ def test_each_mistake_is_one_sentence_with_its_line(folder: Path, case: str) -> 
     assert not error.message.endswith(".")
 
 
-def test_missing_manifest_is_one_sentence(tmp_path: Path) -> None:
+def test_missing_manifest_error_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: there is no such file"):
         load_manifest(tmp_path / "nowhere.yaml")
 
@@ -418,7 +418,7 @@ def test_missing_manifest_is_one_sentence(tmp_path: Path) -> None:
     ("0x1F", "0x1F"),
     ("1_000", "1_000"),
 )
-def test_yaml_has_no_traps(text: str, value: Any) -> None:
+def test_yaml_values_have_no_implicit_types(text: str, value: Any) -> None:
     data = parse_yaml(f"a: {text}\non: 1\n", "x").data
     assert data == {"a": value, "on": 1}
     assert type(data["a"]) is type(value)

@@ -1,4 +1,4 @@
-"""A manifest as a folder: one file a tool and an actor; what stands twice is an error that names both places."""
+"""A manifest as a directory: one file per tool and actor. A duplicate is an error that names both places."""
 
 import dataclasses
 from pathlib import Path
@@ -37,7 +37,7 @@ WHOLE = (
 
 
 def write(folder: Path, **changed: str) -> Path:
-    """The files of a manifest, with some of them changed; `/` and `.` of a name are written `__` and `_`."""
+    """Write the files of a manifest, with changes. `__` and `_` in a name stand for `/` and `.`."""
     named = {name.replace("/", "__").replace(".", "_"): name for name in FILES}
     for name, text in {**FILES, **{named.get(key, key): text for key, text in changed.items()}}.items():
         path = folder / name
@@ -47,7 +47,7 @@ def write(folder: Path, **changed: str) -> Path:
 
 
 def refusal(folder: Path) -> str:
-    """How a folder is refused, with file names below it."""
+    """Return the refusal of a directory, with relative file names."""
     with pytest.raises(ConfigError) as caught:
         load_manifest(folder)
     return caught.value.message.replace(f"{folder}/", "")
@@ -58,7 +58,7 @@ def load(folder: Path) -> Catalog:
 
 
 @pytest.mark.row("V04")
-def test_a_folder_is_the_manifest_that_one_file_would_be(tmp_path: Path) -> None:
+def test_manifest_directory_equals_the_same_single_file(tmp_path: Path) -> None:
     catalog = load(write(tmp_path / "folder"))
     one = write(tmp_path / "one") / "signoff.yaml"
     one.write_text(WHOLE)
@@ -68,7 +68,7 @@ def test_a_folder_is_the_manifest_that_one_file_would_be(tmp_path: Path) -> None
 
 
 @pytest.mark.row("P19")
-def test_an_agent_is_one_file_that_names_its_tools_and_bounds(tmp_path: Path) -> None:
+def test_agent_file_names_its_tools_and_bounds(tmp_path: Path) -> None:
     agent = "tools: [search]\nlimits: {calls: 7, cost: 0.5}\nsurfaces: {chat: {exclude: [search]}}\n"
     catalog = load(write(tmp_path, actors__desk_yaml=agent))
     actor = catalog.actor("desk")
@@ -81,11 +81,11 @@ def test_an_agent_is_one_file_that_names_its_tools_and_bounds(tmp_path: Path) ->
     assert "lists the unknown tool `book`" in refusal(write(tmp_path, actors__desk_yaml="tools: [book]\n"))
 
 
-def test_a_file_is_read_alone(tmp_path: Path) -> None:
+def test_manifest_file_is_read_without_its_directory(tmp_path: Path) -> None:
     assert load_manifest(write(tmp_path) / "signoff.yaml").registry.size == 0
 
 
-def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
+def test_sections_of_file_and_directory_are_combined(tmp_path: Path) -> None:
     more = "tools:\n  own: {handler: 'folder_handlers:search', scope: generalist}\n"
     rules = "policies:\n  - {name: first, rule: \"'y' in tool.tags\", effect: deny}\n"
     actors = "actors:\n  other: {tools: [own, search]}\n"
@@ -131,16 +131,16 @@ def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
     ({"signoff.yaml": "- version\n"}, "signoff.yaml:1: a manifest is a mapping"),
     ({"signoff.yaml": MAIN + "tools: []\n"}, "signoff.yaml:4: `tools` of the manifest must be a mapping"),
 )
-def test_mistakes_are_found_in_their_own_file(tmp_path: Path, changed: dict[str, str], words: str) -> None:
+def test_errors_are_reported_in_their_own_file(tmp_path: Path, changed: dict[str, str], words: str) -> None:
     message = refusal(write(tmp_path, **changed))
     assert words in message
     assert not message.endswith(".")
 
 
-def test_a_folder_without_its_main_file_says_which(tmp_path: Path) -> None:
+def test_directory_without_a_main_file_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == "signoff.yaml: there is no such file"
 
 
-def test_the_people_of_a_folder_may_be_named_as_well(tmp_path: Path) -> None:
+def test_people_file_of_a_directory_may_also_be_named(tmp_path: Path) -> None:
     catalog = load(write(tmp_path, signoff_yaml=MAIN + "people: people.yaml\n"))
     assert catalog.people.find("ana").id == "ana"

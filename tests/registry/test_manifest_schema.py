@@ -1,4 +1,4 @@
-"""The schema for editors takes what the loader takes, and refuses what is of the wrong shape."""
+"""The schema for editors accepts the same manifests as the loader and rejects wrong shapes."""
 
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,14 @@ STRUCTURAL = (
     *("reserved", "reserved in any case", "duration", "policy type", "policy key", "actor key", "limits"),
     *("limits key", "approvers", "rule key", "rule effect", "rule is no mapping", "person's shape"),
 )
-"""Mistakes of test_manifest.py that can be seen without importing or compiling anything."""
+"""The errors of test_manifest.py that are visible without importing or compiling."""
 
 
 def problems(data: Any) -> list[str]:
     return [error.message for error in SCHEMA.iter_errors(data)]
 
 
-def test_it_is_valid_json_schema() -> None:
+def test_manifest_schema_is_valid_json_schema() -> None:
     schema = manifest_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -41,19 +41,19 @@ def test_it_is_valid_json_schema() -> None:
 
 
 @table("path", *MANIFESTS, ids=lambda path: path.parent.name)
-def test_every_manifest_of_the_project_is_taken(path: Path) -> None:
+def test_every_manifest_of_the_project_is_valid(path: Path) -> None:
     assert len(MANIFESTS) >= 3
     assert problems(read_yaml(path).data) == []
 
 
-def test_the_documented_manifest_and_every_spelling_are_taken() -> None:
+def test_documented_manifest_is_valid_in_every_spelling() -> None:
     documented = page("docs/manifest.md").split("```yaml\n")[1].partition("```")[0]
     assert problems(parse_yaml(documented, "manifest.md").data) == []
     assert problems(parse_yaml(GOOD, "good").data) == []
 
 
 @table("case", *BAD)
-def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> None:
+def test_schema_rejects_the_shapes_that_the_loader_rejects(case: str) -> None:
     try:
         data = parse_yaml(BAD[case][0], case).data
     except ConfigError:
@@ -80,7 +80,7 @@ def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> N
         "TermRule",
     ],
 )
-def test_every_key_is_described_in_every_spelling(name: str) -> None:
+def test_every_key_has_a_description_in_every_spelling(name: str) -> None:
     models = (ManifestSection, ActorSection, ToolSection, ApprovalPolicy, GlobalRule, PersonSection)
     properties = manifest_schema()["$defs"][name]["properties"]
     nameless = sorted(key for key, schema in properties.items() if not schema.get("description"))
@@ -105,7 +105,7 @@ def test_every_key_is_described_in_every_spelling(name: str) -> None:
         ),
     ],
 )
-def test_each_file_of_a_folder_has_its_own_schema(part: Any, right: Any, wrong: Any) -> None:
+def test_each_file_of_a_directory_has_its_own_schema(part: Any, right: Any, wrong: Any) -> None:
     schema = Draft202012Validator(manifest_schema(part))
     assert list(schema.iter_errors(right)) == []
     assert not schema.is_valid(wrong)

@@ -1,4 +1,4 @@
-"""Own tools, routes and steps in a manifest are those of code, and each mistake is told with its line."""
+"""Own tools, routes and steps in a manifest equal those in code, and each error has its line."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def summary(catalog: Catalog, route: str = "", step: str = "", **data: object) -
 
 
 @pytest.mark.row("F05", "F06")
-def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
+def test_manifest_declares_the_routes_and_steps_of_an_actor(tmp_path: Path) -> None:
     catalog = loaded(tmp_path)
     assert summary(catalog) == summary(catalog, "talk") == ["greet@desk", "note", "pay"]
     position = some(catalog.tool_view(pinned(route="talk")).position)
@@ -98,7 +98,7 @@ def test_catalog_hash_covers_instructions_of_a_step(tmp_path: Path) -> None:
     assert changed != loaded(tmp_path).hash
 
 
-def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
+def test_editor_schema_accepts_routes_and_steps(tmp_path: Path) -> None:
     loaded(tmp_path)
     schema = Draft202012Validator(manifest_schema())
     data = read_yaml(tmp_path / "signoff.yaml").data
@@ -109,7 +109,7 @@ def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("F10")
-def test_a_manifest_names_the_function_that_chooses_routes(tmp_path: Path) -> None:
+def test_manifest_names_the_function_that_selects_routes(tmp_path: Path) -> None:
     text = MANIFEST.replace("    routes:\n", "    routes:\n      select: registry_kit:nothing\n")
     catalog = loaded(tmp_path, text)
     chosen = some(catalog.actors["desk"].route_select)
@@ -140,7 +140,7 @@ def test_a_manifest_names_the_function_that_chooses_routes(tmp_path: Path) -> No
     ("registry_kit:nothing", "registry_kit:a_call", "28: actor `desk` needs `routes.talk.select` to be"),
     ("greet: {handler", "greet: {loosens: 1, handler", "10: `loosens` of tool `greet` must be text"),
 )
-def test_mistakes_have_their_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_route_and_step_errors_have_their_line(tmp_path: Path, old: str, new: str, words: str) -> None:
     assert old in MANIFEST
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, MANIFEST.replace(old, new, 1))

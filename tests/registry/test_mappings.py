@@ -26,7 +26,7 @@ from signoff.registry.tool import Tool
     ({"requires_approval": {"autoApproveIf": "args.totalCost < 5.0", "timeout": "1h"}},
      ApprovalPolicy(auto_approve_if="args.totalCost < 5.0", timeout=3_600.0)),
 )  # fmt: skip
-def test_mapping_makes_the_record_of_a_field(fields: dict[str, Any], expected: object) -> None:
+def test_mapping_becomes_the_record_of_its_field(fields: dict[str, Any], expected: object) -> None:
     assert expected in vars(a_tool(**fields)).values()
 
 
@@ -41,7 +41,7 @@ def test_mapping_makes_the_record_of_a_field(fields: dict[str, Any], expected: o
     ({"requires_approval": {"autoAproveIf": "true"}}, "did you mean `autoApproveIf`?"),
     ({"requires_approval": {"quorum": 0}}, "`requires_approval` of tool `book_flight`: `quorum`"),
 )
-def test_wrong_key_of_a_mapping_is_refused_with_the_line_of_the_tool(fields: dict[str, Any], words: str) -> None:
+def test_invalid_mapping_key_is_refused_with_the_line_of_the_tool(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(RegistrationError) as refused:
         a_tool(**fields)
     assert words in refused.value.message
@@ -54,13 +54,13 @@ def judge(call: Any, context: dict[str, Any]) -> str:
 
 
 @table("given", judge, {"handler": judge})
-def test_function_is_the_handler_of_the_policy(given: Any) -> None:
+def test_function_becomes_the_handler_of_the_policy(given: Any) -> None:
     tool = a_tool(requires_approval=given)
     assert tool.requires_approval == ApprovalPolicy(handler=f"{__name__}:judge")
     assert tool.policy_function is judge
 
 
-def test_policy_of_a_manifest_replaces_the_function_of_the_tool(
+def test_manifest_policy_replaces_the_policy_function_of_the_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "judged.py").write_text(

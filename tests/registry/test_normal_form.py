@@ -36,7 +36,7 @@ async def pay(args, context):
     """Pay."""
 '''
 HASH = "c84169e29ae31a57055268e0bb83362e222487e7e2f7d6c5d0118785a0c31aac"
-"""Of the manifest above, as recorded once: another value means that every catalog's hash has become another."""
+"""The recorded hash of the manifest above. A different value means that the hash of every catalog changed."""
 PRINT = """\
 import sys
 from signoff.registry.manifest.loader import load_manifest
@@ -52,11 +52,11 @@ def written(folder: Path, text: str = MANIFEST) -> Path:
     return path
 
 
-def test_the_hash_is_the_recorded_one(tmp_path: Path) -> None:
+def test_hash_equals_the_recorded_one(tmp_path: Path) -> None:
     assert load_manifest(written(tmp_path)).hash == HASH
 
 
-def test_every_process_writes_the_same_bytes(tmp_path: Path) -> None:
+def test_normal_form_is_byte_identical_in_every_process(tmp_path: Path) -> None:
     forms = set()
     for seed in ("0", "4711"):
         folder = tmp_path / seed
@@ -75,7 +75,7 @@ def test_every_process_writes_the_same_bytes(tmp_path: Path) -> None:
     assert form == normal_text(load_manifest(written(tmp_path)))
 
 
-def test_spelling_order_and_comments_are_not_in_the_form(tmp_path: Path) -> None:
+def test_normal_form_ignores_spelling_order_and_comments(tmp_path: Path) -> None:
     other = MANIFEST.replace("requiresApproval", "requires_approval").replace("8h", "28800").replace("1.0,", "1,")
     head, tools, policies = other.partition("tools:\n  pay")[0], "tools:\n  pay", other.partition("tools:\n  pay")[2]
     tool, _, rules = policies.partition("policies:\n")
@@ -85,7 +85,7 @@ def test_spelling_order_and_comments_are_not_in_the_form(tmp_path: Path) -> None
     assert normal_text(load_manifest(written(tmp_path, moved))) == one
 
 
-def test_the_form_has_what_is_declared_and_no_defaults(tmp_path: Path) -> None:
+def test_normal_form_holds_declared_values_and_no_defaults(tmp_path: Path) -> None:
     form = normal_form(load_manifest(written(tmp_path)))
     pay = form["tools"]["pay"]
     assert pay["handler"] == "normal_form_tools:pay"
@@ -97,7 +97,7 @@ def test_the_form_has_what_is_declared_and_no_defaults(tmp_path: Path) -> None:
     }
 
 
-def test_objects_that_are_called_are_written_by_their_class() -> None:
+def test_callable_objects_are_written_by_their_class() -> None:
     class Handler:
         async def __call__(self, args: object, context: object) -> None:
             """Nothing."""

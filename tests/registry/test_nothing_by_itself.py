@@ -1,4 +1,4 @@
-"""What is there only because somebody said so, and what stays so wherever it is looked at."""
+"""Objects that exist only by declaration, from every point of view."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ async def look(city: str) -> str:
 
 
 @pytest.mark.row("B02")
-def test_nothing_is_registered_that_nobody_registers(tmp_path: Path) -> None:
+def test_catalog_holds_only_registered_tools(tmp_path: Path) -> None:
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text("version: 1\n")
     assert look.name == "look"
@@ -43,7 +43,7 @@ def test_nothing_is_registered_that_nobody_registers(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("P14")
-def test_a_wrong_setting_up_is_said_and_changes_no_rule(tmp_path: Path) -> None:
+def test_invalid_setup_is_an_error_and_changes_no_rule(tmp_path: Path) -> None:
     gated, free = a_tool(requires_approval=True), a_tool(requires_approval=False)
     with pytest.raises(ConfigError, match="already"):
         build_catalog(tools=[gated, free])
@@ -64,12 +64,12 @@ def test_a_wrong_setting_up_is_said_and_changes_no_rule(tmp_path: Path) -> None:
 
 
 def kind(catalog: Catalog, actor: str, **where: Any) -> str:
-    """What becomes of the one call in an actor's hands."""
+    """Return the decision kind for the call by an actor."""
     return judge(catalog, pinned(actor, **where), a_call(), ARGS, Tally()).kind
 
 
 @pytest.mark.row("F58")
-def test_selection_is_the_same_each_time_and_kept_by_context() -> None:
+def test_tool_selection_is_stable_and_cached_per_context() -> None:
     tools = [a_tool(name) for name in ("b", "a", "c")]
     routes = (Route(name="r", mode="only", tools=("c",)), Route(name="s", tools=("b",)))
     one, other = (
@@ -84,7 +84,7 @@ def test_selection_is_the_same_each_time_and_kept_by_context() -> None:
 
 
 @pytest.mark.row("F58")
-def test_access_depends_on_the_context_and_a_tool_has_a_version() -> None:
+def test_permission_depends_on_the_context_and_definition_on_the_version() -> None:
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         return Permission.allow()
 
@@ -96,8 +96,8 @@ def test_access_depends_on_the_context_and_a_tool_has_a_version() -> None:
 
 @pytest.mark.row("E54")
 @table(("command", "expected"), ("ls", "run"), ("cd / && rm -rf .", "settled"), ("RM -RF .", "run"), ("", "run"))
-def test_words_that_are_denied_are_a_rule_before_every_other(command: str, expected: str) -> None:
-    """A text within the arguments, by case, denies what another rule would have let run."""
+def test_deny_rule_over_text_overrides_an_approving_rule(command: str, expected: str) -> None:
+    """A case-sensitive text in the arguments denies a call that another rule would approve."""
     schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
     policy = ApprovalPolicy(deny_if="args.command.contains('rm -rf')", auto_approve_if="true")
     terminal = a_tool("terminal", input_schema=schema, requires_approval=policy)

@@ -1,4 +1,4 @@
-"""What a tool declares of its results is held against what it returns."""
+"""A tool's result is validated against its declared output."""
 
 import datetime as dt
 from typing import Any
@@ -25,12 +25,12 @@ ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required
     ({"type": "array"}, ToolResult((1, 2)), True),
     ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, ToolResult(1), False),
 )
-def test_a_result_is_checked_against_its_schema(schema: Any, result: ToolResult, fits: bool) -> None:
+def test_result_is_validated_against_its_schema(schema: Any, result: ToolResult, fits: bool) -> None:
     assert (output_problem(a_tool(output_schema=schema), result) == "") is fits
 
 
 @pytest.mark.row("B06")
-def test_a_misfit_is_told_with_its_places_and_without_its_values() -> None:
+def test_output_error_names_places_and_no_values() -> None:
     schema = {"type": "array", "items": {"type": "integer"}}
     found = output_problem(a_tool(output_schema=schema), ToolResult(["s3cret"] * 7))
     assert found == (
@@ -42,7 +42,7 @@ def test_a_misfit_is_told_with_its_places_and_without_its_values() -> None:
     assert declared_value(ToolResult(object(), None)) == "<object>"
 
 
-def test_an_output_schema_is_its_tools_own() -> None:
+def test_output_schema_is_copied_by_its_tool() -> None:
     schema: dict[str, Any] = {"type": "integer"}
     tool = a_tool(output_schema=schema)
     assert output_problem(tool, ToolResult(1)) == ""

@@ -1,4 +1,4 @@
-"""What other agents would be told of: generalists that say so, and never anything else."""
+"""The tools that other agents see: exposed generalists and nothing else."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ OWN = {"scope": "specialist", "justification": "only the desk does this"}
 ASKING = ApprovalPolicy(auto_approve_if="args.totalCost < 20.0")
 
 
-def test_a_peer_sees_schemas_and_whether_people_are_asked() -> None:
+def test_peer_sees_schemas_and_approval_needs() -> None:
     tools = [
         a_tool("asked", peer_exposed=True, requires_approval=True),
         a_tool("free", peer_exposed=True, output_schema=OUTPUT, title="Free"),
@@ -37,19 +37,19 @@ def test_a_peer_sees_schemas_and_whether_people_are_asked() -> None:
     assert (free.output_schema, found["asked"].output_schema) == (declared.output.schema, None)  # type: ignore[union-attr]
 
 
-def test_a_rule_that_may_ask_is_told() -> None:
+def test_rule_that_may_ask_is_shown_to_peers() -> None:
     rule = GlobalRule(name="ice", rule="'ice' in tool.tags", effect="require_approval")
     (found,) = peer_view(build_catalog(tools=[a_tool(peer_exposed=True)], policies=[rule]))
     assert found.approval == "maybe"
 
 
-def test_an_actors_own_tools_are_nobody_elses() -> None:
+def test_own_tools_of_an_actor_are_not_shown_to_peers() -> None:
     own = an_actor(own_tools=(ToolUse(tool=a_tool("mine", peer_exposed=True)),))
     assert peer_view(build_catalog(tools=[a_tool("plain")], actors=[own])) == ()
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6))
-def test_nothing_else_is_seen(kinds: list[tuple[bool, bool]]) -> None:
+def test_peer_view_holds_only_exposed_generalists(kinds: list[tuple[bool, bool]]) -> None:
     tools = [
         a_tool(f"t{number}", **(OWN if special else {"peer_exposed": exposed}))
         for number, (special, exposed) in enumerate(kinds)

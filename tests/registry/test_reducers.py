@@ -1,4 +1,4 @@
-"""Reducers: one a tool, declared before the catalog; they shorten texts and can do no harm."""
+"""Reducers: one per tool, declared before the catalog. They shorten texts and cannot do harm."""
 
 import json
 from pathlib import Path
@@ -19,19 +19,19 @@ NOTHING = ReducerInput({})
 
 
 def shout(result: Result, given: ReducerInput) -> Result:
-    """In capitals."""
+    """Return the text in capitals."""
     if isinstance(result, ToolFailure):
         return ToolFailure(result.message.upper())
     return ToolResult(f"{result.value.upper()} {given.turn_count} {sorted(given.args)}", {"other": 1}, 99.0)
 
 
 def same(result: Result, given: ReducerInput) -> Result:
-    """As it is."""
+    """Return the input."""
     return result
 
 
 async def later(result: Result, given: ReducerInput) -> Result:
-    """Too late."""
+    """Return too late."""
     return result
 
 
@@ -40,7 +40,7 @@ def _catalog(reducers: ReducerRegistry | None) -> Catalog:
 
 
 @pytest.mark.row("E38")
-def test_a_second_reducer_for_a_tool_is_an_error() -> None:
+def test_second_reducer_for_a_tool_is_an_error() -> None:
     reducers = ReducerRegistry()
     reducers.register(ToolReducer("look", shout))
     with pytest.raises(RegistrationError, match=r"^Reducer already registered for tool 'look'$") as raised:
@@ -51,7 +51,7 @@ def test_a_second_reducer_for_a_tool_is_an_error() -> None:
 
 
 @pytest.mark.row("E38", "N16")
-def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> None:
+def test_registration_removes_only_itself() -> None:
     reducers = ReducerRegistry()
     first = reducers.register(ToolReducer("look", shout))
     first()
@@ -71,7 +71,7 @@ def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> Non
     (None, "but it is no function"),
     (lambda result: result, "does not take"),
 )
-def test_what_is_no_reducer_is_refused(wrong: Any, words: str) -> None:
+def test_invalid_reducer_is_refused(wrong: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words):
         ReducerRegistry().register(ToolReducer("look", wrong))
     with pytest.raises(RegistrationError, match="is no tool's name"):
@@ -79,7 +79,7 @@ def test_what_is_no_reducer_is_refused(wrong: Any, words: str) -> None:
 
 
 @pytest.mark.row("E43")
-def test_a_catalog_keeps_the_reducers_it_was_built_with() -> None:
+def test_catalog_keeps_the_reducers_it_was_built_with() -> None:
     assert dict(_catalog(None).reducers) == {}
     reducers = ReducerRegistry()
     undo = reducers.register(ToolReducer("look", shout))
@@ -93,7 +93,7 @@ def test_a_catalog_keeps_the_reducers_it_was_built_with() -> None:
 
 
 @pytest.mark.row("E21")
-def test_a_reducer_changes_the_text_and_nothing_else() -> None:
+def test_reducer_changes_only_the_text() -> None:
     given = ReducerInput({"b": 1, "a": 2}, 3)
     assert reduce_result(shout, ToolResult("abc", {"n": 1}, 0.5), given) == ToolResult(
         "ABC 3 ['a', 'b']", {"n": 1}, 0.5
@@ -116,7 +116,7 @@ def test_a_reducer_changes_the_text_and_nothing_else() -> None:
     SystemExit(1),
     {"value": "x"},  # type: ignore[arg-type]
 )
-def test_a_reducer_that_fails_leaves_the_result_as_it_was(
+def test_failing_reducer_leaves_the_result_unchanged(
     result: Result, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     def wrong(result: Result, given: ReducerInput) -> Any:
@@ -128,7 +128,7 @@ def test_a_reducer_that_fails_leaves_the_result_as_it_was(
     assert len(caplog.messages) == 1
 
 
-def test_a_failure_is_never_made_a_success() -> None:
+def test_reducer_cannot_turn_a_failure_into_a_success() -> None:
     failure, result = ToolFailure("it broke"), ToolResult("it is done")
     assert reduce_result(lambda *_: result, failure, NOTHING) is failure
     assert reduce_result(lambda *_: failure, result, NOTHING) is result
@@ -157,7 +157,7 @@ def test_terminal_counts_changed_files(command: Any) -> None:
 
 
 @pytest.mark.row("E40")
-def test_terminal_reads_the_long_form_of_git_status() -> None:
+def test_terminal_reads_the_long_format_of_git_status() -> None:
     long = (
         "On branch main\nChanges not staged for commit:\n  (use this)\n\tmodified:   a.py\n\tdeleted:    b.py\n\n"
         "Untracked files:\n  (use that to include in what will be committed)\n\tc.py\n\n"
@@ -188,7 +188,7 @@ def test_terminal_keeps_failures_and_the_summary_of_a_test_run(command: str) -> 
 
 @pytest.mark.row("E40")
 @table("command", "npm ci", "pip install x", "uv pip install x", "yarn add x", "cargo add x")
-def test_terminal_keeps_what_an_install_did(command: str) -> None:
+def test_terminal_keeps_the_results_of_an_install(command: str) -> None:
     text = "fetching\nnpm warn old\nadded 3 packages\nremoved 1 package\nin 3 s\nError: disk full\n"
     assert _terminal(text, command).splitlines() == [
         "npm warn old",
@@ -210,7 +210,7 @@ def test_terminal_keeps_both_ends_of_a_long_output(command: str) -> None:
 
 @pytest.mark.row("E40", "E41", "E42")
 @table("name", *sorted(BUILT_IN))
-def test_built_in_reducers_leave_errors_alone(name: str) -> None:
+def test_built_in_reducers_leave_failures_unchanged(name: str) -> None:
     failure = ToolFailure("FAILED\n" * 9000)
     assert BUILT_IN[name](failure, ReducerInput({"command": "pytest"})) is failure
 
@@ -232,7 +232,7 @@ def test_read_file_shows_the_first_lines_of_a_whole_file() -> None:
 
 
 @pytest.mark.row("E42")
-def test_kanban_list_counts_and_shows_the_newest_that_are_not_done() -> None:
+def test_kanban_list_shows_counts_and_the_newest_open_items() -> None:
     kanban = BUILT_IN["kanban_list"]
     items = [
         {"id": n, "title": f"t{n}", "status": ["open", "done", "doing"][n % 3], "updatedAt": f"2030-01-{n + 1:02}"}
@@ -276,7 +276,7 @@ async def late(result: Result, given: ReducerInput) -> Result:
 
 @pytest.fixture
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Loads a manifest with one tool that has the reducer `given`."""
+    """Load a manifest with one tool that has the reducer `given`."""
     (tmp_path / "reducing_handlers.py").write_text(CODE)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -295,7 +295,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.row("E43")
-def test_the_manifest_names_a_reducer(manifest: Any) -> None:
+def test_manifest_names_a_reducer(manifest: Any) -> None:
     assert dict(manifest("terminal").reducers) == {"look": BUILT_IN["terminal"]}
     assert [each.__name__ for each in manifest('"reducing_handlers:short"').reducers.values()] == ["short"]
 
@@ -309,7 +309,7 @@ def test_the_manifest_names_a_reducer(manifest: Any) -> None:
         ("3", "must be text"),
     ],
 )
-def test_a_wrong_reducer_in_the_manifest_is_told_with_its_line(manifest: Any, given: str, words: str) -> None:
+def test_invalid_reducer_in_the_manifest_has_its_line(manifest: Any, given: str, words: str) -> None:
     with pytest.raises(ConfigError) as raised:
         manifest(given)
     assert words in str(raised.value)

@@ -22,19 +22,19 @@ from signoff.registry.tool import Tool
 
 
 @pytest.mark.row("P02")
-def test_face_is_exactly_resolve_list_size_and_hash() -> None:
+def test_public_registry_api_is_resolve_list_size_and_hash() -> None:
     assert {name for name in dir(ToolRegistry) if not name.startswith("_")} == {"resolve", "list", "size", "hash"}
 
 
 @pytest.mark.row("P01")
-def test_a_function_makes_the_same_registry() -> None:
+def test_factory_function_makes_the_same_registry() -> None:
     made = create_tool_registry([a_tool()])
     assert type(made) is ToolRegistry
     assert made.hash == ToolRegistry([a_tool()]).hash
 
 
 @pytest.mark.row("P01")
-def test_registry_and_catalog_resolve_and_who_only_resolves_takes_either() -> None:
+def test_registry_and_catalog_both_are_tool_resolvers() -> None:
     class One:
         def resolve(self, name: str) -> Tool | None:
             return a_tool() if name == "book_flight" else None
@@ -52,13 +52,13 @@ def test_registry_and_catalog_resolve_and_who_only_resolves_takes_either() -> No
 
 
 @pytest.mark.row("P04")
-def test_a_registry_is_made_of_its_tools_alone() -> None:
+def test_registry_takes_only_tools() -> None:
     assert list(inspect.signature(ToolRegistry).parameters) == ["tools"]
     assert list(inspect.signature(create_tool_registry).parameters) == ["tools"]
 
 
 @pytest.mark.row("P03")
-def test_nothing_on_a_registry_can_be_set() -> None:
+def test_attributes_of_a_registry_cannot_be_set() -> None:
     registry = ToolRegistry([a_tool()])
     with pytest.raises(AttributeError):
         registry.register = None  # type: ignore[attr-defined]
@@ -66,14 +66,14 @@ def test_nothing_on_a_registry_can_be_set() -> None:
         registry.size = 2  # type: ignore[misc]
 
 
-def test_list_is_sorted() -> None:
+def test_registry_list_is_sorted() -> None:
     assert ToolRegistry([a_tool("b"), a_tool("a"), a_tool("C")]).list() == ("C", "a", "b")
 
 
 @pytest.mark.row("P11")
 @table("listed", ("book", "look"), None)
-def test_no_turn_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a model is offered, how its calls are judged and which tool runs are found without `list`."""
+def test_turn_never_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offering, judging and running tools works without `list`."""
     catalog = build_catalog(tools=[a_tool("book"), a_tool("look")], actors=[an_actor(tools=listed)])
 
     def refuse(registry: ToolRegistry) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def test_no_turn_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch:
 
 
 @pytest.mark.row("X04")
-def test_names_that_differ_by_case_only_are_refused() -> None:
+def test_names_that_differ_only_by_case_are_refused() -> None:
     with pytest.raises(ConfigError, match="differ by case only") as caught:
         ToolRegistry([a_tool("pay"), a_tool("Pay")])
     assert caught.value.context["tool_name"] == "Pay"
@@ -106,8 +106,8 @@ def test_names_that_differ_by_case_only_are_refused() -> None:
     lambda schema: schema.__delitem__("required"),
 )
 @table("kind", "input_schema", "output_schema")
-def test_the_schema_of_a_resolved_tool_cannot_be_changed(change: Callable[[Any], Any], kind: str) -> None:
-    """Changing what `resolve` gives raises at every depth; cards, forms and checks read that very value."""
+def test_schema_of_a_resolved_tool_is_immutable(change: Callable[[Any], Any], kind: str) -> None:
+    """A change of the resolved schema raises at every depth. Cards, forms and checks read that same value."""
     tool = some(ToolRegistry([a_tool(**{kind: SCHEMA})]).resolve("book_flight"))
     with pytest.raises(TypeError, match="cannot be changed"):
         change(getattr(tool, kind))
@@ -115,7 +115,7 @@ def test_the_schema_of_a_resolved_tool_cannot_be_changed(change: Callable[[Any],
     assert tool.declaration["input_schema"] is tool.schema.schema is tool.input_schema
 
 
-def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+def test_too_deeply_nested_schema_is_refused() -> None:
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(100_000):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -124,7 +124,7 @@ def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
     assert caught.value.context["field"] == "input_schema"
 
 
-def test_changing_the_schema_handed_in_changes_no_tool() -> None:
+def test_change_of_the_original_schema_does_not_change_the_tool() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
     tool = a_tool(input_schema=schema)
     registry = ToolRegistry([tool])
@@ -152,7 +152,7 @@ CHANGED: list[tuple[dict[str, Any], bool]] = [
 
 @pytest.mark.row("N08")
 @table(("fields", "changes"), *CHANGED, ids=[next(iter(each[0])) + str(each[1]) for each in CHANGED])
-def test_definition_covers_what_a_tool_does_not_its_words(fields: dict[str, Any], changes: bool) -> None:
+def test_definition_covers_the_behavior_of_a_tool_not_its_text(fields: dict[str, Any], changes: bool) -> None:
     plain, other = a_tool(), a_tool(**fields)
     assert (definition_hash(plain) != definition_hash(other)) is changes
     assert ToolRegistry([plain]).hash != ToolRegistry([other]).hash

@@ -1,4 +1,4 @@
-"""The builder: tools are collected one by one, and the registry that is made of them never changes."""
+"""The builder collects tools one by one. The registry it builds never changes."""
 
 import pytest
 from registry_kit import a_tool
@@ -8,7 +8,7 @@ from signoff.registry.registry import ToolRegistry, ToolRegistryBuilder
 
 
 @pytest.mark.row("F01", "V12", "X01")
-def test_tools_are_registered_asked_for_and_built() -> None:
+def test_builder_registers_finds_and_builds_tools() -> None:
     builder = ToolRegistryBuilder()
     search = builder.register(a_tool("search"))
     builder.register_many([a_tool("book"), a_tool("cancel")])
@@ -19,7 +19,7 @@ def test_tools_are_registered_asked_for_and_built() -> None:
 
 
 @pytest.mark.row("F01")
-def test_building_twice_gives_equal_hashes() -> None:
+def test_repeated_builds_have_equal_hashes() -> None:
     builder = ToolRegistryBuilder([a_tool("a"), a_tool("b")])
     first = builder.build()
     assert first.hash == builder.build().hash == ToolRegistryBuilder([a_tool("b"), a_tool("a")]).build().hash
@@ -30,7 +30,7 @@ def test_building_twice_gives_equal_hashes() -> None:
 
 
 @pytest.mark.row("F25")
-def test_many_are_registered_or_none() -> None:
+def test_register_many_is_all_or_nothing() -> None:
     builder = ToolRegistryBuilder([a_tool("a")])
     with pytest.raises(RegistrationError) as caught:
         builder.register_many([a_tool("b"), a_tool("respond")])
@@ -38,7 +38,7 @@ def test_many_are_registered_or_none() -> None:
     assert [*builder.get_registered()] == ["a"]
 
 
-def test_a_tool_is_registered_for_a_plugin_and_taken_out_again() -> None:
+def test_tool_is_registered_for_a_plugin_and_removed_again() -> None:
     builder = ToolRegistryBuilder()
     assert builder.register(a_tool("chart"), plugin_id="maps").plugin == "maps"
     resolved = builder.build().resolve("chart")
@@ -54,8 +54,8 @@ def test_a_tool_is_registered_for_a_plugin_and_taken_out_again() -> None:
 
 
 @pytest.mark.row("B15")
-def test_a_name_that_is_taken_is_refused_when_it_is_registered() -> None:
-    """Not at the build, where nobody would know any more who brought it."""
+def test_duplicate_name_is_refused_at_registration() -> None:
+    """At the build, the origin of the duplicate would be unknown."""
     builder = ToolRegistryBuilder([a_tool("pay")])
     with pytest.raises(RegistrationError) as caught:
         builder.register(a_tool("pay"))
@@ -65,7 +65,7 @@ def test_a_name_that_is_taken_is_refused_when_it_is_registered() -> None:
         builder.build()
 
 
-def test_what_was_asked_for_does_not_follow_the_builder() -> None:
+def test_returned_registrations_do_not_follow_the_builder() -> None:
     builder = ToolRegistryBuilder([a_tool("a")])
     before = builder.get_registered()
     builder.unregister("a")

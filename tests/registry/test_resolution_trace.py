@@ -1,4 +1,4 @@
-"""A record and a line say which tool a name means, and which levels won and lost."""
+"""An entry and a log line name the resolved tool, and the layers that won and lost."""
 
 from registry_kit import a_tool, an_actor, pinned
 from tables import table
@@ -33,7 +33,7 @@ CATALOG = build_catalog(tools=[a_tool(), a_tool("pay")], actors=[DESK])
     (("", ""), "pay", "pay", ["registry"], "tool `pay`: pay (registry)"),
     (("", ""), "wire", "", [], "tool `wire`: none, no layer names it"),
 )  # fmt: skip
-def test_a_name_means_the_tool_of_the_nearest_level(
+def test_name_resolves_to_the_tool_of_the_nearest_layer(
     place: tuple[str, str], name: str, tool: str, levels: list[str], line: str
 ) -> None:
     route, step = place
@@ -43,12 +43,12 @@ def test_a_name_means_the_tool_of_the_nearest_level(
     assert resolution_line(name, facts) == line
 
 
-def test_actor_that_stands_nowhere_has_no_place() -> None:
+def test_actor_at_an_unknown_step_has_no_place() -> None:
     facts = resolution_facts(CATALOG.tool_view(pinned(route="r", step="gone")), "pay")
     assert (facts["route"], facts["step"], facts["tool"]) == ("", "", "")
 
 
-def test_every_layer_says_what_became_of_it_and_why() -> None:
+def test_every_layer_states_its_outcome_and_reason() -> None:
     facts = resolution_facts(CATALOG.tool_view(pinned()), "pay")
     assert facts["layers"] == [
         "actor `desk`: absent, does not name it",

@@ -22,7 +22,7 @@ ALONE, AMONG = respond_form(), respond_form(("bank", "law"), TYPES)
 
 @pytest.mark.row("B46")
 def test_state_defaults_to_complete() -> None:
-    """A text alone completes the turn; a state says otherwise."""
+    """A text alone completes the turn. A state overrides that."""
     assert ALONE.parse({"text": "done"}) == ("complete", "done", "", ())
     assert ALONE.parse({"text": "which?", "state": "clarifying"}) == ("clarifying", "which?", "", ())
     assert ALONE.parse({"text": "later", "state": "delegated"}) == ("delegated", "later", "", ())
@@ -40,14 +40,14 @@ def test_state_defaults_to_complete() -> None:
     ({"text": " \n"}, "`text` is empty"),
     (None, "must be of type object"),
 )
-def test_bad_payload_is_told_what_is_wrong(args: Any, words: str) -> None:
+def test_invalid_payload_error_names_the_problem(args: Any, words: str) -> None:
     message = ALONE.parse(args)
     assert isinstance(message, str)
     assert words in message
 
 
 @pytest.mark.row("B61")
-def test_pass_to_is_there_exactly_where_the_state_is_passed() -> None:
+def test_pass_to_is_required_exactly_with_the_state_passed() -> None:
     assert AMONG.parse({"text": "ask them", "state": "passed", "passTo": "law"}) == ("passed", "ask them", "law", ())
     rule = "`passTo` goes with the state `passed` and with no other; it is one of `bank`, `law`"
     for state, more in (("passed", {}), ("complete", {"passTo": "law"}), ("awaiting", {"passTo": "law"})):
@@ -56,7 +56,7 @@ def test_pass_to_is_there_exactly_where_the_state_is_passed() -> None:
 
 
 @pytest.mark.row("B62")
-def test_parts_have_a_known_type_or_the_answer_is_not_taken() -> None:
+def test_part_of_an_unknown_type_rejects_the_answer() -> None:
     parts = [{"type": "invoice", "content": {"n": 1}}, {"type": "citation", "content": "page 3"}]
     assert AMONG.parse({"text": "x", "parts": parts}) == (
         "complete",
@@ -71,7 +71,7 @@ def test_parts_have_a_known_type_or_the_answer_is_not_taken() -> None:
 
 
 @pytest.mark.row("X22")
-def test_the_type_of_a_part_may_stand_in_either_place() -> None:
+def test_part_type_is_accepted_in_either_place() -> None:
     ours = {"text": "x", "parts": [{"type": "citation", "content": 1}]}
     for part in (
         {"partType": "citation", "content": 1},
@@ -90,12 +90,12 @@ def test_the_type_of_a_part_may_stand_in_either_place() -> None:
     ({"type": "ack", "metadata": {"more": 1}, "content": 1}, "`parts[0].metadata` is not an argument"),
     ("ack", "must be of type object"),
 )
-def test_a_part_that_cannot_be_read_is_told(part: Any, words: str) -> None:
+def test_unreadable_part_is_rejected_with_its_reason(part: Any, words: str) -> None:
     assert words in str(ALONE.parse({"text": "x", "parts": [part]}))
 
 
 @pytest.mark.row("X21", "Q6")
-def test_words_of_other_designs_are_taken_in_an_answer_and_never_said() -> None:
+def test_foreign_state_keys_are_accepted_and_never_offered() -> None:
     for word in ("state", "turnState", "conversationState"):
         assert ALONE.parse({"text": "x", word: "awaiting"}) == ("awaiting", "x", "", ())
     assert "mean the same and differ" in str(ALONE.parse({"text": "x", "state": "complete", "turnState": "awaiting"}))
@@ -104,7 +104,7 @@ def test_words_of_other_designs_are_taken_in_an_answer_and_never_said() -> None:
     assert set(AMONG.offer.parameters["properties"]) == {"text", "state", "parts", "passTo"}
 
 
-def test_a_catalog_offers_its_own_part_types_and_every_other_actor() -> None:
+def test_catalog_offers_its_part_types_and_the_other_actors() -> None:
     actors = [Actor(name=name, model="scripted") for name in ("desk", "bank")]
     catalog = catalog_of([], actors=actors, part_types=["invoice"])
     offered = catalog.respond("desk").offer.parameters["properties"]
@@ -113,7 +113,7 @@ def test_a_catalog_offers_its_own_part_types_and_every_other_actor() -> None:
     assert catalog.hash != catalog_of([], actors=actors).hash
 
 
-def test_a_manifest_declares_part_types(tmp_path: Path) -> None:
+def test_manifest_declares_part_types(tmp_path: Path) -> None:
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text("version: 1\npart_types: [invoice]\n")
     assert load_manifest(manifest).part_types == TYPES
@@ -122,7 +122,7 @@ def test_a_manifest_declares_part_types(tmp_path: Path) -> None:
         load_manifest(manifest)
 
 
-def test_a_manifest_says_which_parts_need_the_peers_word(tmp_path: Path) -> None:
+def test_manifest_declares_parts_that_need_peer_consent(tmp_path: Path) -> None:
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text("version: 1\npart_types: [invoice]\nrequires_peer_consumes: [invoice, citation]\n")
     assert load_manifest(manifest).requires_peer_consumes == {*WITHHELD_PART_TYPES, "invoice", "citation"}
@@ -141,13 +141,13 @@ def test_a_manifest_says_which_parts_need_the_peers_word(tmp_path: Path) -> None
     (["a", "a"], "exists already"),
     (["No Name"], "is no name"),
 )
-def test_part_types_are_declared_once_and_named_plainly(declared: list[str], words: str) -> None:
+def test_part_type_names_are_unique_and_valid(declared: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         catalog_of([], part_types=declared)
     assert caught.value.context["field"] == "part_types"
 
 
-def test_what_is_wrong_with_an_answer_is_told_in_few_words() -> None:
+def test_invalid_answer_error_is_short() -> None:
     data = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}}
     form = respond_form(data=json.dumps(data))
     found = form.parse({"text": "x", "domainData": {"k" * 50_000: ["x"] * 1_000}})

@@ -9,7 +9,7 @@ from signoff.registry.scopes.scope_selector import tools_in_scope
 
 
 def catalog() -> Catalog:
-    """`desk` with tools of its own at every level, `plain` with none."""
+    """Return a catalog with `desk`, which has tools at every level, and `plain`, which has none."""
     steps = (
         Step(name="buy", tools=(a_tool("card"), ToolUse(tool="search"))),
         Step(name="ask", tools=(ToolUse(tool="quote"),)),
@@ -34,11 +34,11 @@ def catalog() -> Catalog:
     ("all", {"actor": "plain"}, {"search", "free"}),
     ("all", {"actor": "desk", "route": "other"}, {"search", "free", "mine@desk"}),
 )
-def test_a_scope_has_the_tools_that_its_layers_name(scope: str, where: dict[str, str], tools: set[str]) -> None:
+def test_scope_holds_the_tools_of_its_layers(scope: str, where: dict[str, str], tools: set[str]) -> None:
     assert tools_in_scope(catalog(), scope, **where) == tools
 
 
-def test_a_catalog_without_actors_has_its_registry() -> None:
+def test_scope_of_a_catalog_without_actors_is_its_registry() -> None:
     lone = build_catalog(tools=[a_tool("search")], actors=[])
     assert tools_in_scope(lone, "all") == tools_in_scope(lone, "registered") == {"search"}
     assert tools_in_scope(lone, "agent") == frozenset()
@@ -51,7 +51,9 @@ def test_a_catalog_without_actors_has_its_registry() -> None:
     ("all", {"actor": "desk", "route": "tirp"}, ConfigError, "no route and step `tirp/` of actor `desk`"),
     ("step", {"step": "sell"}, ConfigError, "no route and step `/sell` of any actor"),
 )
-def test_an_unknown_name_is_an_error(scope: str, where: dict[str, str], kind: type[Exception], expected: str) -> None:
-    """An empty list would look like an answer."""
+def test_unknown_scope_or_place_is_an_error(
+    scope: str, where: dict[str, str], kind: type[Exception], expected: str
+) -> None:
+    """An empty list would look like a result."""
     with pytest.raises(kind, match=expected):
         tools_in_scope(catalog(), scope, **where)

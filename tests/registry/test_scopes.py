@@ -1,4 +1,4 @@
-"""Which tool a name means on a route and at a step: one answer for the list, the gates and `explain`."""
+"""The tool that a name means on a route and at a step: the list, the gates and `explain` agree."""
 
 import dataclasses
 from typing import Any
@@ -32,13 +32,13 @@ def own(name: str = "search", says: str = "own", **fields: Any) -> Tool:
 
 
 def catalog_with(*routes: Route, tools: tuple[str, ...] = ("search", "pay", "note"), **fields: Any) -> Catalog:
-    """A registry of `tools`, and one actor with these routes, who may shadow."""
+    """Return a catalog with `tools` and one actor with these routes, which may shadow."""
     actor = an_actor(**{"routes": routes, "shadowing": "allow", **fields})
     return build_catalog(tools=[a_tool(name, description="registry") for name in tools], actors=[actor])
 
 
 def summary(catalog: Catalog, route: str = "", step: str = "", **fields: Any) -> list[str]:
-    """The names that the model is told of, `respond` aside."""
+    """Return the tool names offered to the model, without `respond`."""
     return [each.name for each in catalog.offered_tools("desk", pinned(route=route, step=step, **fields))[:-1]]
 
 
@@ -47,13 +47,13 @@ def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields
 
 
 def activity(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> str:
-    """The activity of the tool that a call would run."""
+    """Return the activity of the tool that a call would run."""
     tool = some(ruled(catalog, name, route, step, **fields).tool)
     return tool.activity
 
 
 def trace(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> list[tuple[str, str]]:
-    """Layer and outcome of each layer, nearest first."""
+    """Return layer and outcome of each layer, nearest first."""
     found = catalog.tool_view(pinned(route=route, step=step, **fields)).resolution(name)
     return [(each.layer, each.outcome) for each in found.trace]
 
@@ -62,7 +62,7 @@ EVERYWHERE = ["greet", "note", "pay", "search"]
 
 
 def trip() -> Catalog:
-    """An actor with a tool of its own, one of its route and one of its step."""
+    """Return an actor with one own tool, one of its route and one of its step."""
     steps = (Step(name="ask", tools=(own("quote"), "search")), Step(name="buy"))
     return catalog_with(
         Route(name="trip", tools=(own("seats"),), steps=steps), Route(name="talk"), own_tools=(own("greet"),)
@@ -70,13 +70,13 @@ def trip() -> Catalog:
 
 
 @pytest.mark.row("F33")
-def test_a_step_s_tools_are_seen_first_in_their_order() -> None:
+def test_tools_of_a_step_come_first_in_their_order() -> None:
     assert summary(trip(), "trip", "ask") == ["quote", "search", "seats", "greet", "note", "pay"]
     assert summary(trip(), "trip") == ["seats", *EVERYWHERE]
 
 
 @pytest.mark.row("F07", "F32")
-def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
+def test_nearest_tool_wins_only_in_its_place() -> None:
     steps = (Step(name="inline", tools=(own(),)), Step(name="reference", tools=("search",)), Step(name="nothing"))
     routes = (Route(name="r", tools=(own(),), steps=steps), Route(name="plain"))
     catalog = catalog_with(*routes, own_tools=(own(),))
@@ -90,7 +90,7 @@ def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
 
 @pytest.mark.row("F27", "X06")
 @table("tools", ("search", own()), (own(), "search"))
-def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None:
+def test_inline_tool_wins_over_a_reference_in_any_order(tools: Any) -> None:
     catalog = catalog_with(Route(name="r", steps=(Step(name="s", tools=tools),)))
     assert activity(catalog, "search", "r", "s") == "search@desk.r.s"
     assert trace(catalog, "search", "r", "s")[:2] == [("step_inline", "won"), ("step_reference", "lost")]
@@ -99,8 +99,8 @@ def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None
 @pytest.mark.row("F27")
 @table("around", "actor", "route")
 @table("inline_first", True, False)
-def test_the_inline_tool_that_wins_is_the_one_that_is_judged_and_run(around: str, inline_first: bool) -> None:
-    """Also where actor or route have the name too, over which the reference would stand as the actor's own."""
+def test_winning_inline_tool_is_the_one_judged_and_run(around: str, inline_first: bool) -> None:
+    """Even if actor or route have the name too, where the reference would count as the actor's own."""
 
     async def runs(args: dict[str, Any], context: ToolContext) -> str:
         return "inline"
@@ -116,8 +116,8 @@ def test_the_inline_tool_that_wins_is_the_one_that_is_judged_and_run(around: str
     assert trace(catalog, "search", "r", "s")[:2] == [("step_inline", "won"), ("step_reference", "lost")]
 
 
-def test_no_two_tools_of_an_actor_have_one_activity() -> None:
-    """The later would be judged and run for the earlier; so it is an error, however it came about."""
+def test_duplicate_activity_of_an_actor_is_an_error() -> None:
+    """Otherwise the later tool would be judged and run instead of the earlier one."""
     actor = an_actor(own_tools=(own(),))
     build = _Build(actor, ToolRegistry(()), context_fields(None))
     build.scopes()
@@ -126,7 +126,7 @@ def test_no_two_tools_of_an_actor_have_one_activity() -> None:
 
 
 @pytest.mark.row("F28", "F29", "X06")
-def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor() -> None:
+def test_reference_is_resolved_in_registry_then_route_then_actor() -> None:
     step = Step(name="s", tools=("search", "seats", "greet"), mode="only")
     catalog = catalog_with(
         Route(name="r", tools=(own("seats"),), steps=(step,)), own_tools=(own("greet"), own("seats"))
@@ -146,7 +146,7 @@ def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor(
 
 
 @pytest.mark.row("F09")
-def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
+def test_resolution_trace_states_the_outcome_of_every_layer() -> None:
     catalog = catalog_with(Route(name="r", tools=(own(),), steps=(Step(name="s", tools=("search", "pay")),)))
     view = catalog.tool_view(pinned(route="r", step="s"))
     found = view.resolution("search")
@@ -165,7 +165,7 @@ def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
 
 
 @pytest.mark.row("F30", "N02")
-def test_what_is_shown_is_what_runs() -> None:
+def test_offered_tool_is_the_one_that_runs() -> None:
     steps = (Step(name="s", tools=(own(says="of the step"),)), Step(name="t"))
     catalog = catalog_with(Route(name="r", tools=(own(says="of the route"),), steps=steps))
     for step, says in (("s", "of the step"), ("t", "of the route"), ("", "of the route")):
@@ -175,8 +175,8 @@ def test_what_is_shown_is_what_runs() -> None:
 
 
 @pytest.mark.row("F14", "X07")
-def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
-    """`only` leaves what it names itself; whatever else there is reads as if it did not exist."""
+def test_layer_adds_to_the_others_or_replaces_them() -> None:
+    """`only` keeps the layer's own names. All other tools read as unknown."""
     steps = (Step(name="s", tools=("pay",), mode="only"), Step(name="t", tools=("pay",)))
     catalog = catalog_with(Route(name="r", tools=("note",), mode="only", steps=steps), own_tools=(own("greet"),))
     assert summary(catalog, "r") == ["note"]
@@ -190,7 +190,7 @@ def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
 
 
 @pytest.mark.row("F12")
-def test_the_reason_of_a_filter_that_refuses_reaches_trace_and_model() -> None:
+def test_filter_reason_reaches_trace_and_model() -> None:
     why = "payments are for verified customers"
     step = Step(name="s", tool_filter="tool.name != 'search'")
     route = Route(name="r", tool_filter="tool.name != 'pay'", tool_filter_reason=why, steps=(step,))
@@ -206,8 +206,8 @@ def test_the_reason_of_a_filter_that_refuses_reaches_trace_and_model() -> None:
 
 
 @table("hidden", "list", "rule", "surface", "layer", "tenant")
-def test_a_filters_reason_tells_nothing_of_a_tool_that_is_hidden_anyway(hidden: str) -> None:
-    """Whoever would not have the tool elsewhere reads that there is none."""
+def test_filter_reason_does_not_reveal_a_hidden_tool(hidden: str) -> None:
+    """An actor without the tool elsewhere reads that it is unknown."""
     step = Step(name="s", tools=("note",), mode="only" if hidden == "layer" else "inherit")
     route = Route(name="r", tool_filter="tool.name != 'pay'", tool_filter_reason="not before noon", steps=(step,))
     tools = [a_tool("pay", tenants=("elsewhere",) if hidden == "tenant" else None), a_tool("note")]
@@ -220,13 +220,13 @@ def test_a_filters_reason_tells_nothing_of_a_tool_that_is_hidden_anyway(hidden: 
     assert "noon" not in found.model_dump_json()
 
 
-def test_a_reason_without_a_filter_is_refused() -> None:
+def test_filter_reason_without_a_filter_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"has a `tool_filter_reason` in route `r`, but no `tool_filter`"):
         catalog_with(Route(name="r", tool_filter_reason="not now"))
 
 
 @pytest.mark.row("F12")
-def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
+def test_filter_removes_tools_it_is_not_true_for() -> None:
     steps = (Step(name="s", tool_filter="tool.name != 'note'"), Step(name="t", tool_filter="ctx.tenant == 'none'"))
     catalog = catalog_with(Route(name="r", tool_filter="tool.name != 'pay'", steps=steps))
     assert summary(catalog, "r") == ["note", "search"]
@@ -240,7 +240,7 @@ def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
 
 
 @pytest.mark.row("F15")
-def test_tools_are_chosen_by_what_was_collected() -> None:
+def test_filter_selects_tools_by_collected_data() -> None:
     route = Route(name="r", tool_filter="has(ctx.data.category) && ctx.data.category in tool.tags")
     tools = [a_tool("seats", tags=("rail",)), a_tool("bags", tags=("air",))]
     schema = {"type": "object", "properties": {"category": {"type": "string"}}}
@@ -253,7 +253,7 @@ def test_tools_are_chosen_by_what_was_collected() -> None:
 
 
 @pytest.mark.row("F11")
-def test_steps_wait_for_data_and_tools_for_steps() -> None:
+def test_step_waits_for_data_and_tool_for_its_step() -> None:
     collect = {"city": {"type": "string", "minLength": 2}, "note": None}
     steps = (Step(name="ask", collect=collect), Step(name="buy", tools=("pay",), requires=("city",)), Step(name="end"))
     catalog = catalog_with(Route(name="r", tools=(ToolUse(tool="note", min_step="end"),), steps=steps))
@@ -271,7 +271,7 @@ def test_steps_wait_for_data_and_tools_for_steps() -> None:
     ]
 
 
-def test_declared_context_is_data_too() -> None:
+def test_declared_context_counts_as_step_data() -> None:
     actor = an_actor(routes=(Route(name="r", steps=(Step(name="s", tools=("pay",), requires=("trip",)),)),))
     catalog = build_catalog(tools=[a_tool("pay")], actors=[actor], context={"trip": {"type": "string"}})
     assert [summary(catalog, "r", "s", extra=extra) for extra in ({}, {"trip": 7}, {"trip": "LIS"})] == [
@@ -282,7 +282,7 @@ def test_declared_context_is_data_too() -> None:
 
 
 @pytest.mark.row("F34", "X23")
-def test_a_turns_own_tools_come_before_all_others_and_from_the_catalog_only() -> None:
+def test_transient_tools_come_first_and_only_from_the_catalog() -> None:
     step = Step(name="s", tools=("note",), mode="only")
     catalog = catalog_with(Route(name="r", steps=(step,)))
     assert summary(catalog, "r", "s", transient=("pay",)) == ["pay", "note"]
@@ -293,14 +293,14 @@ def test_a_turns_own_tools_come_before_all_others_and_from_the_catalog_only() ->
     assert ruled(catalog, "wire", "r", "s", transient=("wire",)).gate == "resolve"
 
 
-def test_a_turns_own_tool_may_not_go_around_the_actors_list() -> None:
+def test_transient_tool_does_not_bypass_the_tool_list() -> None:
     catalog = build_catalog(tools=[a_tool("pay"), a_tool("note")], actors=[an_actor(tools=("note",))])
     assert summary(catalog, transient=("pay",)) == ["note"]
     assert ruled(catalog, "pay", transient=("pay",)).gate == "allowlist"
 
 
 @pytest.mark.row("F16")
-def test_tools_made_for_one_actor_are_nobody_elses() -> None:
+def test_tool_made_for_one_actor_is_not_shared() -> None:
     def made_for(city: str) -> Tool:
         return own("guide", says=f"Knows {city}.")
 
@@ -315,7 +315,7 @@ def test_tools_made_for_one_actor_are_nobody_elses() -> None:
     assert ruled(catalog, "guide").gate == "resolve"
 
 
-def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_gates() -> None:
+def test_unknown_place_is_an_error_at_start_and_hides_tools_at_gates() -> None:
     catalog = catalog_with(Route(name="r", steps=(Step(name="s"),)))
     for route, step in (("x", ""), ("r", "x"), ("", "s")):
         with pytest.raises(ConfigError, match=r"has no route and step.*known: `r`, `r/s`"):
@@ -348,13 +348,13 @@ def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_g
     ({"shadowing": "maybe"}, "`shadowing` `maybe`"),
     ({"tools": ("serach",), "own_tools": (own("search2"),)}, "unknown tool `serach`"),
 )
-def test_mistakes_are_found_at_build(fields: dict[str, Any], words: str) -> None:
+def test_invalid_scopes_are_errors_at_build(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build_catalog(tools=[a_tool(name) for name in ("pay", "note")], actors=[an_actor(**fields)])
 
 
 @pytest.mark.row("E12")
-def test_a_surface_excludes_an_actors_own_tools_too() -> None:
+def test_surface_also_excludes_own_tools_of_an_actor() -> None:
     fields: dict[str, Any] = {"own_tools": (own("greet"),), "surfaces": {"slack": Surface(exclude=("greet", "search"))}}
     catalog = catalog_with(Route(name="r", tools=(own(),)), **fields)
     assert summary(catalog, "r") == ["search", "greet", "note", "pay"]
@@ -362,13 +362,13 @@ def test_a_surface_excludes_an_actors_own_tools_too() -> None:
     assert ruled(catalog, "search", "r", channel="slack").gate == "surface"
 
 
-def test_data_has_one_schema() -> None:
+def test_collected_field_has_only_one_schema() -> None:
     steps = tuple(Step(name=name, collect={"x": {"type": kind}}) for name, kind in (("s", "string"), ("t", "number")))
     with pytest.raises(ConfigError, match="two schemas"):
         catalog_with(Route(name="r", steps=steps))
 
 
-def test_scopes_are_in_the_hash_and_those_without_are_hashed_as_before() -> None:
+def test_hash_covers_scopes_and_is_unchanged_without_them() -> None:
     plain = build_catalog(tools=[a_tool("pay")], actors=[an_actor()]).hash
     assert (
         build_catalog(tools=[a_tool("pay")], actors=[an_actor(shadowing="forbid", routes=(), own_tools=())]).hash
@@ -393,7 +393,7 @@ NAMES = ("book", "look", "wipe")
 
 @st.composite
 def scoped(draw: st.DrawFn) -> tuple[Catalog, dict[str, Any]]:
-    """A catalog whose one actor has routes and steps that shadow at random, and where it stands."""
+    """Generate a catalog whose actor has randomly shadowing routes and steps, and the actor's place."""
     registry = draw(st.lists(st.sampled_from(NAMES), unique=True))
     listed = st.lists(st.sampled_from(NAMES), unique=True)
 
@@ -447,7 +447,7 @@ def _known(actor: Actor, registry: list[str]) -> Actor:
 @pytest.mark.row("N02")
 @settings(max_examples=examples(200), deadline=None)
 @given(world=scoped())
-def test_at_every_place_what_is_advertised_is_what_may_run(world: tuple[Catalog, dict[str, Any]]) -> None:
+def test_advertised_tools_are_the_executable_ones_in_every_place(world: tuple[Catalog, dict[str, Any]]) -> None:
     catalog, where = world
     view = catalog.tool_view(pinned(**where))
     advertised = {tool.name: tool.activity for tool in view.visible() if tool.name != "collect"}
@@ -461,7 +461,7 @@ def test_at_every_place_what_is_advertised_is_what_may_run(world: tuple[Catalog,
         assert {each.name for each in catalog.offered_tools("desk", pinned(**where))} >= advertised.keys()
 
 
-def test_a_schema_is_that_of_the_tool_that_runs() -> None:
+def test_arguments_are_validated_against_the_tool_that_runs() -> None:
     wide = {**SCHEMA, "required": ["flight"]}
     catalog = catalog_with(Route(name="r", tools=(own(input_schema=wide),)))
     for route, code in (("", "input_invalid"), ("r", "ok")):

@@ -48,20 +48,20 @@ def of(**properties: Any) -> dict[str, Any]:
     (of(writeOnly=PLAIN), ()),
     (True, ()),
 )
-def test_write_only_is_found_wherever_it_is_said(pin: Any, named: tuple[str, ...]) -> None:
+def test_write_only_fields_are_found_in_every_form(pin: Any, named: tuple[str, ...]) -> None:
     tree = of(leaf={"$ref": "#/$defs/code"}, more={"type": "array", "items": {"$ref": "#/$defs/tree"}})
     plain_tree = of(leaf=PLAIN, more={"$ref": "#/$defs/plain_tree"})
     defs = {"code": {**SECRET, "$anchor": "the-code"}, "tree": tree, "plain_tree": plain_tree}
     assert secrets({"amount": {"type": "number"}, "pin": pin}, **{"$defs": defs}) == named
 
 
-def test_arguments_that_only_alternatives_name_are_found() -> None:
+def test_secrets_named_only_in_alternatives_are_found() -> None:
     assert secrets({"a": PLAIN}, allOf=[{"properties": {"pin": SECRET}}]) == ("pin",)
     assert secrets({"pin": SECRET, "again": {"$ref": "#"}}) == ("again.again", "again.pin", "pin")
 
 
-def test_many_or_deep_secrets_hide_whole_arguments() -> None:
-    """A name for each would be no help to anybody."""
+def test_many_or_deep_secrets_hide_the_whole_argument() -> None:
+    """A name for each would help no reader."""
     wide = of(**{f"n{number}": SECRET for number in range(60)})
     assert len(secrets({"a": wide})) == 60
     assert secrets({"a": wide, "b": wide, "c": PLAIN}) == ("a", "b")
@@ -71,21 +71,21 @@ def test_many_or_deep_secrets_hide_whole_arguments() -> None:
     assert secrets({"a": deep}) == (".".join("a" * 8),)
 
 
-def test_where_a_misfit_is_let_through_whole_arguments_are_hidden() -> None:
+def test_lenient_validation_hides_whole_arguments() -> None:
     schema = of(card=of(number=SECRET), pin=PLAIN)
     loose = a_tool(input_schema=schema, validation="warn")
     assert loose.secret_arguments == ("card",)
     assert mask_arguments(loose, {"card": "4111", "pin": "1"}) == {"card": "[hidden]", "pin": "1"}
 
 
-def test_a_declared_secret_stands_for_what_lies_in_it() -> None:
+def test_declared_secret_covers_its_nested_secrets() -> None:
     schema = of(card=of(number=SECRET), pin=PLAIN)
     assert a_tool(input_schema=schema, secrets=("card",)).secret_arguments == ("card",)
     assert a_tool(input_schema=schema, secrets=("pin",)).secret_arguments == ("card.number", "pin")
 
 
 @table("more", {"additionalProperties": SECRET}, {"writeOnly": True}, {"propertyNames": SECRET})
-def test_secrets_without_a_name_are_refused(more: dict[str, Any]) -> None:
+def test_unnamed_secrets_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(
         RegistrationError, match=r"without a name of their own.*name them in its `properties`"
     ) as caught:
@@ -94,7 +94,7 @@ def test_secrets_without_a_name_are_refused(more: dict[str, Any]) -> None:
 
 
 class Card(BaseModel):
-    """What a typed function may take."""
+    """A value that a typed function may take."""
 
     number: SecretStr
     name: str = ""
@@ -114,7 +114,7 @@ ARGS: dict[str, Any] = {
 }
 
 
-def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
+def test_secrets_of_a_typed_function_are_never_shown() -> None:
     assert charge.masked_arguments == ("card.number", "more.number", "pin")
     card = render_card(
         effect="", title="", tool="charge", args=ARGS, schema=charge.schema.schema, secrets=charge.masked_arguments
@@ -134,7 +134,7 @@ def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
     }
 
 
-def test_a_shadow_masks_whole_what_holds_a_secret_beneath() -> None:
+def test_shadow_masks_whole_arguments_with_a_secret_beneath() -> None:
     far = a_tool(input_schema=of(card=of(number=SECRET), pin=SECRET))
     near = a_tool(input_schema=of(card=of(digits=PLAIN)))
     catalog = build_catalog(tools=[far], actors=[an_actor(own_tools=(near,), shadowing="allow")])
@@ -143,7 +143,7 @@ def test_a_shadow_masks_whole_what_holds_a_secret_beneath() -> None:
     assert found.masked_arguments == ("card", "pin")
 
 
-def test_hidden_is_what_is_named_and_nothing_else() -> None:
+def test_only_named_fields_are_hidden() -> None:
     given = {"a": [{"b": 1, "c": 2}], "d.e": 3, "d": {"e": 4, "f": 5}, "b": 6}
     assert hide(given, ("a.b", "d.e"), lambda _: "x") == {
         "a": [{"b": "x", "c": 2}],

@@ -1,4 +1,4 @@
-"""Secrets by reference only: never in a manifest, a catalog or its hash."""
+"""Secrets only by reference: never in a manifest, a catalog or its hash."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ KEY = "sk-very-secret"
     ({"password": "file:"}, "password"),
     ({"password": "secret: x"}, "password"),
 )
-def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: dict[str, Any], name: str) -> None:
+def test_literal_secret_is_refused_without_repeating_it(settings: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build_catalog(actors=[an_actor(model_settings=settings)])
     error = caught.value
@@ -51,12 +51,12 @@ def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: 
     {"api_key": "secret:models/openai", "password": "file:/run/secrets/openai"},
     {"extra_body": {"eos_token": 2, "password": None, "token": ""}},
 )
-def test_references_and_ordinary_settings_are_taken(settings: dict[str, Any]) -> None:
+def test_references_and_ordinary_settings_are_accepted(settings: dict[str, Any]) -> None:
     catalog = build_catalog(actors=[an_actor(model_settings=settings)])
     assert catalog.actor("desk").model_settings == settings
 
 
-def test_the_manifest_names_the_line(tmp_path: Path) -> None:
+def test_literal_secret_in_the_manifest_has_its_line(tmp_path: Path) -> None:
     path = tmp_path / "signoff.yaml"
     path.write_text(f"version: 1\nactors:\n  a:\n    model: m\n    modelSettings:\n      api_key: {KEY}\n")
     with pytest.raises(ConfigError, match=r"signoff\.yaml:6: actor `a` has a secret") as caught:
@@ -64,7 +64,7 @@ def test_the_manifest_names_the_line(tmp_path: Path) -> None:
     assert KEY not in caught.value.message
 
 
-async def test_the_value_is_read_where_it_is_used_and_is_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_value_is_read_only_on_use(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"extra_headers": {"Authorization": "env:OUR_HEADER", "X-Kind": "env:OUR_HEADER"}, "seed": 7}
     monkeypatch.setenv("OUR_HEADER", KEY)
     catalog = build_catalog(actors=[an_actor(model_settings=settings)])
@@ -78,7 +78,7 @@ async def test_the_value_is_read_where_it_is_used_and_is_nowhere_else(monkeypatc
     assert build_catalog(actors=[an_actor(model_settings=settings)]).hash == catalog.hash
 
 
-async def test_a_variable_that_is_not_set_is_found_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unset_secret_variable_is_an_error_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUR_KEY", raising=False)
     catalog = build_catalog(actors=[an_actor(model_settings={"api_key": "env:OUR_KEY"})])
     with pytest.raises(ConfigError, match="actor `desk` need the environment variable `OUR_KEY`, which is not set"):

@@ -1,4 +1,4 @@
-"""Imported tools in a manifest: they ask, unless the developer says otherwise, and nothing that a server says does."""
+"""Imported tools in a manifest need approval unless the developer decides otherwise, whatever the server says."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +30,7 @@ def listed(name: str, **hints: bool) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the import of a server: one tool that it says only reads, one that destroys, one without words."""
+    """A directory with the import of a server: one tool marked read-only, one destructive, one without text."""
     bare = {"name": "bare", "inputSchema": SCHEMA}
     tools = [listed("search", readOnlyHint=True), listed("close", destructiveHint=True, idempotentHint=True), bare]
     write_import(import_path(tmp_path, "github"), "github", read_listing("github", tools).tools.values())
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, text: str) -> Catalog:
-    """The catalog of a manifest beside which the import stands."""
+    """Return the catalog of a manifest next to the import."""
     (folder / "signoff.yaml").write_text(TOP + text)
     return load_manifest(folder / "signoff.yaml")
 
@@ -53,7 +53,7 @@ def refusal(folder: Path, text: str) -> str:
     return caught.value.message.replace(f"{folder}/", "")
 
 
-def test_imported_tools_ask_whatever_their_server_says_of_them(folder: Path) -> None:
+def test_imported_tools_need_approval_despite_server_hints(folder: Path) -> None:
     catalog = load(folder, SERVER)
     tools = tools_of(catalog)
     assert list(tools) == [BARE, CLOSE, SEARCH]
@@ -66,7 +66,7 @@ def test_imported_tools_ask_whatever_their_server_says_of_them(folder: Path) -> 
     assert catalog.mcp_servers["github"].tools.keys() == tools.keys()
 
 
-def test_what_the_developer_says_comes_first(folder: Path) -> None:
+def test_manifest_overrides_the_imported_fields(folder: Path) -> None:
     text = SERVER.replace("headers", "requires_approval: {quorum: 2}, timeout: 5s, headers") + (
         "tools:\n"
         f"  {SEARCH}: {{requiresApproval: false, untrustedOutput: false, description: Find, readOnly: true}}\n"
@@ -80,7 +80,7 @@ def test_what_the_developer_says_comes_first(folder: Path) -> None:
     assert (bare.secrets, list(bare.input_schema["properties"])) == (("key",), ["key"])
 
 
-def test_hints_are_believed_where_the_developer_says_so(folder: Path) -> None:
+def test_hints_are_trusted_only_if_the_developer_allows_it(folder: Path) -> None:
     tools = tools_of(load(folder, SERVER.replace("headers", "trust_hints: true, headers")))
     assert (tools[SEARCH].read_only, tools[SEARCH].requires_approval) == (True, False)
     assert (tools[CLOSE].read_only, tools[CLOSE].idempotent, tools[CLOSE].requires_approval) == (False, True, True)
@@ -88,7 +88,7 @@ def test_hints_are_believed_where_the_developer_says_so(folder: Path) -> None:
     assert tools_of(load(folder, both))[SEARCH].requires_approval is True
 
 
-def test_the_hash_covers_what_was_imported_and_where_from(folder: Path) -> None:
+def test_hash_covers_import_and_server_address(folder: Path) -> None:
     before = load(folder, SERVER)
     assert load(folder, SERVER).hash == before.hash
     moved = load(folder, SERVER.replace("mcp.example.com", "mcp.example.org"))
@@ -101,7 +101,7 @@ def test_the_hash_covers_what_was_imported_and_where_from(folder: Path) -> None:
     assert tools_of(reworded)[SEARCH].definition == tools_of(before)[SEARCH].definition
 
 
-def test_a_server_that_was_not_imported_yet_has_no_tools(tmp_path: Path) -> None:
+def test_server_without_an_import_has_no_tools(tmp_path: Path) -> None:
     assert load(tmp_path, SERVER).tools() == ()
     text = SERVER + f"tools: {{{SEARCH}: {{requires_approval: false}}}}\n"
     (tmp_path / "signoff.yaml").write_text(TOP + text)
@@ -110,7 +110,7 @@ def test_a_server_that_was_not_imported_yet_has_no_tools(tmp_path: Path) -> None
     assert refusal(tmp_path, text).endswith("run `signoff mcp import github`")
 
 
-def test_a_tool_of_ones_own_may_have_such_a_name_as_before(folder: Path) -> None:
+def test_own_tool_may_have_a_name_like_an_imported_one(folder: Path) -> None:
     own = "tools:\n  mcp__jira__x: {handler: 'signoff.registry.mcp.tool_server:run_on_server', scope: generalist, "
     own += "description: X, input_schema: {type: object}}\n"
     assert "mcp__jira__x" in tools_of(load(folder, own))
@@ -140,18 +140,18 @@ def test_a_tool_of_ones_own_may_have_such_a_name_as_before(folder: Path) -> None
     ),
     (SERVER.replace("headers", "requires_approval: {deny_if: 'args.txt == 1'}, headers"), "mcp/github.yaml:"),
 )
-def test_mistakes_are_told_with_file_and_line(folder: Path, text: str, problem: str) -> None:
+def test_server_section_errors_have_file_and_line(folder: Path, text: str, problem: str) -> None:
     assert problem in refusal(folder, text)
 
 
-def test_a_folder_of_files_has_its_imports_beside_them(folder: Path) -> None:
+def test_manifest_directory_has_its_imports_next_to_it(folder: Path) -> None:
     (folder / "signoff.yaml").write_text(TOP + SERVER)
     (folder / "tools").mkdir()
     (folder / "tools" / f"{SEARCH}.yaml").write_text("requires_approval: false\n")
     assert tools_of(load_manifest(folder))[SEARCH].requires_approval is False
 
 
-def test_an_import_of_a_server_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_of_a_server_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
 
     def note(path: Path, *given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A tool that stands over another of its name: only where that is declared, and never asking fewer people."""
+"""Shadowing tools: only where declared, and never with fewer approvers."""
 
 import logging
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ REASON = "The route's desk has a limit of its own with the bank."
 
 
 def over(near: Tool | ToolUse, far: Tool, shadowing: str = "allow", **fields: Any) -> Catalog:
-    """`near` on a route, over `far` in the registry."""
+    """Return a catalog with `near` on a route over `far` in the registry."""
     actor = an_actor(routes=(Route(name="r", tools=(near,)),), shadowing=shadowing)
     return build_catalog(tools=[far], actors=[actor], **fields)
 
@@ -45,7 +45,7 @@ def asks(approval: Any, **fields: Any) -> Tool:
 
 
 @pytest.mark.row("Q3", "X03")
-def test_a_shadow_is_forbidden_unless_the_actor_allows_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_shadow_is_forbidden_unless_the_actor_allows_it(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError, match=r"`book_flight` in `routes.r.tools` that shadows another") as caught:
         over(a_tool(), a_tool(), "forbid")
     assert caught.value.context["actor"] == "desk"
@@ -58,7 +58,7 @@ def test_a_shadow_is_forbidden_unless_the_actor_allows_it(caplog: pytest.LogCapt
     assert caplog.messages == ["actor `desk` has a tool `book_flight` in `routes.r.tools` that shadows another"]
 
 
-def test_the_same_name_side_by_side_is_no_shadow() -> None:
+def test_same_name_in_parallel_places_is_no_shadow() -> None:
     routes = (Route(name="r", tools=(a_tool(),)), Route(name="q", tools=(a_tool(),)))
     actors = [an_actor(routes=routes), an_actor("till", own_tools=(a_tool(),))]
     catalog = build_catalog(actors=actors)
@@ -70,7 +70,7 @@ def test_the_same_name_side_by_side_is_no_shadow() -> None:
 
 
 @pytest.mark.row("X03")
-def test_a_shadow_masks_what_the_tool_beneath_masks() -> None:
+def test_shadow_masks_the_arguments_masked_beneath() -> None:
     hides = ApprovalPolicy(show=ShownArguments(secret=("totalCost",)))
     far = asks(hides, input_schema=WIDE, secrets=("pin",))
     for near, masked in ((a_tool(), ("pin", "totalCost")), (ToolUse(tool=a_tool(), loosens=REASON), ())):
@@ -89,8 +89,8 @@ def test_a_shadow_masks_what_the_tool_beneath_masks() -> None:
 
 
 @pytest.mark.row("X03")
-def test_a_shadow_inherits_the_approval_of_what_it_shadows() -> None:
-    """Where it would run by itself, and where it would ask somebody else."""
+def test_shadow_inherits_the_approval_of_the_tool_beneath() -> None:
+    """Whether it would run without approval or ask others."""
     catalog = over(asks(False), asks(True))
     found = ruled(catalog)
     assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r")
@@ -102,7 +102,7 @@ def test_a_shadow_inherits_the_approval_of_what_it_shadows() -> None:
 
 
 @pytest.mark.row("X03")
-def test_a_reason_that_people_review_loosens() -> None:
+def test_shadow_with_a_real_reason_may_loosen() -> None:
     catalog = over(ToolUse(tool=asks(False), loosens=REASON), asks(True))
     assert [ruled(catalog, route=route).kind for route in ("r", "")] == ["run", "ask"]
     with pytest.raises(ConfigError, match="no real reason"):
@@ -112,7 +112,7 @@ def test_a_reason_that_people_review_loosens() -> None:
 
 
 @pytest.mark.row("X03")
-def test_a_specialist_may_not_shadow_a_generalist_unless_it_says_why() -> None:
+def test_specialist_may_shadow_a_generalist_only_with_a_reason() -> None:
     private = a_tool(scope="specialist", justification="One desk alone has this.")
     with pytest.raises(ConfigError, match="shadows a generalist; say why in `loosens`"):
         over(private, a_tool())
@@ -122,7 +122,7 @@ def test_a_specialist_may_not_shadow_a_generalist_unless_it_says_why() -> None:
 
 @pytest.mark.row("X03")
 @table(("effect", "gate"), ("hide", "tag_policy"), ("deny", "tag_policy"), ("require_approval", "approval"))
-def test_rules_over_the_tags_of_what_is_shadowed_count_as_well(effect: Any, gate: str) -> None:
+def test_rules_over_tags_of_the_shadowed_tool_apply(effect: Any, gate: str) -> None:
     rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
     found = ruled(over(a_tool(), a_tool(tags=("money",)), policies=[rule]))
     assert (found.gate, found.kind) == (gate, "ask" if effect == "require_approval" else "settled")
@@ -149,7 +149,7 @@ GATES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.row("X03")
 @table(("gate", "fewer"), *GATES)
-def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict[str, Any]) -> None:
+def test_shadow_must_keep_the_gates_of_the_tool_beneath(gate: dict[str, Any], fewer: dict[str, Any]) -> None:
     (name,) = gate
     with pytest.raises(ConfigError, match=rf"`routes.r.tools` that shadows another, but not with its `{name}`"):
         over(a_tool(), a_tool(**gate))
@@ -165,18 +165,18 @@ def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict
     assert found.activity == "book_flight@desk.r"
 
 
-def test_no_longer_hours_over_shorter_ones() -> None:
+def test_shadow_may_not_have_longer_hours() -> None:
     for hours in ((), ("Mo-Su 00:00-24:00 UTC",), (OFFICE, "Su 00:00-24:00 UTC")):
         with pytest.raises(ConfigError, match="not with its `hours`"):
             over(a_tool(hours=hours), a_tool(hours=(OFFICE,)))
 
 
-def test_policies_that_cannot_be_compared_are_refused_at_build() -> None:
+def test_incomparable_policies_are_refused_at_build() -> None:
     with pytest.raises(ConfigError, match=r"`book_flight` at `desk.r` that shadows another, but .*`loosens`"):
         over(asks(ApprovalPolicy(approvers=("role:b",))), asks(ApprovalPolicy(approvers=("role:a",))))
 
 
-def test_a_reference_over_a_routes_own_tool_obeys_it() -> None:
+def test_reference_over_a_route_tool_keeps_its_policy() -> None:
     step = Step(name="s", tools=("book_flight",))
     actor = an_actor(routes=(Route(name="r", tools=(asks(True),), steps=(step,)),), shadowing="allow")
     catalog = build_catalog(tools=[asks(False)], actors=[actor])
@@ -186,7 +186,7 @@ def test_a_reference_over_a_routes_own_tool_obeys_it() -> None:
 
 
 @pytest.mark.row("F34")
-def test_a_turns_own_tool_obeys_what_it_comes_before() -> None:
+def test_transient_tool_keeps_the_policy_of_the_tool_it_precedes() -> None:
     catalog = over(asks(True), asks(False))
     found = ruled(catalog, transient=("book_flight",))
     assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r.*")
@@ -195,7 +195,7 @@ def test_a_turns_own_tool_obeys_what_it_comes_before() -> None:
     assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r")
 
 
-def test_an_approval_names_one_tool_of_a_name() -> None:
+def test_approval_identifies_one_of_several_tools_of_a_name() -> None:
     catalog = over(a_tool(), a_tool())
     near, far = catalog.tool("book_flight@desk.r"), catalog.tool("book_flight")
     assert near is not None
@@ -208,7 +208,7 @@ def test_an_approval_names_one_tool_of_a_name() -> None:
     assert catalog.find_definition("other", "") is None
 
 
-def test_the_inventory_has_a_row_for_each() -> None:
+def test_inventory_has_a_row_for_each_shadowed_tool() -> None:
     rows = {row.tool: row for row in inventory(over(asks(False), asks(True)))}
     assert (rows["book_flight@desk.r"].needs, rows["book_flight@desk.r"].actors) == ("asks", ("desk",))
     assert rows["book_flight"].needs == "asks"
@@ -233,7 +233,7 @@ def _layered(policies: Sequence[Any]) -> Catalog:
 @pytest.mark.row("X03", "Q3")
 @settings(max_examples=examples(150), deadline=None)
 @given(policies=LAYERS, cost=st.sampled_from([5.0, 20.0, 70.0]))
-def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> None:
+def test_shadow_never_loosens_approval(policies: list[Any], cost: float) -> None:
     catalog = _layered(policies)
     for count, (route, step) in ((2, ("", "")), (3, ("r", "")), (4, ("r", "s"))):
         alone = [
@@ -257,7 +257,7 @@ def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> No
     {"routes": (Route(name="r", steps=(Step(name="s", tools=(a_tool("BOOK_FLIGHT"),)),)),)},
     {"own_tools": (a_tool("look"),), "routes": (Route(name="r", tools=(a_tool("Look"),)),)},
 )
-def test_no_tool_of_an_actors_own_differs_from_another_by_case_only(own: dict[str, Any]) -> None:
+def test_own_tool_may_not_differ_only_by_case(own: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="which differ by case only; rename one of them"):
         build_catalog(tools=[a_tool()], actors=[an_actor(**own)])
     build_catalog(tools=[a_tool()], actors=[an_actor(own_tools=(a_tool("look"),)), an_actor("b")])

@@ -1,4 +1,4 @@
-"""Subscriptions in a manifest: read, and refused where nothing would ever be sent."""
+"""Subscriptions in a manifest: read, and refused if they could never send anything."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def load(folder: Path, written: str) -> None:
     load_manifest(folder / "signoff.yaml")
 
 
-def test_a_subscription_is_read(tmp_path: Path) -> None:
+def test_manifest_subscription_is_read(tmp_path: Path) -> None:
     load(tmp_path, GOOD)
     catalog = load_manifest(tmp_path / "signoff.yaml")
     feed = catalog.subscriptions["feed"]
@@ -55,7 +55,7 @@ def test_a_subscription_is_read(tmp_path: Path) -> None:
     assert load_manifest(tmp_path / "signoff.yaml").hash == catalog.hash
 
 
-def test_subscription_of_an_actor_is_read(tmp_path: Path) -> None:
+def test_subscription_that_starts_an_actor_is_read(tmp_path: Path) -> None:
     load(tmp_path, 'events: ["tool_call:pay"], to: actor:desk, turnsPerMinute: 3')
     feed = load_manifest(tmp_path / "signoff.yaml").subscriptions["feed"]
     assert (feed.starts, feed.turns_per_minute, feed.requester) == ("desk", 3, "subscription:feed")
@@ -70,7 +70,7 @@ def test_subscription_of_an_actor_is_read(tmp_path: Path) -> None:
     ("to: actor:desk, turnsPerMinute: 0", "needs `turns_per_minute` from 1 to 600"),
     ("to: 'actor:'", "`to`"),
 )
-def test_subscription_of_a_wrong_actor_is_refused_with_its_line(tmp_path: Path, written: str, why: str) -> None:
+def test_subscription_to_an_invalid_actor_is_refused_with_its_line(tmp_path: Path, written: str, why: str) -> None:
     agent = MANIFEST.replace("desk: {model", 'agent: {external: {acts_for: ["user:guest"]}}, desk: {model')
     (tmp_path / "paid_tools.py").write_text(HANDLER)
     (tmp_path / "signoff.yaml").write_text(agent % f'events: ["tool_call:pay"], {written}')
@@ -97,21 +97,21 @@ def test_subscription_of_a_wrong_actor_is_refused_with_its_line(tmp_path: Path, 
     ('secret: "env:A"', 'secret: "env:A", to: pigeon', "`to`"),
     ('["approval.*", "tool_call:pay"]', "[]", "needs `events`"),
 )
-def test_what_would_send_nothing_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
+def test_subscription_that_can_never_send_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
     assert before in GOOD
     with pytest.raises(ConfigError, match="feed") as refused:
         load(tmp_path, GOOD.replace(before, after))
     assert why in refused.value.message
 
 
-def test_every_type_can_be_wanted() -> None:
+def test_every_event_type_can_be_subscribed() -> None:
     assert set(EVENT_NAMES) | {"tool_call"} == set(EVENT_TYPES)
 
 
 HANDLED = 'events: ["approval.*"], to: handler, handler: "paid_tools:report", timeout: 5s'
 
 
-def test_a_handler_is_read(tmp_path: Path) -> None:
+def test_subscription_handler_is_read(tmp_path: Path) -> None:
     load(tmp_path, HANDLED)
     feed = load_manifest(tmp_path / "signoff.yaml").subscriptions["feed"]
     assert feed.handler is not None
@@ -131,7 +131,7 @@ def test_a_handler_is_read(tmp_path: Path) -> None:
     ("to: handler", "to: webhook", "needs a `handler` where it says `to: handler`, and there alone"),
     (', handler: "paid_tools:report"', "", "needs a `handler` where it says `to: handler`"),
 )
-def test_what_no_handler_could_take_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
+def test_invalid_subscription_handler_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
     assert before in HANDLED
     with pytest.raises(ConfigError, match="feed") as refused:
         load(tmp_path, HANDLED.replace(before, after))

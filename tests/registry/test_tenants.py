@@ -16,7 +16,9 @@ GOOD = {"flight": "TP 9", "totalCost": 1}
 
 
 def gate(catalog: Catalog, tenant: str, route: str = "") -> tuple[str, str]:
-    """What decides a call of `book_flight` in this tenant; told and judged alike."""
+    """Return the gate that decides a call of `book_flight` in this tenant, after checking that offer and
+    judgement agree.
+    """
     ctx = pinned(tenant=tenant, route=route)
     found = judge(catalog, ctx, a_call(), GOOD, Tally())
     text = "book_flight" in [each.name for each in catalog.offered_tools("desk", ctx)]
@@ -29,7 +31,7 @@ def of(*tools: Tool, **fields: Any) -> Catalog:
 
 
 @pytest.mark.row("V07", "F16")
-def test_a_tool_exists_for_its_tenants_only() -> None:
+def test_tool_exists_only_for_its_tenants() -> None:
     for tools in (None, ("book_flight",)):
         known = of(a_tool(tenants=("main", "lab")), tools=tools)
         assert [gate(known, tenant) for tenant in ("main", "lab", "other")] == [
@@ -43,7 +45,7 @@ def test_a_tool_exists_for_its_tenants_only() -> None:
     assert message.startswith("Unknown tool: book_flight")
 
 
-def test_a_shadow_does_not_bring_it_to_others() -> None:
+def test_shadow_does_not_extend_a_tool_to_other_tenants() -> None:
     far = a_tool(tenants=("lab",))
     for near, code in (
         (a_tool(), "not_available"),
@@ -54,19 +56,19 @@ def test_a_shadow_does_not_bring_it_to_others() -> None:
 
 
 @table(("given", "words"), ("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "a list of names"))
-def test_wrong_tenants_are_refused(given: Any, words: str) -> None:
+def test_invalid_tenants_are_refused(given: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words) as caught:
         of(a_tool(tenants=given))
     assert caught.value.context["field"] == "tenants"
 
 
-def test_tenants_are_in_the_hash_and_no_part_of_what_is_approved() -> None:
+def test_tenants_are_part_of_the_hash_but_not_of_the_definition() -> None:
     plain, limited = a_tool(), a_tool(tenants=("main",))
     assert of(plain).hash != of(limited).hash
     assert plain.definition == limited.definition
 
 
-def test_an_inventory_of_a_tenant_has_its_tools_alone() -> None:
+def test_inventory_of_a_tenant_holds_only_its_tools() -> None:
     near, far = a_tool(), a_tool(tenants=("acme",))
     routes = (Route(name="r", tools=(near,)),)
     catalog = build_catalog(tools=[far, a_tool("look")], actors=[an_actor(routes=routes, shadowing="allow")])

@@ -1,4 +1,4 @@
-"""Declaring tools: what is refused, in which order, in which words."""
+"""The declaration of tools: the refusals, their order and their messages."""
 
 import dataclasses
 import functools
@@ -100,7 +100,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("half", ["30s", 30, 30.0, timedelta(seconds=30)])
-def test_spans_are_seconds_texts_or_timedeltas(half: Any) -> None:
+def test_durations_are_seconds_texts_or_timedeltas(half: Any) -> None:
     limit = UsageLimit(count=3, per="user", period=half)
     tool = a_tool(timeout=half, cache_permission=half, usage_limit=limit)
     assert (tool.timeout, tool.cache_permission) == (30.0, 30.0)
@@ -111,7 +111,7 @@ def test_spans_are_seconds_texts_or_timedeltas(half: Any) -> None:
 
 
 @pytest.mark.row("F02", "X20")
-def test_words_of_other_designs_are_taken_in_code() -> None:
+def test_foreign_field_names_are_accepted_in_code() -> None:
     async def there(context: HookContext) -> bool:
         return True
 
@@ -142,14 +142,14 @@ def test_words_of_other_designs_are_taken_in_code() -> None:
 
 
 @pytest.mark.row("P03")
-def test_the_tools_of_a_registry_cannot_be_changed() -> None:
+def test_tools_of_a_registry_are_immutable() -> None:
     tools: Any = vars(type(registry := ToolRegistry([a_tool()])))["_tools"].__get__(registry)
     with pytest.raises(TypeError):
         tools["other"] = a_tool("other")
 
 
 @pytest.mark.row("P05")
-def test_the_error_of_a_duplicate_has_both_places() -> None:
+def test_duplicate_error_names_both_places() -> None:
     first, second = a_tool(site="one.py:1"), a_tool(site="two.py:2")
     error = refusal(first, second)
     assert (error.context["site"], error.context["first_site"]) == ("two.py:2", "one.py:1")
@@ -160,7 +160,7 @@ def test_the_error_of_a_duplicate_has_both_places() -> None:
 
 @pytest.mark.row("B18")
 @pytest.mark.parametrize(("fields", "field", "words"), WRONG)
-def test_wrong_declaration_is_refused_naming_tool_field_and_value(
+def test_invalid_declaration_is_refused_naming_tool_field_and_value(
     fields: dict[str, Any], field: str, words: str
 ) -> None:
     name = fields.get("name", "book_flight")
@@ -222,13 +222,13 @@ def test_first_failing_check_wins_in_order() -> None:
     *("todo", "TBD", "fix me", "wip", "Placeholder", "pending", "none", "NULL", "undefined", "", "ab", "n/a", "NA"),
     *("..", "....", "xxx", "XXXX", "reason here", "will add later", "will-add-later", "  todo\n"),
 )
-def test_filler_is_no_reason(text: str) -> None:
+def test_filler_text_is_rejected_as_a_reason(text: str) -> None:
     assert is_placeholder(text)
 
 
 @pytest.mark.row("B19")
 @table("text", "todo: ask finance", "abc", "nonesuch", "pending approvals are private", "x.x", "xx xx")
-def test_content_beyond_filler_is_not_policed(text: str) -> None:
+def test_real_text_is_accepted_as_a_reason(text: str) -> None:
     assert not is_placeholder(text)
 
 
@@ -238,7 +238,7 @@ def test_two_characters_are_never_a_reason(text: str) -> None:
 
 
 @pytest.mark.row("B28")
-def test_a_peer_exposed_generalist_registers_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_peer_exposed_generalist_registers_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "signoff.registry"):
         assert ToolRegistry([a_tool(peer_exposed=True)]).resolve("book_flight").peer_exposed
     assert caplog.text == ""
@@ -264,7 +264,7 @@ def test_async_partials_and_callable_objects_are_handlers() -> None:
 
 
 def test_masked_argument_must_exist() -> None:
-    """A misspelled name among a policy's secret arguments is refused: it would show the secret."""
+    """A misspelled secret argument in a policy would expose the secret."""
     policy = ApprovalPolicy.model_validate({"show": {"secret": ["flihgt"]}})
     assert "did you mean `flight`?" in refusal(a_tool(requires_approval=policy)).message
 

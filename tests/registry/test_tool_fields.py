@@ -1,4 +1,4 @@
-"""The declaration of a tool's field: one line gives it a key, a hash, a row in the documentation and its errors."""
+"""The declaration of a tool field: one line gives it a key, a hash, a documentation row and its errors."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,7 +48,7 @@ def wider(**fields: Any) -> WiderTool:
     return WiderTool(**{**right, "handler": handler, **fields})
 
 
-def test_a_new_field_is_one_line_with_its_description() -> None:
+def test_new_field_is_one_line_with_its_description() -> None:
     section = tool_section(WiderTool)
     keys = section.model_json_schema()["properties"]
     assert {"colour", "smells"} <= set(section.model_fields)
@@ -61,7 +61,7 @@ def test_a_new_field_is_one_line_with_its_description() -> None:
     assert "| `colour` | Of which colour it is. [Below](#colours). | `red` |" in tool_table(WiderTool).splitlines()
 
 
-def test_a_new_field_is_hashed_as_it_says_and_where_it_is_used() -> None:
+def test_new_field_is_hashed_as_declared_and_only_if_used() -> None:
     plain = wider()
     assert wider(colour="blue").definition != plain.definition == wider(smells=["tar"]).definition
     hashes = [ToolRegistry([each]).hash for each in (plain, wider(smells=()), wider(smells=("tar",)))]
@@ -78,7 +78,7 @@ def test_a_new_field_is_hashed_as_it_says_and_where_it_is_used() -> None:
     ({"color": "red"}, "has no field `color`; did you mean `colour`?"),
     ({"concurrency": "save"}, "has `concurrency` `save`; allowed: `safe`, `exclusive`; did you mean `safe`?"),
 )
-def test_a_field_of_another_type_is_refused_where_the_tool_is_declared(fields: dict[str, Any], words: str) -> None:
+def test_field_of_a_wrong_type_is_refused_at_the_declaration(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(RegistrationError) as refused:
         wider(**fields)
     assert refused.value.message.startswith(f"tool `book_flight` {words}")
@@ -86,13 +86,13 @@ def test_a_field_of_another_type_is_refused_where_the_tool_is_declared(fields: d
     assert refused.value.context["field"] == next(iter(fields))
 
 
-def test_a_field_that_is_a_gate_may_not_be_dropped_by_a_shadow() -> None:
+def test_shadow_may_not_drop_a_gate_field() -> None:
     locked = wider(locked=True)
     assert dropped_gate(wider(colour="blue"), [wider(), locked]) == "locked"
     assert dropped_gate(locked, [wider(), locked]) == dropped_gate(locked, [wider()]) == ""
 
 
-def test_a_field_without_its_name_is_refused() -> None:
+def test_positional_unknown_or_missing_field_is_refused() -> None:
     with pytest.raises(RegistrationError, match="a tool takes its fields by name, such as `Tool"):
         Tool("book_flight")  # type: ignore[call-arg, misc]
     with pytest.raises(RegistrationError, match="a tool has no field `nam`; did you mean `name`"):
@@ -101,18 +101,18 @@ def test_a_field_without_its_name_is_refused() -> None:
         Tool(name="book_flight", description="Book.", input_schema=SCHEMA, scope="generalist")  # type: ignore[call-arg]
 
 
-def test_a_list_is_kept_as_a_tuple() -> None:
+def test_list_is_stored_as_a_tuple() -> None:
     words = ["work"]
     tool = a_tool(tags=words)
     words.append("money")
     assert tool.tags == ("work",)
 
 
-def test_every_field_is_described() -> None:
+def test_every_field_has_a_description() -> None:
     assert [name for name, field in declared_fields(Tool).items() if not field.summary.endswith((".", ")"))] == []
 
 
-def test_every_hook_of_a_tool_is_checked_by_its_kind() -> None:
+def test_every_hook_of_a_tool_is_validated_by_its_kind() -> None:
     kinds = {each.field: each for each in vars(hooks).values() if isinstance(each, Hook)}
     fields = declared_fields(Tool)
     assert {name: fields[name].function for name in kinds.keys() & fields.keys()} == {
@@ -121,5 +121,5 @@ def test_every_hook_of_a_tool_is_checked_by_its_kind() -> None:
     assert {"handler", "available", "check_permissions", "probe", "validate_input"} <= kinds.keys() & fields.keys()
 
 
-def test_keywords_of_the_decorator_are_fields_of_the_tool() -> None:
+def test_decorator_keywords_are_fields_of_the_tool() -> None:
     assert set(declared_fields(ToolOptions)) < set(declared_fields(Tool))

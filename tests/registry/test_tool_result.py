@@ -20,7 +20,7 @@ JSON: Any = st.recursive(
 
 
 @pytest.mark.row("E22", "E23")
-def test_trim_keeps_the_first_characters_and_says_the_length() -> None:
+def test_trim_keeps_the_first_characters_and_states_the_length() -> None:
     cut = trim("x" * 100, 10)
     assert cut == ("x" * 10 + "\n[truncated \u2014 100 chars total]", True, 100)
     assert trim("x" * 10, 10) == ("x" * 10, False, 10)
@@ -56,11 +56,11 @@ def test_object_with_result_keys_is_plain_data() -> None:
     ({"a": object()}, {"a": "<object>"}),
     (b"\xff", "<bytes>"),
 )
-def test_result_without_json_form_is_still_a_result(value: Any, expected: Any) -> None:
+def test_result_without_a_json_form_is_still_a_result(value: Any, expected: Any) -> None:
     assert jsonable(value) == expected
 
 
-def test_result_that_raises_while_it_is_read_is_still_a_result() -> None:
+def test_result_that_raises_on_reading_is_still_a_result() -> None:
     def rows() -> Iterator[int]:
         yield 1
         raise RuntimeError("cursor closed")
@@ -68,7 +68,7 @@ def test_result_that_raises_while_it_is_read_is_still_a_result() -> None:
     assert jsonable(rows()) == "<generator>"
 
 
-def test_endless_result_is_still_a_result() -> None:
+def test_recursive_result_is_still_a_result() -> None:
     value: list[Any] = []
     value.append(value)
     assert jsonable(value) == "<list>"

@@ -1,4 +1,4 @@
-"""What a process remembers of its own answers, and what it must not take for the same question."""
+"""The caches of a process, and the questions that they must tell apart."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +30,7 @@ def catalog(rule: str = "'never' in tool.tags") -> Catalog:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Who was asked: one entry an evaluation of the global rules or of a tool's policy."""
+    """Record one entry per evaluation of the global rules or of a tool's policy."""
     entries: list[str] = []
     rules, policy = CompiledRules.judge, CompiledPolicy.judge
 
@@ -47,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return entries
 
 
-def test_rules_over_tools_and_actors_alone_are_asked_once_for_all_turns(asked: list[str]) -> None:
+def test_rules_without_context_are_evaluated_once_for_all_turns(asked: list[str]) -> None:
     known = catalog()
     for turn in ("t1", "t2"):
         assert [tool.name for tool in known.tool_view(pinned(turn=turn)).visible()] == ["pay", "wire"]
@@ -56,7 +56,7 @@ def test_rules_over_tools_and_actors_alone_are_asked_once_for_all_turns(asked: l
     assert asked[2:] == ["till: pay", "till: wire"]
 
 
-def test_rules_over_the_context_are_asked_in_each(asked: list[str]) -> None:
+def test_rules_over_the_context_are_evaluated_per_context(asked: list[str]) -> None:
     known = catalog("tool.name == 'wire' && ctx.user.tier == 'standard'")
     for _ in range(2):
         assert [tool.name for tool in known.tool_view(pinned(tier="standard")).visible()] == ["pay"]
@@ -64,14 +64,14 @@ def test_rules_over_the_context_are_asked_in_each(asked: list[str]) -> None:
     assert len(asked) == 4
 
 
-def test_a_context_out_of_bounds_is_never_given_a_remembered_answer(asked: list[str]) -> None:
+def test_invalid_context_never_gets_a_cached_answer(asked: list[str]) -> None:
     known = catalog()
     assert known.tool_view(pinned()).visible()
     assert known.tool_view(pinned(channel="\ud800")).visible() == ()
     assert known.tool_view(pinned(turn="next")).visible()
 
 
-def test_an_actor_that_is_not_there_leaves_nothing_behind(asked: list[str]) -> None:
+def test_unknown_actor_leaves_no_cache_entry(asked: list[str]) -> None:
     known = catalog()
     tool = known.tools()[0]
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_an_actor_that_is_not_there_leaves_nothing_behind(asked: list[str]) -> N
     assert asked == ["nobody: pay"] * 2
 
 
-def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[str]) -> None:
+def test_verdict_is_cached_for_equal_arguments_and_context(asked: list[str]) -> None:
     known = catalog()
     policy = known.policy("pay")
     view, other = known.tool_view(pinned()), known.tool_view(pinned(tier="trusted"))
@@ -95,7 +95,7 @@ def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[
     assert len(asked) == 1
 
 
-def test_a_policy_is_asked_about_the_actor_whose_call_it_is() -> None:
+def test_policy_is_evaluated_for_the_calling_actor() -> None:
     policy = ApprovalPolicy(auto_approve_if="actor.name == 'desk'")
     tool = a_tool("pay", input_schema=SCHEMA, requires_approval=policy)
     known = build_catalog(tools=[tool], actors=[an_actor("desk"), an_actor("till")])
@@ -103,7 +103,7 @@ def test_a_policy_is_asked_about_the_actor_whose_call_it_is() -> None:
     assert [view.verdict(known.policy("pay"), {"amount": 1}).verdict for view in views] == ["auto", "ask"]
 
 
-def test_no_more_than_a_hundred_verdicts_are_kept_a_context(asked: list[str]) -> None:
+def test_verdict_cache_holds_a_hundred_entries_per_context(asked: list[str]) -> None:
     known = catalog()
     policy, view = known.policy("pay"), known.tool_view(pinned())
     for amount in range(100):
@@ -115,14 +115,14 @@ def test_no_more_than_a_hundred_verdicts_are_kept_a_context(asked: list[str]) ->
     assert len(asked) == 102
 
 
-def test_the_verdict_of_another_policy_of_the_same_name_is_never_taken_for_this_ones() -> None:
+def test_verdict_of_another_policy_with_the_same_name_is_not_reused() -> None:
     found = catalog()
     view = found.tool_view(pinned(actor="desk"))
     loose, strict = (compile_policy(policy, tool=a_tool("pay").facts, input_schema=SCHEMA) for policy in (False, True))
     assert [view.verdict(each, {"amount": 1.0}).verdict for each in (loose, strict, loose)] == ["auto", "ask", "auto"]
 
 
-def test_what_reads_the_instant_is_asked_at_each_and_the_rest_once(asked: list[str]) -> None:
+def test_rules_over_time_are_evaluated_per_instant_and_others_once(asked: list[str]) -> None:
     day, night = (datetime(2026, 3, 2, hour, tzinfo=UTC) for hour in (9, 21))
     policy = ApprovalPolicy(auto_approve_if="ctx.now.hour < 18")
     denied_at_night = GlobalRule(name="night", rule="ctx.now.hour >= 18", effect="deny")
@@ -141,7 +141,7 @@ def test_what_reads_the_instant_is_asked_at_each_and_the_rest_once(asked: list[s
     assert asked == ["{'amount': 1}", "desk: pay"]
 
 
-def test_a_view_in_which_nothing_is_away_is_the_same_one() -> None:
+def test_view_without_unavailable_tools_is_the_same_object() -> None:
     view = catalog().tool_view(pinned())
     assert view.without(frozenset()) is view
     away = view.without(frozenset({"wire"}))
@@ -155,7 +155,7 @@ def test_a_view_in_which_nothing_is_away_is_the_same_one() -> None:
 
 @pytest.fixture
 def filtered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was worked out: an entry an evaluation of a `tool_filter`, and "" for each list of what is seen."""
+    """Record one entry per evaluation of a `tool_filter`, and "" for each list of visible tools."""
     entries: list[str] = []
     problem, names = CompiledFilter.problem, Position.names
 
@@ -173,13 +173,13 @@ def filtered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def filtering() -> Catalog:
-    """Three tools; the route keeps back `wire`, a step `pay` from the standard tier as well."""
+    """Return three tools. The route hides `wire`, and its step also hides `pay` from the standard tier."""
     step = Step(name="s", tool_filter="tool.name != 'pay' || ctx.user.tier == 'trusted'")
     route = Route(name="r", tool_filter="tool.name != 'wire'", steps=(step,))
     return build_catalog(tools=[a_tool(name) for name in ("note", "pay", "wire")], actors=[an_actor(routes=(route,))])
 
 
-def test_names_that_no_tool_has_cost_one_look_at_the_tools_a_context(filtered: list[str]) -> None:
+def test_unknown_names_list_the_tools_once_per_context(filtered: list[str]) -> None:
     known = filtering()
     for number in range(10):
         away = GateFacts(unavailable=frozenset({"note"} if number % 2 else ()))
@@ -190,7 +190,7 @@ def test_names_that_no_tool_has_cost_one_look_at_the_tools_a_context(filtered: l
     assert sorted(filtered) == ["", "note", "pay", "wire"]
 
 
-def test_what_a_filter_says_holds_for_that_context_and_place_alone() -> None:
+def test_filter_result_is_cached_per_context_and_place() -> None:
     known = filtering()
 
     def seen(ctx: CallContext) -> list[str]:

@@ -1,4 +1,4 @@
-"""What nobody declared: which names mean it, for whom, and that no policy, list or hash overlooks it."""
+"""Undeclared tools: their names and actors. No policy, list or hash overlooks them."""
 
 import pytest
 from call_rig import refund_tool
@@ -16,7 +16,7 @@ def _catalog(undeclared: str = "ask", **fields: object) -> Catalog:
     return build_catalog(tools=[refund_tool()], actors=actors, default_approvers=("role:approvers",))
 
 
-def test_a_name_that_nobody_declared_means_a_tool_that_asks() -> None:
+def test_undeclared_name_means_an_external_tool_that_asks() -> None:
     for fields in ({}, {"tools": ("refund",)}, {"tools": ()}):
         catalog = _catalog(**fields)
         view = catalog.tool_view(pinned(actor="roamer"))
@@ -32,7 +32,7 @@ def test_a_name_that_nobody_declared_means_a_tool_that_asks() -> None:
         assert catalog.tools_named("Bash") == ()
 
 
-def test_what_is_declared_or_reserved_never_means_it() -> None:
+def test_declared_or_reserved_name_is_never_undeclared() -> None:
     view = _catalog(tools=()).tool_view(pinned(actor="roamer"))
     refund = view.tool("refund")
     assert refund is not None
@@ -40,20 +40,20 @@ def test_what_is_declared_or_reserved_never_means_it() -> None:
     assert [view.tool(name) for name in ("Refund", "respond", "read_rest", "a b", "", "x" * 65)] == [None] * 6
 
 
-def test_it_is_denied_unless_declared_otherwise() -> None:
+def test_undeclared_tool_is_denied_by_default() -> None:
     view = _catalog("deny").tool_view(pinned(actor="roamer"))
     assert view.tool("Bash") is None
     shown = _catalog().tool_view(pinned(actor="roamer")).visible()
     assert [tool.name for tool in shown] == ["refund"]
 
 
-def test_it_is_part_of_the_catalog() -> None:
+def test_undeclared_tools_are_part_of_the_catalog_hash() -> None:
     assert _catalog().hash != _catalog("deny").hash
     row = next(each for each in inventory(_catalog()) if each.tool == "*@roamer")
     assert (row.needs, row.approvers, row.actors) == ("asks", ("role:approvers",), ("roamer",))
 
 
-def test_a_wrong_word_and_nobody_to_ask_are_told_at_start() -> None:
+def test_invalid_undeclared_setting_is_an_error_at_start() -> None:
     with pytest.raises(ConfigError, match="write `deny` or `ask`"):
         _catalog("maybe")
     actors = [Actor(name="roamer", model="", external=ExternalAgent(acts_for=("user:a",), undeclared="ask"))]

@@ -1,4 +1,4 @@
-"""Which updates of a tool's result count: what it declares, what somebody declares to be there, and what fits."""
+"""Accepted updates of a tool's result: declared by the tool, declared in the catalog, and valid."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def asked(
 
 
 @pytest.mark.row("F44")
-def test_what_a_tool_declares_counts_and_nothing_else() -> None:
+def test_only_declared_updates_are_accepted() -> None:
     known = catalog_with("city", "project")
     found = asked(known, {"city": "Porto", "date": 1, "project": "x"}, {"project": "x", "city": "y", "actor": "boss"})
     assert found.updates == Updates(data={"city": "Porto"}, context={"project": "x"})
@@ -56,15 +56,15 @@ def test_what_a_tool_declares_counts_and_nothing_else() -> None:
     ({"date": {"a": [2**60]}}, {}, "the value of `data.date` is an integer outside"),
     ({"date": "x" * SESSION_UPDATES_BYTES}, {}, "what it changes is over 8192 bytes"),
 )
-def test_one_value_that_does_not_fit_lets_all_of_them_fail(data: Any, context: Any, words: str) -> None:
+def test_single_invalid_value_rejects_all_updates(data: Any, context: Any, words: str) -> None:
     found = asked(catalog_with(*NAMES), data, context)
     assert found.updates == NO_UPDATES
     assert found.problem.startswith(words)
     assert "a-secret-text" not in found.problem
 
 
-def test_data_that_the_manifest_declares_as_a_whole_must_fit_as_a_whole() -> None:
-    """Else no rule could read any of it any more."""
+def test_data_with_a_whole_schema_must_match_as_a_whole() -> None:
+    """Otherwise no rule could read the data any more."""
     whole = {"data": {"type": "object", "maxProperties": 1}}
     known = catalog_with("city", "date", context=whole)
     assert asked(known, {"city": "Porto"}).problem == ""
@@ -85,7 +85,7 @@ def test_data_that_the_manifest_declares_as_a_whole_must_fit_as_a_whole() -> Non
     ((1,), "a list of names"),
 )
 @pytest.mark.row("P18")
-def test_a_wrong_declaration_is_refused_at_build(updates: Any, words: str) -> None:
+def test_invalid_updates_declaration_is_refused_at_build(updates: Any, words: str) -> None:
     step = Step(name="ask", collect={"city": CITY})
     actor = an_actor(routes=(Route(name="trip", steps=(step,)),))
     with pytest.raises(ConfigError, match=words) as caught:
@@ -93,13 +93,13 @@ def test_a_wrong_declaration_is_refused_at_build(updates: Any, words: str) -> No
     assert caught.value.context["field"] == "updates"
 
 
-def test_a_tool_of_ones_own_is_checked_as_well() -> None:
+def test_updates_of_an_own_tool_are_checked_too() -> None:
     actor = an_actor(own_tools=(a_tool("own", updates=("nowhere",)),))
     with pytest.raises(ConfigError, match="tool `own` updates `nowhere`"):
         build_catalog(tools=[], actors=[actor])
 
 
-def test_updates_are_in_the_hash_and_no_part_of_what_is_approved() -> None:
+def test_updates_are_part_of_the_hash_but_not_of_the_definition() -> None:
     one, more = catalog_with(), catalog_with("city")
     assert one.hash != more.hash
     assert one.tools()[0].definition == more.tools()[0].definition
@@ -112,7 +112,7 @@ KNOWN = [catalog_with(*NAMES[:number]) for number in range(len(NAMES) + 1)]
 
 @pytest.mark.row("P18")
 @given(st.sampled_from(KNOWN), WISHES, WISHES)
-def test_no_wish_reaches_a_standard_field(known: Catalog, data: dict[str, Any], context: dict[str, Any]) -> None:
+def test_updates_never_reach_a_standard_field(known: Catalog, data: dict[str, Any], context: dict[str, Any]) -> None:
     found = asked(known, data, context).updates
     (tool,) = known.tools()
     assert {*found.data, *found.context} <= {*tool.updates}

@@ -1,4 +1,4 @@
-"""An import is read back as it was written, whatever a server says."""
+"""An import file is read back exactly as written, for any server text."""
 
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,10 @@ def a_tool(**fields: Any) -> ImportedTool:
 
 
 @given(description=WORDS, title=WORDS, default=JSON, name=WORDS)
-def test_an_import_is_read_back_as_it_was_written(
+def test_import_file_is_read_back_as_written(
     tmp_path_factory: pytest.TempPathFactory, description: str, title: str, default: Any, name: str
 ) -> None:
-    """Each value of the schema, and each letter that was said; the file itself is ASCII, so that all of it is seen."""
+    """Every schema value and every character survives. The file is ASCII, so that no character is invisible."""
     path = tmp_path_factory.getbasetemp() / "import" / "mcp" / "talk.yaml"
     path.parent.parent.mkdir(exist_ok=True)
     tool = a_tool(
@@ -49,7 +49,7 @@ def test_an_import_is_read_back_as_it_was_written(
     assert found["mcp__talk__say"].digest == tool.digest
 
 
-def test_tools_are_written_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_imported_tools_are_written_in_name_order(tmp_path: Path) -> None:
     listed = [{"name": name, "inputSchema": {"type": "object"}} for name in ("b", "a")]
     first, second = import_path(tmp_path, "one"), import_path(tmp_path, "two")
     write_import(first, "talk", read_listing("talk", listed).tools.values())
@@ -75,9 +75,7 @@ def test_tools_are_written_in_the_order_of_their_names(tmp_path: Path) -> None:
         "mcp.yaml:4: tool `a_b` is there twice",
     ),
 )
-def test_a_file_that_nobody_could_have_written_is_refused_with_its_line(
-    tmp_path: Path, text: str, problem: str
-) -> None:
+def test_malformed_import_file_is_refused_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "mcp.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

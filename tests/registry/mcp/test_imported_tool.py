@@ -1,4 +1,4 @@
-"""What a server lists becomes tools of the catalog, or is left out with the reason."""
+"""Tools listed by a server become tools of the catalog, or are left out with the reason."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "str
 
 
 def listed(name: str, **fields: Any) -> dict[str, Any]:
-    """A tool as `tools/list` sends it."""
+    """Return a tool as `tools/list` sends it."""
     return {"name": name, "description": "Says it", "inputSchema": SCHEMA} | fields
 
 
-def test_all_that_a_server_says_of_a_tool_is_imported() -> None:
+def test_all_fields_of_a_listed_tool_are_imported() -> None:
     tool = listed(
         "say",
         title="Say",
@@ -53,13 +53,13 @@ def test_all_that_a_server_says_of_a_tool_is_imported() -> None:
     ({"outputSchema": {"type": "nothing"}}, "`output_schema` is not valid JSON Schema"),
     ({"inputSchema": {"type": "object", "default": 1e400}}, ""),
 )
-def test_a_tool_whose_calls_could_not_be_checked_is_left_out(fields: dict[str, Any], why: str) -> None:
+def test_tool_with_an_unusable_schema_is_left_out(fields: dict[str, Any], why: str) -> None:
     found = read_listing("talk", [listed("bad", **fields), listed("good")])
     assert list(found.tools) == ["mcp__talk__good"]
     assert why in found.left_out["bad"]
 
 
-def test_names_that_a_catalog_cannot_hold_are_written_otherwise() -> None:
+def test_invalid_tool_names_are_rewritten_for_the_catalog() -> None:
     long = "x" * 100
     found = read_listing("talk", [listed("admin.tools/list"), listed(long)])
     assert {name: tool.remote_name for name, tool in found.tools.items()} == {
@@ -70,20 +70,20 @@ def test_names_that_a_catalog_cannot_hold_are_written_otherwise() -> None:
     assert catalog_name("talk", long) != catalog_name("talk", long + "y")
 
 
-def test_tools_that_would_have_one_name_are_all_left_out() -> None:
-    """Which of them a call would reach is for nobody here to say; the same holds for one that is listed twice."""
+def test_tools_with_colliding_names_are_all_left_out() -> None:
+    """The target of a call would be ambiguous. The same applies to a tool listed twice."""
     found = read_listing("talk", [listed("a.b"), listed("a_b"), listed("A_B"), listed("c"), listed("c"), listed("d")])
     assert list(found.tools) == ["mcp__talk__d"]
     assert sorted(found.left_out) == ["A_B", "a.b", "a_b", "c"]
     assert found.left_out["a.b"] == "`A_B`, `a.b`, `a_b` would have one name here"
 
 
-def test_a_server_cannot_bring_tools_without_end() -> None:
+def test_tools_above_the_server_limit_are_left_out() -> None:
     found = read_listing("talk", [listed(f"t{number}") for number in range(MAX_TOOLS + 2)])
     assert (len(found.tools), len(found.left_out)) == (MAX_TOOLS, 2)
 
 
-def test_changes_are_named_by_tool_and_field() -> None:
+def test_changes_are_listed_by_tool_and_field() -> None:
     before = read_listing("t", [listed("gone"), listed("same"), listed("other"), listed("flag")]).tools
     after = read_listing(
         "t",
@@ -104,7 +104,7 @@ def test_changes_are_named_by_tool_and_field() -> None:
     assert changed_fields(before["mcp__t__same"], after["mcp__t__same"]) == []
 
 
-def test_a_pattern_that_cannot_be_read_is_left_to_the_server() -> None:
+def test_unsupported_pattern_is_left_to_the_server_with_a_warning() -> None:
     def listing(pattern: str) -> Listing:
         schema = {"type": "object", "properties": {"to": {"type": "string", "pattern": pattern}}}
         return read_listing("mail", [{"name": "send", "inputSchema": schema}])

@@ -1,4 +1,4 @@
-"""Schemas of older dialects check the same in 2020-12."""
+"""Schemas of older dialects validate the same values in 2020-12."""
 
 from typing import Any
 
@@ -26,18 +26,18 @@ DRAFT_07 = "http://json-schema.org/draft-07/schema#"
         {"properties": {"items": {"items": [{}]}}, "allOf": [{"not": {"items": [{}]}}]},
         {"properties": {"items": {"prefixItems": [{}]}}, "allOf": [{"not": {"prefixItems": [{}]}}]},
     ),
-    # What is data is left alone, however it looks.
+    # Data stays unchanged, even if it looks like a schema.
     ({"enum": [{"items": [1]}], "default": {"$schema": 1}}, {"enum": [{"items": [1]}], "default": {"$schema": 1}}),
     (
         {"definitions": {"a": {"items": [{}]}}, "$ref": "#/definitions/a"},
         {"definitions": {"a": {"prefixItems": [{}]}}, "$ref": "#/definitions/a"},
     ),
 )
-def test_keywords_that_changed_are_rewritten(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_changed_keywords_are_rewritten(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert as_2020_12({"$schema": DRAFT_07, "type": "object", **old}) == {"type": "object", **new}
 
 
-def test_a_tuple_is_checked_as_it_was_meant() -> None:
+def test_tuple_schema_keeps_its_meaning() -> None:
     old = {
         "$schema": DRAFT_07,
         "type": "object",
@@ -50,12 +50,12 @@ def test_a_tuple_is_checked_as_it_was_meant() -> None:
 
 
 @table("dialect", "https://json-schema.org/draft/2020-12/schema", None)
-def test_a_schema_of_the_right_dialect_is_left_as_it_is(dialect: str | None) -> None:
+def test_schema_in_the_current_dialect_stays_unchanged(dialect: str | None) -> None:
     schema = {"type": "object", "items": [{}]} | ({"$schema": dialect} if dialect else {})
     assert as_2020_12(schema) == schema
 
 
-def test_a_dialect_that_nobody_here_knows_is_refused() -> None:
+def test_unknown_dialect_is_refused() -> None:
     with pytest.raises(RegistrationError, match="declares the dialect"):
         compile_schema(as_2020_12({"$schema": "http://json-schema.org/draft-03/schema#", "type": "object"}))
     assert as_2020_12("no schema") == "no schema"
@@ -73,7 +73,7 @@ def test_a_dialect_that_nobody_here_knows_is_refused() -> None:
     ({"$ref": "#/$defs/a", "nullable": True}, ["x", None], [1]),
     ({"type": "string", "pattern": "^[\\u0041-\\u005a]+$"}, ["AZ"], ["a"]),
 )
-def test_shapes_of_openapi_are_read(schema: dict[str, Any], taken: list[Any], refused: list[Any]) -> None:
+def test_openapi_schema_forms_are_read(schema: dict[str, Any], taken: list[Any], refused: list[Any]) -> None:
     whole = as_2020_12({"type": "object", "properties": {"a": schema}, "$defs": {"a": {"type": "string"}}})
     compiled = compile_schema(whole)
     canonical_json(whole)
@@ -81,6 +81,6 @@ def test_shapes_of_openapi_are_read(schema: dict[str, Any], taken: list[Any], re
     assert [value for value in refused if not compiled.check({"a": value})] == []
 
 
-def test_draft_4_is_read() -> None:
+def test_draft_4_schema_is_read() -> None:
     old = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "properties": {"a": {"minimum": 1}}}
     assert compile_schema(as_2020_12(old)).check({"a": 0}) != []

@@ -1,4 +1,4 @@
-"""A server's declaration is checked where the catalog is built."""
+"""A server's declaration is checked when the catalog is built."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ URL = "https://mcp.example.com/mcp"
     ({"timeout": 0}, "needs a `timeout` above 0"),
     ({"timeout": 601}, "needs a `timeout` above 0"),
 )
-def test_a_wrong_declaration_is_refused(fields: dict[str, Any], problem: str) -> None:
+def test_invalid_server_declaration_is_refused(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build_servers([ToolServer(**{"name": "github", "url": URL} | fields)])
     assert problem in caught.value.message
     assert str(caught.value.context["field"]).startswith("mcp_servers.")
 
 
-def test_servers_are_known_by_their_names() -> None:
+def test_servers_are_found_by_name() -> None:
     one = ToolServer("one", url=URL, headers={"Authorization": "env:KEY"})
     two = ToolServer("two", command=("npx", "-y", "two"), env={"TWO_TOKEN": "file:/run/two", "LEVEL": "debug"})
     assert build_catalog(mcp_servers=[one, two]).mcp_servers == {"one": one, "two": two}
@@ -48,7 +48,7 @@ def test_servers_are_known_by_their_names() -> None:
         build_servers([one, one])
 
 
-def test_without_the_extra_a_server_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_without_the_extra_is_refused_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "EXTRAS", {**extras.EXTRAS, "mcp": ("a_module_that_nobody_has",)})
     build_catalog()
     with pytest.raises(ConfigError) as caught:
@@ -57,6 +57,6 @@ def test_without_the_extra_a_server_is_refused_with_the_command(monkeypatch: pyt
     assert caught.value.message == sentence
 
 
-async def test_the_handler_of_an_imported_tool_runs_nothing_by_itself() -> None:
+async def test_handler_of_an_imported_tool_needs_a_server_connection() -> None:
     with pytest.raises(ConfigError, match="no connection to MCP servers"):
         await run_on_server({}, None)  # type: ignore[arg-type]

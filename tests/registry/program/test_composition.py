@@ -25,7 +25,7 @@ def compose(tmp_path: Path, manifest: str, **fields: object) -> Program:
     return app
 
 
-def test_manifest_adds_to_the_program(tmp_path: Path) -> None:
+def test_manifest_adds_actors_rules_and_people_to_the_program(tmp_path: Path) -> None:
     manifest = """
 actors: {guide: {tools: [refund], instructions: Be kind.}}
 policies: [{name: at-night, rule: "tool.name == 'refund'", effect: require_approval}]
@@ -103,14 +103,14 @@ def test_manifest_that_loosens_a_tool_names_both_places(
      {"customer": "ana", "amount": 30.0}, "deny"),
     ("args.amount <= 50.0", "true", {"customer": "ana", "amount": 5.0}, "ask"),
 )  # fmt: skip
-def test_both_policies_are_judged_and_the_stricter_answer_holds(
+def test_stricter_of_both_policies_decides(
     tmp_path: Path, ours: str, theirs: str, args: dict[str, object], verdict: str
 ) -> None:
     app = compose(tmp_path, f"tools: {{refund: {{requires_approval: {theirs}}}}}", auto_approve_if=ours)
     assert app.build().policy("refund").judge(args, {}).verdict == verdict
 
 
-def test_policy_of_the_manifest_holds_for_a_tool_without_one(tmp_path: Path) -> None:
+def test_manifest_policy_applies_to_a_tool_without_one(tmp_path: Path) -> None:
     app = compose(tmp_path, "tools: {refund: {requires_approval: true}}")
     assert app.build().policy("refund").needs_person == "always"
 
@@ -120,13 +120,13 @@ def test_policy_of_the_manifest_holds_for_a_tool_without_one(tmp_path: Path) -> 
     ("actors: {clerk: {tools: []}}", "`clerk` of `actors` is declared here and at "),
     ("defaults: {model: 'openai:gpt-4'}", "`model` of `defaults` is declared here and at "),
 )
-def test_what_has_one_source_is_refused_twice(tmp_path: Path, manifest: str, words: str) -> None:
+def test_setting_declared_in_code_and_manifest_is_refused(tmp_path: Path, manifest: str, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         compose(tmp_path, manifest).build()
     assert words in refused.value.message
 
 
-def test_error_in_a_tightened_tool_names_the_line_of_the_manifest(tmp_path: Path) -> None:
+def test_error_in_a_tightened_tool_names_the_manifest_line(tmp_path: Path) -> None:
     app = compose(tmp_path, "tools:\n  refund:\n    requires_approval: {auto_approve_if: 'args.total < 1.0'}")
     with pytest.raises(ConfigError, match=r"signoff\.yaml:4: .*args\.total"):
         app.build()
@@ -146,7 +146,7 @@ def test_error_in_a_tightened_tool_names_the_line_of_the_manifest(tmp_path: Path
     ({"requires_approval": True}, "{approvers: [role:b]}", {("role:b",): 1, ("role:approvers",): 1}, 2),
     ({"approvers": ["role:a"]}, "true", {}, 1),
 )  # fmt: skip
-def test_other_approvers_in_the_manifest_approve_beside_those_of_the_code(
+def test_approvers_of_the_manifest_are_asked_in_addition(
     tmp_path: Path, ours: dict[str, object], theirs: str, groups: dict[tuple[str, ...], int], people: int
 ) -> None:
     app = compose(tmp_path, f"tools: {{refund: {{requires_approval: {theirs}}}}}", **ours)
@@ -181,7 +181,7 @@ def test_terms_of_both_policies_apply(tmp_path: Path, amount: float, verdict: st
     ({"route_to": "['role:a']"}, "[role:b]", "a policy with `route_to` cannot be compared with another"),
     ({"approvers": ["user:ana"]}, "[user:ana, user:bo], quorum: 2", "both together ask more people than they name"),
 )
-def test_policies_that_nobody_could_decide_together_are_refused(
+def test_combined_policies_without_possible_approvers_are_refused(
     tmp_path: Path, ours: dict[str, object], theirs: str, words: str
 ) -> None:
     manifest = f"tools: {{refund: {{requires_approval: {{approvers: {theirs}}}}}}}"
@@ -189,7 +189,7 @@ def test_policies_that_nobody_could_decide_together_are_refused(
         compose(tmp_path, manifest, requires_approval=ours).build()
 
 
-def test_manifest_narrows_the_approvers_of_the_code(tmp_path: Path) -> None:
+def test_manifest_may_narrow_the_approvers_of_the_code(tmp_path: Path) -> None:
     manifest = "tools: {refund: {requires_approval: {approvers: [role:b]}}}"
     assert compose(tmp_path, manifest, approvers=["role:a", "role:b"]).build().policy("refund").rules.approvers == (
         "role:b",

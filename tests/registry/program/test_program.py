@@ -56,7 +56,7 @@ def test_short_forms_make_one_policy() -> None:
     assert policy.approvers == ("role:finance",)
 
 
-def test_tool_of_an_actor_is_a_specialist_of_it_alone() -> None:
+def test_tool_of_an_actor_is_a_specialist_of_that_actor_only() -> None:
     app = an_app()
     app.tool(refund)
     clerk = app.actor("clerk", tools=[refund])
@@ -78,7 +78,7 @@ async def test_plain_function_runs_in_a_thread() -> None:
     assert await tool.handler({"customer": "ana"}, context) != threading.main_thread().name
 
 
-def test_function_below_another_decorator_is_found_by_its_wrapped_function() -> None:
+def test_function_under_another_decorator_is_found_by_its_wrapped_function() -> None:
     app = an_app()
     wrapped = app.tool(refund)
 
@@ -90,7 +90,7 @@ def test_function_below_another_decorator_is_found_by_its_wrapped_function() -> 
     assert app.build().actor("clerk").tools == ("refund",)
 
 
-def test_dict_with_the_words_of_other_designs_makes_the_same_tool_as_keywords() -> None:
+def test_dict_with_foreign_keys_makes_the_same_tool_as_keywords() -> None:
     schema = {"type": "object", "properties": {"euro": {"type": "number"}}, "required": ["euro"]}
 
     async def pay(args: dict[str, Any], context: ToolContext) -> str:
@@ -109,7 +109,7 @@ def test_dict_with_the_words_of_other_designs_makes_the_same_tool_as_keywords() 
 
 
 @pytest.mark.row("E43")
-def test_reducers_of_an_app_know_their_tool() -> None:
+def test_reducers_of_an_app_belong_to_a_known_tool() -> None:
     app = an_app(reducers=[ToolReducer("refund", BUILT_IN["terminal"])])
     app.tool(refund)
     assert app.build().reducers == {"refund": BUILT_IN["terminal"]}
@@ -191,7 +191,7 @@ def test_prefix_keeps_the_place_of_an_unknown_factory() -> None:
     lambda tool: [tool],
     lambda tool: _Resolver(tool),
 )
-def test_registry_and_resolver_bring_their_tools(registry: Callable[[Tool], Any]) -> None:
+def test_registry_list_and_resolver_all_provide_tools(registry: Callable[[Tool], Any]) -> None:
     declared = signoff.tool(scope="generalist")(refund)
     app = an_app(registry=registry(declared))
     app.actor("clerk", tools=["refund"])
@@ -206,7 +206,7 @@ class _Resolver:
         return self._tool if name == self._tool.name else None
 
 
-def test_policy_function_is_called_without_being_imported_by_name() -> None:
+def test_policy_function_is_called_without_an_import_by_name() -> None:
     def ask(call: HandlerCall, context: dict[str, Any]) -> str:
         return "ask"
 
@@ -217,7 +217,7 @@ def test_policy_function_is_called_without_being_imported_by_name() -> None:
     assert catalog.policy("refund").rules.handler == f"{__name__}:ask"
 
 
-def test_values_of_python_are_read_as_those_of_the_manifest() -> None:
+def test_python_values_are_read_like_manifest_values() -> None:
     app = an_app(people=[{"id": "ana", "roles": ["approvers"]}])
     app.tool(timeout=timedelta(seconds=30), hours="Mo-Fr 08:00-18:00 Europe/Lisbon", tags=("money",))(refund)
     clerk = app.actor("clerk", tools=[refund], limits={"calls": 3}, tags=("desk",))
@@ -239,7 +239,7 @@ def test_values_of_python_are_read_as_those_of_the_manifest() -> None:
     {"steps": [Step(name="ask", prompt="Ask for the order.")]},
     {"steps": [dataclasses.replace(Step(name="ask", prompt="Ask for the order."), description="The order.")]},
 )
-def test_prompt_is_another_name_of_instructions(given: dict[str, Any]) -> None:
+def test_prompt_is_an_alias_of_instructions(given: dict[str, Any]) -> None:
     app = an_app()
     app.actor("clerk").route("returns", prompt="Take it back.", **given)
     [route] = app.build().actor("clerk").routes
@@ -268,7 +268,7 @@ def own_at(catalog: signoff.Catalog) -> dict[str, list[str]]:
     }
 
 
-def test_tool_of_a_route_is_there_and_nowhere_else() -> None:
+def test_tool_of_a_route_exists_only_there() -> None:
     app = an_app()
     route = app.actor("clerk").route("returns", tools=[lookup], steps={"ask": {"tools": [lookup]}})
     assert route.tool(justification="Returns alone look customers up.", read_only=True)(lookup) is lookup
@@ -279,7 +279,7 @@ def test_tool_of_a_route_is_there_and_nowhere_else() -> None:
         route.tool(refund)
 
 
-def test_tool_that_a_list_names_as_an_object_is_declared_there() -> None:
+def test_tool_object_in_a_list_is_declared_in_that_place() -> None:
     agent, course, step = (
         signoff.tool(name=name, scope="generalist", read_only=True)(lookup) for name in ("agent", "course", "step")
     )
@@ -293,7 +293,7 @@ def test_tool_that_a_list_names_as_an_object_is_declared_there() -> None:
     assert not catalog.tools()
 
 
-def test_listed_tool_that_the_app_has_is_named_alone() -> None:
+def test_listed_tool_known_to_the_app_is_only_referenced() -> None:
     known = signoff.tool(name="known", scope="generalist", read_only=True)(lookup)
     app = an_app()
     app.add(known)
@@ -303,7 +303,7 @@ def test_listed_tool_that_the_app_has_is_named_alone() -> None:
     assert [tool.name for tool in catalog.tools()] == ["known"]
 
 
-def test_tool_of_a_route_shadows_no_other_without_leave() -> None:
+def test_tool_of_a_route_may_not_shadow_another_without_permission() -> None:
     app = an_app()
     app.tool(read_only=True)(lookup)
     route = app.actor("clerk").route("returns")
@@ -342,19 +342,19 @@ def test_subscription_starts_an_actor() -> None:
     assert (found.starts, found.turns_per_minute, found.url) == ("watcher", 2, "")
 
 
-def test_routing_names_the_channels_that_reach_people_first() -> None:
+def test_routing_default_names_the_channels() -> None:
     app = an_app(routing={"default": ["desk"]})
     app.channel("desk", kind="webhook", url="https://desk.example.org/", secret="env:DESK_SECRET")
     assert app.build().channels.routing.default == ("desk",)
 
 
-def test_directory_of_people_is_used_as_it_is() -> None:
+def test_directory_object_is_used_for_people() -> None:
     people = FixedDirectory(())
     found = an_app(people=people).build().people
     assert isinstance(found, DevelopmentDirectory)
 
 
-def test_same_program_has_the_same_hash_each_time() -> None:
+def test_same_program_has_the_same_hash_on_every_build() -> None:
     def build() -> str:
         app = an_app()
         app.tool(auto_approve_if="args.amount <= 10.0")(refund)
@@ -452,7 +452,7 @@ def _no_function(app: signoff.App) -> None:
     (_actor_twice, "actor `clerk` is declared at "),
     (_no_function, "`@tool` is for functions, and `'refund'` is none; pass a `Tool` to `add`"),
 )
-def test_wrong_declaration_names_its_file_and_line(declare: Callable[[signoff.App], None], words: str) -> None:
+def test_invalid_declaration_names_its_file_and_line(declare: Callable[[signoff.App], None], words: str) -> None:
     app = an_app()
 
     def build() -> None:
@@ -487,7 +487,7 @@ def test_wrong_declaration_names_its_file_and_line(declare: Callable[[signoff.Ap
     (lambda app: app.tool(approvers="role:desk")(refund), "`approvers` of tool `refund` must be a list"),
     (lambda app: app.tool(approvers=["desk"])(refund), "tool `refund`: `approvers.0` `desk` is not an approver"),
 )
-def test_wrong_argument_is_named_with_file_and_line(declare: Callable[[Any], object], words: str) -> None:
+def test_invalid_argument_is_named_with_file_and_line(declare: Callable[[Any], object], words: str) -> None:
     app = an_app()
 
     def build() -> None:
@@ -501,7 +501,7 @@ def test_wrong_argument_is_named_with_file_and_line(declare: Callable[[Any], obj
     assert refused.value.message.partition(":")[0].endswith("test_program.py")
 
 
-def test_bare_tool_has_the_scope_of_the_place_that_declares_it() -> None:
+def test_tool_without_a_scope_gets_the_scope_of_its_place() -> None:
     app = an_app(registry=[signoff.tool(refund)])
     app.add(signoff.tool(read_only=True, name="find")(lookup))
     clerk = app.actor("clerk")
@@ -511,7 +511,7 @@ def test_bare_tool_has_the_scope_of_the_place_that_declares_it() -> None:
     assert [tool.scope for tool in catalog.actor("clerk").own] == ["specialist"]
 
 
-def test_tool_without_a_scope_is_still_refused_outside_of_an_app() -> None:
+def test_tool_without_a_scope_is_refused_outside_an_app() -> None:
     with pytest.raises(ConfigError, match="scope"):
         ToolRegistry([signoff.tool(refund)])
 
@@ -539,13 +539,13 @@ def test_error_in_a_rule_without_a_name_has_its_line(tmp_path: Path) -> None:
         an_app(manifest=manifest).build()
 
 
-def test_keywords_of_the_decorator_are_the_keys_of_a_tool_in_the_manifest() -> None:
+def test_decorator_keywords_are_the_manifest_keys_of_a_tool() -> None:
     short_forms = {"auto_approve_if", "deny_if", "approvers"}
     by_place = {"handler", "scope", "per_call"}
     assert get_type_hints(ToolFields).keys() - short_forms == ToolSection.model_fields.keys() - by_place
 
 
-def test_keywords_of_an_actor_are_the_fields_of_its_record() -> None:
+def test_actor_keywords_are_the_fields_of_its_record() -> None:
     fields = {field.name for field in dataclasses.fields(Actor)}
     by_argument = {"name", "model", "instructions", "tools", "own_tools", "routes"}
     assert get_type_hints(ActorOptions).keys() == fields - by_argument

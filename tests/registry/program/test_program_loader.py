@@ -43,7 +43,7 @@ def test_local_module_wins_over_an_installed_one_of_the_same_name(folder: Path) 
         (f"{APP}\napp.run()\n", "shop_b:app", 'if __name__ == "__main__":'),
     ],
 )
-def test_wrong_reference_is_explained(folder: Path, text: str, reference: str, words: str) -> None:
+def test_invalid_program_reference_is_explained(folder: Path, text: str, reference: str, words: str) -> None:
     (folder / "shop_b.py").write_text(text)
     with pytest.raises(ConfigError) as refused:
         load_program(reference)
@@ -51,13 +51,13 @@ def test_wrong_reference_is_explained(folder: Path, text: str, reference: str, w
 
 
 @table("path", "shop_b.py", "shop_b")
-def test_python_file_in_the_place_of_a_manifest_names_its_app(folder: Path, path: str) -> None:
+def test_python_file_given_as_a_manifest_names_its_app(folder: Path, path: str) -> None:
     (folder / "shop_b.py").write_text(APP)
     with pytest.raises(ConfigError, match=r"for the app in `shop_b\.py` write `shop_b:app`"):
         check_manifest_path(Path(path))
 
 
-def test_manifest_beside_a_module_of_its_name_is_taken(folder: Path) -> None:
+def test_manifest_next_to_a_module_of_the_same_name_is_used(folder: Path) -> None:
     (folder / "shop_b.py").write_text(APP)
     (folder / "shop_b").mkdir()
     assert check_manifest_path(Path("shop_b")) is None
@@ -71,5 +71,5 @@ def test_manifest_beside_a_module_of_its_name_is_taken(folder: Path) -> None:
     ("C:app.yaml", False),
     ("./refunds:app", False),
 )
-def test_reference_is_told_from_a_path(text: str, expected: bool) -> None:
+def test_program_reference_is_distinguished_from_a_path(text: str, expected: bool) -> None:
     assert is_program(text) is expected

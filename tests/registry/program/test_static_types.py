@@ -1,4 +1,4 @@
-"""What type checkers say of a user's file: the words that `Tool` takes are right, misspelt ones are wrong."""
+"""Type checkers accept the correct keywords of `Tool` and reject misspelled ones."""
 
 import os
 import subprocess
@@ -69,7 +69,7 @@ WRONG = (
 )
 
 
-def test_keywords_of_a_tool_are_its_fields_and_their_other_words() -> None:
+def test_tool_keywords_are_its_fields_and_their_aliases() -> None:
     fields = declared_fields(Tool)
     words = {word for name, each in fields.items() for word in (name, to_camel(name), *each.spec.aliases)}
     by_form = {"auto_approve_if", "deny_if", "approvers"}
@@ -78,7 +78,7 @@ def test_keywords_of_a_tool_are_its_fields_and_their_other_words() -> None:
 
 
 @pytest.mark.long
-def test_type_checker_takes_right_words_and_refuses_misspelt_ones(tmp_path: Path) -> None:
+def test_type_checker_accepts_correct_keywords_and_rejects_misspelled_ones(tmp_path: Path) -> None:
     (tmp_path / "right.py").write_text(RIGHT, encoding="utf-8")
     (tmp_path / "wrong.py").write_text("import signoff\n\n" + "\n".join(WRONG), encoding="utf-8")
     kept = ("--cache-dir", str(Path(sys.prefix) / ".mypy_cache_of_examples"), "--follow-imports", "silent")
