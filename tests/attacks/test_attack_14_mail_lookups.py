@@ -2,7 +2,7 @@
 
 The tests fail without the fix: without the time limit for all names of a mail the first test takes as long as its
 names; without turns per domain an honest mail waits for every stranger's; with dkimpy over the whole mail, a mail of
-10 MiB takes 2.3 seconds of processor time instead of a quarter of that; without the limit in `MailQueue` nothing is
+10 MiB takes 2.3 seconds of processor time instead of a quarter; without the limit in `MailQueue` nothing is
 refused.
 """
 

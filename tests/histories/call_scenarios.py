@@ -72,7 +72,7 @@ async def call_permitted(agent: CallRig) -> str:
 
 
 async def call_used(agent: CallRig) -> str:
-    """A used call without a report; another use is refused."""
+    """A used call without a report. Another use is refused."""
     call = await _approved(agent)
     await agent.use(call, "try-one-1")
     await agent.use(call, "try-two-2")
@@ -96,14 +96,14 @@ async def call_failed(agent: CallRig) -> str:
 
 
 async def call_unreported(agent: CallRig) -> str:
-    """A used call without a report in time; it is recorded with an unknown outcome."""
+    """A used call without a report in time. It is recorded with an unknown outcome."""
     call = await _propose(agent, "permitted", FREE, tool="quick")
     await agent.use(call)
     return await _ended(agent, call)
 
 
 async def call_doubted(agent: CallRig) -> str:
-    """A used call without a report in time; an approver confirms that it happened."""
+    """A used call without a report in time. An approver confirms that it happened."""
     call = await _propose(agent, "permitted", FREE, tool="asked")
     await agent.use(call)
     await _until(agent, call, "waiting")

@@ -103,7 +103,7 @@ async def session_went_on(session: Talk) -> WorkflowHistory:
 
 
 async def session_next_run(session: Talk) -> WorkflowHistory:
-    """The second run of a session; its first one started a turn that is approved in this run."""
+    """The second run of a session. Its first one started a turn that is approved in this run."""
     await session.begin(events_per_run=_RUN_EVENTS)
     await session.say("pay", "a")
     await session.turn("a", "waiting")
@@ -182,7 +182,7 @@ async def task_failed(turns: RunningTurns, upstream: Upstream) -> WorkflowHistor
 
 
 async def task_lost(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
-    """A task that its server has forgotten; an approver confirms that it happened."""
+    """A task that its server has forgotten. An approver confirms that it happened."""
     key = await _begun(turns, "lost")
     await turns.until(key, doubted)
     await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="done"))
@@ -208,7 +208,7 @@ async def _wait(event: CloudEvent) -> None:
 
 
 def feeds(**handlers: EventHandler) -> list[Subscription]:
-    """Return the scenarios' subscriptions, named after their handlers; some may have another handler."""
+    """Return the scenarios' subscriptions, named after their handlers. Some may have another handler."""
     given = {"done": _take, "failed": _fail, "running": _wait} | handlers
     return [Subscription(name, ("freeze.started",), handler=each, timeout=600.0) for name, each in given.items()]
 

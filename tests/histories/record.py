@@ -159,7 +159,7 @@ def _second_revision(view: TurnView) -> bool:
 
 
 async def lapsed(client: Client, store: Store) -> TurnKey:
-    """An approval that no worker used in time; revision 2 is withdrawn."""
+    """An approval that no worker used in time. Revision 2 is withdrawn."""
 
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
@@ -180,17 +180,17 @@ async def _lost(turns: RunningTurns, key: TurnKey, **answer: Any) -> None:
 
 
 async def in_doubt(client: Client, store: Store) -> TurnKey:
-    """A worker was lost in the middle of the side effect; an approver gives up."""
+    """A worker was lost in the middle of the side effect. An approver gives up."""
     return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="denied"))
 
 
 async def happened(client: Client, store: Store) -> TurnKey:
-    """A worker was lost in the middle of the side effect; an approver confirms that it happened."""
+    """A worker was lost in the middle of the side effect. An approver confirms that it happened."""
     return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="happened", result="paid"))
 
 
 async def ran_again(client: Client, store: Store) -> TurnKey:
-    """A worker was lost before the side effect; an approver repeats the call."""
+    """A worker was lost before the side effect. An approver repeats the call."""
     return await _turn(client, store, pay_tool(Ledger()), _lost)
 
 
@@ -243,7 +243,7 @@ async def parallel(client: Client, store: Store) -> TurnKey:
 
 
 async def in_line(client: Client, store: Store) -> TurnKey:
-    """Twelve calls of which ten run at once, and two that run alone; one of those waits for approval first."""
+    """Twelve calls of which ten run at once, and two that run alone. One of those waits for approval first."""
     ledger = Ledger()
     tools = [
         pay_tool(ledger, name="pay", concurrency="exclusive"),
@@ -353,7 +353,7 @@ async def returned_directly(client: Client, store: Store) -> TurnKey:
 
 
 async def went_on(client: Client, store: Store) -> TurnKey:
-    """The model continues while approvers decide two calls: one is approved, one denied; a third repeats the first."""
+    """The model continues while approvers decide two calls: one is approved, one denied. A third repeats the first."""
     policy = ApprovalPolicy(while_waiting="continue")
     look = pay_tool(Ledger(), False, name="look", effect="", read_only=True)
     other = ("pay", {"amount": 3})
@@ -392,7 +392,7 @@ async def overridden(client: Client, store: Store) -> TurnKey:
 
 
 async def updated(client: Client, store: Store) -> TurnKey:
-    """A tool collects data that a step waits for; one with too much data fails, and the step's own is approved."""
+    """A tool collects data that a step waits for. One with too much data fails, and the step's own is approved."""
     ledger = Ledger()
 
     def brings(args: dict[str, Any], ctx: ToolContext) -> ToolResult:

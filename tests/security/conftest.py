@@ -14,7 +14,7 @@ from signoff.store.store import open_store
 
 @pytest.fixture(scope="session")
 async def locked(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """Run a worker and a gateway over one store; each test starts its own turns."""
+    """Run a worker and a gateway over one store. Each test starts its own turns."""
     folder, people = tmp_path_factory.mktemp("locked"), FixedDirectory((*PEOPLE, STRANGER))
     queue = f"locked-{uuid.uuid4().hex[:12]}"
     async with (

@@ -75,7 +75,7 @@ async def denied(rig: GatewayRig) -> TurnKey:
 
 
 async def some_of_each(rig: GatewayRig) -> TurnKey:
-    """Ask two questions at once; approve one and deny the other."""
+    """Ask two questions at once. Approve one and deny the other."""
     key = await asked(rig, "pay book")
     await rig.turns.waiting(key, 2)
     await rig.turns.signoff.decide(no(key, "c1.1"))
@@ -114,7 +114,7 @@ async def edited(rig: GatewayRig) -> TurnKey:
 
 
 async def edited_by_both(rig: GatewayRig) -> TurnKey:
-    """Edit the same question by two approvers at once; one of the edits is approved."""
+    """Edit the same question by two approvers at once. One of the edits is approved."""
     key = await asked(rig, "trip")
     edits = [yes(key, subject=who, edited_args={**FLIGHT, "seats": n}) for n, who in enumerate(("ana", "bo"), 2)]
     receipts = await asyncio.gather(*(rig.turns.signoff.decide(edit) for edit in edits))
@@ -152,7 +152,7 @@ async def in_doubt(rig: GatewayRig) -> TurnKey:
 
 
 async def happened(rig: GatewayRig) -> TurnKey:
-    """The outcome is unknown; an approver confirms that it happened."""
+    """The outcome is unknown. An approver confirms that it happened."""
     return await doubted(rig, verdict="happened", result="paid")
 
 

@@ -37,7 +37,7 @@ NOT_OFFERED = ("hidden", "of_another", "PLAIN", "plain ", names.IDENTIFY, names.
 
 
 def catalog_with(ledger: Ledger) -> Catalog:
-    """Build a tool for each path; each is gated or belongs to another actor."""
+    """Build a tool for each path. Each is gated or belongs to another actor."""
     tools = [pay_tool(ledger, name=name, **{"requires_approval": True, **given}) for name, given in GATED.items()]
     free = [pay_tool(ledger, False, name=name) for name in ("hidden", "of_another")]
     rules = [

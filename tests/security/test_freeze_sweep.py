@@ -9,7 +9,7 @@ from signoff.engine.kill_switch import sweep
 
 
 class Waiting:
-    """Waiting requests; the turns of `stuck` ones do not answer, and `foreign` ones may not be ended."""
+    """Waiting requests. The turns of `stuck` ones do not answer, and `foreign` ones may not be ended."""
 
     def __init__(self, count: int, *, stuck: frozenset[str] = frozenset(), foreign: frozenset[str] = frozenset()):
         self.left = [f"a{at}" for at in range(count)]
@@ -38,7 +38,7 @@ async def test_sweep_withdraws_every_waiting_request() -> None:
 
 @pytest.mark.parametrize(("count", "tried"), [(7, 7), (10, 10), (25, 10), (800, 10)])
 async def test_sweep_names_the_requests_left_at_its_time_limit(count: int, tried: int) -> None:
-    """The first ten are tried even without patience; a pass of all 800 would take too long."""
+    """The first ten are tried even without patience. A pass of all 800 would take too long."""
     waiting = Waiting(count)
     swept = await sweep(waiting.cards, waiting.withdraw, "drill", patience=0.0, pause=0.0)
     assert (swept.withdrawn, len(waiting.tried)) == (tried, tried)

@@ -59,7 +59,7 @@ class Race:
         self._handle = rig.turns.client.get_workflow_handle(key.workflow_id)
 
     async def run(self, number: int) -> tuple[str, Receipt]:
-        """Answer as one person, in the way of their number; every third denies."""
+        """Answer as one person, in the way of their number. Every third denies."""
         door = (self.by_client, self.by_http, self.by_signal)[number % 3]
         receipt = await door(f"p{number}", "denied" if number % 9 == 0 else "approved")
         unnamed = receipt.code == "already_decided" and not receipt.decided_by

@@ -1,4 +1,4 @@
-"""One gateway on a port for all tests of A2A; each starts its own tasks."""
+"""One gateway on a port for all tests of A2A. Each starts its own tasks."""
 
 import uuid
 from collections.abc import AsyncIterator

@@ -65,7 +65,7 @@ def told(task: Task) -> list[dict[str, Any]]:
 
 @pytest.mark.row("V06")
 async def test_message_becomes_a_turn_whose_calls_pass_the_same_gates(peers: PeerRig) -> None:
-    """The id is the turn's, the channel `peer`; the call is approved and runs once, and the answer is the artifact."""
+    """The id is the turn's, the channel `peer`. The call is approved and runs once, and the answer is the artifact."""
     before = len(peers.gateway.ledger.rows)
     async with peers.agent() as client:
         task = await client.send("pay")

@@ -1,4 +1,4 @@
-"""One adapter for the whole session, and PostgreSQL; each test asks about its own orders."""
+"""One adapter for the whole session, and PostgreSQL. Each test asks about its own orders."""
 
 from collections.abc import AsyncIterator
 

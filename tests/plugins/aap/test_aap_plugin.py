@@ -62,7 +62,7 @@ async def test_unserved_paths_are_not_found(coder: Adapter) -> None:
 
 
 async def test_malformed_key_or_wait_is_refused(coder: Adapter) -> None:
-    """Without a key nothing is asked or used; a wait is a duration of any length."""
+    """Without a key nothing is asked or used. A wait is a duration of any length."""
     assert await coder.send("POST", "", asking(20)) == (400, "missing_idempotency_key")
     asked = await coder.allowed()
     assert await coder.send("POST", f"/{asked.id}/consume") == (400, "missing_idempotency_key")

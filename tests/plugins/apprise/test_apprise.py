@@ -1,4 +1,4 @@
-"""Apprise: each person has an address, gets notices and cannot answer; tested with a service registered in it."""
+"""Apprise: each person has an address, gets notices and cannot answer. Tested with a service registered in it."""
 
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime

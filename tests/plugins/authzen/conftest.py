@@ -1,4 +1,4 @@
-"""One enforcement point for the whole session; each test asks about its own orders."""
+"""One enforcement point for the whole session. Each test asks about its own orders."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""A task's status by its call's state; an ended task does not change."""
+"""A task's status by its call's state. An ended task does not change."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""One gateway for MCP agents for the whole session; each test uses its own amounts."""
+"""One gateway for MCP agents for the whole session. Each test uses its own amounts."""
 
 import uuid
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A client that opens pages shows the one where its user may decide; its own answer decides nothing."""
+"""A client that opens pages shows the one where its user may decide. Its own answer decides nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
