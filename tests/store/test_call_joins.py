@@ -1,4 +1,4 @@
-"""Equal proposals join one call, of however many gateways, until its result is handed out."""
+"""Equal proposals of all gateways join one call until its result is handed out."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from signoff.store.store import open_store
 KEY = "k" * 64
 
 
-async def test_of_many_at_once_all_join_one(store_url: str) -> None:
+async def test_concurrent_equal_proposals_join_one_call(store_url: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         gateways = [CallJoins(await stack.enter_async_context(open_store(store_url))) for _ in range(2)]
         asked = [each.join(KEY, f"turn-{number}-{of}") for number in range(10) for of, each in enumerate(gateways)]
@@ -19,7 +19,7 @@ async def test_of_many_at_once_all_join_one(store_url: str) -> None:
     assert sum(each.is_new for each in found) == 1
 
 
-async def test_a_released_call_is_joined_no_more(store_url: str) -> None:
+async def test_released_call_is_no_longer_joined(store_url: str) -> None:
     async with open_store(store_url) as store:
         joins = CallJoins(store)
         first = await joins.join(KEY, "one")
@@ -32,7 +32,7 @@ async def test_a_released_call_is_joined_no_more(store_url: str) -> None:
     assert first.at <= second.at
 
 
-async def test_of_releases_and_proposals_at_once_none_is_lost(store_url: str) -> None:
+async def test_concurrent_releases_and_proposals_lose_no_call(store_url: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         gateways = [CallJoins(await stack.enter_async_context(open_store(store_url))) for _ in range(2)]
 
@@ -49,7 +49,7 @@ async def test_of_releases_and_proposals_at_once_none_is_lost(store_url: str) ->
     assert left.is_new
 
 
-async def test_calls_whose_results_nobody_fetched_are_forgotten(store_url: str) -> None:
+async def test_calls_with_unfetched_results_are_forgotten(store_url: str) -> None:
     async with open_store(store_url) as store:
         joins = CallJoins(store)
         await joins.join(KEY, "one")
@@ -59,7 +59,7 @@ async def test_calls_whose_results_nobody_fetched_are_forgotten(store_url: str) 
         assert (await joins.join(KEY, "two")).is_new
 
 
-async def test_a_moved_key_names_another_call(store_url: str) -> None:
+async def test_moved_key_names_another_call(store_url: str) -> None:
     async with open_store(store_url) as store:
         joins = CallJoins(store)
         assert await joins.find(KEY) == ""
@@ -70,7 +70,7 @@ async def test_a_moved_key_names_another_call(store_url: str) -> None:
         assert (await joins.join(KEY, "three"))[::2] == ("two", False)
 
 
-async def test_what_was_given_with_a_call_is_told_again(store_url: str) -> None:
+async def test_options_of_a_joined_call_are_returned_again(store_url: str) -> None:
     async with open_store(store_url) as store:
         joins = CallJoins(store)
         assert await joins.read(KEY) is None

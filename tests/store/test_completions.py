@@ -1,4 +1,4 @@
-"""What models answered, kept until its calls are settled."""
+"""Model replies, kept until their calls are settled."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ from signoff.store.tables import COMPLETIONS
 HERE = SessionKey("main", "s")
 
 
-async def test_the_first_reply_of_a_completion_is_kept_with_its_blob(store: Store) -> None:
+async def test_first_reply_of_a_completion_is_kept_with_its_blob(store: Store) -> None:
     kept = Completions(store)
     first, second = Blob.of(b'{"id": 1}'), Blob.of(b'{"id": 2}')
     assert await kept.read("run", 1) is None
@@ -28,7 +28,7 @@ async def test_the_first_reply_of_a_completion_is_kept_with_its_blob(store: Stor
     assert (await kept.keep("other", 1, b"three", HERE)).body == b"three"
 
 
-async def test_of_two_attempts_at_once_both_have_the_same_reply(store: Store) -> None:
+async def test_concurrent_attempts_get_the_same_reply(store: Store) -> None:
     kept = Completions(store)
     bodies = [f"reply {number}".encode() for number in range(8)]
     found = await asyncio.gather(*(kept.keep("run", 1, body, HERE) for body in bodies))
@@ -36,14 +36,14 @@ async def test_of_two_attempts_at_once_both_have_the_same_reply(store: Store) ->
     assert found[0].body in bodies
 
 
-async def test_a_late_attempt_finds_the_reply_of_a_completion_that_is_over(store: Store) -> None:
+async def test_late_attempt_finds_the_reply_of_a_finished_completion(store: Store) -> None:
     kept = Completions(store)
     for number in (1, 2, 3):
         await kept.keep("run", number, b"reply", HERE)
     assert (await kept.keep("run", 1, b"late", HERE)).body == b"reply"
 
 
-async def test_everything_too_old_is_dropped_at_once(store: Store) -> None:
+async def test_all_old_replies_are_dropped_together(store: Store) -> None:
     kept = Completions(store)
     for number in range(1, 46):
         await kept.keep("old", number, b"reply", HERE)

@@ -26,7 +26,7 @@ HERE = SessionKey("main", "s")
 
 @pytest.mark.parametrize("char", ["a", "é", "東", "🛫", '"', "\n"])
 @pytest.mark.parametrize("extra", [0, 1])
-async def test_eight_kib_of_json_stay_inline_and_one_byte_more_does_not(store: Store, char: str, extra: int) -> None:
+async def test_json_up_to_eight_kib_stays_inline(store: Store, char: str, extra: int) -> None:
     width = len(json_bytes(char)) - 2
     text = char * ((INLINE_BYTES - 2) // width)
     text += "a" * (INLINE_BYTES - len(json_bytes(text)) + extra)
@@ -39,24 +39,24 @@ async def test_eight_kib_of_json_stay_inline_and_one_byte_more_does_not(store: S
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(value=JSON)
-async def test_every_json_value_survives(store: Store, value: Any) -> None:
+async def test_every_json_value_survives_storage(store: Store, value: Any) -> None:
     assert await load_in(store, await to_content(store, value, HERE), HERE) == value
     kept = Content(blob=await keep(store, json_bytes(value), HERE))
     assert await load_in(store, Content.model_validate_json(kept.model_dump_json()), HERE) == value
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {"a": {1, 2}}, object(), [b"x"]])
-async def test_what_is_not_json_is_refused(store: Store, value: Any) -> None:
+async def test_non_json_value_is_refused(store: Store, value: Any) -> None:
     with pytest.raises(NotCanonical):
         await to_content(store, value, HERE)
 
 
-async def test_a_missing_blob_is_an_unavailable_store(store: Store) -> None:
+async def test_missing_blob_is_an_unavailable_store(store: Store) -> None:
     with pytest.raises(StoreUnavailable, match="is not in this store"):
         await load(store, Content(blob=BlobRef(sha256="0" * 64, size=3)))
 
 
-async def test_a_changed_blob_is_not_believed(store: Store) -> None:
+async def test_altered_blob_is_rejected(store: Store) -> None:
     ref = await store.put_blob(b'"420"', HERE)
     await store.run(lambda connection: connection.execute(update(BLOBS).values(body=b'"999"')).close())
     with pytest.raises(StoreUnavailable, match="was changed"):
@@ -64,7 +64,7 @@ async def test_a_changed_blob_is_not_believed(store: Store) -> None:
 
 
 @pytest.mark.parametrize("other", [SessionKey("main", "t"), SessionKey("acme", "s")])
-async def test_a_blob_is_of_its_own_session_alone(store: Store, other: SessionKey) -> None:
+async def test_blob_is_readable_only_in_its_session(store: Store, other: SessionKey) -> None:
     content = await to_content(store, "x" * (INLINE_BYTES + 1), HERE)
     ref = content.blob
     assert ref is not None
@@ -81,7 +81,7 @@ async def test_a_blob_is_of_its_own_session_alone(store: Store, other: SessionKe
     "change",
     [{"actor": "bank"}, {"route": "loan"}, {"step": "pay"}, {"seal": ""}, {"seal": "0" * 32}],
 )
-async def test_a_seal_proves_one_place_of_one_session(store: Store, change: dict[str, str]) -> None:
+async def test_seal_proves_one_place_of_one_session(store: Store, change: dict[str, str]) -> None:
     here = SessionKey("main", "s")
     place = await seal_place(store, here, Place(actor="desk", route="trip", step="ask"))
     assert await is_sealed(store, here, place)

@@ -1,4 +1,4 @@
-"""Cards on their way, on every database: one for each person and channel, whatever is retried."""
+"""Card deliveries on every database: one per person and channel, despite retries."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ def a_card(person: str = "bo", channel: str = "slack", **fields: Any) -> NewDeli
 
 
 async def out(deliveries: DeliveryQueue, **fields: Any) -> DeliveryRow:
-    """A card that the vendor took as message `m1`."""
+    """Deliver a card as the vendor's message `m1`."""
     await deliveries.plan([a_card(**fields)])
     (row,) = await deliveries.claim_due(9, ON)
     await deliveries.record_sent(row.token, "m1", {"ts": "1"})
@@ -40,7 +40,7 @@ async def let_leases_end(store: Store) -> None:
     await store.run(lambda connection: connection.execute(update(DELIVERIES).values(claimed_until=0)).close())
 
 
-async def test_a_card_is_planned_once(store: Store) -> None:
+async def test_card_is_planned_once(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     cards = [a_card(), a_card(channel="mail"), a_card("cy")]
     assert sorted(await asyncio.gather(deliveries.plan(cards), deliveries.plan(cards[::-1]))) == [0, 3]
@@ -53,7 +53,7 @@ async def test_a_card_is_planned_once(store: Store) -> None:
     assert await deliveries.of_request("main.s.t.c1.1", 2) == []
 
 
-async def test_a_token_names_one_card_and_tells_nothing(store: Store) -> None:
+async def test_delivery_token_is_unique_per_card_and_opaque(store: Store) -> None:
     parts: list[tuple[str, int, str, str]] = [("a", 1, "p", "c"), ("b", 1, "p", "c"), ("a", 2, "p", "c")]
     parts += [("a", 1, "q", "c"), ("a", 1, "p", "d")]
     tokens = [delivery_token(b"k" * 32, *each) for each in parts]
@@ -64,7 +64,7 @@ async def test_a_token_names_one_card_and_tells_nothing(store: Store) -> None:
     assert row.token == delivery_token(key, "main.s.t.c1.1", 1, "bo", "slack")
 
 
-async def test_a_claimed_card_is_nobody_elses_for_a_minute(store: Store) -> None:
+async def test_claimed_card_is_leased_for_a_minute(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (first,) = await deliveries.claim_due(9, ON)
@@ -74,7 +74,7 @@ async def test_a_claimed_card_is_nobody_elses_for_a_minute(store: Store) -> None
     assert (again.token, first.attempts, again.attempts) == (first.token, 1, 2)
 
 
-async def test_only_what_is_due_on_these_channels_is_claimed(store: Store) -> None:
+async def test_only_due_cards_of_the_given_channels_are_claimed(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     now = datetime.now(UTC)
     ages = {"bo": -5, "cy": -9, "di": 60}
@@ -86,7 +86,7 @@ async def test_only_what_is_due_on_these_channels_is_claimed(store: Store) -> No
     assert [row.person for row in await deliveries.claim_due(9, ["slack"])] == ["bo"]
 
 
-async def test_two_senders_share_the_work(store_url: str) -> None:
+async def test_concurrent_senders_share_the_cards(store_url: str) -> None:
     stores = [await Store.open(store_url) for _ in range(3)]
     people = [f"p{number}" for number in range(40)]
     await DeliveryQueue(stores[0]).plan([a_card(person) for person in people])
@@ -98,7 +98,7 @@ async def test_two_senders_share_the_work(store_url: str) -> None:
 
 
 @pytest.mark.postgres
-async def test_who_claims_beside_another_gets_what_that_one_leaves(postgres_url: str) -> None:
+async def test_claim_skips_the_rows_locked_by_another(postgres_url: str) -> None:
     async with open_store(postgres_url) as store:
         deliveries = DeliveryQueue(store)
         await deliveries.plan([a_card(f"p{number}") for number in range(20)])
@@ -113,7 +113,7 @@ async def test_who_claims_beside_another_gets_what_that_one_leaves(postgres_url:
             await other.close()
 
 
-async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
+async def test_failed_delivery_is_due_again_later(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
@@ -126,7 +126,7 @@ async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
     assert [each.token for each in await deliveries.claim_due(9, ON)] == [row.token]
 
 
-async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
+async def test_final_failure_is_not_retried(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
@@ -148,7 +148,7 @@ async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
         (["unknown"], "sent"),
     ],
 )
-async def test_reports_never_lead_back(store: Store, expected: list[Reported], state: str) -> None:
+async def test_delivery_state_never_moves_backwards(store: Store, expected: list[Reported], state: str) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     for each in expected:
@@ -156,7 +156,7 @@ async def test_reports_never_lead_back(store: Store, expected: list[Reported], s
     assert (await read(deliveries, row.token)).state == state
 
 
-async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> None:
+async def test_report_about_an_unknown_message_changes_nothing(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy")])
@@ -171,7 +171,7 @@ async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> N
     assert (await read(deliveries, row.token)).code == "131026"
 
 
-async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
+async def test_cards_are_found_by_vendor_id_person_and_token(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries, request=a_request(args=Content(inline={"to": "ü"})))
     assert (row.handle, row.sent_at is not None, row.request.args.inline) == ({"ts": "1"}, True, {"to": "ü"})
@@ -188,7 +188,7 @@ async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
     assert await deliveries.by_token("\0") is None
 
 
-async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> None:
+async def test_end_closes_delivered_cards_and_drops_the_rest(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy"), a_card("di")])
@@ -219,7 +219,7 @@ async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> Non
     assert (await read(deliveries, row.token)).state == "closed"
 
 
-async def test_card_that_was_claimed_and_put_back_counts_as_never_tried(store: Store) -> None:
+async def test_card_claimed_and_put_back_counts_as_never_tried(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
@@ -230,7 +230,7 @@ async def test_card_that_was_claimed_and_put_back_counts_as_never_tried(store: S
     assert await deliveries.claim_to_close(9, ON) == []
 
 
-async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:
+async def test_end_of_one_revision_leaves_the_next(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await out(deliveries)
     await deliveries.plan([a_card(request=a_request(revision=2))])
@@ -248,7 +248,7 @@ async def test_unfinished_cards_are_read_page_by_page(store: Store) -> None:
     assert sorted(row.person for row in found) == [f"p{number}" for number in range(5)]
 
 
-async def test_what_is_over_is_forgotten_in_time(store: Store) -> None:
+async def test_finished_deliveries_are_removed_after_a_time(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card(request=a_request(revision=2)), a_card("cy", request=a_request(revision=2))])
@@ -263,7 +263,7 @@ async def test_what_is_over_is_forgotten_in_time(store: Store) -> None:
     assert await deliveries.sweep(timedelta(seconds=-1)) == 1
 
 
-async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
+async def test_reminder_sends_the_same_card_again(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy", due_at=datetime.now(UTC) + timedelta(hours=1))])
@@ -276,7 +276,7 @@ async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
     assert (await read(deliveries, row.token)).remind_at is None
 
 
-async def test_a_reminder_of_a_list_leaves_it_a_list(store: Store) -> None:
+async def test_reminder_of_a_digest_stays_a_digest(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
@@ -290,7 +290,7 @@ async def test_a_reminder_of_a_list_leaves_it_a_list(store: Store) -> None:
     assert (await read(deliveries, row.token)).kind == "digest"
 
 
-async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: Store) -> None:
+async def test_reminder_counts_once_and_carries_the_present_request(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     extended = datetime(2030, 1, 1, tzinfo=UTC)
@@ -309,7 +309,7 @@ async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: 
     assert (await read(deliveries, row.token)).request == replace(later, reminded=2)
 
 
-async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
+async def test_failed_reminder_leaves_its_card_sent(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.remind(a_request(reminded=1))
@@ -321,7 +321,7 @@ async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
     assert await deliveries.claim_due(9, ON) == []
 
 
-async def test_a_card_for_later_may_be_due_now(store: Store) -> None:
+async def test_scheduled_card_may_be_expedited(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card(due_at=datetime.now(UTC) + timedelta(hours=1))])
     (row,) = await deliveries.of_request("main.s.t.c1.1")
@@ -329,7 +329,7 @@ async def test_a_card_for_later_may_be_due_now(store: Store) -> None:
     assert [each.token for each in await deliveries.claim_due(9, ON)] == [row.token]
 
 
-async def test_a_dropped_card_is_not_sent(store: Store) -> None:
+async def test_dropped_card_is_not_sent(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy")])
@@ -342,7 +342,7 @@ async def test_a_dropped_card_is_not_sent(store: Store) -> None:
     }  # fmt: skip
 
 
-async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
+async def test_single_message_may_cover_several_requests(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     requests = [a_request(id=f"main.s.t.c1.{number}") for number in (1, 2)]
     await deliveries.plan([a_card(request=request) for request in requests])
@@ -354,7 +354,7 @@ async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
     assert {row.state for row in await deliveries.by_vendor("slack", ["m1"])} == {"read"}
 
 
-async def test_a_card_that_cannot_be_read_holds_up_no_other(store: Store) -> None:
+async def test_unreadable_card_does_not_block_others(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card("bo"), a_card("cy"), a_card("di")])
     odd = update(DELIVERIES).where(DELIVERIES.c.person == "bo").values(request='{"id": "x"}', due_at=0)
@@ -370,14 +370,14 @@ async def test_a_card_that_cannot_be_read_holds_up_no_other(store: Store) -> Non
     assert await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved")) == 3
 
 
-async def test_cards_outlive_the_process(sqlite_url: str) -> None:
+async def test_cards_survive_a_restart(sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         row = await out(DeliveryQueue(store))
     async with open_store(sqlite_url) as store:
         assert await read(DeliveryQueue(store), row.token) == row
 
 
-async def test_a_tenant_with_thousands_of_cards_keeps_no_other_waiting(store: Store) -> None:
+async def test_tenant_with_thousands_of_cards_does_not_delay_others(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     noisy = replace(a_request(), id="acme.s.t.c1.1", tenant="acme")
     await deliveries.plan([a_card(f"p{number}", request=noisy) for number in range(2_000)])
@@ -398,7 +398,7 @@ async def let_the_time_of_limits_pass(store: Store) -> None:
     await store.run(lambda connection: connection.execute(earlier).close())
 
 
-async def test_a_tenant_is_sent_no_more_cards_than_its_limit(store: Store) -> None:
+async def test_deliveries_of_a_tenant_never_exceed_its_limit(store: Store) -> None:
     limits = parse_tenant_limits("deliveries=3/hour; acme: deliveries=off; beta: deliveries=1/hour")
     deliveries = DeliveryQueue(store, limits)
     for tenant, number in (("main", 8), ("acme", 6), ("beta", 3), ("calm", 2)):
@@ -411,7 +411,7 @@ async def test_a_tenant_is_sent_no_more_cards_than_its_limit(store: Store) -> No
     assert (again.count("main"), again.count("beta"), len(again)) == (3, 1, 4)
 
 
-async def test_what_is_tried_again_counts_again(store: Store) -> None:
+async def test_retried_delivery_counts_again(store: Store) -> None:
     deliveries = DeliveryQueue(store, parse_tenant_limits("deliveries=3/hour"))
     await deliveries.plan(cards_of("main", 2))
     for row in await deliveries.claim_due(9, ON):
@@ -419,21 +419,21 @@ async def test_what_is_tried_again_counts_again(store: Store) -> None:
     assert len(await deliveries.claim_due(9, ON)) == 1
 
 
-async def test_what_is_over_is_shown_so_whatever_was_sent(store: Store) -> None:
+async def test_closing_a_card_ignores_the_limit(store: Store) -> None:
     deliveries = DeliveryQueue(store, parse_tenant_limits("deliveries=1/hour"))
     row = await out(deliveries)
     await deliveries.end(row.approval, 1, row.request)
     assert [each.token for each in await deliveries.claim_to_close(9, ON)] == [row.token]
 
 
-async def test_senders_at_once_keep_the_limit_together(store_url: str) -> None:
+async def test_concurrent_senders_respect_the_limit_together(store_url: str) -> None:
     limits = parse_tenant_limits("deliveries=7/hour")
     async with open_store(store_url) as one, open_store(store_url) as two, open_store(store_url) as three:
         queues = [DeliveryQueue(each, limits) for each in (one, two, three)]
         for tenant in ("main", "acme"):
             await queues[0].plan(cards_of(tenant, 30))
         found = await asyncio.gather(*(queues[at % 3].claim_due(5, ON) for at in range(6)))
-        # Two that looked at the same rows at once had to share them.
+        # Two senders that read the same rows had to share them.
         found += [await queues[0].claim_due(5, ON) for _ in range(3)]
         tenants = [row.tenant for rows in found for row in rows]
         assert (tenants.count("main"), tenants.count("acme")) == (7, 7)

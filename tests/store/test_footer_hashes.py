@@ -1,4 +1,4 @@
-"""What is remembered of what stands below people's sign-offs."""
+"""Footers below people's sign-offs."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from signoff.store.messages.footer_hashes import Footer, Footers
 from signoff.store.store import Store
 
 
-async def test_a_block_is_known_once_it_was_confirmed(store: Store) -> None:
+async def test_footer_is_known_after_its_confirmation(store: Store) -> None:
     footers = Footers(store)
     for code in ("K7Q2FM", "A1B2C3", "A1B2C3"):
         await footers.ask("main", "ana", "d1", code)
@@ -23,7 +23,7 @@ async def test_a_block_is_known_once_it_was_confirmed(store: Store) -> None:
     assert {each.digest for each in await footers.list_newest("main", "ana")} == {"d1"}
 
 
-async def test_what_is_known_is_not_crowded_out_by_what_was_asked(store: Store) -> None:
+async def test_known_footers_are_not_displaced_by_unconfirmed_ones(store: Store) -> None:
     footers = Footers(store)
     await footers.ask("main", "ana", "known", "K7Q2FM")
     await footers.confirm("main", "ana", "known")
@@ -34,7 +34,7 @@ async def test_what_is_known_is_not_crowded_out_by_what_was_asked(store: Store) 
     assert found[0] == Footer("known", "K7Q2FM", known=True)
 
 
-async def test_what_was_never_confirmed_is_forgotten(store: Store) -> None:
+async def test_unconfirmed_footers_are_forgotten(store: Store) -> None:
     footers = Footers(store)
     await footers.ask("main", "ana", "d1", "K7Q2FM")
     await footers.ask("main", "ana", "d2", "K7Q2FM")

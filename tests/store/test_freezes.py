@@ -1,4 +1,4 @@
-"""The kill switch's rows, on every database: after the row nothing is claimed."""
+"""Freezes on every database: after the row exists, nothing is claimed."""
 
 import asyncio
 import functools
@@ -22,18 +22,18 @@ PAID = CallOutcome(call="c1.1", tool="pay", code="ok")
 
 
 def tickets(connection: Connection, keys: list[str]) -> set[str]:
-    """Which of the tickets are there."""
+    """Return the existing tickets among these."""
     return set(connection.scalars(select(TICKETS.c.key).where(TICKETS.c.key.in_(keys))))
 
 
-async def test_a_frozen_tenant_is_given_no_ticket_and_others_are(store: Store) -> None:
+async def test_frozen_tenant_gets_no_ticket_and_others_do(store: Store) -> None:
     await Freezes(store).freeze("main", reason="stolen laptop", by="ana")
     assert await store.claim(KEY, **MAIN) == Claim(kind="frozen", frozen="stolen laptop")
     assert await store.read_ticket(KEY) is None
     assert await store.claim(KEY, **OTHER) == Claim(kind="fresh")
 
 
-async def test_what_was_begun_before_a_freeze_is_still_told(store: Store) -> None:
+async def test_tickets_from_before_a_freeze_are_still_reported(store: Store) -> None:
     await store.claim(KEY, **MAIN)
     await store.claim(ticket_key(KEY, 2), **MAIN)
     await store.record(KEY, PAID)
@@ -42,7 +42,7 @@ async def test_what_was_begun_before_a_freeze_is_still_told(store: Store) -> Non
     assert await store.claim(ticket_key(KEY, 2), **MAIN) == Claim(kind="open", frozen="audit")
 
 
-async def test_the_first_freeze_stands_until_it_is_lifted(store: Store) -> None:
+async def test_first_freeze_applies_until_it_is_lifted(store: Store) -> None:
     freezes = Freezes(store)
     first = await freezes.freeze("main", reason="stolen laptop", by="ana")
     assert (first.tenant, first.reason, first.by) == ("main", "stolen laptop", "ana")
@@ -59,7 +59,7 @@ async def test_every_freeze_is_listed(store: Store) -> None:
     assert {each.tenant for each in await Freezes(store).all()} == {"main", "other"}
 
 
-async def test_a_freeze_waits_for_claims_that_have_begun(store: Store, store_url: str) -> None:
+async def test_freeze_waits_for_begun_claims(store: Store, store_url: str) -> None:
     async with open_store(store_url) as second:
         for turn in range(20):
             tenant = f"t{turn}"
@@ -76,7 +76,7 @@ async def test_a_freeze_waits_for_claims_that_have_begun(store: Store, store_url
 
 
 @pytest.mark.postgres
-async def test_a_freeze_overtakes_no_claim_on_its_way(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_freeze_does_not_overtake_a_running_claim(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = threading.Event()
 
     def slow(connection: Connection, tenant: str) -> Freeze | None:

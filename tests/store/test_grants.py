@@ -1,4 +1,4 @@
-"""Remembered answers, on every database: written once, spent exactly as often as they may be."""
+"""Grants on every database: written once and used at most as often as allowed."""
 
 import asyncio
 from collections import Counter
@@ -46,7 +46,7 @@ async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
     return some(await Grants(store).read(grant_id))
 
 
-async def test_what_was_written_is_found_again(store: Store) -> None:
+async def test_grant_is_read_back_as_written(store: Store) -> None:
     like = replace(LIKE, session="s", where="", exact="e" * 64)
     grant = await written(store, like=like, people=("ana", "bo"), reason="yearly", seconds=60, uses=3)
     assert (grant.like, grant.people, grant.reason, grant.uses, grant.uses_left) == (
@@ -63,7 +63,7 @@ async def test_what_was_written_is_found_again(store: Store) -> None:
         assert await Grants(store).list_usable(tenant, session, tool) == []
 
 
-async def test_an_answer_is_remembered_once(store: Store) -> None:
+async def test_grant_is_written_once(store: Store) -> None:
     first = await written(store, uses=2)
     await store.claim("k", **WHO, grant="g1")
     await Grants(store).revoke("g1", "main", by="bo")
@@ -71,7 +71,7 @@ async def test_an_answer_is_remembered_once(store: Store) -> None:
     assert (again.people, again.uses, again.uses_left, again.revoked_by) == (first.people, 2, 1, "bo")
 
 
-async def test_a_grant_given_long_ago_ends_that_much_earlier(store: Store) -> None:
+async def test_grant_of_an_old_answer_expires_earlier(store: Store) -> None:
     hour = timedelta(hours=1)
     early = await written(store, "early", seconds=7_200, since=datetime.now(UTC) - hour)
     late = await written(store, "late", seconds=7_200, since=datetime.now(UTC) + hour)
@@ -79,14 +79,14 @@ async def test_a_grant_given_long_ago_ends_that_much_earlier(store: Store) -> No
     assert late.expires_at - late.created_at == 2 * hour
 
 
-async def test_denials_are_tried_first(store: Store) -> None:
+async def test_denial_grants_are_tried_first(store: Store) -> None:
     await written(store, "yes")
     await written(store, "no", verdict="denied")
     assert [grant and grant.id for grant in await Grants(store).list_usable("main", "s", "pay")] == ["no", "yes"]
 
 
 @pytest.mark.parametrize("odd", ["auto_approve_if", '{"kind": "none"}', "[]"])
-async def test_a_row_whose_rule_is_no_record_takes_down_no_other(store: Store, odd: str) -> None:
+async def test_malformed_grant_row_does_not_affect_others(store: Store, odd: str) -> None:
     # It is told apart where grants are tried, and left out where they are listed. Seen to raise for every call of the
     # tool, and for the list of the tenant.
     grant = await written(store, "g1")
@@ -102,8 +102,8 @@ async def test_a_row_whose_rule_is_no_record_takes_down_no_other(store: Store, o
         await grants.revoke("g0", "main", by="ana")
 
 
-async def test_a_claim_spends_one_use_and_the_last_one_is_the_last(store: Store) -> None:
-    """Without a use left nothing is claimed, so that people can be asked."""
+async def test_claim_spends_one_use_of_a_grant(store: Store) -> None:
+    """Without a use left nothing is claimed, so that an approver can be asked."""
     await written(store, uses=2)
     kinds = [(await store.claim(f"k{number}", **of_call(number), grant="g1")).kind for number in range(3)]
     assert kinds == ["fresh", "fresh", "ungranted"]
@@ -112,7 +112,7 @@ async def test_a_claim_spends_one_use_and_the_last_one_is_the_last(store: Store)
     assert [grant.uses_left for grant in await Grants(store).all("main", every=True)] == [0]
 
 
-async def test_a_ticket_that_is_there_costs_no_second_use(store: Store) -> None:
+async def test_existing_ticket_spends_no_second_use(store: Store) -> None:
     await written(store, uses=1)
     assert (await store.claim("k", **WHO, grant="g1")).kind == "fresh"
     assert (await store.claim("k", **WHO, grant="g1")).kind == "open"
@@ -120,7 +120,7 @@ async def test_a_ticket_that_is_there_costs_no_second_use(store: Store) -> None:
 
 
 @pytest.mark.parametrize("uses", [1, 3])
-async def test_two_turns_never_share_the_last_use(store: Store, store_url: str, uses: int) -> None:
+async def test_concurrent_turns_never_share_the_last_grant_use(store: Store, store_url: str, uses: int) -> None:
     await written(store, uses=uses)
     async with open_store(store_url) as second, open_store(store_url) as third:
         stores = (store, second, third)
@@ -134,7 +134,7 @@ async def test_two_turns_never_share_the_last_use(store: Store, store_url: str, 
     assert sum(ticket is not None for ticket in tickets) == uses
 
 
-async def test_one_call_spends_one_use_however_many_workers_deny_it(store: Store, store_url: str) -> None:
+async def test_call_denied_by_several_workers_spends_one_use(store: Store, store_url: str) -> None:
     await written(store, verdict="denied", uses=2)
     async with open_store(store_url) as second:
         grants = (Grants(store), Grants(second))
@@ -145,7 +145,7 @@ async def test_one_call_spends_one_use_however_many_workers_deny_it(store: Store
     assert await grants[0].use("g1", "call") is True
 
 
-async def test_a_revoked_grant_is_not_spent(store: Store) -> None:
+async def test_revoked_grant_is_not_spent(store: Store) -> None:
     await written(store)
     gone = await Grants(store).revoke("g1", "main", by="bo")
     assert gone.revoked_by == "bo"
@@ -157,14 +157,14 @@ async def test_a_revoked_grant_is_not_spent(store: Store) -> None:
             await Grants(store).revoke(name, tenant, by="bo")
 
 
-async def test_a_grant_ends_by_the_clock_of_the_store(store: Store) -> None:
+async def test_grant_expires_by_the_clock_of_the_store(store: Store) -> None:
     await written(store)
     await store.run(lambda connection: connection.execute(update(GRANTS).values(expires_at=1)))
     assert await Grants(store).list_usable("main", "s", "pay") == []
     assert await store.claim("k", **WHO, grant="g1") == Claim(kind="ungranted")
 
 
-async def test_a_freeze_spends_no_grant(store: Store) -> None:
+async def test_freeze_spends_no_grant(store: Store) -> None:
     await written(store, uses=1)
     await Freezes(store).freeze("main", reason="r", by="ana")
     assert (await store.claim("k", **WHO, grant="g1")).kind == "frozen"
@@ -172,12 +172,12 @@ async def test_a_freeze_spends_no_grant(store: Store) -> None:
     assert (await store.claim("k", **WHO, grant="g1")).kind == "fresh"
 
 
-async def test_an_unknown_grant_lets_nothing_through(store: Store) -> None:
+async def test_unknown_grant_permits_nothing(store: Store) -> None:
     assert await store.claim("k", **WHO, grant="nobody") == Claim(kind="ungranted")
     assert await Grants(store).read("nobody") is None
 
 
-async def test_a_restored_store_approves_nothing_in_advance(store: Store) -> None:
+async def test_restored_store_revokes_all_approval_grants(store: Store) -> None:
     await written(store, "g1", uses=1)
     await written(store, "g2", verdict="denied")
     await written(store, "g3", like=replace(LIKE, tenant="acme"))

@@ -1,4 +1,4 @@
-"""What came in by channels, on every database: kept once, whatever its vendor calls it."""
+"""Incoming channel messages on every database: kept once, for any vendor key."""
 
 import asyncio
 from datetime import timedelta
@@ -14,7 +14,7 @@ DAYS = timedelta(days=30)
 
 
 class Something(FrozenModel):
-    """What a channel received."""
+    """A message received by a channel."""
 
     key: str
     text: str = "yes"
@@ -24,7 +24,7 @@ class Something(FrozenModel):
         return "ana"
 
 
-async def test_what_is_repeated_is_not_new(store: Store) -> None:
+async def test_repeated_message_is_not_new(store: Store) -> None:
     arrivals = InboundQueue(store)
     assert await arrivals.put("slack", [Something(key="1"), Something(key="2")], []) == 2
     assert await arrivals.put("slack", [Something(key="2", text="no"), Something(key="3")], [Something(key="2")]) == 2
@@ -37,7 +37,7 @@ async def test_what_is_repeated_is_not_new(store: Store) -> None:
     assert {Something.model_validate_json(row.body).text for row in rows} == {"yes"}
 
 
-async def test_what_is_done_is_known_for_good(store: Store) -> None:
+async def test_finished_message_stays_known(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1"), Something(key="2")], [])
     first, second = await arrivals.claim(9)
@@ -54,7 +54,7 @@ async def test_what_is_done_is_known_for_good(store: Store) -> None:
     assert await arrivals.read("slack", "status", "1") is None
 
 
-async def test_what_cannot_be_done_now_comes_back(store: Store) -> None:
+async def test_rescheduled_message_comes_back(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1")], [])
     (row,) = await arrivals.claim(9)
@@ -65,7 +65,7 @@ async def test_what_cannot_be_done_now_comes_back(store: Store) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a\0b", "<ü@x>", "x" * 9_000, "sha256-" + "0" * 64, "\r\n"])
-async def test_any_name_is_a_name(store: Store, key: str) -> None:
+async def test_any_text_is_a_valid_message_key(store: Store, key: str) -> None:
     arrivals = InboundQueue(store)
     others = [Something(key=key), Something(key=key + "1")]
     assert await arrivals.put("mail", others, others) == 4
@@ -74,13 +74,13 @@ async def test_any_name_is_a_name(store: Store, key: str) -> None:
     assert Something.model_validate_json(row.body).key == key
 
 
-async def test_a_channel_cannot_speak_for_another(store: Store) -> None:
+async def test_message_keys_are_separate_per_channel(store: Store) -> None:
     arrivals = InboundQueue(store)
     assert await arrivals.put("a", [Something(key="b:1")], []) == 1
     assert await arrivals.put("b", [Something(key="1")], [Something(key="1")]) == 2
 
 
-async def test_arrivals_at_the_same_time_are_kept_once(store_url: str) -> None:
+async def test_concurrent_arrivals_are_kept_once(store_url: str) -> None:
     stores = [await Store.open(store_url) for _ in range(4)]
     fifty = [Something(key=str(number)) for number in range(50)]
     put = [InboundQueue(stores[at % 4]).put("slack", fifty[at:] + fifty[:at], []) for at in range(8)]
@@ -92,7 +92,7 @@ async def test_arrivals_at_the_same_time_are_kept_once(store_url: str) -> None:
         await store.close()
 
 
-async def test_only_what_is_done_is_forgotten_in_time(store: Store) -> None:
+async def test_only_finished_messages_are_removed_after_a_time(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1"), Something(key="2")], [])
     (row, _) = await arrivals.claim(9)
@@ -102,7 +102,7 @@ async def test_only_what_is_done_is_forgotten_in_time(store: Store) -> None:
     assert await arrivals.read("slack", "action", "2") is not None
 
 
-async def test_what_is_settled_holds_no_words(store: Store) -> None:
+async def test_finished_message_keeps_no_text(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1", text="a secret")], [])
     (row,) = await arrivals.claim(9)
@@ -113,7 +113,7 @@ async def test_what_is_settled_holds_no_words(store: Store) -> None:
     assert await arrivals.put("slack", [Something(key="1", text="a secret")], []) == 0
 
 
-async def test_what_is_noted_first_stands(store: Store) -> None:
+async def test_first_note_of_a_message_is_kept(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1")], [])
     (row,) = await arrivals.claim(9)
@@ -129,7 +129,7 @@ async def test_what_is_noted_first_stands(store: Store) -> None:
     assert (settled.about, settled.result) == (None, {"code": "decided"})
 
 
-async def test_a_channel_can_be_left_out(store: Store) -> None:
+async def test_claim_may_exclude_a_channel(store: Store) -> None:
     arrivals = InboundQueue(store)
     for channel in ("slack", "mail"):
         await arrivals.put(channel, [Something(key="1"), Something(key="2")], [])
@@ -137,7 +137,7 @@ async def test_a_channel_can_be_left_out(store: Store) -> None:
     assert {row.channel for row in await arrivals.claim(9)} == {"slack"}
 
 
-async def test_what_is_of_no_use_is_forgotten_sooner(store: Store) -> None:
+async def test_messages_with_a_given_result_are_removed_sooner(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key=str(number)) for number in range(4)], [])
     first, second, third, fourth = await arrivals.claim(9)

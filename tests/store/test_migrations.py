@@ -1,4 +1,4 @@
-"""Databases of every version are brought to the tables of this one."""
+"""Databases of every version are migrated to the present tables."""
 
 import asyncio
 import shutil
@@ -44,7 +44,7 @@ def upgrade() -> None:
 
 
 async def on(url: str, work: Any) -> Any:
-    """`work` in one transaction on a database that no store has opened."""
+    """Run `work` in one transaction on a database that no store opened."""
     base = open_database(read_url(url), durable=False)
     try:
         return await base.run(work)
@@ -53,14 +53,14 @@ async def on(url: str, work: Any) -> Any:
 
 
 def difference(connection: Connection) -> list[Any]:
-    """What alembic would have to change to make the database's tables those of METADATA."""
+    """Return alembic's differences between the database's tables and METADATA."""
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
     return list(compare_metadata(context, METADATA))
 
 
 @pytest.fixture
 def next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Adds a step to those of the program: its name."""
+    """Add a migration step and return its name."""
     folder = tmp_path / "migrations"
     shutil.copytree(migrations.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     name = f"r{len(STEPS) + 1:04}"
@@ -71,17 +71,17 @@ def next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def pigeons(connection: Connection) -> list[tuple[Any, ...]]:
-    """The rows of the step's table."""
+    """Return the rows of the step's table."""
     return [tuple(row) for row in connection.execute(text("SELECT name FROM pigeons"))]
 
 
-async def test_a_new_store_has_the_tables_of_this_version(store: Store) -> None:
+async def test_new_store_has_the_tables_of_this_version(store: Store) -> None:
     step = await store.run(lambda connection: connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")))
     assert step == STEPS[-1]
     assert await store.run(difference) == []
 
 
-async def test_all_steps_one_after_the_other_make_the_same_tables(store_url: str) -> None:
+async def test_all_migration_steps_together_make_the_same_tables(store_url: str) -> None:
 
     def climb(connection: Connection) -> list[Any]:
         migrate(connection, VERSION_TABLE)
@@ -90,7 +90,7 @@ async def test_all_steps_one_after_the_other_make_the_same_tables(store_url: str
     assert await on(store_url, climb) == []
 
 
-async def test_older_store_takes_the_step_that_it_lacks_and_keeps_its_rows(store_url: str, next_step: str) -> None:
+async def test_older_store_takes_the_missing_step_and_keeps_its_rows(store_url: str, next_step: str) -> None:
     await on(store_url, lambda connection: migrate(connection, VERSION_TABLE, STEPS[-1]))
     async with open_store(store_url) as store:
         assert await store.run(pigeons) == [("first",)]
@@ -98,7 +98,7 @@ async def test_older_store_takes_the_step_that_it_lacks_and_keeps_its_rows(store
         assert step == next_step
 
 
-async def test_openers_of_an_older_store_at_the_same_time_migrate_it_once(store_url: str, next_step: str) -> None:
+async def test_concurrent_openers_of_an_older_store_migrate_it_once(store_url: str, next_step: str) -> None:
     await on(store_url, lambda connection: migrate(connection, VERSION_TABLE, STEPS[-1]))
     stores = await asyncio.gather(*(Store.open(store_url) for _ in range(12)))
     assert [await store.run(pigeons) for store in stores] == [[("first",)]] * 12
@@ -107,7 +107,7 @@ async def test_openers_of_an_older_store_at_the_same_time_migrate_it_once(store_
         await store.close()
 
 
-async def test_a_failed_step_leaves_the_database_as_it_was(sqlite_url: str) -> None:
+async def test_failed_migration_step_leaves_the_database_unchanged(sqlite_url: str) -> None:
     def blocked(connection: Connection) -> None:
         connection.exec_driver_sql("CREATE TABLE tickets (key VARCHAR(80) PRIMARY KEY)")
 
@@ -118,18 +118,18 @@ async def test_a_failed_step_leaves_the_database_as_it_was(sqlite_url: str) -> N
     assert [name for (name,) in names] == ["tickets"]
 
 
-async def test_a_store_of_a_newer_version_is_left_alone(store_url: str) -> None:
+async def test_store_of_a_newer_version_is_refused(store_url: str) -> None:
     await (await Store.open(store_url)).close()
     await on(store_url, lambda c: c.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = 'r9999'")).close())
     with pytest.raises(ConfigError, match=r"newer version \(`r9999`\).*install the newer one"):
         await Store.open(store_url)
 
 
-def test_steps_are_numbered_without_gaps() -> None:
+def test_migration_steps_are_numbered_without_gaps() -> None:
     assert [f"r{number:04}" for number in range(1, len(STEPS) + 1)] == list(STEPS)
 
 
-def test_making_a_store_is_quick(tmp_path: Path) -> None:
+def test_store_is_created_in_under_150_milliseconds(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _TIMED, f"sqlite:///{tmp_path}/store.db"], capture_output=True, text=True, check=True
     )

@@ -4,7 +4,7 @@ from signoff.store.opened_values import OpenedValues
 from signoff.store.store import Store
 
 
-async def test_a_page_counts_once_for_one_person_and_one_question(store: Store) -> None:
+async def test_opened_page_counts_once_per_person_and_question(store: Store) -> None:
     opened = OpenedValues(store)
     for page in (1, 1, 2, 7):
         await opened.add("q" * 64, "main", "ana", page)

@@ -1,4 +1,4 @@
-"""Refusals are counted, on every database, by all processes together."""
+"""Refusals are counted on every database, by all processes together."""
 
 import asyncio
 from datetime import timedelta
@@ -16,7 +16,7 @@ from signoff.store.tables import PROBES, REFUSALS
 _DAY = timedelta(days=1)
 
 
-async def test_two_processes_count_together(store: Store, store_url: str) -> None:
+async def test_two_processes_count_refusals_together(store: Store, store_url: str) -> None:
     async with open_store(store_url) as other:
         for _ in range(3):
             store.count_refusal("forged")
@@ -26,7 +26,7 @@ async def test_two_processes_count_together(store: Store, store_url: str) -> Non
     assert await refusals_since(store.run, _DAY) == {"forged": 6, "late": 1}
 
 
-async def test_a_flood_costs_one_write(store: Store) -> None:
+async def test_flood_of_refusals_costs_one_write(store: Store) -> None:
     runs = 0
 
     async def run(work: Any) -> Any:
@@ -42,7 +42,7 @@ async def test_a_flood_costs_one_write(store: Store) -> None:
     assert await refusals_since(store.run, _DAY) == {"forged": 10_000}
 
 
-async def test_a_store_that_is_away_loses_no_count(store: Store) -> None:
+async def test_unavailable_store_loses_no_count(store: Store) -> None:
     away = True
 
     async def run(work: Any) -> Any:
@@ -59,7 +59,7 @@ async def test_a_store_that_is_away_loses_no_count(store: Store) -> None:
     assert await refusals_since(store.run, _DAY) == {"late": 2}
 
 
-async def test_old_counts_are_dropped(store: Store) -> None:
+async def test_old_refusal_counts_are_dropped(store: Store) -> None:
     await store.run(lambda connection: connection.execute(insert(REFUSALS).values(kind="late", hour=1, number=7)))
     assert await refusals_since(store.run, timedelta(days=REFUSAL_DAYS)) == {}
     store.count_refusal("forged")
@@ -68,7 +68,7 @@ async def test_old_counts_are_dropped(store: Store) -> None:
     assert list(kept) == ["forged"]
 
 
-async def test_what_is_counted_is_written_within_a_second(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusal_count_is_written_within_a_second(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signoff.store.refusal_counts.REFUSAL_FLUSH_SECONDS", 0.01)
     store.count_refusal("busy")
     async with asyncio.timeout(60):
@@ -77,14 +77,14 @@ async def test_what_is_counted_is_written_within_a_second(store: Store, monkeypa
     assert found == {"busy": 1}
 
 
-async def test_every_kind_fits_its_column(store: Store) -> None:
+async def test_every_refusal_kind_fits_its_column(store: Store) -> None:
     for kind in get_args(RefusalKind):
         store.count_refusal(kind)
     await store._refusals.flush()
     assert set(await refusals_since(store.run, _DAY)) == set(get_args(RefusalKind))
 
 
-async def test_a_check_writes_and_tells_the_time(store: Store) -> None:
+async def test_store_check_writes_and_returns_the_time(store: Store) -> None:
     first = await store.check()
     assert await store.check() >= first
     rows = await store.run(lambda connection: connection.execute(select(PROBES.c.name)).scalars().all())

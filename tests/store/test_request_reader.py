@@ -1,4 +1,4 @@
-"""Requests as people are shown them: read from the store and recomputed; what is not proved is not shown."""
+"""Requests for people: read from the store and recomputed. Unproved requests are not shown."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ ASKER = signed_asker(SIGNER, GUEST, *TURN, at=NOW)
 
 
 async def put(store: Store, args: Any = None, **more: Any) -> ApprovalRequest:
-    """The question about one call, as a worker's gates write it; its own requester, where `user` says so."""
+    """Write the question about one call like a worker's gates, with `user` as the requester if given."""
     tool = pay_tool(Ledger(), ApprovalPolicy(edit="approve"), title="Payment")
     deps = WorkerDeps(
         catalog=catalog_of([tool]), store=store, people=catalog_of([tool]).people, drivers={}, mark_key=KEY
@@ -47,18 +47,18 @@ KEY = b"k" * 32
 
 
 def reader(store: Store, *, development: bool = False, verifier: Verifier | None = None) -> RequestReader:
-    """What pages, the API and channels read by."""
+    """Return the reader of pages, API and channels."""
     return RequestReader(store, lambda: verifier or SIGNER.verifier(), development=development)
 
 
 async def unproved(store: Store) -> int:
-    """How many rows the operator is told of that were not proved."""
+    """Return the number of unproved rows reported to the operator."""
     await store._refusals.flush()
     return (await refusals_since(store.run, timedelta(days=1))).get("unproved", 0)
 
 
 async def refuses(store: Store, approval: str = "main.s.t.c1.1", **fields: Any) -> bool:
-    """Whether the request is neither shown nor listed, in the words for what is not there, and is counted."""
+    """Return whether the request is hidden, unlisted and counted, with the "not found" message."""
     before = await unproved(store)
     with pytest.raises(NotFound, match=f"there is no request `{approval}`"):
         await reader(store, **fields).load(approval)
@@ -74,7 +74,7 @@ async def change(store: Store, **fields: Any) -> None:
     await store.run(write)
 
 
-async def test_a_question_that_claims_another_moment_is_not_shown(store: Store) -> None:
+async def test_question_with_a_forged_instant_is_not_shown(store: Store) -> None:
     asked = await put(store)
     await change(store, judged_at=(datetime.now(UTC) - timedelta(seconds=70)).isoformat())
     with pytest.raises(NotFound):
@@ -82,7 +82,7 @@ async def test_a_question_that_claims_another_moment_is_not_shown(store: Store) 
     assert await reader(store).list_waiting("main") == []
 
 
-async def test_a_request_is_drawn_from_its_row_alone(store: Store) -> None:
+async def test_request_is_rendered_from_its_row_alone(store: Store) -> None:
     asked = await put(store)
     found = await reader(store).load(asked.id)
     assert (found.request.card.effect, found.request.card.tool_title) == ("Pay 20 to Ana", "Payment")
@@ -95,7 +95,7 @@ async def test_a_request_is_drawn_from_its_row_alone(store: Store) -> None:
     assert await reader(store).find_by_code("main", asked.code) == asked.id
 
 
-async def test_what_nobody_asked_is_not_there_and_is_not_counted(store: Store) -> None:
+async def test_unknown_request_is_not_found_and_not_counted(store: Store) -> None:
     await put(store)
     for name, revision in (("main.s.t.c9.9", None), ("main.s.t.c1.1", 2)):
         with pytest.raises(NotFound):
@@ -103,7 +103,7 @@ async def test_what_nobody_asked_is_not_there_and_is_not_counted(store: Store) -
     assert await unproved(store) == 0
 
 
-async def test_a_settled_request_is_shown_as_what_it_is(store: Store) -> None:
+async def test_settled_request_shows_its_state(store: Store) -> None:
     asked = await put(store)
     await Questions(store).end(asked.id, 1, "cancelled")
     assert (await reader(store).load(asked.id)).request.state == "cancelled"
@@ -124,15 +124,15 @@ async def test_a_settled_request_is_shown_as_what_it_is(store: Store) -> None:
         {"definition": "0" * 64},
     ],
 )
-async def test_a_row_that_is_not_that_of_its_call_is_not_shown(store: Store, fields: dict[str, Any]) -> None:
-    """Other arguments, another call or another digest than the tool would compute."""
+async def test_row_that_does_not_match_its_call_is_not_shown(store: Store, fields: dict[str, Any]) -> None:
+    """Other arguments, another call, or a digest that the tool would not compute."""
     await put(store)
     await change(store, **fields)
     assert await refuses(store)
 
 
 @pytest.mark.parametrize("what", ["arguments", "declaration"])
-async def test_a_changed_blob_is_not_shown(store: Store, what: str) -> None:
+async def test_request_with_an_altered_blob_is_not_shown(store: Store, what: str) -> None:
     asked = await put(store, {"amount": 1, "to": "x" * INLINE_BYTES})
     assert asked.args.blob is not None
     sha256 = asked.args.blob.sha256 if what == "arguments" else asked.definition
@@ -143,7 +143,7 @@ async def test_a_changed_blob_is_not_shown(store: Store, what: str) -> None:
     assert await refuses(store)
 
 
-async def test_another_tools_declaration_is_not_shown(store: Store) -> None:
+async def test_request_with_the_declaration_of_another_tool_is_not_shown(store: Store) -> None:
     await put(store)
     other = pay_tool(Ledger(), name="look")
     row = {"sha256": other.definition, "size": 9, "body": json.dumps(other.declaration).encode()}
@@ -153,22 +153,20 @@ async def test_another_tools_declaration_is_not_shown(store: Store) -> None:
 
 
 @pytest.mark.parametrize("change_of", [{"user": "ana"}, {"tier": "trusted"}, {"signature": ""}, {"nonce": "other"}])
-async def test_a_requester_whom_the_gateway_did_not_sign_for_is_not_shown(
-    store: Store, change_of: dict[str, Any]
-) -> None:
+async def test_request_of_a_forged_requester_is_not_shown(store: Store, change_of: dict[str, Any]) -> None:
     asked = await put(store, user=replace(ASKER, **change_of))
     assert await refuses(store)
     assert await refuses(store, development=True)
     assert await refuses(store, approval=asked.id, verifier=Verifier())
 
 
-async def test_only_development_shows_what_nobody_signed(store: Store) -> None:
+async def test_unsigned_request_is_shown_only_in_development(store: Store) -> None:
     await put(store, user=GUEST)
     assert await refuses(store)
     assert (await reader(store, development=True).load("main.s.t.c1.1")).request.requester == GUEST
 
 
-async def test_a_list_reads_each_declaration_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_list_reads_each_declaration_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for call in ("c1.1", "c1.2", "c1.3"):
         await put(store, call=call)
     read, real = list[str](), store.get_blob

@@ -48,7 +48,7 @@ class Installation:
 
     @contextlib.asynccontextmanager
     async def running_restored(self, name: str) -> AsyncIterator[GatewayRig]:
-        """The same at a server of its own, over a copy of Temporal's database."""
+        """Run it at a separate server, over a copy of Temporal's database."""
         options = ServerOptions(self.folder / name, port=free_port(), ui_port=None)
         async with run_server(options) as server, replace(self, server=server).running() as rig:
             yield rig
@@ -63,7 +63,7 @@ class Installation:
             source.backup(copy)
 
     def restore_store(self, of: str) -> None:
-        """Puts a copy in the place of the store, which nobody has open."""
+        """Replace the store, which is closed, by a copy."""
         if self.store_url.startswith("postgresql"):
             load = [postgres_program("pg_restore"), "--clean", "--if-exists", "-d", self.store_url, self.folder / of]
             subprocess.run(load, check=True, timeout=60)
@@ -77,14 +77,14 @@ class Installation:
         return Path(self.store_url.removeprefix("sqlite:///"))
 
     async def say_restored(self) -> None:
-        """As `signoff store restored` does."""
+        """Mark the store as restored, like `signoff store restored`."""
         async with open_store(self.store_url) as store:
             await store.run(lambda connection: add_restoration(connection, by="an operator"))
 
 
 @pytest.fixture(scope="module")
 async def first_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
-    """The server of before any restoration: no other file's turns are in its database, which is copied whole."""
+    """The server from before any restoration. Its database holds no turns of other files and is copied whole."""
     file = tmp_path_factory.mktemp("temporal") / "temporal.db"
     async with run_server(ServerOptions(file, port=free_port(), ui_port=None)) as handle:
         yield handle
@@ -119,7 +119,7 @@ async def ran(rig: GatewayRig, approval: str) -> None:
 
 
 async def in_doubt(rig: GatewayRig, approval: str) -> int:
-    """Waits until people are asked what became of the call; the revision of that question."""
+    """Wait for the in-doubt question about the call, and return its revision."""
 
     def asks(view: TurnView) -> bool:
         found = [call.approval for call in view.calls if call.approval is not None]
@@ -130,7 +130,7 @@ async def in_doubt(rig: GatewayRig, approval: str) -> int:
 
 
 @pytest.mark.parametrize("which", [("store", "temporal"), ("store",)])
-async def test_what_ran_after_the_backup_is_asked_about_before_it_runs_again(
+async def test_call_that_ran_after_the_backup_is_asked_before_it_runs_again(
     place: Installation, which: tuple[str, ...]
 ) -> None:
     async with place.running() as rig:
@@ -159,13 +159,13 @@ async def test_what_ran_after_the_backup_is_asked_about_before_it_runs_again(
 
 
 async def listed_as_lost(rig: GatewayRig, approval: str) -> bool:
-    """Whether a request's turn is among those whose question the store lacks."""
+    """Return whether a request's turn is listed among those whose question is missing in the store."""
     lists = RequestLists(rig.deps.store)
     lost = [each.workflow_id async for each in lost_questions(rig.turns.client, lists)]
     return turn_of(approval).workflow_id in lost
 
 
-async def test_a_turn_that_waits_for_a_question_which_the_store_lost_is_listed_and_asked_anew(
+async def test_turn_with_a_lost_question_is_listed_and_asked_again(
     place: Installation,
 ) -> None:
     async with place.running() as rig:
@@ -188,7 +188,7 @@ async def test_a_turn_that_waits_for_a_question_which_the_store_lost_is_listed_a
     assert len(place.ledger.rows) == 1
 
 
-async def test_a_restored_turn_whose_question_was_answered_is_not_listed_as_lost(place: Installation) -> None:
+async def test_restored_turn_with_an_answered_question_is_not_listed_as_lost(place: Installation) -> None:
     async with place.running() as rig:
         approval = await rig.asked("pay")
         await rig.turns.suspended(turn_of(approval))
@@ -200,7 +200,7 @@ async def test_a_restored_turn_whose_question_was_answered_is_not_listed_as_lost
         assert not await listed_as_lost(rig, approval)
 
 
-async def test_a_history_that_is_older_than_the_store_takes_what_ran_from_it(place: Installation) -> None:
+async def test_history_older_than_the_store_takes_the_outcome_from_it(place: Installation) -> None:
     async with place.running() as rig:
         approval = await rig.asked("pay")
     place.back_up("temporal", "before.db")
@@ -209,7 +209,7 @@ async def test_a_history_that_is_older_than_the_store_takes_what_ran_from_it(pla
     await place.say_restored()
     async with place.running_restored("before.db") as rig:
         await rig.turns.until(turn_of(approval), lambda view: view.state == "suspended")
-        # As `RequestSweep` does for turns that wait though nothing of them does in the store.
+        # Like `RequestSweep` for turns that wait without an open question in the store.
         await Answers(rig.deps.store).owe_turn(turn_of(approval), 0.0)
         result = await rig.turns.signoff.result(turn_of(approval))
         assert [each.code for each in result.calls] == ["ok"]

@@ -1,4 +1,4 @@
-"""What every store promises, on every database."""
+"""The guarantees of every store, on every database."""
 
 import asyncio
 import hashlib
@@ -41,7 +41,7 @@ asyncio.run(main())
 
 
 def claimer(url: str) -> subprocess.Popen[str]:
-    """A process that opens the store, waits for a line, claims, says what it got and lives on."""
+    """Start a process that opens the store, waits for a line, claims, prints the result and stays alive."""
     command = [sys.executable, "-c", _CLAIMER, url, KEY]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -78,7 +78,7 @@ async def test_claimers_in_several_processes_get_one_fresh_ticket(store_url: str
     assert Counter(kinds) == {"fresh": 1, "open": 2}
 
 
-async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: str) -> None:
+async def test_killed_claimer_leaves_its_ticket_open(store: Store, store_url: str) -> None:
     process = claimer(store_url)
     go(process)
     assert next_line(process) == "fresh"
@@ -89,14 +89,14 @@ async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: 
     assert (ticket.state, ticket.owner) == ("claimed", str(process.pid))
 
 
-async def test_a_recorded_outcome_is_what_later_claimers_get(store: Store) -> None:
+async def test_recorded_outcome_is_returned_to_later_claimers(store: Store) -> None:
     await store.claim(KEY, **WHO)
     assert await store.record(KEY, BOOKED) == BOOKED
     assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
 
 
-async def test_the_first_recorded_outcome_stands(store: Store) -> None:
+async def test_first_recorded_outcome_is_final(store: Store) -> None:
     await store.claim(KEY, **WHO)
     await store.record(KEY, BOOKED)
     assert await store.record(KEY, FAILED) == BOOKED
@@ -110,7 +110,7 @@ async def test_concurrent_records_agree_on_one_outcome(store: Store) -> None:
 
 
 @pytest.mark.parametrize("voided", [False, True])
-async def test_an_outcome_without_a_claim_is_refused(store: Store, voided: bool) -> None:
+async def test_outcome_without_a_claim_is_refused(store: Store, voided: bool) -> None:
     if voided:
         await store.void_unclaimed(KEY, **WHO)
     with pytest.raises(Refused):
@@ -118,20 +118,20 @@ async def test_an_outcome_without_a_claim_is_refused(store: Store, voided: bool)
     assert (await store.read_ticket(KEY) is not None) is voided
 
 
-async def test_a_voided_ticket_is_never_claimed(store: Store) -> None:
+async def test_voided_ticket_is_never_claimed(store: Store) -> None:
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="void")
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="void")
     assert await store.claim(KEY, **WHO) == Claim(kind="void")
     assert await store.claim(ticket_key(KEY, 2), **WHO) == Claim(kind="fresh")
 
 
-async def test_a_claimed_ticket_is_not_voided(store: Store) -> None:
+async def test_claimed_ticket_is_not_voided_as_unclaimed(store: Store) -> None:
     await store.claim(KEY, **WHO)
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="open")
     assert await store.record(KEY, BOOKED) == BOOKED
 
 
-async def test_what_came_to_nothing_leaves_the_next_ticket_free(store: Store) -> None:
+async def test_undone_ticket_leaves_the_next_one_free(store: Store) -> None:
     await store.claim(KEY, **WHO)
     for _ in range(2):
         assert await store.void_claimed(KEY) == Claim(kind="undone")
@@ -142,7 +142,7 @@ async def test_what_came_to_nothing_leaves_the_next_ticket_free(store: Store) ->
     assert await store.claim(ticket_key(KEY, 2), **WHO) == Claim(kind="fresh")
 
 
-async def test_only_what_was_begun_can_have_come_to_nothing(store: Store) -> None:
+async def test_only_a_claimed_ticket_can_be_undone(store: Store) -> None:
     with pytest.raises(Refused, match="an unclaimed ticket"):
         await store.void_claimed(KEY)
     await store.void_unclaimed(KEY, **WHO)
@@ -153,7 +153,7 @@ async def test_only_what_was_begun_can_have_come_to_nothing(store: Store) -> Non
     assert await store.void_claimed(done) == Claim(kind="done", outcome=BOOKED)
 
 
-async def test_a_slow_claimer_is_believed_after_all(store: Store) -> None:
+async def test_late_outcome_of_a_slow_claimer_is_accepted(store: Store) -> None:
     await store.claim(KEY, **WHO)
     await store.void_claimed(KEY)
     unknown = replace(BOOKED, code="in_doubt")
@@ -171,7 +171,7 @@ async def test_claim_against_void_has_one_winner(store: Store) -> None:
         assert (claim.kind, void.kind) in {("fresh", "open"), ("void", "void")}
 
 
-async def test_who_finds_out_later_is_believed(store: Store) -> None:
+async def test_later_outcome_replaces_an_unknown_one(store: Store) -> None:
     unknown = replace(BOOKED, code="in_doubt")
     await store.claim(KEY, **WHO)
     assert await store.record(KEY, unknown) == unknown
@@ -182,7 +182,7 @@ async def test_who_finds_out_later_is_believed(store: Store) -> None:
     assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
 
 
-async def test_under_one_call_of_a_turn_one_action_is_begun(store: Store) -> None:
+async def test_only_one_action_begins_under_a_call(store: Store) -> None:
     # Another digest is turned away while one is claimed or done; the next ticket of the same digest is not. A turn of
     # the same id whose principal has another nonce is another turn.
     other, third = "b" * 64, "c" * 64
@@ -196,7 +196,7 @@ async def test_under_one_call_of_a_turn_one_action_is_begun(store: Store) -> Non
     assert await store.claim(third, **WHO, nonce="a year later") == Claim(kind="fresh")
 
 
-async def test_an_action_that_came_to_nothing_makes_room_for_another(store: Store) -> None:
+async def test_undone_action_makes_room_for_another(store: Store) -> None:
     other, third = "b" * 64, "c" * 64
     await store.void_unclaimed(KEY, **WHO)
     assert await store.claim(other, **WHO) == Claim(kind="fresh")
@@ -204,8 +204,8 @@ async def test_an_action_that_came_to_nothing_makes_room_for_another(store: Stor
     assert await store.claim(third, **WHO) == Claim(kind="fresh")
 
 
-async def test_of_many_claims_under_one_call_one_is_fresh(store: Store, store_url: str) -> None:
-    """Also where their digests differ, so that none of them waits for the row of another."""
+async def test_concurrent_claims_under_one_call_have_one_winner(store: Store, store_url: str) -> None:
+    """Even if their digests differ, so that none waits for the row of another."""
     async with open_store(store_url) as second:
         keys = [f"{number:064x}" for number in range(12)]
         claims = (((store, second)[number % 2]).claim(key, **WHO) for number, key in enumerate(keys))
@@ -213,7 +213,7 @@ async def test_of_many_claims_under_one_call_one_is_fresh(store: Store, store_ur
     assert sorted(kinds) == ["fresh", *["other"] * 11]
 
 
-async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) -> None:
+async def test_ticket_of_another_turn_is_neither_voided_nor_read(store: Store) -> None:
     stranger = WHO | {"workflow": "turn/main/stranger/t"}
     assert await store.void_unclaimed(KEY, **stranger) == Claim(kind="void")
     assert await store.claim(KEY, **WHO, owner="worker-1", nonce="n") == Claim(kind="fresh")
@@ -225,7 +225,7 @@ async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) ->
     assert await store.claim(KEY, **WHO, nonce="n") == Claim(kind="done", outcome=BOOKED, owner="worker-1")
 
 
-async def test_a_ticket_says_who_and_when_by_the_stores_clock(store: Store) -> None:
+async def test_ticket_records_owner_and_times_by_the_store_clock(store: Store) -> None:
     assert await store.read_ticket(KEY) is None
     await store.claim(KEY, **WHO, owner="worker-1")
     await store.record(KEY, BOOKED)
@@ -251,7 +251,7 @@ def test_preview_never_fails_and_is_short(body: bytes) -> None:
     shown.encode()
 
 
-async def test_a_blob_comes_back_whole_and_is_kept_once(store: Store) -> None:
+async def test_blob_is_returned_whole_and_kept_once(store: Store) -> None:
     body = ('"' + "größe 東京 " * 100_000 + '"').encode()
     first, second = await asyncio.gather(store.put_blob(body, HERE), store.put_blob(body, HERE))
     assert first == second
@@ -261,7 +261,7 @@ async def test_a_blob_comes_back_whole_and_is_kept_once(store: Store) -> None:
     assert await store.get_blob("0" * 64) is None
 
 
-async def test_everything_is_there_after_reopening(store_url: str) -> None:
+async def test_all_data_survives_reopening(store_url: str) -> None:
     async with open_store(store_url) as store:
         await store.claim(KEY, **WHO)
         await store.record(KEY, BOOKED)
@@ -273,7 +273,7 @@ async def test_everything_is_there_after_reopening(store_url: str) -> None:
         assert await store.secret_key("marks") == secret
 
 
-async def test_a_key_is_made_once_however_many_ask_first(store: Store, store_url: str) -> None:
+async def test_secret_key_is_made_once_despite_concurrent_requests(store: Store, store_url: str) -> None:
     async with open_store(store_url) as second:
         keys = await asyncio.gather(*((store, second)[n % 2].secret_key("marks") for n in range(20)))
         other = await second.secret_key("links")
@@ -283,7 +283,7 @@ async def test_a_key_is_made_once_however_many_ask_first(store: Store, store_url
 
 
 @pytest.mark.usefixtures("threads_end")
-async def test_a_closed_store_answers_nothing(store_url: str) -> None:
+async def test_closed_store_is_unavailable(store_url: str) -> None:
     store = await Store.open(store_url)
     await store.check()
     await store.close()
@@ -291,7 +291,7 @@ async def test_a_closed_store_answers_nothing(store_url: str) -> None:
         await store.claim(KEY, **WHO)
 
 
-async def test_a_cancelled_claim_leaves_the_store_usable(store: Store) -> None:
+async def test_cancelled_claim_leaves_the_store_usable(store: Store) -> None:
     for number in range(1, 8):
         task = asyncio.create_task(store.claim(ticket_key(KEY, number), **WHO))
         for _ in range(number):
@@ -301,9 +301,9 @@ async def test_a_cancelled_claim_leaves_the_store_usable(store: Store) -> None:
     assert (await store.claim(ticket_key(KEY, 99), **WHO)).kind == "fresh"
 
 
-async def test_opening_twice_at_once_makes_the_tables_once(store_url: str) -> None:
+async def test_concurrent_opening_creates_the_tables_once(store_url: str) -> None:
     stores = await asyncio.gather(*(Store.open(store_url) for _ in range(12)))
-    # One of them alone makes the ticket, and all others find it there.
+    # One store creates the ticket, and all others find it.
     kinds = [(await store.claim(KEY, **WHO)).kind for store in stores]
     assert (kinds[0], set(kinds[1:]), len(kinds)) == ("fresh", {"open"}, 12)
     for store in stores:
@@ -311,5 +311,5 @@ async def test_opening_twice_at_once_makes_the_tables_once(store_url: str) -> No
         await store.close()
 
 
-async def test_rows_are_read_beside_the_event_loop(store: Store) -> None:
+async def test_rows_are_read_outside_the_event_loop(store: Store) -> None:
     assert await store.run_in_thread(threading.get_ident) != threading.get_ident()

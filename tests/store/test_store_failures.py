@@ -1,4 +1,4 @@
-"""A store that does not answer says so in one sentence, without SQL, arguments or passwords."""
+"""An unavailable store reports it in one sentence, without SQL, arguments or passwords."""
 
 import asyncio
 import sqlite3
@@ -22,12 +22,12 @@ WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "book_flight"}
 
 
 def summary(error: BaseException) -> str:
-    """All that a log would show of the error."""
+    """Return everything that a log would show of the error."""
     return "".join(traceback.format_exception(error))
 
 
 async def drop_tickets(url: str) -> None:
-    """Take the tickets' table away behind the store's back."""
+    """Drop the tickets table without the store."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
             connection.execute("DROP TABLE tickets")
@@ -38,7 +38,7 @@ async def drop_tickets(url: str) -> None:
     await admin.close()
 
 
-async def test_a_lost_table_is_an_unavailable_store(store: Store, store_url: str) -> None:
+async def test_lost_table_is_an_unavailable_store(store: Store, store_url: str) -> None:
     await store.check()
     await drop_tickets(store_url)
     with pytest.raises(StoreUnavailable) as ready:
@@ -53,14 +53,14 @@ async def test_a_lost_table_is_an_unavailable_store(store: Store, store_url: str
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:hunter2@127.0.0.1:1/signoff"])
-async def test_no_server_is_an_unavailable_store_without_its_password(url: str) -> None:
+async def test_unreachable_server_error_hides_the_password(url: str) -> None:
     with pytest.raises(StoreUnavailable, match=r"`signoff` at `127\.0\.0\.1`") as failed:
         await Store.open(url)
     assert "hunter2" not in summary(failed.value)
 
 
 @pytest.mark.postgres
-async def test_an_absent_database_is_an_unavailable_store(postgres_server: str) -> None:
+async def test_missing_database_is_an_unavailable_store(postgres_server: str) -> None:
     with pytest.raises(StoreUnavailable, match="`nowhere`"):
         await Store.open(f"{postgres_server}/nowhere")
 
@@ -82,9 +82,7 @@ async def test_lost_connections_are_replaced(postgres_url: str) -> None:
 
 
 @pytest.mark.postgres
-async def test_only_a_connection_that_was_idle_is_asked_whether_it_works(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_idle_connections_are_pinged(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # What asked each time took three round trips of each transaction's five; seen to fail with it. One that is idle is
     # asked and replaced: a network that is gone closes nothing.
     asked: list[bool] = []
@@ -107,7 +105,7 @@ async def test_only_a_connection_that_was_idle_is_asked_whether_it_works(
 
 
 @pytest.mark.usefixtures("threads_end")
-async def test_a_file_that_is_no_database_is_an_unavailable_store(tmp_path: Path) -> None:
+async def test_non_database_file_is_an_unavailable_store(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, " * 100)
     with pytest.raises(StoreUnavailable, match=r"notes\.txt"):
         await Store.open(f"sqlite:///{tmp_path}/notes.txt")
@@ -115,7 +113,7 @@ async def test_a_file_that_is_no_database_is_an_unavailable_store(tmp_path: Path
 
 
 @pytest.mark.usefixtures("threads_end")
-async def test_a_store_that_cannot_make_its_tables_leaves_no_thread(sqlite_url: str) -> None:
+async def test_store_that_fails_to_create_its_tables_leaves_no_thread(sqlite_url: str) -> None:
     with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
         connection.execute("CREATE TABLE taken (a)")
         connection.execute("CREATE INDEX tickets ON taken (a)")
@@ -124,12 +122,12 @@ async def test_a_store_that_cannot_make_its_tables_leaves_no_thread(sqlite_url: 
         await Store.open(sqlite_url)
 
 
-async def test_a_folder_as_file_is_an_unavailable_store(tmp_path: Path) -> None:
+async def test_directory_as_database_file_is_an_unavailable_store(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
         await Store.open(f"sqlite:///{tmp_path}")
 
 
-async def test_a_ticket_that_cannot_be_read_is_an_unavailable_store(sqlite_url: str) -> None:
+async def test_unreadable_ticket_is_an_unavailable_store(sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         await store.claim("k", **WHO)
         with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
@@ -140,16 +138,14 @@ async def test_a_ticket_that_cannot_be_read_is_an_unavailable_store(sqlite_url: 
 
 
 def take_away(file: Path, aside: Path, *, replaced: bool) -> None:
-    """Move a file behind the store's back, and leave an empty one in its place if it is `replaced`."""
+    """Move a file without the store, and leave an empty one if `replaced`."""
     file.replace(aside)
     if replaced:
         file.touch()
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-async def test_a_file_taken_away_while_it_is_open_is_an_unavailable_store(
-    sqlite_url: str, tmp_path: Path, replaced: bool
-) -> None:
+async def test_file_removed_while_open_is_an_unavailable_store(sqlite_url: str, tmp_path: Path, replaced: bool) -> None:
     file, aside = Path(sqlite_url.removeprefix("sqlite:///")), tmp_path / "aside"
     async with open_store(sqlite_url) as store:
         await store.claim("first", **WHO)
@@ -163,7 +159,7 @@ async def test_a_file_taken_away_while_it_is_open_is_an_unavailable_store(
         assert (await store.claim("first", **WHO)).kind == "open"
 
 
-async def test_a_writer_waits_for_another_process(sqlite_url: str) -> None:
+async def test_writer_waits_for_another_process(sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
         other.execute("BEGIN IMMEDIATE")
@@ -182,7 +178,7 @@ async def test_sqlite_is_opened_with_wal_and_the_chosen_durability(
     assert found == ["wal", synchronous, 1, 100]
 
 
-async def test_the_file_of_keys_is_its_owners_alone(sqlite_url: str) -> None:
+async def test_database_file_is_readable_only_by_its_owner(sqlite_url: str) -> None:
     async with open_store(sqlite_url):
         path = Path(sqlite_url.removeprefix("sqlite:///"))
         for file in path.parent.glob(path.name + "*"):
@@ -198,7 +194,7 @@ async def test_the_file_of_keys_is_its_owners_alone(sqlite_url: str) -> None:
     ("sqlite:///:memory:", "names no file"),
     ("sqlite:////nowhere/at/all/hunter.db", "`/nowhere/at/all` of store_url does not exist; create it"),
 )
-async def test_a_url_that_cannot_be_a_store_is_a_config_error(url: str, remedy: str) -> None:
+async def test_invalid_store_url_is_a_config_error(url: str, remedy: str) -> None:
     with pytest.raises(ConfigError, match=remedy) as failed:
         await Store.open(url)
     assert "hunter2" not in summary(failed.value)

@@ -1,4 +1,4 @@
-"""Each database role has exactly what the table of rights says, and a store says at once which role it has."""
+"""Each database role has exactly the listed rights, and a store knows its role immediately."""
 
 from pathlib import Path
 from typing import Any
@@ -27,19 +27,19 @@ async def urls(postgres_server: str, tmp_path: Path) -> RoleUrls:
 
 
 @table("role", *ROLES)
-def test_no_table_is_forgotten(role: str) -> None:
-    """Whoever adds a table says what each role may do with it; one that nobody named would stop a process in use."""
+def test_every_table_has_rights_for_each_role(role: str) -> None:
+    """A new table needs rights for each role: a missing entry would stop a process in production."""
     assert {name: set(rights) for name, rights in RIGHTS.items()}[role] == set(METADATA.tables)
 
 
-def test_what_the_rights_name_is_there() -> None:
+def test_rights_name_only_existing_columns_and_keys() -> None:
     for rights in RIGHTS.values():
         for name, each in rights.items():
             assert each.update <= set(METADATA.tables[name].columns.keys())
     assert set(WORKER_KEYS) == {request_reader.MARK_KEY, content_store.KEY, truncated_results.KEY, store.STORE_ID}
 
 
-def test_a_worker_has_nothing_of_what_signs_people_in_or_reaches_them() -> None:
+def test_worker_has_no_rights_on_sign_in_and_channel_tables() -> None:
     for name in ("tokens", "sessions", "deliveries", "arrivals", "footers", "own_messages", "opened_values"):
         assert RIGHTS["worker"][name] == NOTHING
     assert not any(RIGHTS["worker"][name].insert for name in ("answers", "freezes", "people", "keys"))
@@ -49,14 +49,14 @@ def test_a_worker_has_nothing_of_what_signs_people_in_or_reaches_them() -> None:
     assert readable_tables("owner") == METADATA.sorted_tables
 
 
-def test_names_are_quoted() -> None:
+def test_role_names_are_quoted() -> None:
     made = statements({"worker": 'w"; DROP', "gateway": "Gate way"}, schema="s", database="d", version_table="v")
     assert all('"w""; DROP"' in each or 'w"; DROP' not in each for each in made)
     assert any('"Gate way"' in each for each in made)
 
 
 @pytest.mark.postgres
-async def test_a_store_knows_its_role_and_is_ready_under_it(urls: RoleUrls) -> None:
+async def test_store_knows_its_role_and_is_ready_under_it(urls: RoleUrls) -> None:
     found: dict[str, Any] = {}
     for role in ("owner", *ROLES):
         async with open_store(getattr(urls, role)) as opened:
@@ -67,7 +67,7 @@ async def test_a_store_knows_its_role_and_is_ready_under_it(urls: RoleUrls) -> N
 
 
 @pytest.mark.postgres
-async def test_giving_them_again_changes_nothing(urls: RoleUrls, tmp_path: Path) -> None:
+async def test_repeated_grant_of_roles_changes_nothing(urls: RoleUrls, tmp_path: Path) -> None:
     await given_roles(urls, tmp_path)
     words = ("roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"], "--print")
     code, script = await store_command(urls.owner, tmp_path, *words)
@@ -80,7 +80,7 @@ async def test_giving_them_again_changes_nothing(urls: RoleUrls, tmp_path: Path)
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("role", ROLES)
-async def test_no_role_makes_or_changes_tables(urls: RoleUrls, role: str) -> None:
+async def test_process_roles_cannot_create_or_change_tables(urls: RoleUrls, role: str) -> None:
     other = urls.names["gateway" if role == "worker" else "worker"]
     for each in (
         "CREATE TABLE mine (a int)",
@@ -98,15 +98,18 @@ async def test_no_role_makes_or_changes_tables(urls: RoleUrls, role: str) -> Non
     ):
         with pytest.raises((asyncpg.InsufficientPrivilegeError, asyncpg.WrongObjectTypeError)):
             await sql(getattr(urls, role), each)
-    # PostgreSQL only warns of this one.
+    # PostgreSQL only warns about this statement.
     await sql(getattr(urls, role), f"GRANT ALL ON answers TO {urls.names[role]}")
     async with open_store(getattr(urls, role)) as opened:
         assert opened.role == role
 
 
 @pytest.mark.postgres
-async def test_a_worker_drops_old_replies_and_a_gateway_has_none_of_them(urls: RoleUrls) -> None:
-    """Whoever keeps them drops them, with rows locked that it may not change otherwise; the gateway reads none."""
+async def test_worker_drops_old_replies_and_gateway_cannot_read_them(urls: RoleUrls) -> None:
+    """The worker needs row locks on rows that it may not change otherwise.
+
+    The gateway has no right to read them.
+    """
     async with open_store(urls.worker) as opened:
         kept = Completions(opened)
         await kept.keep("old", 1, b"reply", SessionKey("main", "s"))
@@ -121,7 +124,7 @@ async def test_a_worker_drops_old_replies_and_a_gateway_has_none_of_them(urls: R
 
 
 @pytest.mark.postgres
-async def test_a_store_that_is_behind_is_one_sentence(postgres_server: str, tmp_path: Path) -> None:
+async def test_outdated_store_is_refused_in_one_sentence(postgres_server: str, tmp_path: Path) -> None:
     found = await made_roles(postgres_server)
     with pytest.raises(ConfigError, match="run `signoff store migrate`, then `signoff store roles`"):
         await store.Store.open(found.worker)
@@ -138,7 +141,7 @@ async def test_a_store_that_is_behind_is_one_sentence(postgres_server: str, tmp_
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("given", ["GRANT INSERT ON answers TO", "REVOKE SELECT ON answers FROM"])
-async def test_rights_that_are_not_the_roles_stop_a_process_at_its_start(urls: RoleUrls, given: str) -> None:
+async def test_wrong_rights_stop_a_process_at_start(urls: RoleUrls, given: str) -> None:
     await sql(urls.owner, f"{given} {urls.names['worker']}")
     with pytest.raises(ConfigError, match=r"lacks the rights of this version's worker \(table `answers`\)"):
         await store.Store.open(urls.worker)
@@ -158,7 +161,7 @@ async def test_rights_that_are_not_the_roles_stop_a_process_at_its_start(urls: R
         ("ALTER ROLE {worker} NOINHERIT; GRANT {gateway} TO {worker}", "may do more with the table"),
     ],
 )
-async def test_a_role_that_could_more_by_another_way_is_refused(
+async def test_role_with_additional_powers_is_refused(
     urls: RoleUrls, postgres_server: str, tmp_path: Path, made: str, message: str
 ) -> None:
     await sql(f"{postgres_server}/postgres", made.format(**urls.names))
@@ -168,7 +171,7 @@ async def test_a_role_that_could_more_by_another_way_is_refused(
 
 
 @pytest.mark.postgres
-async def test_roles_that_are_none_are_refused(urls: RoleUrls, tmp_path: Path) -> None:
+async def test_invalid_roles_are_refused(urls: RoleUrls, tmp_path: Path) -> None:
     worker, gateway, owner = (urls.names[each] for each in ("worker", "gateway", "owner"))
     for url, one, two, message in (
         (urls.owner, worker, worker, "must be three"),

@@ -1,4 +1,4 @@
-"""Personal tokens and sessions, on every database."""
+"""Personal tokens and sessions on every database."""
 
 import sqlite3
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-async def test_a_token_is_known_by_its_secret_alone(store: Store) -> None:
+async def test_token_is_found_only_by_its_secret(store: Store) -> None:
     tokens = Tokens(store)
     secret, token = await tokens.create("main", "ana", ["decide", "read"], lifetime=DAY, now=NOW)
     assert secret.startswith("sgf_")
@@ -29,7 +29,7 @@ async def test_a_token_is_known_by_its_secret_alone(store: Store) -> None:
         assert refused.value.code == "unauthenticated"
 
 
-async def test_the_database_does_not_hold_the_secret(tmp_path: Path) -> None:
+async def test_database_does_not_hold_the_secret(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path}/s.db") as store:
         secret, _ = await Tokens(store).create("main", "ana", ["read"], lifetime=DAY, now=NOW)
         cookie = "c" * 64
@@ -41,7 +41,7 @@ async def test_the_database_does_not_hold_the_secret(tmp_path: Path) -> None:
     assert cookie not in dump
 
 
-async def test_a_token_ends(store: Store) -> None:
+async def test_token_expires_and_may_be_revoked(store: Store) -> None:
     tokens = Tokens(store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=DAY, now=NOW)
     await tokens.authenticate(secret, NOW + DAY - timedelta(milliseconds=1))
@@ -53,7 +53,7 @@ async def test_a_token_ends(store: Store) -> None:
         await tokens.authenticate(secret, NOW)
 
 
-async def test_when_a_token_was_last_used_is_kept(store: Store) -> None:
+async def test_last_use_of_a_token_is_recorded(store: Store) -> None:
     tokens = Tokens(store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=DAY, now=NOW)
     moments = [NOW, NOW + SEEN_EVERY / 2, NOW + SEEN_EVERY * 2]
@@ -68,7 +68,7 @@ async def test_when_a_token_was_last_used_is_kept(store: Store) -> None:
     assert (await tokens.all("main"))[0].used_at == NOW + SEEN_EVERY * 2
 
 
-async def test_tokens_belong_to_a_tenant(store: Store) -> None:
+async def test_token_belongs_to_its_tenant(store: Store) -> None:
     tokens = Tokens(store)
     secret, token = await tokens.create("acme", "ana", ["read"], lifetime=DAY, now=NOW)
     assert await tokens.all("main") == []
@@ -77,7 +77,7 @@ async def test_tokens_belong_to_a_tenant(store: Store) -> None:
     assert (await tokens.authenticate(secret, NOW)).tenant == "acme"
 
 
-async def test_a_peers_token_may_do_nothing_else(store: Store) -> None:
+async def test_peer_token_excludes_all_other_scopes(store: Store) -> None:
     tokens = Tokens(store)
     secret, _ = await tokens.create("main", "ana", ["peer"], lifetime=DAY, now=NOW)
     assert (await tokens.authenticate(secret, NOW)).scopes == ("peer",)
@@ -88,14 +88,14 @@ async def test_a_peers_token_may_do_nothing_else(store: Store) -> None:
 
 
 @pytest.mark.parametrize("lifetime", [timedelta(0), -DAY, LONGEST + timedelta(seconds=1)])
-async def test_a_token_that_never_ends_is_refused(store: Store, lifetime: timedelta) -> None:
+async def test_token_without_a_valid_lifetime_or_scope_is_refused(store: Store, lifetime: timedelta) -> None:
     with pytest.raises(Refused, match="366 days"):
         await Tokens(store).create("main", "ana", ["read"], lifetime=lifetime, now=NOW)
     with pytest.raises(Refused, match="scope"):
         await Tokens(store).create("main", "ana", [], lifetime=DAY, now=NOW)
 
 
-async def test_a_session_lasts_until_it_is_closed_or_over(store: Store) -> None:
+async def test_session_lasts_until_it_is_closed_or_expires(store: Store) -> None:
     sessions = StoredSessions(store)
     opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="mfa", now=NOW)
     assert await sessions.find("a" * 64, NOW) == opened
@@ -108,7 +108,7 @@ async def test_a_session_lasts_until_it_is_closed_or_over(store: Store) -> None:
     assert await sessions.find("a" * 64, NOW) is None, "what is over is forgotten"
 
 
-async def test_a_session_is_worth_what_its_token_is(store: Store) -> None:
+async def test_session_has_the_scopes_and_lifetime_of_its_token(store: Store) -> None:
     tokens, sessions = Tokens(store), StoredSessions(store)
     _, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=NOW)
     opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="session", now=NOW, token=token)

@@ -1,4 +1,4 @@
-"""What was cut is read by a handle that is good in one turn, and that nobody can make."""
+"""Cut text is read by a handle that is valid in one turn and cannot be forged."""
 
 import base64
 
@@ -14,7 +14,7 @@ from signoff.store.truncated_results import ResultPiece, TruncatedResults
 TURN = TurnKey("main", "s", "t")
 
 
-async def test_a_kept_text_is_read_in_pieces(store: Store) -> None:
+async def test_kept_text_is_read_in_pieces(store: Store) -> None:
     rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "abcdé")
     assert len(handle) == HANDLE_CHARS
@@ -27,7 +27,7 @@ async def test_a_kept_text_is_read_in_pieces(store: Store) -> None:
 
 @pytest.mark.row("V15", "V07")
 @pytest.mark.parametrize("other", [TURN._replace(tenant="x"), TURN._replace(session="x"), TURN._replace(turn="x")])
-async def test_a_handle_is_good_in_its_own_turn_only(store: Store, other: TurnKey) -> None:
+async def test_handle_is_valid_only_in_its_own_turn(store: Store, other: TurnKey) -> None:
     rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     own = await rests.keep(other, "fetch", "secret")
@@ -36,7 +36,7 @@ async def test_a_handle_is_good_in_its_own_turn_only(store: Store, other: TurnKe
     assert await rests.read(other, own, 0, 9) is not None
 
 
-async def test_nobody_makes_a_handle(store: Store) -> None:
+async def test_forged_handle_reads_nothing(store: Store) -> None:
     rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     raw = base64.urlsafe_b64decode(handle)
@@ -45,7 +45,7 @@ async def test_nobody_makes_a_handle(store: Store) -> None:
         assert await rests.read(TURN, each, 0, 9) is None
 
 
-async def test_a_text_that_is_gone_or_changed_is_the_stores_failure(store: Store) -> None:
+async def test_lost_or_altered_text_is_a_store_failure(store: Store) -> None:
     rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     await store.run(lambda connection: connection.execute(text("update blobs set body = :body"), {"body": b"{}"}))

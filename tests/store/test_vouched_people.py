@@ -1,4 +1,4 @@
-"""The rows of people whom logins vouched for, on every database."""
+"""The rows of signed-in undeclared people on every database."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +25,7 @@ def seen(subject: str = "7", *roles: str, at: datetime = NOW, tenant: str = "mai
     return vouch(SIGNER, person, names=(), now=at, lifetime=7 * DAY)
 
 
-async def test_the_last_sign_in_stands(store: Store) -> None:
+async def test_last_sign_in_replaces_earlier_ones(store: Store) -> None:
     first, later, other = seen("7", "finance"), seen("7", at=NOW + DAY), seen("8", "finance")
     elsewhere = seen("7", "finance", tenant="acme")
     for row in (first, other, elsewhere, later):
@@ -37,7 +37,7 @@ async def test_the_last_sign_in_stands(store: Store) -> None:
     assert sorted(each.seen_at for each in await people.all()) == [NOW, NOW, NOW + DAY]
 
 
-async def test_what_is_over_is_forgotten_at_the_next_sign_in(store: Store) -> None:
+async def test_expired_sign_ins_are_removed_at_the_next_sign_in(store: Store) -> None:
     old, new = seen("7"), seen("8", at=NOW + 7 * DAY)
     await store.run(vouched_writer(old))
     assert await VouchedPeople(store).find("main", [old.person.id]) == [old]
@@ -45,7 +45,7 @@ async def test_what_is_over_is_forgotten_at_the_next_sign_in(store: Store) -> No
     assert await VouchedPeople(store).all() == [new]
 
 
-async def test_who_is_ended_is_signed_out_until_the_next_sign_in(store: Store) -> None:
+async def test_ended_person_is_signed_out_until_the_next_sign_in(store: Store) -> None:
     row, people = seen("7"), VouchedPeople(store)
     own = row.person.id
     await store.run(vouched_writer(row))
@@ -62,7 +62,7 @@ async def test_who_is_ended_is_signed_out_until_the_next_sign_in(store: Store) -
     assert len(await people.find("main", [own])) == 1
 
 
-async def test_a_row_that_the_gateway_did_not_write_is_nobody(store: Store) -> None:
+async def test_row_not_written_by_the_gateway_is_ignored(store: Store) -> None:
     row, people = seen("7", "finance"), VouchedPeople(store)
     await store.run(vouched_writer(row))
     await store.run(lambda connection: connection.execute(update(PEOPLE).values(person="ana")))
@@ -73,7 +73,7 @@ async def test_a_row_that_the_gateway_did_not_write_is_nobody(store: Store) -> N
         assert await people.all() == []
 
 
-async def test_after_a_restoration_everybody_signs_in_again(store: Store) -> None:
+async def test_restoration_requires_all_people_to_sign_in_again(store: Store) -> None:
     row, people, sessions = seen("7", "finance"), VouchedPeople(store), StoredSessions(store)
     await store.run(vouched_writer(row))
     for cookie, tenant in (("a" * 64, "main"), ("b" * 64, "acme")):

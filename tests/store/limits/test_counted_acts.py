@@ -1,4 +1,4 @@
-"""Starts of tenants with a limit, counted on every database by several processes at once."""
+"""Starts in tenants with a limit, counted on every database by several processes."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ async def rows(store: Store) -> int:
     return await store.run(lambda connection: connection.scalar(select(func.count()).select_from(COUNTED_ACTS)) or 0)
 
 
-async def test_of_many_at_once_no_more_than_the_limit_are_counted(store_url: str) -> None:
+async def test_concurrent_starts_never_exceed_the_limit(store_url: str) -> None:
     async with open_store(store_url) as one, open_store(store_url) as other:
         found = await asyncio.gather(*(take((one, other)[number % 2], f"s/{number}", 10) for number in range(50)))
         assert sum(again == 0 for again in found) == 10
@@ -34,7 +34,7 @@ async def test_of_many_at_once_no_more_than_the_limit_are_counted(store_url: str
         assert await rows(one) == 10
 
 
-async def test_the_limit_is_of_any_span_of_its_time(store: Store) -> None:
+async def test_limit_applies_to_any_window_of_its_period(store: Store) -> None:
     assert await take(store, "a", 2) == 0
     await let_time_pass(store, 0.75 * HOUR)
     assert await take(store, "b", 2) == 0
@@ -45,19 +45,19 @@ async def test_the_limit_is_of_any_span_of_its_time(store: Store) -> None:
     assert await take(store, "d", 2) > 0.7 * HOUR
 
 
-async def test_the_same_start_again_is_counted_once(store: Store) -> None:
+async def test_repeated_start_is_counted_once(store: Store) -> None:
     assert [await take(store, name, 1) == 0 for name in ("a", "a", "b", "a")] == [True, True, False, True]
     assert await rows(store) == 1
 
 
-async def test_each_tenant_is_counted_by_itself(store: Store) -> None:
+async def test_each_tenant_has_its_own_count(store: Store) -> None:
     assert await take(store, "a", 1) == 0
     assert await take(store, "b", 1) > 0
     assert await take(store, "b", 1, "acme") == 0
 
 
-async def test_what_no_limit_counts_any_more_goes(store: Store) -> None:
-    """With each that is counted, so that the table is no longer than what happened within the time."""
+async def test_rows_outside_every_limit_are_removed(store: Store) -> None:
+    """Each counted start removes them, so that the table never outgrows the period."""
     for number in range(SWEPT + 20):
         await take(store, f"s/{number}", 1_000, period="minute")
     await let_time_pass(store, 61)

@@ -1,4 +1,4 @@
-"""Uses of limited tools, on every database: taken with tickets, never more often than they may be."""
+"""Uses of limited tools on every database: taken with tickets, never above the limit."""
 
 import asyncio
 from collections import Counter
@@ -23,7 +23,7 @@ DAY = 86_400.0
 
 
 def a_use(number: int = 1, limit: UsageLimit | None = None, **fields: Any) -> LimitedUse:
-    """The use of `pay` by the call of this number."""
+    """Return the use of `pay` by the call with this number."""
     given = {"tenant": "main", "tool": "pay", "person": "ana", "session": "s", "turn": "t"} | fields
     return LimitedUse(limit or UsageLimit(1, "user", DAY), call=f"c1.{number}", **given)
 
@@ -37,7 +37,7 @@ def ended(code: CallCode, gate: str = "execute") -> CallOutcome:
     return CallOutcome(call="c1.1", tool="pay", code=code, gate=gate)
 
 
-async def test_a_use_is_taken_with_a_ticket_until_there_is_none(store: Store) -> None:
+async def test_use_is_taken_with_a_ticket_until_the_limit(store: Store) -> None:
     limit = UsageLimit(2, "user", DAY)
     assert [(await claim(store, a_use(number, limit))).kind for number in (1, 2)] == ["fresh", "fresh"]
     refused = await claim(store, a_use(3, limit))
@@ -55,7 +55,9 @@ async def test_a_use_is_taken_with_a_ticket_until_there_is_none(store: Store) ->
         ("tenant", [{"tenant": "other"}, {"tool": "wire"}]),
     ],
 )
-async def test_each_is_counted_by_itself(store: Store, per: Any, others: list[dict[str, str]]) -> None:
+async def test_uses_are_counted_per_person_session_or_turn(
+    store: Store, per: Any, others: list[dict[str, str]]
+) -> None:
     limit = UsageLimit(1, per, DAY)
     await claim(store, a_use(1, limit))
     everything = {"person": "bo", "session": "s2", "turn": "t2"}
@@ -65,7 +67,7 @@ async def test_each_is_counted_by_itself(store: Store, per: Any, others: list[di
         assert (await claim(store, a_use(number, limit, **other))).kind == "fresh"
 
 
-async def test_a_use_counts_for_one_period(store: Store) -> None:
+async def test_use_counts_for_one_period(store: Store) -> None:
     await claim(store, a_use(1))
 
     async def age(seconds: float) -> None:
@@ -81,7 +83,7 @@ async def test_a_use_counts_for_one_period(store: Store) -> None:
     assert (await claim(store, a_use(2))).kind == "fresh"
 
 
-async def test_uses_that_no_limit_counts_any_more_go_with_the_next_that_is_taken(store: Store) -> None:
+async def test_uses_outside_every_limit_are_removed_with_the_next_one(store: Store) -> None:
     async def kept() -> list[str]:
         return await store.run(lambda connection: sorted(connection.scalars(select(USES.c.key))))
 
@@ -102,7 +104,7 @@ async def test_uses_that_no_limit_counts_any_more_go_with_the_next_that_is_taken
     assert await kept() == ["one", "other", "two", "wire", "young"]
 
 
-async def test_a_ticket_takes_one_use_however_often_it_is_claimed(store: Store) -> None:
+async def test_ticket_takes_one_use_however_often_it_is_claimed(store: Store) -> None:
     limit = UsageLimit(2, "user", DAY)
     kinds = [(await claim(store, a_use(1, limit))).kind for _ in range(3)]
     await store.record("main-s-t-c1.1", ended("ok"))
@@ -113,20 +115,20 @@ async def test_a_ticket_takes_one_use_however_often_it_is_claimed(store: Store) 
 
 
 @pytest.mark.parametrize(("code", "left"), [("ok", False), ("in_doubt", False), ("execution_failed", True)])
-async def test_a_failure_gives_the_use_back(store: Store, code: CallCode, left: bool) -> None:
+async def test_failure_returns_the_use(store: Store, code: CallCode, left: bool) -> None:
     await claim(store, a_use(1))
     await store.record("main-s-t-c1.1", ended(code))
     assert ((await claim(store, a_use(2))).kind == "fresh") is left
 
 
 @pytest.mark.parametrize("gate", ["output", "update", "distribute"])
-async def test_a_failure_after_the_effect_keeps_the_use(store: Store, gate: str) -> None:
+async def test_failure_after_the_effect_keeps_the_use(store: Store, gate: str) -> None:
     await claim(store, a_use(1))
     await store.record("main-s-t-c1.1", ended("execution_failed", gate))
     assert (await claim(store, a_use(2))).kind == "used_up"
 
 
-async def test_a_call_that_runs_again_has_one_use(store: Store) -> None:
+async def test_call_that_runs_again_has_one_use(store: Store) -> None:
     assert [(await claim(store, a_use(1), key)).kind for key in ("d", "d/2", "d/3")] == ["fresh"] * 3
     assert (await claim(store, a_use(2))).kind == "used_up"
     await store.record("d/3", ended("execution_failed"))
@@ -137,13 +139,13 @@ async def test_a_call_that_runs_again_has_one_use(store: Store) -> None:
     assert await UsageCounts(store).check([a_use(2)]) != [None]
 
 
-async def test_an_earlier_ticket_that_was_used_after_all_keeps_its_use(store: Store) -> None:
+async def test_finished_earlier_ticket_keeps_its_use(store: Store) -> None:
     await claim(store, a_use(1), "d")
     await store.record("d", ended("ok"))
     assert (await claim(store, a_use(1), "d/2")).kind == "used_up"
 
 
-async def test_what_came_to_nothing_gives_it_back_until_it_did_not(store: Store) -> None:
+async def test_voided_ticket_returns_its_use_until_an_outcome_arrives(store: Store) -> None:
     await claim(store, a_use(1))
     await store.void_claimed("main-s-t-c1.1")
     assert await UsageCounts(store).check([a_use(2)]) == [None]
@@ -151,14 +153,14 @@ async def test_what_came_to_nothing_gives_it_back_until_it_did_not(store: Store)
     assert await UsageCounts(store).check([a_use(2)]) != [None]
 
 
-async def test_a_doubt_that_ends_in_failure_gives_it_back(store: Store) -> None:
+async def test_unknown_outcome_that_becomes_a_failure_returns_the_use(store: Store) -> None:
     await claim(store, a_use(1))
     await store.record("main-s-t-c1.1", ended("in_doubt"))
     await store.record("main-s-t-c1.1", ended("execution_failed"))
     assert await UsageCounts(store).check([a_use(2)]) == [None]
 
 
-async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
+async def test_rejected_claim_takes_no_use(store: Store) -> None:
     def refuse(connection: Any) -> None:
         raise ValueError("no")
 
@@ -178,7 +180,7 @@ async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
 
 
 @pytest.mark.row("F18")
-async def test_two_turns_never_share_the_last_use(store_url: str) -> None:
+async def test_concurrent_turns_never_share_the_last_use(store_url: str) -> None:
     limit = UsageLimit(7, "tenant", DAY)
     stores = [await Store.open(store_url) for _ in range(4)]
     uses = [a_use(number, limit, turn=f"t{number}") for number in range(40)]

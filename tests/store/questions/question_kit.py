@@ -1,4 +1,4 @@
-"""Questions as the gates ask them, and answers taken as the gateway takes them."""
+"""Questions as the gates write them, and answers taken as by the gateway."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ DECLARED = {"name": "pay"}
 
 
 def question(approval: str = "main.s.t.c1.1", **fields: Any) -> Question:
-    """A question as the gates ask it, without revision, code and time."""
+    """Return a question as the gates ask it, without revision, code and time."""
     given: dict[str, Any] = {
         "id": approval, "definition": sha256_hex(DECLARED),
         "args": Content(inline={"amount": 5}), "digest": "d" * 64, "timeout": 3600.0,
@@ -32,7 +32,7 @@ async def put(store: Store, asked: Question | None = None) -> Question:
 
 
 async def take(store: Store, who: str, verdict: Any = "approved", approval: str = "main.s.t.c1.1") -> bool:
-    """Take an answer as the gateway does: inserted only while the ones before leave it room; whether it was."""
+    """Take an answer like the gateway, only if earlier answers leave room, and return whether it was taken."""
 
     def work(connection: Connection, rows: ApprovalRows | None) -> bool:
         assert rows is not None

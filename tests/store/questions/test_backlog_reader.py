@@ -1,4 +1,4 @@
-"""How much waits, and for how long, on every database."""
+"""Number and age of waiting entries on every database."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ HOUR = 3_600_000
 
 
 class Message(FrozenModel):
-    """Something that a channel received."""
+    """A message received by a channel."""
 
     key: str
 
@@ -54,7 +54,7 @@ async def test_waiting_requests_are_counted_by_tenant_and_age(store: Store) -> N
     assert found["acme"].by_age == (*(0 for _ in AGES), 1)
 
 
-async def test_every_queue_tells_its_depth_and_its_oldest(store: Store) -> None:
+async def test_every_queue_reports_its_depth_and_oldest_entry(store: Store) -> None:
     empty = await BacklogReader(store).read()
     assert {each.entries for each in empty.queues.values()} == {0}
     assert (empty.requests, empty.frozen) == ({}, 0)

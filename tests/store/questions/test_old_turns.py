@@ -1,4 +1,4 @@
-"""What is removed of old turns, on every database: all of a turn or nothing, and nothing that something else needs."""
+"""Removal of old turns on every database: a turn goes as a whole, and only if no other row needs it."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,7 +49,7 @@ LIKE = GrantScope(
 
 
 async def age(store: Store, days: float) -> None:
-    """Let everything in the store have happened so many days earlier."""
+    """Move everything in the store this many days back."""
 
     def shift(connection: Connection) -> None:
         for table in METADATA.sorted_tables:
@@ -89,7 +89,7 @@ async def settled(store: Store, turn: TurnKey = TURN) -> None:
     await store.record(key, CallOutcome(call="c1.1", tool="pay", code="ok"))
 
 
-async def test_an_old_turn_goes_whole_and_its_neighbour_stays(store: Store) -> None:
+async def test_old_turn_is_removed_whole_and_its_neighbor_stays(store: Store) -> None:
     await settled(store)
     await settled(store, OTHER)
     await age(store, 2)
@@ -99,7 +99,7 @@ async def test_an_old_turn_goes_whole_and_its_neighbour_stays(store: Store) -> N
     tables = (QUESTIONS, ANSWERS, DELIVERIES, OPENED_VALUES, TICKETS)
     assert [await count(store, table) for table in tables] == [1] * len(tables)
     assert [each.key for each in await store.tickets_of_turn(OTHER.workflow_id)] == ["key-u"]
-    # A use counts against the limit though its turn is gone.
+    # A use counts against the limit even if its turn is removed.
     assert await count(store, USES) == 2
     assert await store.run(partial(remove_turn, turn=TURN, before=limit)) == RemovedRows()
 
@@ -121,7 +121,7 @@ async def _card_is_out(store: Store) -> None:
 
 
 async def _waits(store: Store) -> None:
-    # A yes that its turn did not take settles nothing.
+    # An approval that its turn did not take settles nothing.
     old = update(ANSWERS).values(voided_at=StoreClock() - 2 * DAY)
     await store.run(lambda connection: connection.execute(old).close())
     ends = {"ended_at": None, "ended_as": None, "last_at": StoreClock() + DAY}
@@ -135,7 +135,7 @@ async def _remembered(store: Store) -> None:
 
 
 @pytest.mark.parametrize("happens", [_asked_now, _answered_now, _seen_now, _card_is_out, _waits, _remembered])
-async def test_a_turn_stays_whole_while_anything_of_it_is_needed(store: Store, happens: Callable[[Store], Any]) -> None:
+async def test_turn_stays_whole_while_any_part_is_needed(store: Store, happens: Callable[[Store], Any]) -> None:
     await settled(store)
     await age(store, 2)
     limit = await before(store)
@@ -146,7 +146,7 @@ async def test_a_turn_stays_whole_while_anything_of_it_is_needed(store: Store, h
     assert [await count(store, table) for table in (QUESTIONS, ANSWERS, TICKETS)] == there
 
 
-async def test_a_claim_that_has_begun_is_waited_for_and_keeps_its_turn(store: Store) -> None:
+async def test_removal_waits_for_a_begun_claim_and_keeps_its_turn(store: Store) -> None:
     await settled(store)
     await age(store, 2)
     limit, begun = await before(store), asyncio.Event()
@@ -157,7 +157,7 @@ async def test_a_claim_that_has_begun_is_waited_for_and_keeps_its_turn(store: St
         if store.dialect == "postgresql":
             connection.execute(text("SELECT pg_sleep(0.5)"))
 
-    # Beside the first ticket, which was given up: else it would be another action.
+    # The first ticket is void: otherwise this would be another action.
     await store.run(lambda connection: connection.execute(update(TICKETS).values(state="void")).close())
     claiming = asyncio.create_task(
         store.claim("key-t/2", workflow=TURN.workflow_id, call="c1.1", tool="pay", nonce="n", also=hold)
@@ -169,7 +169,7 @@ async def test_a_claim_that_has_begun_is_waited_for_and_keeps_its_turn(store: St
     assert (await count(store, TICKETS), await count(store, QUESTIONS)) == (2, 1)
 
 
-async def test_a_remembered_answer_goes_after_its_question_and_not_before_it_has_expired(store: Store) -> None:
+async def test_grant_is_removed_after_its_question_and_its_expiry(store: Store) -> None:
     await settled(store)
     await _remembered(store)
     assert await Grants(store).use("g", "key-x")
@@ -184,7 +184,7 @@ async def test_a_remembered_answer_goes_after_its_question_and_not_before_it_has
     assert [await count(store, table) for table in (GRANTS, METADATA.tables["grant_uses"])] == [0, 0]
 
 
-async def test_uses_go_once_no_limit_can_count_them(store: Store) -> None:
+async def test_uses_are_removed_when_no_limit_counts_them(store: Store) -> None:
     await settled(store)
     await age(store, 300)
     limit = await before(store)
@@ -195,7 +195,7 @@ async def test_uses_go_once_no_limit_can_count_them(store: Store) -> None:
     assert await count(store, USES) == 0
 
 
-async def test_a_blob_goes_with_the_last_session_that_may_name_it(store: Store) -> None:
+async def test_blob_is_removed_with_the_last_session_that_names_it(store: Store) -> None:
     shared = await store.put_blob(b'"shared"', HERE)
     assert (await store.put_blob(b'"shared"', THERE)).sha256 == shared.sha256
     own, again = await store.put_blob(b'"own"', HERE), await store.put_blob(b'"again"', HERE)
@@ -215,7 +215,7 @@ async def test_a_blob_goes_with_the_last_session_that_may_name_it(store: Store) 
     assert (await store.run(partial(remove_blobs, session=THERE, hashes=[shared.sha256], before=limit))).blobs == 1
 
 
-async def test_whoever_keeps_a_blob_while_it_is_removed_has_it(store: Store) -> None:
+async def test_blob_kept_during_its_removal_survives(store: Store) -> None:
     for number in range(20):
         body = f'"{number}"'.encode()
         blob = await store.put_blob(body, HERE)
@@ -229,7 +229,7 @@ async def test_whoever_keeps_a_blob_while_it_is_removed_has_it(store: Store) -> 
 
 
 @pytest.mark.postgres
-async def test_a_blob_that_is_being_kept_is_passed_by(postgres_url: str) -> None:
+async def test_blob_being_kept_is_skipped_by_the_removal(postgres_url: str) -> None:
     async with open_store(postgres_url) as store:
         blob = await store.put_blob(b'"x"', HERE)
         keeping = await asyncpg.connect(postgres_url)
@@ -240,7 +240,7 @@ async def test_a_blob_that_is_being_kept_is_passed_by(postgres_url: str) -> None
         assert await store.run(partial(try_hold_blob, sha256=blob.sha256))
 
 
-async def test_a_page_ends_where_the_next_begins(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_ends_where_the_next_begins(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(old_turns, "PAGE", 2)
     turns = [TurnKey("main", "s", f"t{number}") for number in range(5)]
     for turn in turns:
@@ -261,7 +261,7 @@ async def test_a_page_ends_where_the_next_begins(store: Store, monkeypatch: pyte
     assert (await store.run(partial(old_turns.newest_turns, limit=1)))[0] == TURN
 
 
-async def test_no_table_that_grows_is_read_whole(store: Store) -> None:
+async def test_growing_tables_are_never_scanned(store: Store) -> None:
     await settled(store)
     await _remembered(store)
     await store.put_blob(b'"x"', HERE)
@@ -289,7 +289,7 @@ async def test_no_table_that_grows_is_read_whole(store: Store) -> None:
         event.remove(connection, "before_cursor_execute", note)
         how = "EXPLAIN " if store.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
         if store.dialect == "postgresql":
-            # A table of one row is read whole whatever its indexes are, unless that is said to be dear.
+            # PostgreSQL scans a table of one row regardless of indexes, unless scans are made expensive.
             connection.execute(text("SET LOCAL enable_seqscan = off"))
         found = []
         for statement, parameters in statements:
@@ -302,5 +302,5 @@ async def test_no_table_that_grows_is_read_whole(store: Store) -> None:
     assert len(plans) > 30
     whole = [line for line in plans if "Seq Scan" in line or (line.startswith("SCAN") and "INDEX" not in line)]
     assert [line for line in whole if "SCAN CONSTANT" not in line and "SUBQUERY" not in line] == []
-    # What the statements were for: the declaration of the tool alone is left.
+    # Only the tool declaration remains.
     assert (await count(store, BLOBS), await count(store, BLOB_SESSIONS), await count(store, TICKETS)) == (1, 1, 0)

@@ -18,7 +18,7 @@ from signoff.store.store import Store, open_store
 from signoff.store.tables import QUESTIONS
 
 
-async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) -> None:
+async def test_same_question_is_the_same_row_while_open(store: Store) -> None:
     written: list[Question] = []
 
     def also(asked: Question) -> Any:
@@ -37,7 +37,7 @@ async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) 
 
 
 @pytest.mark.parametrize("how", ["answered", "ended", "other words", "other people"])
-async def test_another_question_is_the_next_revision(store: Store, how: str) -> None:
+async def test_changed_or_settled_question_gets_the_next_revision(store: Store, how: str) -> None:
     first = await put(store)
     fields: dict[str, Any] = {}
     if how == "answered":
@@ -52,7 +52,7 @@ async def test_another_question_is_the_next_revision(store: Store, how: str) -> 
     assert (rows.latest, rows.revision(1) is not None, rows.revision(3)) == (second, True, None)
 
 
-async def test_a_hash_covers_what_people_are_shown_and_no_moment(store: Store) -> None:
+async def test_question_hash_covers_the_card_and_no_time(store: Store) -> None:
     first = await put(store)
     bare = question(revision=1)
     assert question_hash(first) == question_hash(bare)
@@ -71,7 +71,7 @@ async def test_codes_are_random_and_unique_in_a_tenant(store: Store) -> None:
     assert await Questions(store).find_by_code("main", "A0A0A0") in (None, *(each.id for each in asked))
 
 
-async def test_an_ending_is_set_once(store: Store) -> None:
+async def test_end_state_is_set_once(store: Store) -> None:
     first = await put(store)
     assert await Questions(store).end(first.id, 1, "cancelled")
     assert not await Questions(store).end(first.id, 1, "lapsed")
@@ -86,14 +86,14 @@ def question_of(turn: str, tenant: str = "main", **fields: Any) -> Question:
 
 
 async def ask_within(store: Store, asked: Question, waiting: int) -> Question | None:
-    """The row of a question where no more than `waiting` may wait; None where it is not asked."""
+    """Return the question if at most `waiting` may wait, or `None` if it is not asked."""
     try:
         return await Questions(store).ask(asked, canonical_json(DECLARED), waiting=waiting)
     except QuestionRefused:
         return None
 
 
-async def test_no_more_wait_in_a_tenant_than_may(store_url: str) -> None:
+async def test_waiting_requests_of_a_tenant_never_exceed_the_limit(store_url: str) -> None:
     async with open_store(store_url) as one, open_store(store_url) as other:
         asking = [ask_within((one, other)[at % 2], question_of(f"t{at}"), 6) for at in range(20)]
         asking += [ask_within((one, other)[at % 2], question_of(f"t{at}", "acme"), 6) for at in range(3)]
@@ -102,7 +102,7 @@ async def test_no_more_wait_in_a_tenant_than_may(store_url: str) -> None:
         assert (tenants.count("main"), tenants.count("acme")) == (6, 3)
 
 
-async def test_an_answer_that_counts_no_more_leaves_its_question_waiting(store: Store) -> None:
+async def test_voided_answer_leaves_its_question_waiting(store: Store) -> None:
     first = some(await ask_within(store, question_of("t1"), 1))
     assert await take(store, "ana", approval=first.id)
     assert await Answers(store).void(first.id, "ana")
@@ -112,7 +112,7 @@ async def test_an_answer_that_counts_no_more_leaves_its_question_waiting(store: 
 
 
 @pytest.mark.parametrize("how", ["answered", "ended", "expired"])
-async def test_what_waits_no_more_makes_room(store: Store, how: str) -> None:
+async def test_settled_question_makes_room_for_another(store: Store, how: str) -> None:
     first = some(await ask_within(store, question_of("t1", timeout=0.05 if how == "expired" else 3600.0), 1))
     if how != "expired":
         assert await ask_within(store, question_of("t2"), 1) is None
@@ -125,7 +125,7 @@ async def test_what_waits_no_more_makes_room(store: Store, how: str) -> None:
     assert await ask_within(store, question_of("t2"), 1) is not None
 
 
-async def test_what_was_asked_is_asked_again_though_nothing_more_may_wait(store: Store) -> None:
+async def test_existing_question_is_asked_again_despite_the_limit(store: Store) -> None:
     first = some(await ask_within(store, question_of("t1"), 1))
     assert await ask_within(store, question_of("t1"), 1) == first
     changed = some(await ask_within(store, question_of("t1", agent_says="please"), 1))

@@ -1,4 +1,4 @@
-"""Lists of what waits: who may be concerned, and nothing that has ended."""
+"""Lists of waiting requests for possible readers, without ended ones."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from signoff.store.store import Store
 from signoff.store.tables import QUESTIONS
 
 
-async def test_only_open_questions_wait(store: Store) -> None:
+async def test_only_open_questions_are_listed_as_waiting(store: Store) -> None:
     for name, fields in {
         "late": {"timeout": 7200.0}, "open": {}, "half": {"quorum": 2, "timeout": 5400.0}, "answered": {}, "ended": {},
         "over": {"timeout": 0.0}, "again": {"timeout": 9000.0}, "elsewhere": {"tenant": "other"},
@@ -31,7 +31,9 @@ async def test_only_open_questions_wait(store: Store) -> None:
     assert [len(each.votes) for each in waiting] == [0, 1, 0, 0]
 
 
-async def test_a_list_reads_only_what_may_concern_its_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_list_reads_only_rows_relevant_to_its_reader(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Who asked, who is asked and who is asked later; no entry is taken for another; in pieces, none twice or left out.
     # Questions of which that is not written down are read by all.
     monkeypatch.setattr("signoff.store.questions.request_lists.PIECE", 2)
@@ -60,7 +62,7 @@ async def test_a_list_reads_only_what_may_concern_its_reader(store: Store, monke
     assert {key.turn: len(asked) for key, asked in found.items()} == {"own": 1, "other": 0, "later": 0}
 
 
-async def test_of_many_that_wait_only_those_are_read_that_are_shown(store: Store) -> None:
+async def test_request_list_reads_only_the_rows_it_shows(store: Store) -> None:
     # By an index in the order of the list, as both databases say, and not sorted. Seen to fail: a list of 1,000 took
     # 2.25 times as long on PostgreSQL at 10,000 waiting questions as at 1,000.
     await put(store, question("main.s.t.first", approvers=("role:finance",)))
@@ -102,7 +104,7 @@ async def test_of_many_that_wait_only_those_are_read_that_are_shown(store: Store
 
 
 @pytest.mark.parametrize("body", ['{"id": "x"}', "null"])
-async def test_a_row_that_holds_no_question_hides_no_other(store: Store, body: str) -> None:
+async def test_malformed_question_row_hides_no_other(store: Store, body: str) -> None:
     await put(store, question("main.s.t.bad"))
     change = update(QUESTIONS).values(body=body)
     await store.run(lambda connection: connection.execute(change).close())

@@ -1,4 +1,4 @@
-"""Answers in the store: one order of answers, exactly one that settles, and each owed until its turn has it."""
+"""Stored answers: one order, exactly one that settles, and each owed until its turn has it."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from signoff.store.store import Store, open_store
 DECIDERS = 50
 
 
-async def test_an_answer_is_owed_until_its_turn_has_it(store: Store) -> None:
+async def test_answer_is_owed_until_its_turn_has_it(store: Store) -> None:
     first = await put(store)
     await take(store, "ana")
     assert await Answers(store).list_owed(60.0, 10) == []
@@ -36,7 +36,7 @@ async def test_an_answer_is_owed_until_its_turn_has_it(store: Store) -> None:
         (f"{'d' * 64}/2", "", 1, True),
     ],
 )
-async def test_a_yes_is_neither_void_nor_lapsed_once_its_call_has_begun(
+async def test_approval_is_final_after_its_call_has_begun(
     store: Store, key: str, nonce: str, doubt_of: int, stands: bool
 ) -> None:
     first = await put(store, question(doubt_of=doubt_of))
@@ -51,7 +51,10 @@ async def test_a_yes_is_neither_void_nor_lapsed_once_its_call_has_begun(
 
 
 async def race(stores: list[Store], settings: int) -> list[bool]:
-    """Fifty people answer at once, by each store in turn; says who was taken. Raises where one waits too long."""
+    """Let fifty people answer concurrently through alternating stores, and return the taken answers.
+
+    A wait that is too long raises.
+    """
     verdicts = ("approved", "denied")
     return await asyncio.gather(
         *(take(stores[number % len(stores)], f"p{number}", verdicts[number % settings]) for number in range(DECIDERS))
@@ -59,7 +62,7 @@ async def race(stores: list[Store], settings: int) -> list[bool]:
 
 
 @pytest.mark.parametrize("verdicts", [1, 2])
-async def test_of_fifty_who_race_exactly_one_settles(store: Store, store_url: str, verdicts: int) -> None:
+async def test_exactly_one_of_fifty_concurrent_answers_settles(store: Store, store_url: str, verdicts: int) -> None:
     await put(store)
     async with open_store(store_url) as second:
         taken = await race([store, second], verdicts)
@@ -69,7 +72,7 @@ async def test_of_fifty_who_race_exactly_one_settles(store: Store, store_url: st
     assert rows.request(rows.latest).state in ("approved", "denied")
 
 
-async def test_a_race_for_a_quorum_takes_as_many_as_it_needs(store: Store, store_url: str) -> None:
+async def test_concurrent_answers_take_exactly_the_quorum(store: Store, store_url: str) -> None:
     await put(store, question(quorum=3))
     async with open_store(store_url) as second:
         taken = await race([store, second], 1)

@@ -1,4 +1,4 @@
-"""When the questions of a turn were asked and over, on every database."""
+"""The start and end of a turn's questions on every database."""
 
 from question_kit import put, question, take
 from sqlalchemy import update
@@ -11,7 +11,7 @@ from signoff.store.tables import QUESTIONS
 TURN = TurnKey("main", "s", "t")
 
 
-async def test_a_question_waits_until_it_is_settled(store: Store) -> None:
+async def test_question_waits_until_it_is_settled(store: Store) -> None:
     await put(store)
     await put(store, question("main.s.u.c1.1", turn="u"))
     found = await TurnWaits(store).read(TURN)
@@ -25,7 +25,7 @@ async def test_a_question_waits_until_it_is_settled(store: Store) -> None:
     assert open_wait.asked_at <= settled.over_at <= again.now
 
 
-async def test_a_question_is_over_when_its_time_is(store: Store) -> None:
+async def test_question_ends_at_its_timeout(store: Store) -> None:
     await put(store)
     await store.run(
         lambda connection: connection.execute(update(QUESTIONS).values(last_at=QUESTIONS.c.opened_at)).close()
