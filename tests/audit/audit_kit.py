@@ -1,4 +1,4 @@
-"""Entries to write, keys to sign with, and one call that verifies a store."""
+"""Entries to write, keys to sign with, and a call that verifies a store."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 TURN = "turn/main/s1/t1"
 OTHER = "turn/main/s1/t2"
 SIGNER = Signer(PrivateKeys(keys=(new_key(AT - timedelta(days=36_500)),)))
-"""Made long before any test, so that it signs whatever the clock says."""
+"""Created long before any test, so that it signs at any clock time."""
 
 
 def entry(number: int, stream: str = TURN, **data: Any) -> AuditEntry:
@@ -34,7 +34,7 @@ def entry(number: int, stream: str = TURN, **data: Any) -> AuditEntry:
 
 
 async def filled(store: Store, *streams: str, each: int = 5) -> AuditLog:
-    """A log with `each` records in every stream."""
+    """Return a log with `each` entries in every stream."""
     log = AuditLog(store)
     for stream in streams or (TURN, OTHER):
         await log.append(entry(number, stream) for number in range(1, each + 1))
@@ -49,7 +49,7 @@ async def verified(store: Store, signer: Signer = SIGNER, kept: Checkpoint | Non
 
 
 async def tamper(url: str, *statements: str) -> None:
-    """Do what somebody with the database's password, or its file, could do."""
+    """Change rows like an attacker with the database's password or its file."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
             for statement in statements:

@@ -1,4 +1,4 @@
-"""The export of a turn as a trace, whatever was written into its record under its id."""
+"""The export of a turn as a trace, for any entries under its id."""
 
 import json
 from typing import Any
@@ -30,14 +30,14 @@ def a_record(kind: str, facts: Any) -> Record:
     ("ending", {"approval": 3}),
     ("grant", {"digest": "d"}),
 )
-def test_a_record_that_cannot_be_read_is_refused_by_its_number(kind: str, facts: Any) -> None:
-    """In one sentence: a trace without it would be another turn's, and a traceback says nothing to an auditor."""
+def test_unreadable_entry_is_refused_by_its_number(kind: str, facts: Any) -> None:
+    """A trace without it would be a different turn, and a traceback tells an auditor nothing."""
     with pytest.raises(Refused, match=rf"record 1 of `turn/main/s/t` is no `{kind}` that can be read"):
         trace([a_record(kind, facts)])
 
 
 @given(kind=st.sampled_from(KINDS), facts=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6))
-def test_any_facts_are_a_trace_or_refused(kind: str, facts: dict[str, Any]) -> None:
+def test_any_facts_give_a_trace_or_a_refusal(kind: str, facts: dict[str, Any]) -> None:
     try:
         lines = trace([a_record(kind, facts)])
     except Refused as refusal:

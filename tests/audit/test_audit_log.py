@@ -1,4 +1,4 @@
-"""The log: what is appended is there once, in order, whoever else appends."""
+"""The audit log: each entry is written once and in order, with any number of writers."""
 
 import asyncio
 import subprocess
@@ -52,10 +52,10 @@ for _ in children:
 os.close(begin)
 sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
-"""Three processes, forks of one that has imported, that begin to write when they are all there."""
+"""Three forked processes that start writing together."""
 
 
-async def test_records_stand_in_the_order_of_writing_each_bound_to_the_one_before(store: Store) -> None:
+async def test_entries_are_chained_in_writing_order(store: Store) -> None:
     log = AuditLog(store)
     assert await log.append([entry(1), entry(2)]) == 2
     assert await log.append([entry(3)]) == 1
@@ -66,7 +66,7 @@ async def test_records_stand_in_the_order_of_writing_each_bound_to_the_one_befor
     assert records[0].at == "2026-03-01T09:30:01.000000+00:00"
 
 
-async def test_writing_an_entry_again_adds_nothing(store: Store) -> None:
+async def test_repeated_entry_adds_nothing(store: Store) -> None:
     log = AuditLog(store)
     await log.append([entry(1), entry(2)])
     assert await log.append([entry(2, again=True), entry(3), entry(3, again=True), entry(1)]) == 1
@@ -75,7 +75,7 @@ async def test_writing_an_entry_again_adds_nothing(store: Store) -> None:
     assert await log.append([]) == 0
 
 
-async def test_appending_at_once_from_two_stores_keeps_every_entry_and_one_chain(store: Store, store_url: str) -> None:
+async def test_concurrent_appends_of_two_stores_keep_one_chain(store: Store, store_url: str) -> None:
     async with open_store(store_url) as second:
         logs = AuditLog(store), AuditLog(second)
         added = await asyncio.gather(
@@ -90,7 +90,7 @@ async def test_appending_at_once_from_two_stores_keeps_every_entry_and_one_chain
     assert (await verified(store)).finding is None
 
 
-async def test_appending_processes_keep_one_chain(store: Store, store_url: str) -> None:
+async def test_concurrent_processes_keep_one_chain(store: Store, store_url: str) -> None:
     program = [sys.executable, "-c", _APPENDERS, store_url]
     ran = await asyncio.to_thread(subprocess.run, program, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -101,7 +101,7 @@ async def test_appending_processes_keep_one_chain(store: Store, store_url: str) 
     assert (await verified(store)).finding is None
 
 
-async def test_entries_in_somebody_elses_transaction_stand_or_fall_with_it(store: Store) -> None:
+async def test_entries_share_the_transaction_of_their_writer(store: Store) -> None:
     def fails(connection: object) -> None:
         entry_writer([entry(1)])(connection)  # type: ignore[arg-type]
         raise Refused("no")
@@ -113,7 +113,7 @@ async def test_entries_in_somebody_elses_transaction_stand_or_fall_with_it(store
     assert numbers(await AuditLog(store).stream(TURN)) == [1, 2]
 
 
-async def test_a_database_that_is_away_keeps_nothing_and_says_so(store: Store) -> None:
+async def test_closed_database_refuses_entries(store: Store) -> None:
     await store.close()
     with pytest.raises(StoreUnavailable):
         await AuditLog(store).append([entry(1)])
@@ -128,7 +128,7 @@ async def test_a_database_that_is_away_keeps_nothing_and_says_so(store: Store) -
         max_leaves=8,
     ),
 )
-async def test_whatever_a_sender_wrote_is_recorded(store: Store, text: str, value: object) -> None:
+async def test_any_text_of_a_sender_is_recorded(store: Store, text: str, value: object) -> None:
     log = AuditLog(store)
     hostile = replace(entry(0), key=text, subject=text, stream=f"turn/{text}", data={"x": value})
     assert await log.append([hostile]) in (0, 1)
@@ -137,21 +137,21 @@ async def test_whatever_a_sender_wrote_is_recorded(store: Store, text: str, valu
     assert (await verified(store)).finding is None
 
 
-async def test_data_beyond_its_limit_is_recorded_by_hash(store: Store) -> None:
+async def test_data_above_the_limit_is_recorded_by_hash(store: Store) -> None:
     log = AuditLog(store)
     await log.append([entry(1, text="ü" * 40_000)])
     (record,) = await log.stream(TURN)
     assert set(record.facts) == {"too_long", "sha256"}
 
 
-async def test_times_are_kept_in_utc(store: Store) -> None:
+async def test_entry_times_are_stored_in_utc(store: Store) -> None:
     log = AuditLog(store)
     tokyo = replace(entry(1), at=AT.astimezone(timezone(timedelta(hours=9))))
     await log.append([tokyo])
     assert (await log.stream(TURN))[0].at == "2026-03-01T09:30:00.000000+00:00"
 
 
-async def test_pages_give_every_record_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_return_every_entry_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signoff.audit.log.PAGE", 3)
     log = AuditLog(store)
     for stream in (TURN, OTHER, "admin/main"):

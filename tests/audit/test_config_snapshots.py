@@ -1,4 +1,4 @@
-"""People and policies in force: written down when they differ from what was last written, once, by name and hash."""
+"""People and policies in force: recorded once per change, by name and hash."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ def names(facts: dict[str, Any]) -> tuple[Sequence[str], ...]:
     return tuple(facts.get(each, []) for each in ("added", "removed", "changed"))
 
 
-async def test_people_are_recorded_when_they_differ_from_those_before(store: Store) -> None:
+async def test_changed_people_are_recorded(store: Store) -> None:
     first, second = FixedDirectory([ANA, BO]), FixedDirectory([replace(ANA, roles=()), Person(id="cy")])
     seen = [await note_people(store, people, "gateway") for people in (first, first, second, second, first)]
     assert seen == [True, False, True, False, True]
@@ -54,7 +54,7 @@ async def test_each_process_is_compared_with_itself(store: Store) -> None:
     assert [facts["where"] for facts in await summary(store)] == ["gateway", "worker q"]
 
 
-async def test_tenants_have_streams_of_their_own(store: Store) -> None:
+async def test_tenants_have_separate_streams(store: Store) -> None:
     zoe = Person(id="zoe", tenant="acme")
     await note_people(store, FixedDirectory([ANA, zoe]), "gateway")
     await note_people(store, FixedDirectory([ANA]), "gateway")
@@ -62,19 +62,19 @@ async def test_tenants_have_streams_of_their_own(store: Store) -> None:
     assert [names(facts) for facts in await summary(store, "acme")] == [([], [], []), ([], ["zoe"], [])]
 
 
-async def test_processes_that_see_the_same_change_write_it_once(store: Store) -> None:
+async def test_concurrent_processes_record_a_change_once(store: Store) -> None:
     people = FixedDirectory([ANA])
     seen = await asyncio.gather(*(note_people(store, people, "gateway") for _ in range(10)))
     assert seen.count(True) == len(await summary(store)) == 1
 
 
-async def test_more_names_than_fit_are_counted(store: Store) -> None:
+async def test_names_above_the_limit_are_counted(store: Store) -> None:
     await note_people(store, FixedDirectory([ANA]), "gateway")
     await note_people(store, FixedDirectory([Person(id=f"p{number:04}") for number in range(1_000)]), "gateway")
     assert (len((await summary(store))[1]["added"]), (await summary(store))[1]["count"]) == (NAMES_SHOWN, 1_000)
 
 
-async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store, tmp_path: Path) -> None:
+async def test_changed_file_is_recorded_while_a_process_runs(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "people.yaml"
     file.write_text("- id: ana\n")
     ticks = iter(range(1_000_000))
@@ -90,9 +90,9 @@ async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store
     assert names((await summary(store))[1]) == (["bo"], [], [])
 
 
-async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_record_is_written_later(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     class Away(FixedDirectory):
-        """Does not answer twice."""
+        """Fails twice."""
 
         __slots__ = ("left",)
 
@@ -111,7 +111,7 @@ async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog:
     assert [message for message in caplog.messages if "ZeroDivisionError" in message]
 
 
-async def test_policies_are_recorded_by_hash_when_a_worker_has_others(store: Store, ledger: Ledger) -> None:
+async def test_changed_policies_of_a_worker_are_recorded_by_hash(store: Store, ledger: Ledger) -> None:
     strict = catalog_of([pay_tool(ledger), pay_tool(ledger, name="refund")])
     loose = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 5.0"))])
     seen = [await note_catalog(store, catalog, "worker q") for catalog in (strict, strict, loose)]
@@ -121,7 +121,7 @@ async def test_policies_are_recorded_by_hash_when_a_worker_has_others(store: Sto
     assert names(change)[1:] == (["policy refund", "tool refund"], ["catalog", "policy pay"])
 
 
-async def test_a_record_that_was_touched_does_not_keep_a_worker_from_starting(store: Store, store_url: str) -> None:
+async def test_altered_entry_does_not_stop_a_worker_from_starting(store: Store, store_url: str) -> None:
     catalog = catalog_of([pay_tool(Ledger())])
     await note_catalog(store, catalog, "worker q")
     await tamper(store_url, "UPDATE audit_records SET data = ''")

@@ -1,4 +1,4 @@
-"""Numbering: no number is seen before a lower one, whoever commits first; no record holds up others."""
+"""The numbering of events: no number is visible before a lower one, and no entry blocks others."""
 
 import asyncio
 import json
@@ -23,24 +23,24 @@ CALL = "main.s1.t1.c1.1"
 
 
 def entry(key: str, kind: AuditKind = "outcome", stream: str = TURN, **data: Any) -> AuditEntry:
-    """An entry about a call of `pay`, unless `data` says something else."""
+    """Return an entry about a call of `pay`, changed by `data`."""
     facts = {"approval": CALL, "call": "c1.1", "tool": "pay", "code": "ok", **data}
     return AuditEntry(stream=stream, key=key, kind=kind, at=AT, tenant="main", subject="anna", data=facts)
 
 
 def events_of(store: Store) -> EventStream:
-    """The events of a store whose only specialist is `audit_books`."""
+    """Return the events of a store whose only specialist tool is `audit_books`."""
     return EventStream(store, lambda tool: tool == "audit_books")
 
 
 async def read(store: Store, after: int = 0, tenant: str = "main", **wanted: Any) -> Sequence[CloudEvent]:
-    """The events after a number, all of them unless `wanted` says otherwise."""
+    """Return the events after a number, by default all."""
     events = events_of(store)
     await events.extend()
     return (await events.read(tenant, after, limit=100, **{"with_private": True, **wanted})).events
 
 
-async def test_events_are_numbered_by_tenant_in_the_order_of_their_records(store: Store) -> None:
+async def test_events_are_numbered_per_tenant_in_entry_order(store: Store) -> None:
     log = AuditLog(store)
     await log.append([entry("a"), entry("b", "people"), entry("c", code="denied")])
     await log.append([entry("d", stream="turn/acme/s1/t1")])
@@ -58,14 +58,14 @@ async def test_events_are_numbered_by_tenant_in_the_order_of_their_records(store
     assert [each.id for each in await read(store, stream=OTHER)] == [f"{OTHER}/1"]
 
 
-async def test_of_a_record_without_its_facts_nothing_is_told(store: Store) -> None:
-    """Else a specialist's call that ran would be told to everybody, as one that failed."""
+async def test_entry_without_its_facts_gives_no_event(store: Store) -> None:
+    """Otherwise a specialist's call would be shown to all readers, as failed."""
     await AuditLog(store).append([entry("a", tool="audit_books", meta="x" * DATA_BYTES), entry("b")])
     assert [each.id for each in await read(store, with_private=False)] == [f"{TURN}/2"]
 
 
-async def test_a_part_says_where_to_go_on(store: Store) -> None:
-    """`next` is the last number that was looked at, also where what is there is not for this reader."""
+async def test_page_of_events_states_where_to_continue(store: Store) -> None:
+    """`next` is the last number examined, even if this reader may not see its event."""
     await AuditLog(store).append([entry("a"), entry("b"), entry("c", tool="audit_books")])
     events = events_of(store)
     await events.extend()
@@ -76,11 +76,11 @@ async def test_a_part_says_where_to_go_on(store: Store) -> None:
 
 
 @pytest.mark.postgres
-async def test_what_commits_late_is_not_passed_over(postgres_url: str) -> None:
+async def test_late_commit_is_not_skipped(postgres_url: str) -> None:
     # A transaction that began first and ends last gets the higher number; a reader who went on before it finds it.
     # Numbers from a sequence would be given where it writes, and its reader would have gone on past it.
     async with open_store(postgres_url) as store, open_store(postgres_url) as late:
-        # Its stream has something to number already: else nobody would look at the head that it holds.
+        # Its stream already has an entry to number: otherwise its locked head would not be read.
         await AuditLog(store).append([entry("first")])
         written = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ async def test_what_commits_late_is_not_passed_over(postgres_url: str) -> None:
         def slow(connection: Connection) -> None:
             entry_writer([entry("late")])(connection)
             loop.call_soon(written.set)
-            # In the middle of the transaction, which holds the head of its stream.
+            # Inside the transaction, which holds the head of its stream.
             connection.exec_driver_sql("SELECT pg_advisory_lock(42)")
             connection.exec_driver_sql("SELECT pg_advisory_unlock(42)")
 
@@ -106,7 +106,7 @@ async def test_what_commits_late_is_not_passed_over(postgres_url: str) -> None:
         assert [(each.id, each.number) for each in found] == [(f"{TURN}/1", 2), (f"{TURN}/2", 3)]
 
 
-async def test_many_who_number_and_write_at_once_leave_no_gap(store: Store) -> None:
+async def test_concurrent_numbering_and_writing_leaves_no_gap(store: Store) -> None:
     streams = [f"turn/main/s1/w{number}" for number in range(4)]
     followed: list[int] = []
     done = asyncio.Event()
@@ -133,7 +133,7 @@ async def test_many_who_number_and_write_at_once_leave_no_gap(store: Store) -> N
     assert len({each.id for each in await read(store)}) == 40
 
 
-async def test_a_long_stream_is_numbered_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_stream_is_numbered_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "RECORDS_AT_ONCE", 3)
     monkeypatch.setattr(event_stream, "_RECORDS", event_stream._RECORDS.limit(3))
     for stream in (TURN, OTHER):
@@ -144,7 +144,7 @@ async def test_a_long_stream_is_numbered_in_parts(store: Store, monkeypatch: pyt
         assert [each.id for each in found if each.id.startswith(stream)] == [f"{stream}/{n}" for n in range(1, 5)]
 
 
-async def test_a_specialist_is_told_to_those_alone_who_may_read_all(store: Store) -> None:
+async def test_specialist_events_are_shown_only_to_readers_of_all(store: Store) -> None:
     other, unknown = "main.s1.t1.c2.1", "main.s1.t1.c3.1"
     log = AuditLog(store)
     asked = entry("b", "request", approval=other, call="c2.1", tool="audit_books")
@@ -157,7 +157,7 @@ async def test_a_specialist_is_told_to_those_alone_who_may_read_all(store: Store
     everything = await read(store)
     assert len(everything) == 5
     assert {each.subject for each in everything if each.private} == {other, unknown}
-    # An answer that is numbered together with what was asked is told as that is.
+    # A decision numbered together with its request is as private as the request.
     both = [entry("c", "request", OTHER, approval="main.s1.t2.c1.1"), entry("d", "attempt", OTHER)]
     fields = {"approval": "main.s1.t2.c1.1", "verdict": "approved", "status": "counted"}
     await log.append([both[0], replace(both[1], data=fields)])
@@ -174,7 +174,7 @@ HOSTILE = {
 }
 
 
-async def test_no_record_holds_up_others(store: Store, store_url: str) -> None:
+async def test_malformed_entry_does_not_block_others(store: Store, store_url: str) -> None:
     log = AuditLog(store)
     for _number, (name, data) in enumerate(HOSTILE.items()):
         await log.append([entry(name, "execution" if name == "shape" else "request", **data)])
@@ -187,12 +187,12 @@ async def test_no_record_holds_up_others(store: Store, store_url: str) -> None:
     assert found[-1].id.startswith(TURN)
     assert [each.number for each in found] == list(range(1, len(found) + 1))
     assert await events_of(store).extend() == 0
-    # What was changed after it was numbered is left out, and the rest is there.
+    # An event altered after its numbering is omitted, and the rest remains.
     await tamper(store_url, f"UPDATE events SET body = '{{' WHERE number = {found[0].number}")
     assert await read(store) == found[1:]
 
 
-async def test_old_events_go_and_the_oldest_is_told(store: Store, store_url: str) -> None:
+async def test_old_events_are_removed_and_the_oldest_number_is_reported(store: Store, store_url: str) -> None:
     log, events = AuditLog(store), events_of(store)
     await log.append([entry("a"), entry("b")])
     await events.extend()
@@ -209,7 +209,7 @@ async def test_old_events_go_and_the_oldest_is_told(store: Store, store_url: str
     assert [each.number for each in await read(store)] == [3]
 
 
-async def test_whose_call_it_is_stands_from_the_first_that_saw_it(store: Store) -> None:
+async def test_actor_of_a_call_comes_from_its_first_trusted_entry(store: Store) -> None:
     at: dict[str, Any] = {"code": "", "actor": ""}
     await AuditLog(store).append(
         [
@@ -225,7 +225,7 @@ async def test_whose_call_it_is_stands_from_the_first_that_saw_it(store: Store) 
     assert {each.private for each in await read(store)} == {True}
 
 
-async def test_what_the_event_alone_tells_is_in_no_record(store: Store) -> None:
+async def test_event_only_facts_are_not_in_the_log(store: Store) -> None:
     plain = entry("a", "execution", source="actor:desk", event="tool_call:pay")
     result = EventEntry(**dict(plain), event_facts={"arguments": {"amount": 20}})
     log = AuditLog(store)

@@ -1,4 +1,4 @@
-"""What an event tells of a record: the facts of its type, and no other."""
+"""The facts of an event: those of its type and no others."""
 
 import json
 from typing import Any
@@ -77,7 +77,7 @@ KINDS: list[tuple[AuditKind, dict[str, Any], str]] = [
 
 
 @table(("kind", "data", "wanted"), *KINDS)
-def test_the_type_of_each_kind_of_record(kind: AuditKind, data: dict[str, Any], wanted: str) -> None:
+def test_each_entry_kind_gives_its_event_type(kind: AuditKind, data: dict[str, Any], wanted: str) -> None:
     found = event_from_record(record(kind, **data))
     assert ("" if found is None else found.type) == wanted
     if found is not None:
@@ -86,7 +86,7 @@ def test_the_type_of_each_kind_of_record(kind: AuditKind, data: dict[str, Any], 
         assert set(found.data) <= set(schema["properties"])
 
 
-def test_the_rule_is_told_as_the_engine_writes_it() -> None:
+def test_rule_in_an_event_matches_the_engine_format() -> None:
     # A record of what lets a call run, or asks, is valid by the schema that is published of its event. Seen to fail
     # while the schema called a rule a text, which it was before it became a record.
     rule = RuleReference(kind="global", name="small")
@@ -98,11 +98,11 @@ def test_the_rule_is_told_as_the_engine_writes_it() -> None:
         Draft202012Validator(schema_of_type(schema_name(found.type))).validate(found.data)
 
 
-def test_every_type_is_made_of_some_record() -> None:
+def test_every_event_type_comes_from_some_entry() -> None:
     assert {schema_name(wanted) for _, _, wanted in KINDS if wanted} == set(EVENT_TYPES)
 
 
-def test_the_attributes_of_cloudevents() -> None:
+def test_event_has_the_cloudevents_attributes() -> None:
     found = some(
         event_from_record(record("execution", **DISPATCHED, approval=CALL, call="c1.1", tool="pay", by="turn"))
     )
@@ -128,7 +128,7 @@ def test_the_attributes_of_cloudevents() -> None:
     assert (tenant.source, tenant.subject) == ("tenant:main", "main")
 
 
-def test_what_is_not_of_its_type_is_not_told() -> None:
+def test_facts_outside_the_event_type_are_omitted() -> None:
     words = dict.fromkeys(("result", "reason", "message", "note", "why", "signature", "something"), "PRIVATE")
     for kind in ("turn", "request", "attempt", "auto", "verdict", "execution", "outcome", "ending", "policy"):
         found = event_from_record(record(kind, **DISPATCHED, code="ok", verdict="approved", status="accepted", **words))
@@ -137,7 +137,7 @@ def test_what_is_not_of_its_type_is_not_told() -> None:
     assert event_from_record(record("attempt", verdict="approved", status="accepted", **words)) is not None
 
 
-def test_whose_record_a_stream_is() -> None:
+def test_tenant_is_read_from_the_stream_name() -> None:
     streams = (TURN, "admin/acme", "admin/", "checkpoints", "session/main/s1", "")
     assert [tenant_of_stream(each) for each in streams] == ["main", "acme", "", "", "", ""]
     assert event_from_record(record("outcome", "somewhere", code="ok")) is None

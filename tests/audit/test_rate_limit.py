@@ -1,4 +1,4 @@
-"""A flood of refusals is counted, and only some of it is written down."""
+"""A flood of refusals is counted, and only a part of it is recorded."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +8,7 @@ from signoff.contracts.limits import REFUSALS_A_MINUTE
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_some_in_each_minute_are_written_down_and_the_next_tells_of_the_rest() -> None:
+def test_few_refusals_per_minute_are_recorded_and_the_rest_counted() -> None:
     sparing = RecordRateLimit()
     assert [sparing.admit(NOON + timedelta(seconds=at)) for at in range(REFUSALS_A_MINUTE)] == [0] * REFUSALS_A_MINUTE
     assert [sparing.admit(NOON + timedelta(seconds=59)) for _ in range(7)] == [None] * 7

@@ -1,4 +1,4 @@
-"""Entries of the record are counted once they are committed, on every database."""
+"""Audit entries are counted after their commit, on every database."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.store.store import Store
 
 
-async def test_what_is_rolled_back_counts_for_nothing(store: Store) -> None:
+async def test_rolled_back_entry_is_not_counted(store: Store) -> None:
     entry = AuditEntry(stream="turn/main/s/t", key="k", kind="auto", at=datetime.now(UTC), tenant="main")
     write = entry_writer([entry])
 

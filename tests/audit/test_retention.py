@@ -1,4 +1,6 @@
-"""Retiring: old turns go whole, a signed record stays for each, and the verifier still finds what else is missing."""
+"""Retirement: old turns are removed whole, a signed entry replaces each, and the verifier still finds other
+losses.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -19,13 +21,13 @@ from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.store.store import Store
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
-"""After everything that a test writes: records are stamped by the store's clock."""
+"""Later than all writes of a test: entries have the store's time."""
 NOW = AT + timedelta(days=400)
 IN_TURN = f"stream = '{TURN}'"
 
 
 async def ended(turn: TurnKey) -> bool:
-    """Every turn has ended but `OTHER`."""
+    """Report every turn as ended except `OTHER`."""
     return turn.workflow_id != OTHER
 
 
@@ -35,7 +37,7 @@ async def retired(store: Store, before: datetime = LATER, signer: Signer = SIGNE
 
 @pytest.fixture
 async def thinned(store: Store) -> Store:
-    """A store with an act, a turn that goes on, and one whose five records were retired; all of it covered."""
+    """A store with an act, a continuing turn, and one with five retired entries, all covered by a checkpoint."""
     await filled(store, TURN, OTHER, "admin/main")
     assert await Checkpoints(store).take(SIGNER) is not None
     assert await retired(store) == [RetiredStream(TurnKey("main", "s1", "t1"), 5)]
@@ -43,7 +45,7 @@ async def thinned(store: Store) -> Store:
     return store
 
 
-async def test_a_retired_turn_leaves_one_record_that_the_verifier_takes(thinned: Store) -> None:
+async def test_retired_turn_leaves_one_entry_that_verifies(thinned: Store) -> None:
     log = AuditLog(thinned)
     (left,) = await log.stream(TURN)
     assert (left.seq, left.kind, left.facts["records"]) == (6, RETIRED, 5)
@@ -54,19 +56,19 @@ async def test_a_retired_turn_leaves_one_record_that_the_verifier_takes(thinned:
     assert timeline([left])[0].what == f"5 records were retired, signed by key {SIGNER.key_id}"
 
 
-async def test_retiring_again_changes_nothing(thinned: Store) -> None:
+async def test_repeated_retirement_changes_nothing(thinned: Store) -> None:
     before = await AuditLog(thinned).stream(TURN)
     assert await retired(thinned) == []
     assert await AuditLog(thinned).stream(TURN) == before
 
 
-async def test_what_is_newer_stays(store: Store) -> None:
+async def test_newer_turns_are_not_retired(store: Store) -> None:
     await filled(store, TURN)
     assert await retired(store, before=datetime(2026, 1, 1, tzinfo=UTC)) == []
     assert numbers(await AuditLog(store).stream(TURN)) == [1, 2, 3, 4, 5]
 
 
-async def test_a_retired_stream_goes_on_and_is_retired_again(thinned: Store) -> None:
+async def test_retired_stream_may_continue_and_be_retired_again(thinned: Store) -> None:
     log = AuditLog(thinned)
     await log.append([entry(6)])
     assert numbers(await log.stream(TURN)) == [6, 7]
@@ -90,7 +92,7 @@ async def test_a_retired_stream_goes_on_and_is_retired_again(thinned: Store) -> 
         (f"UPDATE audit_records SET seq = 4 WHERE {IN_TURN}", "unsigned", 4),
     ],
 )
-async def test_what_stands_for_a_turn_is_itself_watched(
+async def test_altered_retirement_entry_is_found(
     thinned: Store, store_url: str, change: str, fault: str, seq: int
 ) -> None:
     await tamper(store_url, change)
@@ -98,7 +100,7 @@ async def test_what_stands_for_a_turn_is_itself_watched(
     assert (finding.fault, finding.stream, finding.seq) == (fault, TURN, seq)
 
 
-async def test_who_has_no_key_cannot_have_a_turn_forgotten(store: Store) -> None:
+async def test_retirement_without_the_key_is_found(store: Store) -> None:
     await filled(store, TURN)
     await Checkpoints(store).take(SIGNER)
     forger = Signer(PrivateKeys(keys=(new_key(AT),)))
@@ -111,7 +113,7 @@ async def test_who_has_no_key_cannot_have_a_turn_forgotten(store: Store) -> None
     assert verify_stream(records, None, Verifier()) is not None
 
 
-async def test_a_retirement_of_another_past_is_found(store: Store, store_url: str) -> None:
+async def test_retirement_of_an_altered_past_is_found(store: Store, store_url: str) -> None:
     await filled(store, TURN)
     await Checkpoints(store).take(SIGNER)
     await tamper(
@@ -124,13 +126,13 @@ async def test_a_retirement_of_another_past_is_found(store: Store, store_url: st
     assert (finding.fault, finding.seq) == ("changed", 5)
 
 
-async def test_an_export_with_retired_turns_is_verified_elsewhere(thinned: Store) -> None:
+async def test_export_with_retired_turns_verifies_elsewhere(thinned: Store) -> None:
     lines = [line async for line in export_lines(thinned)]
     export = Export(lines, "audit.jsonl")
     report = await verify(iterate(export.records), iterate(export.checkpoints), SIGNER.verifier())
     assert (report.finding, export.complete, len(export.records)) == (None, True, 11)
 
 
-async def test_a_retired_turn_is_no_trace(thinned: Store) -> None:
+async def test_retired_turn_has_no_trace(thinned: Store) -> None:
     with pytest.raises(Refused, match="the first 5 records of `turn/main/s1/t1` were retired"):
         trace(await AuditLog(thinned).stream(TURN))

@@ -1,4 +1,4 @@
-"""The record in words, whatever was written into it under a turn's id."""
+"""The log as text, for any facts under a turn's id."""
 
 import json
 import time
@@ -45,7 +45,7 @@ def a_record(kind: str, data: str) -> Record:
 
 
 @given(kind=st.sampled_from(KINDS), language=st.sampled_from(sorted(language_codes())), facts=FACTS)
-def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[str, Any]) -> None:
+def test_any_facts_of_any_kind_have_text(kind: str, language: str, facts: dict[str, Any]) -> None:
     (entry,) = timeline([a_record(kind, json.dumps(facts))], language)
     assert (entry.at, entry.who) == ("2026-11-24 09:00:00", "ana")
     assert entry.what
@@ -60,21 +60,21 @@ def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[
     ("execution", {"decisions": [{"name": "bo"}]}),
     ("policy", {"added": 7}),
 )
-def test_facts_without_words_are_shown_as_they_are(kind: str, facts: dict[str, Any], language: str) -> None:
+def test_facts_without_text_are_shown_as_json(kind: str, facts: dict[str, Any], language: str) -> None:
     data = json.dumps(facts)
     before, found, after = timeline([a_record("admin", "{}"), a_record(kind, data), a_record("admin", "{}")], language)
     assert found.what == f"{kind}: {data}"
     assert before.what == after.what != "admin: {}"
 
 
-def test_data_nested_too_deeply_is_shown_as_it_is() -> None:
+def test_too_deeply_nested_data_is_shown_as_json() -> None:
     data = '{"a":' + "[" * 20_000 + "]" * 20_000 + "}"
     assert timeline([a_record("turn", data)])[0].what == f"turn: {data}"
 
 
 @pytest.mark.parametrize("nested", [1, 9, 200, 2_000])
 @pytest.mark.parametrize("language", sorted(language_codes()))
-def test_the_longest_remark_takes_no_time(nested: int, language: str) -> None:
+def test_longest_remark_is_rendered_quickly(nested: int, language: str) -> None:
     remark = '{"code": "line", "values": {"what": ' * nested + '"is late"' + "}}" * nested
     notes = f"[{', '.join([remark] * max(1, (DATA_BYTES - 100) // len(remark)))}]"
     begun = time.process_time()

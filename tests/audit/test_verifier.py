@@ -1,4 +1,4 @@
-"""The verifier: flipped, deleted, reordered and truncated records are each found and named."""
+"""The verifier finds and names altered, deleted, reordered and truncated entries."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ IN_TURN = f"stream = '{TURN}'"
 
 
 def summary(report: VerificationReport) -> tuple[str, str, int]:
-    """The finding without its words, which must be one sentence that names the stream or the checkpoint."""
+    """Return the finding, after checking that its message is one sentence with the stream or checkpoint."""
     assert report.finding is not None
     fault, stream, seq, message = report.finding
     assert "\n" not in message
@@ -34,7 +34,7 @@ def summary(report: VerificationReport) -> tuple[str, str, int]:
     return fault, stream, seq
 
 
-async def test_a_log_that_nobody_touched_is_whole(store: Store) -> None:
+async def test_untouched_log_verifies(store: Store) -> None:
     log = await filled(store)
     assert await Checkpoints(store).take(SIGNER) is not None
     await log.append([entry(6)])
@@ -43,7 +43,7 @@ async def test_a_log_that_nobody_touched_is_whole(store: Store) -> None:
     assert (report.uncovered, report.covered_at is not None) == (1, True)
 
 
-async def test_an_empty_log_is_whole(store: Store) -> None:
+async def test_empty_log_verifies(store: Store) -> None:
     assert await verified(store) == VerificationReport(None)
 
 
@@ -63,13 +63,13 @@ async def test_an_empty_log_is_whole(store: Store) -> None:
         ("UPDATE audit_heads SET hash = 'x' WHERE {turn}", "changed", 5),
     ],
 )
-async def test_a_touched_record_is_found(store: Store, store_url: str, change: str, fault: str, seq: int) -> None:
+async def test_altered_entry_is_found(store: Store, store_url: str, change: str, fault: str, seq: int) -> None:
     await filled(store)
     await tamper(store_url, change.format(turn=IN_TURN))
     assert summary(await verified(store)) == (fault, TURN, seq)
 
 
-async def test_a_hole_that_was_closed_up_is_found(store: Store, store_url: str) -> None:
+async def test_closed_gap_is_found(store: Store, store_url: str) -> None:
     await filled(store)
     await tamper(
         store_url,
@@ -79,7 +79,7 @@ async def test_a_hole_that_was_closed_up_is_found(store: Store, store_url: str) 
     assert summary(await verified(store)) == ("missing", TURN, 2)
 
 
-async def test_exchanged_records_are_found(store: Store, store_url: str) -> None:
+async def test_exchanged_entries_are_found(store: Store, store_url: str) -> None:
     await filled(store)
     swap = "UPDATE audit_records SET seq = {to} WHERE " + IN_TURN + " AND seq = {was}"
     await tamper(store_url, *(swap.format(was=was, to=to) for was, to in ((2, 99), (4, 2), (99, 4))))
@@ -87,7 +87,7 @@ async def test_exchanged_records_are_found(store: Store, store_url: str) -> None
 
 
 def forged(records: list[Record], change: Callable[[Record], Record]) -> list[str]:
-    """Statements that rewrite a whole stream, every hash made anew, as its owner never wrote it."""
+    """Return statements that rewrite a whole stream with valid new hashes."""
     statements, prev = [], FIRST
     for record in records:
         new = place_record(change(record), record.seq, prev, record.written_at)
@@ -99,7 +99,7 @@ def forged(records: list[Record], change: Callable[[Record], Record]) -> list[st
     return [*statements, f"UPDATE audit_heads SET hash = '{prev}' WHERE stream = '{records[0].stream}'"]
 
 
-async def test_a_rewritten_chain_is_found_by_its_checkpoint(store: Store, store_url: str) -> None:
+async def test_rewritten_chain_is_found_by_its_checkpoint(store: Store, store_url: str) -> None:
     log = await filled(store)
     await Checkpoints(store).take(SIGNER)
     lie = forged(await log.stream(TURN), lambda record: replace(record, data='{"number":7}'))
@@ -107,7 +107,7 @@ async def test_a_rewritten_chain_is_found_by_its_checkpoint(store: Store, store_
     assert summary(await verified(store)) == ("changed", TURN, 5)
 
 
-async def test_a_cut_that_takes_the_heads_along_is_found_by_the_checkpoint(store: Store, store_url: str) -> None:
+async def test_truncation_including_the_heads_is_found_by_the_checkpoint(store: Store, store_url: str) -> None:
     log = await filled(store)
     await Checkpoints(store).take(SIGNER)
     third = (await log.stream(TURN))[2]
@@ -121,9 +121,7 @@ async def test_a_cut_that_takes_the_heads_along_is_found_by_the_checkpoint(store
     assert summary(await verified(store)) == ("truncated", TURN, 1)
 
 
-async def test_a_log_cut_back_to_an_earlier_checkpoint_is_found_by_one_kept_elsewhere(
-    store: Store, store_url: str
-) -> None:
+async def test_truncation_to_an_earlier_checkpoint_is_found_by_an_external_one(store: Store, store_url: str) -> None:
     # Who owns the database can take everything back to an earlier state; a checkpoint kept elsewhere tells. Without it,
     # or with one from before the cut, nothing can be found: that is said in the documents.
     log = await filled(store)
@@ -145,7 +143,7 @@ async def test_a_log_cut_back_to_an_earlier_checkpoint_is_found_by_one_kept_else
     assert summary(await verified(store, kept=late)) == ("truncated", "checkpoints", 2)
 
 
-async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: str) -> None:
+async def test_altered_checkpoints_are_found(store: Store, store_url: str) -> None:
     log = await filled(store)
     points = Checkpoints(store)
     for number in (6, 7, 8):
@@ -166,7 +164,7 @@ async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: 
         assert summary(await verified(store)) == (fault, "checkpoints", number)
 
 
-async def test_a_checkpoint_of_another_record_is_not_this_ones(store: Store, tmp_path: Path) -> None:
+async def test_checkpoint_of_another_log_is_rejected(store: Store, tmp_path: Path) -> None:
     await filled(store)
     await Checkpoints(store).take(SIGNER)
     async with open_store(f"sqlite:///{tmp_path}/other.db") as other:
@@ -175,7 +173,7 @@ async def test_a_checkpoint_of_another_record_is_not_this_ones(store: Store, tmp
     assert summary(await verified(store, kept=foreign)) == ("changed", "checkpoints", 1)
 
 
-async def test_a_checkpoint_is_written_only_when_something_is_new(store: Store) -> None:
+async def test_checkpoint_is_written_only_for_new_entries(store: Store) -> None:
     log = await filled(store)
     points = Checkpoints(store)
     first = await points.take(SIGNER)
@@ -198,7 +196,7 @@ async def checked(export: Export) -> VerificationReport:
     return await verify(iterate(export.records), iterate(export.checkpoints), SIGNER.verifier())
 
 
-async def test_an_export_verifies_without_its_database(store: Store, tmp_path: Path) -> None:
+async def test_export_verifies_without_its_database(store: Store, tmp_path: Path) -> None:
     await filled(store)
     await Checkpoints(store).take(SIGNER)
     file = tmp_path / "audit.jsonl"
@@ -220,7 +218,7 @@ async def test_an_export_verifies_without_its_database(store: Store, tmp_path: P
         (lambda lines: [*lines[:2], *lines[3:7], lines[7], lines[2], *lines[8:]], "missing", 1),
     ],
 )
-async def test_a_touched_export_is_found(
+async def test_altered_export_is_found(
     store: Store, change: Callable[[list[str]], list[str]], fault: str, seq: int
 ) -> None:
     await filled(store)
@@ -229,20 +227,20 @@ async def test_a_touched_export_is_found(
     assert summary(await checked(Export(change(lines), "audit.jsonl"))) == (fault, TURN, seq)
 
 
-async def test_streams_that_are_mixed_up_in_a_file_are_reordered(store: Store) -> None:
+async def test_mixed_streams_in_a_file_are_reported_as_reordered(store: Store) -> None:
     await filled(store)
     lines = [line for line in await lines_of(store) if '"type":"record"' in line]
     assert summary(await checked(Export([*lines[:3], *lines[5:], *lines[3:5]], "x"))) == ("reordered", TURN, 4)
 
 
-async def test_an_export_whose_end_is_missing_says_so(store: Store) -> None:
+async def test_export_without_its_end_is_incomplete(store: Store) -> None:
     await filled(store)
     lines = await lines_of(store)
     assert Export(lines[:-1], "x").complete is False
     assert Export([*lines[:-2], lines[-1]], "x").complete is False
 
 
-async def test_an_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> None:
+async def test_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> None:
     await filled(store)
     await AuditLog(store).append([replace(entry(1, "turn/else/s/t"), tenant="else")])
     await Checkpoints(store).take(SIGNER)
@@ -255,7 +253,7 @@ async def test_an_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> N
 
 
 @table("text", "", "{", "[]", '{"type":"other"}', '{"type":"record"}', '{"type":"checkpoint"}', "\ud800")
-def test_a_file_that_is_no_export_is_refused(text: str) -> None:
+def test_file_that_is_not_an_export_is_refused(text: str) -> None:
     with pytest.raises(Refused, match=r"`x` is empty|x:1 is not a line"):
         Export([text], "x")
 
@@ -265,7 +263,7 @@ def test_a_file_that_is_no_export_is_refused(text: str) -> None:
     seq=st.integers(1, 6),
     text=st.text(max_size=5),
 )
-async def test_no_field_of_any_record_can_be_changed_unseen(field: str, seq: int, text: str) -> None:
+async def test_change_of_any_entry_field_is_found(field: str, seq: int, text: str) -> None:
     records, prev = [], FIRST
     for number in range(1, 7):
         records.append(place_record(record_from_entry(entry(number)), number, prev, 1_000))
@@ -277,7 +275,7 @@ async def test_no_field_of_any_record_can_be_changed_unseen(field: str, seq: int
     assert report.finding is not None
 
 
-async def test_no_time_runs_backwards_for_a_key_retired_after_the_checkpoint(store: Store) -> None:
+async def test_checkpoint_needs_a_key_valid_at_its_time(store: Store) -> None:
     await filled(store)
     point = some(await Checkpoints(store).take(SIGNER))
     for hours, holds in ((1, True), (-1, False)):
@@ -290,7 +288,7 @@ async def test_no_time_runs_backwards_for_a_key_retired_after_the_checkpoint(sto
         assert mine.holds(Signer(old).verifier()) is holds
 
 
-async def test_a_head_that_was_taken_away_is_missed(store: Store, store_url: str) -> None:
+async def test_deleted_head_is_found(store: Store, store_url: str) -> None:
     log = await filled(store)
     assert await Checkpoints(store).take(SIGNER) is not None
     for stream in (TURN, CHAIN):
@@ -306,7 +304,7 @@ async def test_a_head_that_was_taken_away_is_missed(store: Store, store_url: str
     assert [record.seq for record in await log.stream(TURN)] == [*range(1, 8)]
 
 
-async def test_a_stream_that_began_meanwhile_is_not_missed(store: Store) -> None:
+async def test_stream_begun_during_verification_is_not_missing(store: Store) -> None:
     points, before = Checkpoints(store), [StreamHead(stream=TURN, seq=1, hash="")]
     await filled(store, OTHER)
     report = await verify(AuditLog(store).records(), points.all(), SIGNER.verifier(), heads=before[:0])

@@ -1,4 +1,4 @@
-"""Messages between workflows and activities: what a turn reads of them, whoever wrote them."""
+"""Messages between workflows and activities, as a turn reads them from any sender."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from signoff.contracts.message import CallPart, Message
 
 
 def reply(args: Content, call: str = "c1.1", **fields: Any) -> ModelReply:
-    """A reply that says it answers by `c1.1`, and has one call with this id and these arguments."""
+    """Return a reply that answers by `c1.1` and has one call with this id and these arguments."""
     message = Message(role="assistant", parts=(CallPart(call=call, tool="respond", args=args),))
     return ModelReply(message=message, respond_call="c1.1", **fields)
 
 
-def test_an_answer_of_words_alone_stands_in_its_call() -> None:
+def test_plain_answer_is_read_from_the_respond_call() -> None:
     message = reply(Content(inline={"text": "done"}))
     assert message.answer == Response(text=Content(inline="done"))
     other = Response(text=Content(inline="other"))
@@ -31,6 +31,6 @@ def test_an_answer_of_words_alone_stands_in_its_call() -> None:
     (Content(inline=None), "c1.1"),
     (Content(blob=BlobRef(sha256="0" * 64, size=9)), "c1.1"),
 )
-def test_a_reply_that_holds_no_answer_has_none(args: Content, call: str) -> None:
-    """Whoever schedules activities may write one: raised in the turn, its task would fail for ever."""
+def test_malformed_reply_has_no_answer(args: Content, call: str) -> None:
+    """Any scheduler of activities may write one: an exception in the turn would fail its task forever."""
     assert reply(args, call).answer is None

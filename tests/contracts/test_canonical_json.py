@@ -1,4 +1,4 @@
-"""The quick way of writing canonical JSON gives the very bytes of RFC 8785, or is not taken."""
+"""The fast canonical JSON writer gives the exact bytes of RFC 8785, or is not used."""
 
 import enum
 from typing import Any
@@ -26,7 +26,7 @@ VALUES = st.recursive(
 @example({"a": 2**53})
 @example(["\ud800"])
 @example({"a": 1.0, "b": -0.0, "c": 1e21})
-def test_every_value_is_written_as_the_standard_writes_it(value: Any) -> None:
+def test_value_is_written_exactly_like_the_standard(value: Any) -> None:
     try:
         expected = rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, ValueError):
@@ -41,13 +41,13 @@ class Colour(enum.StrEnum):
 
 
 @table("odd", {1: "a"}, {"a": {2}}, {"a": object()}, {None: 1}, b"x", {"a": 2**60})
-def test_what_is_no_json_is_refused(odd: Any) -> None:
-    """Names that are no texts would otherwise be turned into texts, and two values would hash alike."""
+def test_non_json_value_is_refused(odd: Any) -> None:
+    """Non-text names would become texts, and two values would have one hash."""
     with pytest.raises(NotCanonical):
         canonical_json(odd)
 
 
-def test_kinds_derived_from_the_plain_ones_are_written_as_those() -> None:
+def test_derived_plain_types_are_written_like_their_base() -> None:
     assert canonical_json({"a": Colour.RED}) == rfc8785.dumps({"a": Colour.RED}) == canonical_json({"a": "red"})
 
 
@@ -59,5 +59,5 @@ def test_kinds_derived_from_the_plain_ones_are_written_as_those() -> None:
     ({"n": 2**60}, {"n": 2**60}, False),
     ids=["boolean and number", "one number", "order of names", "without a canonical form"],
 )
-def test_arguments_are_the_same_only_by_their_canonical_form(one: Any, other: Any, same: bool) -> None:
+def test_arguments_are_equal_by_their_canonical_form(one: Any, other: Any, same: bool) -> None:
     assert same_arguments(one, other) is same

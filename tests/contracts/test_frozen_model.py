@@ -1,4 +1,4 @@
-"""The base of all shapes: frozen, forgiving of what is new, and light."""
+"""The base of all models: frozen, tolerant of new fields, and light."""
 
 import pytest
 from pydantic import ValidationError
@@ -7,7 +7,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.formats.replace import replace
 
 
-def test_a_shape_remembers_values_and_not_which_were_given() -> None:
+def test_model_stores_values_and_not_the_set_of_given_fields() -> None:
     person = Person.model_validate_json('{"id": "guest", "tier": "trusted"}')
     copied = replace(person, name="Guest")
     assert person.model_fields_set == set()
@@ -17,8 +17,8 @@ def test_a_shape_remembers_values_and_not_which_were_given() -> None:
     assert person == Person(id="guest", tier="trusted")
 
 
-def test_a_shape_is_frozen_and_reads_what_a_later_version_wrote() -> None:
-    """Nothing changes in place; an unknown field is passed over, so that old workers read new histories."""
+def test_model_is_frozen_and_ignores_fields_of_later_versions() -> None:
+    """Unknown fields are ignored, so that old workers read new histories."""
     principal = Principal.model_validate({"user": "guest", "invented_later": 1})
     with pytest.raises(ValidationError):
         principal.user = "other"  # type: ignore[misc]

@@ -2,7 +2,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, call_id, call_of_stand_i
 from signoff.contracts.limits import CALLS_KEPT_PER_COMPLETION, MAX_FALLBACKS
 
 
-def test_no_stand_in_has_the_id_of_a_call_or_of_another_stand_in() -> None:
+def test_fallback_id_never_equals_a_call_or_another_fallback() -> None:
     proposed = [call_id(3, index) for index in range(1, CALLS_KEPT_PER_COMPLETION + 1)]
     standing_in = [stand_in_id(call, number) for call in proposed for number in range(1, MAX_FALLBACKS + 1)]
     assert stand_in_id("c3.2", 1) == "c3.1002"

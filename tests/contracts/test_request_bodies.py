@@ -1,4 +1,4 @@
-"""What edges send: one draft for every answer, and bodies of known fields only."""
+"""Request bodies of the edges: one draft for every answer, and only known fields."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -45,8 +45,8 @@ BODIES = [
 ]
 
 
-def test_every_field_of_a_draft_that_a_decision_has_is_carried() -> None:
-    """By its name, so that a new one needs no third place; who answered and when is the author's."""
+def test_every_draft_field_is_carried_into_the_decision() -> None:
+    """Fields are carried by name, so a new one needs no third place. Subject and time come from the author."""
     assert set(FULL) == set(DecisionDraft.model_fields)
     decision = decision_from_draft(DecisionDraft(**FULL), DecisionAuthor(ANA, "inbox", "session"), NOW)
     assert decision == Decision(
@@ -68,7 +68,7 @@ def test_every_field_of_a_draft_that_a_decision_has_is_carried() -> None:
     assert set(Decision.model_fields) - set(DecisionDraft.model_fields) == set_by_the_gateway
 
 
-def test_an_answer_counts_as_of_when_it_came_in() -> None:
+def test_decision_counts_from_its_time_of_receipt() -> None:
     draft, earlier = DecisionDraft(verdict="denied", delivery_id="k1"), NOW - timedelta(hours=1)
     by_mail = decision_from_draft(draft, DecisionAuthor(ANA, "email", "channel", earlier), NOW)
     other = decision_from_draft(draft, DecisionAuthor(Person(id="bo"), "email", "channel"), NOW)
@@ -94,13 +94,13 @@ def test_an_answer_counts_as_of_when_it_came_in() -> None:
     ({"remember": {"scope": "everywhere"}}, "scope"),
     ({"edited_args": [5]}, "edited_args"),
 )
-def test_an_unclear_answer_is_none(change: dict[str, Any], named: str) -> None:
+def test_ambiguous_draft_is_rejected(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ValidationError, match=named):
         DecisionDraft.model_validate(FULL | change)
 
 
-def test_a_hundred_thousand_unknown_fields_cost_a_few_errors() -> None:
-    """Each would be an error of its own; identity fields are always among those that are named."""
+def test_thousands_of_unknown_fields_give_few_errors() -> None:
+    """Each would be its own error. Identity fields are always among the named ones."""
     many = {f"field{number}": number for number in range(100_000)} | {"roles": ["admin"]}
     with pytest.raises(ValidationError) as caught:
         DecisionDraft.model_validate(FULL | many)
@@ -110,20 +110,20 @@ def test_a_hundred_thousand_unknown_fields_cost_a_few_errors() -> None:
 
 
 @table("body", *BODIES)
-def test_every_body_is_closed(body: type[BaseModel]) -> None:
+def test_request_bodies_reject_unknown_fields(body: type[BaseModel]) -> None:
     assert issubclass(body, RequestBody)
     with pytest.raises(ValidationError, match="nobody_knows"):
         body.model_validate({"nobody_knows": 1})
 
 
 @table("words", "", "  ", "half \ud800 of a pair")
-def test_words_have_to_say_something_that_can_be_carried(words: str) -> None:
+def test_empty_or_unencodable_text_is_rejected(words: str) -> None:
     for body in (SayBody, TurnBody):
         with pytest.raises(ValidationError):
             body.model_validate({"text": words})
 
 
-def test_a_batch_has_an_end() -> None:
+def test_batch_size_is_limited() -> None:
     for decisions in ([], [FULL] * 101):
         with pytest.raises(ValidationError, match="decisions"):
             BatchBody.model_validate({"decisions": decisions})

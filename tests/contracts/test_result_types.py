@@ -1,4 +1,4 @@
-"""Each result has its type: one for every code, in one table, and never stored beside the code."""
+"""The type of each result: one per code, in one table, and never stored next to the code."""
 
 import re
 from pathlib import Path
@@ -19,18 +19,18 @@ from signoff.temporal.converter import DATA_CONVERTER
 RESULTS = Path(__file__).parents[2] / "docs" / "results.md"
 
 
-def test_every_code_has_a_type_of_its_own() -> None:
+def test_every_code_has_its_own_type() -> None:
     assert set(RESULT_TYPES) == set(get_args(CallCode))
     assert sorted(RESULT_TYPES.values()) == sorted(get_args(ResultType))
 
 
-def test_the_one_table_says_what_the_code_does() -> None:
+def test_documented_table_matches_the_code() -> None:
     rows = re.findall(r"^\| `(Tool\w+)` \| `(\w+)` \|", RESULTS.read_text(encoding="utf-8"), re.MULTILINE)
     assert rows == [(each, code) for code, each in RESULT_TYPES.items()]
 
 
 @pytest.mark.row("N32", "X12")
-def test_a_denial_says_literally_that_it_is_one() -> None:
+def test_denial_states_its_type_and_code() -> None:
     denied = ToolDenied(source="human", tool="pay", call_id="c1.1")
     value = denied.model_dump(mode="json")
     assert list(value.items())[:2] == [("type", "ToolDenied"), ("code", "denied")]
@@ -39,15 +39,15 @@ def test_a_denial_says_literally_that_it_is_one() -> None:
     assert (outcome.model_dump()["type"], part.model_dump()["type"]) == ("ToolDenied", "ToolDenied")
 
 
-def test_nobody_claims_another_type() -> None:
+def test_claimed_type_is_replaced_by_the_type_of_the_code() -> None:
     claimed = CallOutcome.model_validate({"call": "c", "tool": "pay", "code": "denied", "type": "ToolResult"})
     assert claimed.type == "ToolDenied"
     assert type_from_code("of_tomorrow") == "ToolFailed"
 
 
 @table("place", "activity", "result", "part")
-def test_no_history_holds_a_type_beside_its_code(place: str) -> None:
-    """It would make each longer; what is read of one has it all the same."""
+def test_history_holds_no_type_next_to_its_code(place: str) -> None:
+    """The type would lengthen every entry. Reading an entry restores it."""
     outcome = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     part = ResultPart(call="c1.1", tool="pay", code="ok", value=outcome.value)
     written: dict[str, FrozenModel] = {

@@ -1,4 +1,4 @@
-"""What tools change meets what callers say: the caller wins, by top-level name, whatever the order."""
+"""Merging tool updates with caller data: the caller wins, by top-level name, in any order."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ CALLERS = st.builds(
 
 @pytest.mark.row("P18")
 @given(UPDATES, CALLERS)
-def test_what_a_caller_says_stands(updates: Updates, caller: dict[str, Any]) -> None:
+def test_caller_data_overrides_updates(updates: Updates, caller: dict[str, Any]) -> None:
     extra = apply_updates(updates, caller)
     found = caller.get("data", {})
     assert {name: extra[name] for name in caller if name != "data"} == {
@@ -37,7 +37,7 @@ def test_what_a_caller_says_stands(updates: Updates, caller: dict[str, Any]) -> 
 
 
 @given(UPDATES, UPDATES, CALLERS)
-def test_what_is_not_free_would_change_nothing(held: Updates, new: Updates, caller: dict[str, Any]) -> None:
+def test_updates_of_names_set_by_the_caller_change_nothing(held: Updates, new: Updates, caller: dict[str, Any]) -> None:
     assert apply_updates(merge_updates(held, free_updates(new, caller)), caller) == apply_updates(
         merge_updates(held, new), caller
     )
@@ -45,13 +45,13 @@ def test_what_is_not_free_would_change_nothing(held: Updates, new: Updates, call
 
 
 @given(UPDATES, UPDATES, UPDATES)
-def test_later_ones_win_and_batches_may_be_taken_in_any_portions(a: Updates, b: Updates, c: Updates) -> None:
+def test_later_updates_win_and_merging_is_associative(a: Updates, b: Updates, c: Updates) -> None:
     assert merge_updates(merge_updates(a, b), c) == merge_updates(a, merge_updates(b, c))
     assert merge_updates(a, b).data == {**a.data, **b.data}
     assert merge_updates(a, NO_UPDATES) == merge_updates(NO_UPDATES, a) == a
 
 
-def test_a_size_is_that_of_the_json() -> None:
+def test_size_of_updates_is_the_size_of_their_json() -> None:
     assert NO_UPDATES.size == len("[{},{}]")
     assert Updates(data={"a": "ü"}).size == len('[{"a":"x"},{}]') + 1
     assert Updates(context={"a": "\ud800"}).size == len('[{},{"a":"x"}]') + 2

@@ -1,4 +1,6 @@
-"""What workflows and activities hand each other lies in histories: what is left out there is part of the wire."""
+"""Messages between workflows and activities are stored in histories: omitted defaults are part of the wire
+format.
+"""
 
 import json
 from typing import Any
@@ -22,18 +24,18 @@ CTX = CallContext(actor="desk", session="s", turn="t", tenant="main", user=Princ
 
 
 def written(value: Any) -> Any:
-    """What a history holds of `value`."""
+    """Return the history's form of `value`."""
     (payload,) = DATA_CONVERTER.payload_converter.to_payloads([value])
     return json.loads(payload.data)
 
 
 def read(value: Any, shape: type[Any]) -> Any:
-    """`value` as whoever reads it from a history has it."""
+    """Return `value` as read from a history."""
     payloads = DATA_CONVERTER.payload_converter.to_payloads([value])
     return DATA_CONVERTER.payload_converter.from_payloads(payloads, [shape])[0]
 
 
-def test_the_file_names_every_record_on_the_wire_with_its_defaults() -> None:
+def test_wire_file_lists_every_record_with_its_defaults() -> None:
     """A default that changes, or a field that goes, changes what histories mean: seen here before it is released.
 
     `python tests/contracts/wire_shapes.py` writes the file anew. From the first release on only new fields are added.
@@ -41,7 +43,7 @@ def test_the_file_names_every_record_on_the_wire_with_its_defaults() -> None:
     assert FILE.read_text() == text()
 
 
-def test_what_holds_its_default_is_not_written_at_any_depth() -> None:
+def test_default_values_are_omitted_at_every_depth() -> None:
     task = ModelTask(ctx=CTX, completion=1, messages=(user_message("go"),))
     assert written(task) == {
         "ctx": {"actor": "desk", "session": "s", "turn": "t", "user": {"user": "guest"}},
@@ -50,7 +52,7 @@ def test_what_holds_its_default_is_not_written_at_any_depth() -> None:
     }
 
 
-def test_what_is_left_out_is_read_as_it_was() -> None:
+def test_omitted_defaults_are_read_back_unchanged() -> None:
     parts = (
         CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 0, "to": ""})),
         ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline=None)),
@@ -66,14 +68,14 @@ def test_what_is_left_out_is_read_as_it_was() -> None:
 
 
 @table("shape", Receipt, TurnView, CallOutcome)
-def test_receipts_and_views_are_written_whole(shape: type[BaseModel]) -> None:
+def test_receipts_and_views_are_written_in_full(shape: type[BaseModel]) -> None:
     assert not issubclass(shape, ActivityMessage)
     receipt = Receipt(status="accepted")
     ours, sdks = DATA_CONVERTER.payload_converter, PydanticPayloadConverter()
     assert ours.to_payloads([receipt]) == sdks.to_payloads([receipt])
 
 
-def test_a_turns_result_holds_what_there_is() -> None:
+def test_turn_result_omits_its_defaults() -> None:
     outcome = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     result = TurnResult(state="complete", calls=(outcome,))
     told = {"call": "c1.1", "tool": "pay", "code": "ok", "value": {"inline": "paid"}}
@@ -81,6 +83,6 @@ def test_a_turns_result_holds_what_there_is() -> None:
     assert read(result, TurnResult) == result
 
 
-def test_messages_are_what_activities_take_and_give() -> None:
-    """One of another class would be written whole, which nobody would notice."""
+def test_every_activity_message_is_an_activity_message_subclass() -> None:
+    """A message of another class would be written in full, unnoticed."""
     assert {each.__name__ for each in messages()} >= {"ModelTask", "ModelReply", "GateTask", "GateReply", "ToolTask"}

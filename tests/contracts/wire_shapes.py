@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from signoff.contracts.frozen_model import ActivityMessage
 
-# Each module that defines a message, so that all of them are known as subclasses.
+# All modules that define messages, so that all subclasses are known.
 from signoff.contracts import activity_messages, turn  # noqa: F401  # isort: skip
 
 FILE = Path(__file__).parent / "activity_messages.json"
@@ -38,7 +38,7 @@ def reachable() -> list[type[BaseModel]]:
 
 
 def described() -> dict[str, Any]:
-    """Record -> field -> its type, with the default that is left out on the wire where it has one."""
+    """Map record to field to type, with the default that is omitted on the wire."""
     return {shape.__name__: {name: _field(each) for name, each in _sent(shape).items()} for shape in reachable()}
 
 

@@ -1,4 +1,4 @@
-"""A tenant whose turns queue up by the hundred keeps another's few from no worker."""
+"""A tenant with hundreds of queued turns does not keep workers from another tenant."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,13 +18,13 @@ QUEUED = 300
 
 @pytest.fixture
 async def fair_client(tmp_path: Path) -> AsyncIterator[Client]:
-    """A client of a server that shares what queues up."""
+    """A client of a server with fair queues."""
     options = ServerOptions(tmp_path / "temporal.db", port=free_port(), ui_port=None, fair=True)
     async with run_server(options) as server:
         yield await server.connect()
 
 
-async def test_turns_of_tenants_are_taken_in_turn(fair_client: Client, store: Store, task_queue: str) -> None:
+async def test_turns_of_tenants_are_taken_alternately(fair_client: Client, store: Store, task_queue: str) -> None:
     order: list[str] = []
 
     def react(request: CompletionRequest) -> Completion:
@@ -40,6 +40,6 @@ async def test_turns_of_tenants_are_taken_in_turn(fair_client: Client, store: St
         for key in keys:
             await turns.signoff.result(key)
         assert order.count("main") == 3
-        # Until the last of them began; their results may take their time.
+        # Until the last turn began: its result may take longer.
         last = max(place for place, each in enumerate(order) if each == "main")
         assert order[:last].count("acme") < QUEUED / 2

@@ -1,4 +1,4 @@
-"""What is removed from a store, by what a real server says of its turns."""
+"""The cleanup of a store, based on a real server's list of turns."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class _SilentCalls(OutboundInterceptor):
 
 @pytest.fixture
 async def place(client: Client) -> AsyncIterator[str]:
-    """A name of its own for a test's sessions, whose workflows end with it."""
+    """A unique name for a test's sessions, whose workflows end with the test."""
     name = uuid.uuid4().hex[:12]
     yield name
     running = f'WorkflowId STARTS_WITH "turn/main/{name}" AND ExecutionStatus = "Running"'
@@ -62,12 +62,12 @@ async def place(client: Client) -> AsyncIterator[str]:
 
 
 async def _begin(client: Client, name: str) -> None:
-    """Let the server know a workflow, which nobody works at."""
+    """Start a workflow that no worker runs."""
     await client.start_workflow("Nothing", id=name, task_queue=f"nobody-{name.replace('/', '-')}")
 
 
 async def _forget(client: Client, name: str) -> None:
-    """Delete it, as the end of the namespace's retention does."""
+    """Delete the workflow, like the end of the namespace's retention."""
     execution = WorkflowExecution(workflow_id=name)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     await client.workflow_service.delete_workflow_execution(request, retry=True)
@@ -76,7 +76,7 @@ async def _forget(client: Client, name: str) -> None:
 
 
 async def _turn(store: Store, turn: TurnKey) -> None:
-    """The rows of a turn: a question that is over, a ticket, and a blob."""
+    """Write the rows of a turn: an ended question, a ticket, and a blob."""
     approval = ".".join((*turn, "c1.1"))
     asked = a_question(tenant=turn.tenant, session=turn.session, turn=turn.turn, definition=sha256_hex({"name": "pay"}))
     await Questions(store).ask(asked, canonical_json({"name": "pay"}))
@@ -103,7 +103,7 @@ def _cleanup(store: Store, client: Client, **given: Any) -> StoreCleanup:
     return StoreCleanup(store, client, datetime.now(UTC) - timedelta(days=2), **given)
 
 
-async def test_what_the_server_has_forgotten_goes_and_nothing_else(client: Client, store: Store, place: str) -> None:
+async def test_only_turns_forgotten_by_the_server_are_removed(client: Client, store: Store, place: str) -> None:
     names = {
         what: TurnKey("main", f"{place}-{what}", f"{place}-{what}") for what in ("runs", "closed", "gone", "young")
     }
@@ -126,7 +126,7 @@ async def test_what_the_server_has_forgotten_goes_and_nothing_else(client: Clien
     assert (await _cleanup(store, client).run()).rows == RemovedRows()
 
 
-async def test_a_turn_that_the_server_does_not_speak_of_stays(client: Client, store: Store, place: str) -> None:
+async def test_turn_with_an_unknown_state_on_the_server_stays(client: Client, store: Store, place: str) -> None:
     turns = [TurnKey("main", f"{place}-{number}", f"{place}-{number}") for number in range(7)]
     for turn in turns:
         await _turn(store, turn)
@@ -137,7 +137,7 @@ async def test_a_turn_that_the_server_does_not_speak_of_stays(client: Client, st
     silent = _Silent({turns[0].workflow_id})
     deaf = Client(**{**client.config(), "interceptors": [silent]})
     removal = await _cleanup(store, deaf).run()
-    # Its blob stays with it: what the session kept is asked of the same workflow.
+    # Its blob stays too: the session's data depends on the same workflow.
     assert (removal.turns["main"], removal.unknown) == (6, 1)
     assert await _rows(store) == [2, 2, 3]
     for turn in turns[1:]:
@@ -152,7 +152,7 @@ async def test_a_turn_that_the_server_does_not_speak_of_stays(client: Client, st
     assert await _rows(store) == [before[0] + 1, before[1] + 1, before[2]]
 
 
-async def test_nothing_goes_by_the_word_of_another_server(client: Client, store: Store, place: str) -> None:
+async def test_cleanup_with_another_server_removes_nothing(client: Client, store: Store, place: str) -> None:
     await _turn(store, TurnKey("main", place, place))
     await _age(store)
     with pytest.raises(Refused, match="TEMPORAL_ADDRESS"):
@@ -160,12 +160,12 @@ async def test_nothing_goes_by_the_word_of_another_server(client: Client, store:
     assert await _rows(store) == [1, 1, 2]
 
 
-async def test_the_last_day_is_not_removed(client: Client, store: Store) -> None:
+async def test_last_day_is_never_removed(client: Client, store: Store) -> None:
     with pytest.raises(Refused, match="younger than a day"):
         await StoreCleanup(store, client, datetime.now(UTC) - timedelta(hours=23)).run()
 
 
-async def test_blobs_stay_while_a_turn_or_the_session_may_name_them(client: Client, store: Store, place: str) -> None:
+async def test_blobs_stay_while_a_turn_or_session_may_name_them(client: Client, store: Store, place: str) -> None:
     session = SessionKey("main", place)
     blob = await store.put_blob(BIG, session)
     await _age(store)
@@ -185,6 +185,6 @@ async def test_blobs_stay_while_a_turn_or_the_session_may_name_them(client: Clie
     assert await store.get_blob(blob.sha256) is None
 
 
-def test_a_removal_adds_up_what_tenants_had() -> None:
+def test_removal_adds_up_the_rows_of_all_tenants() -> None:
     removal = StoreRemoval({}, {"a": RemovedRows(1, 2), "b": RemovedRows(1)}, 0, 0)  # type: ignore[arg-type]
     assert removal.rows == RemovedRows(2, 2)

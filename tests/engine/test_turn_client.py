@@ -1,4 +1,4 @@
-"""How often an answer or a withdrawal that is sent again reaches its turn."""
+"""Repeated answers and withdrawals reach their turn the right number of times."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ from signoff.testing.scripted_model import calls, respond
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
-async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(turn_rig: TurnRig) -> None:
+async def test_withdrawal_resent_while_the_first_waits_counts_once(turn_rig: TurnRig) -> None:
     # No worker is there, and a dispatcher tries again and again: the turn is withdrawn from once when one is back.
     # Without an id of its own each try was another Update, and a server takes ten of a turn at a time.
     catalog = catalog_of([pay_tool(Ledger())])
@@ -41,7 +41,7 @@ async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(turn_rig: Tu
     assert events.count("WORKFLOW_EXECUTION_UPDATE_ACCEPTED") == 1
 
 
-async def test_a_message_that_no_worker_takes_leaves_no_error_in_the_log(client: Client, task_queue: str) -> None:
+async def test_message_without_a_worker_logs_no_error(client: Client, task_queue: str) -> None:
     loop, left = asyncio.get_running_loop(), list[dict[str, Any]]()
     key = SessionKey("main", task_queue)
     hasty = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
@@ -58,7 +58,7 @@ async def test_a_message_that_no_worker_takes_leaves_no_error_in_the_log(client:
 
 
 @pytest.mark.parametrize("way", ["decide", "withdraw"])
-async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
+async def test_answer_not_judged_for_an_outage_is_judged_when_resent(
     way: str, turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The store was away twice: the same answer counts at the third try. Under one and the same update id the server
@@ -80,7 +80,7 @@ async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
         assert asked is not None
         bound = {"revision": 1, "question_hash": asked.question_hash, "received_at": datetime.now(UTC)}
         decision = signer.sign_decision(withdrawn(key, **bound) if way == "withdraw" else no(key, **bound))
-        # As the gateway does with what it has found good.
+        # Like the gateway with a valid answer.
         await answer(turn_rig.store, decision)
         send = turns.signoff.withdraw if way == "withdraw" else turns.signoff.decide
         entries = [await send(decision) for _ in range(3)]

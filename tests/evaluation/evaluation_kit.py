@@ -26,7 +26,7 @@ async def never(args: dict[str, Any], ctx: ToolContext) -> Any:
 
 
 def a_tool(name: str = "pay", **fields: Any) -> Tool:
-    """A tool that may ask, unless `fields` say otherwise."""
+    """Return a tool that may ask, changed by `fields`."""
     given: dict[str, Any] = {
         "name": name,
         "description": "Pays.",
@@ -39,13 +39,13 @@ def a_tool(name: str = "pay", **fields: Any) -> Tool:
 
 
 def a_catalog(*tools: Tool, **fields: Any) -> Catalog:
-    """The desk's catalog: `pay`, which may ask, unless it is given others."""
+    """Return the desk's catalog, by default with `pay`, which may ask."""
     actor = Actor(**{"name": "desk", "model": ACTOR.model, "instructions": ACTOR.instructions, **fields})
     return build_catalog(tools=tools or (a_tool(),), actors=(actor,))
 
 
 def a_call(amount: float = 20, verdict: str = "run", call: str = "c1.1", **fields: Any) -> dict[str, Any]:
-    """A recorded call of `pay`: by rule, or approved where it was asked."""
+    """Return a recorded call of `pay`: by rule, or approved if it was asked."""
     asked = {"decision": {"verdict": "approved", "by": "ana"}} if verdict == "ask" else {}
     given: dict[str, Any] = {
         "call": call,

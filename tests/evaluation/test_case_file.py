@@ -1,4 +1,4 @@
-"""Cases as YAML: what is written is read again, and what is wrong is named with its line."""
+"""Cases as YAML: written files are read back, and errors name their line."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_case_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Texts that YAML or a manifest would take for something else included."""
+def test_case_is_read_as_written(tmp_path: Path) -> None:
+    """Including texts that YAML or a manifest would read as other types."""
     entries = [
         {"role": "user", "text": text} for text in ("no", "12:30", "${HOME} and\n two lines", "é\t'\"", "- a: b", "")
     ]
@@ -30,7 +30,7 @@ def test_a_case_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert problems == []
 
 
-def test_what_is_forbidden_is_written_out() -> None:
+def test_forbidden_differences_are_written_out() -> None:
     text = write_cases([a_case(a_call())])
     assert "  forbid: [new, missing, changed, verdict, terms, ending]\n" in text
     assert "prompt_hash_mismatch" not in text
@@ -45,9 +45,7 @@ def test_what_is_forbidden_is_written_out() -> None:
     (f"at: '{AT}'", "at: '2026-11-24T10:00:00'", 13, "must be a time with its zone"),
     (f"at: '{AT}'", "at: soon", 13, "must be a time with its zone"),
 )
-def test_what_is_wrong_in_a_case_is_a_sentence_with_its_line(
-    tmp_path: Path, old: str, new: str, line: int, words: str
-) -> None:
+def test_invalid_case_is_a_sentence_with_its_line(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
     case = write_cases([a_case(a_call())])
     assert old in case
     found, problems = read_cases(written(tmp_path, case.replace(old, new, 1) + case))
@@ -57,12 +55,12 @@ def test_what_is_wrong_in_a_case_is_a_sentence_with_its_line(
     assert not line or f"cases.yaml:{line}: " in problem
 
 
-def test_a_case_without_completions_is_none(tmp_path: Path) -> None:
+def test_case_without_completions_is_rejected(tmp_path: Path) -> None:
     _, problems = read_cases(written(tmp_path, write_cases([a_case(completions=[])])))
     assert "case 1 has no completion to play" in problems[0]
 
 
 @table("text", "", "name: a case\n", "[]\n")
-def test_a_file_that_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
+def test_file_without_a_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="signoff eval record"):
         read_cases(written(tmp_path, text))

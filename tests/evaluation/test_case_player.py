@@ -1,4 +1,4 @@
-"""Cases played again: judged by the gates of a worker, answered from the case, and nothing runs."""
+"""Replayed cases: judged by a worker's gates, answered from the case, and no tool runs."""
 
 import dataclasses
 from typing import Any
@@ -43,7 +43,7 @@ async def played_with(case: EvaluationCase, catalog: Catalog, *script: Completio
     return await play(case, catalog, CaseModel("script", ScriptedModel(react))), results
 
 
-async def test_recorded_calls_are_judged_by_todays_policy() -> None:
+async def test_recorded_calls_are_judged_by_the_present_policy() -> None:
     case = a_case(a_call(20), a_call(70, "ask", "c1.2"), a_call(900, "deny", "c1.3"))
     policy = ApprovalPolicy(
         auto_approve_if="args.amount < 10.0", deny_if="args.amount > 500.0", approvers=("user:ana",)
@@ -60,7 +60,7 @@ async def test_recorded_calls_are_judged_by_todays_policy() -> None:
 
 
 @pytest.mark.row("V16")
-async def test_a_models_calls_are_answered_from_the_record_by_tool_and_arguments_digest() -> None:
+async def test_model_calls_are_answered_from_the_record_by_tool_and_arguments() -> None:
     case = a_case(a_call(20, args={"amount": 20, "pin": "1"}), a_call(70, "ask", "c1.2"))
     script = (calls(("pay", {"pin": "1", "amount": 20.0})), calls(LARGE), calls(("pay", {"amount": 21})), respond("ok"))
     played, results = await played_with(case, a_catalog(), *script)
@@ -70,14 +70,17 @@ async def test_a_models_calls_are_answered_from_the_record_by_tool_and_arguments
     assert (played.unrecorded, played.ending, played.answer) == (1, "complete", "ok")
 
 
-async def test_equal_calls_get_their_own_answers_and_then_the_last_one_again() -> None:
+async def test_equal_calls_get_their_own_answers_and_then_repeat_the_last() -> None:
     answers = [a_call(call=f"c1.{n}", result={"code": "ok", "value": f"answer {n}"}) for n in (1, 2)]
     _, results = await played_with(a_case(*answers), a_catalog(), calls(SMALL, SMALL), calls(SMALL), respond("ok"))
     assert results == ["ok answer 1", "ok answer 2", "ok answer 2"]
 
 
-async def test_what_people_said_is_taken_from_the_record() -> None:
-    """A denial answers a call that would be asked again; where it would run no tool has answered."""
+async def test_decisions_are_taken_from_the_record() -> None:
+    """A recorded denial answers a call that needs approval.
+
+    For a call that would run, no recorded answer exists.
+    """
     denied = a_call(70, "ask", decision={"verdict": "denied", "by": "ana"}, result={"code": "denied", "value": "no"})
     asked, results = await played_with(a_case(denied), a_catalog(), calls(LARGE), respond("ok"))
     assert (verdicts(asked), results) == (["ask"], ["denied no"])
@@ -88,20 +91,20 @@ async def test_what_people_said_is_taken_from_the_record() -> None:
     assert results[0].startswith("unrecorded")
 
 
-async def test_a_call_that_the_gates_end_is_answered_by_them() -> None:
+async def test_call_settled_by_gates_is_answered_by_them() -> None:
     played, results = await played_with(a_case(a_call()), a_catalog(), calls(("fly", {})), respond("ok"))
     assert verdicts(played) == ["not_available"]
     assert results == ["not_available Unknown tool: fly; use one of the tools you were given"]
     assert played.calls[0].answered == "gates"
 
 
-async def test_the_gates_are_those_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_case_is_judged_by_the_gates_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "MAX_CALLS_PER_TOOL", 2)
     played, _ = await played_with(a_case(a_call()), a_catalog(), calls(SMALL, LARGE), calls(LARGE), respond("ok"))
     assert verdicts(played) == ["run", "ask", "too_many_calls"]
 
 
-async def test_the_model_gets_todays_instructions_and_tools() -> None:
+async def test_model_gets_the_present_instructions_and_tools() -> None:
     seen: list[CompletionRequest] = []
 
     def react(request: CompletionRequest) -> Completion:
@@ -121,7 +124,7 @@ async def test_the_model_gets_todays_instructions_and_tools() -> None:
     assert (played.ending, played.answer) == ("complete", "hello")
 
 
-async def test_an_answer_that_cannot_be_read_goes_back_once() -> None:
+async def test_unreadable_answer_is_returned_to_the_model_once() -> None:
     wrong = calls(("respond", {"state": "complete"}), text="words")
     played, results = await played_with(a_case(a_call()), a_catalog(), wrong, respond("done", "clarifying"))
     assert results[0].startswith("input_invalid respond was not understood")
@@ -130,8 +133,8 @@ async def test_an_answer_that_cannot_be_read_goes_back_once() -> None:
     assert (played.ending, played.answer) == ("complete", "words")
 
 
-async def test_a_model_that_never_answers_is_stopped_at_its_actors_limit() -> None:
-    """And the turn would have ended as an error."""
+async def test_model_that_never_answers_stops_at_the_actor_limit() -> None:
+    """The turn would have ended with an error."""
     catalog = a_catalog()
     actor = catalog.actors["desk"]
     limited = dataclasses.replace(actor, limits=replace(actor.limits, completions=3))
@@ -140,7 +143,7 @@ async def test_a_model_that_never_answers_is_stopped_at_its_actors_limit() -> No
     assert (played.ending, len(played.calls)) == ("error", 3)
 
 
-async def test_secret_arguments_are_hidden_and_found_all_the_same() -> None:
+async def test_secret_arguments_are_hidden_but_still_matched() -> None:
     recorded = a_call(args={"amount": 20, "pin": HIDDEN})
     catalog = a_catalog(a_tool(secrets=("pin",)))
     played, results = await played_with(
@@ -155,7 +158,7 @@ def misses(case: EvaluationCase, catalog: Catalog) -> str:
     return misfit
 
 
-def test_a_case_that_todays_catalog_cannot_play_is_a_misfit() -> None:
+def test_case_that_the_present_catalog_cannot_play_is_a_misfit() -> None:
     assert misses(a_case(actor="dsk"), a_catalog()) == "there is no actor `dsk`; did you mean `desk`?"
     assert "has no route and step `tri/buy`" in misses(a_case(route="tri", step="buy"), a_catalog(routes=(TRIP,)))
     assert "can have no tool `fly` for one turn" in misses(a_case(transient=["fly"]), a_catalog())
@@ -184,7 +187,7 @@ def answers(call: HandlerCall, context: dict[str, Any]) -> str:
     (a_call(20, "ask", rule={"kind": "permission"}), "ask"),
     (a_call(20, "deny", gate="permission", result={"code": "denied", "value": "no"}), "deny"),
 )
-async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
+async def test_permission_answer_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
     catalog = a_catalog(a_tool(check_permissions=refuses))
     assert verdicts(await play(a_case(recorded), catalog)) == [verdict]
 
@@ -194,10 +197,10 @@ async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: d
     (a_call(20, "run"), "run"),
     (a_call(20, "ask", rule={"kind": "handler", "handler": f"{__name__}:answers"}), "ask"),
     (a_call(20, "deny", gate="approval", rule={"kind": "handler", "handler": f"{__name__}:answers"}), "deny"),
-    # Of another handler, whose name begins like this one's.
+    # Another handler whose name has the same prefix.
     (a_call(20, "ask", rule={"kind": "handler", "handler": f"{__name__}:answers_well"}), "run"),
 )
-async def test_what_a_policys_handler_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
+async def test_handler_answer_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
     policy = ApprovalPolicy(
         auto_approve_if="args.amount < 50.0", handler=f"{__name__}:answers", approvers=("user:ana",)
     )
@@ -207,8 +210,8 @@ async def test_what_a_policys_handler_said_is_taken_from_the_record(recorded: di
     assert verdicts(await play(a_case(recorded), a_catalog(a_tool(requires_approval=asks)))) == [tighter]
 
 
-async def test_a_handler_that_abstained_is_not_taken_for_one_that_let_it_pass() -> None:
-    """Alone it lets nothing pass by that: people were asked because no rule let it, and are again."""
+async def test_abstaining_handler_is_not_replayed_as_an_approval() -> None:
+    """Alone, abstaining approves nothing: the call was asked because no rule approved it, and is asked again."""
     tool = a_tool(requires_approval=ApprovalPolicy(handler=f"{__name__}:answers", approvers=("user:ana",)))
     asked = a_call(20, "ask", rule={"name": "requires_approval"})
     assert verdicts(await play(a_case(asked), a_catalog(tool))) == ["ask"]
@@ -220,18 +223,18 @@ async def test_a_handler_that_abstained_is_not_taken_for_one_that_let_it_pass() 
     ("usage", {"usage_limit": UsageLimit(5, "user", 60.0)}),
     ("capabilities", {"capabilities": Capabilities(network=("example.org",))}),
 )
-async def test_what_was_not_to_be_had_is_so_again(gate: str, fields: dict[str, Any]) -> None:
+async def test_recorded_unavailability_is_replayed(gate: str, fields: dict[str, Any]) -> None:
     recorded = a_call(20, "not_available", gate=gate, result={"code": "not_available", "value": "gone"})
     catalog = a_catalog(a_tool(**fields))
     assert verdicts(await play(a_case(recorded), catalog)) == ["not_available"]
     assert verdicts(await play(a_case(a_call(20)), catalog)) == ["run"]
 
 
-async def test_a_requester_of_whom_nobody_was_sure_is_asked_about_again() -> None:
+async def test_doubted_requester_is_asked_about_again() -> None:
     assert verdicts(await play(a_case(a_call(20, "ask", rule={"kind": "requester"})), a_catalog())) == ["ask"]
 
 
-async def test_a_call_is_judged_in_its_time_and_context() -> None:
+async def test_call_is_judged_at_its_time_and_in_its_context() -> None:
     policy = ApprovalPolicy(auto_approve_if="ctx.now.hour < 12", approvers=("user:ana",))
     early, late = "2026-11-24T10:00:00+00:00", "2026-11-24T20:00:00+00:00"
     completions = [{"at": at, "calls": [a_call(20, call=f"c{n}.1")]} for n, at in enumerate((early, late), 1)]
@@ -239,7 +242,7 @@ async def test_a_call_is_judged_in_its_time_and_context() -> None:
     assert verdicts(played) == ["run", "ask"]
 
 
-async def test_a_dry_run_is_played_as_one() -> None:
-    """Nothing would have run, nobody been asked."""
+async def test_dry_run_case_is_replayed_as_a_dry_run() -> None:
+    """No tool would have run, and no approver would have been asked."""
     played = await play(a_case(a_call(70, "dry_run"), dry_run=True), a_catalog(a_tool(requires_approval=ASKS)))
     assert verdicts(played) == ["dry_run"]

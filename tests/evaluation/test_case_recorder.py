@@ -34,7 +34,7 @@ CATALOG = a_catalog(a_tool(secrets=("pin",)))
 
 
 def part(call: str = "c1.1", **args: Any) -> CallPart:
-    """A call of `pay`."""
+    """Return a call of `pay`."""
     return CallPart(call=call, tool="pay", args=Content(inline={"amount": 20, **args}))
 
 
@@ -112,7 +112,7 @@ APPROVED = outcome(decided_by="ana", approval_id="main.s1.t1.c1.1")
         outcome("input_invalid", gate="schema"),
         ("input_invalid", "schema", ""),
     ),
-    # Where the gates were asked apart from the completion, the outcome alone tells what they said.
+    # If the gates ran apart from the completion, only the outcome shows their decision.
     (None, outcome(), ("run", "", "")),
     (None, outcome("execution_failed", gate="execute"), ("run", "", "")),
     (None, APPROVED, ("ask", "", "approved by ana")),
@@ -121,19 +121,19 @@ APPROVED = outcome(decided_by="ana", approval_id="main.s1.t1.c1.1")
     (None, outcome("not_available", gate="resolve"), ("not_available", "resolve", "")),
     (None, outcome(gate="dry_run"), ("dry_run", "dry_run", "")),
 )
-def test_what_became_of_a_call_is_recorded(
+def test_outcome_of_a_call_is_recorded(
     gate_decision: GateDecision | None, ended: CallOutcome, recorded: tuple[str, str, str]
 ) -> None:
     assert recorded_verdict(gate_decision, ended) == recorded
 
 
-def test_who_was_asked_is_recorded() -> None:
+def test_approvers_of_a_call_are_recorded() -> None:
     question = QuestionReference(question_hash="h", effect="Pay", approvers=("role:finance",), quorum=2)
     call = call_of(case_of(APPROVED, gate_decision=ruled("ask", question=question)))
     assert (call.approvers, call.quorum, call.rule) == (["role:finance"], 2, RuleReference(name="auto_approve_if"))
 
 
-def test_a_case_holds_its_turn_but_no_proof_of_who_asked() -> None:
+def test_case_holds_its_turn_but_no_signature_of_the_requester() -> None:
     case = case_of(outcome(), says="Ana is owed this.")
     assert (case.recorded.turn, case.recorded.catalog, case.recorded.instructions) == (
         "turn/main/s1/t1",
@@ -152,7 +152,7 @@ def test_a_case_holds_its_turn_but_no_proof_of_who_asked() -> None:
     assert not [secret for secret in ("n0nce", "sign3d", "k1") if secret in written]
 
 
-def test_secrets_are_hidden_wherever_they_stand() -> None:
+def test_secrets_are_hidden_in_every_field_of_a_case() -> None:
     pin = "4711-secret"
     case = case_of(
         outcome(),
@@ -168,7 +168,7 @@ def test_secrets_are_hidden_wherever_they_stand() -> None:
     assert written.count(HIDDEN) == 7
 
 
-def test_what_the_model_read_is_its_answer() -> None:
+def test_recorded_result_is_the_one_the_model_read() -> None:
     parts = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="heard"), note="changed"),)
     old = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="old")),)
     earlier = (user_message("first"), Message(role="assistant", parts=(part(),)), Message(role="tool", parts=old))
@@ -183,18 +183,18 @@ def test_what_the_model_read_is_its_answer() -> None:
 
 
 @pytest.mark.row("B41")
-def test_a_specialists_answer_is_taken_from_the_record() -> None:
+def test_specialist_answer_is_taken_from_the_audit_log() -> None:
     result = some(call_of(case_of(outcome(value="said"), specialists={"c1.1": "recorded"})).result)
     assert result.value == "recorded"
 
 
-def test_a_turn_without_end_is_refused() -> None:
+def test_turn_that_has_not_ended_is_refused() -> None:
     given = TurnInput(engine=ENGINE, session_id="s1", turn_id="t1", actor="desk", messages=(), principal=GUEST)
     with pytest.raises(Refused, match="has not ended"):
         case_from_history(TurnHistory(given, (), None), CATALOG)
 
 
-async def test_what_was_recorded_plays(tmp_path: Any) -> None:
+async def test_recorded_case_can_be_played(tmp_path: Any) -> None:
     path = tmp_path / "cases.yaml"
     path.write_text(write_cases([case_of(outcome(), gate_decision=ruled("run"), call=part(pin="4711-secret"))]))
     [[placed], problems] = read_cases(path)
@@ -203,7 +203,7 @@ async def test_what_was_recorded_plays(tmp_path: Any) -> None:
     assert (call.verdict, call.answered) == ("run", "record")
 
 
-def test_calls_are_recorded_at_the_step_to_which_their_turn_had_moved() -> None:
+def test_calls_are_recorded_at_the_step_of_their_turn() -> None:
     given = TurnInput(
         engine=ENGINE, session_id="s1", turn_id="t1", actor="desk", messages=(), principal=GUEST, route="trip"
     )

@@ -1,4 +1,4 @@
-"""What differs from the record, and what of it a case forbids."""
+"""Differences from the record, and those that a case forbids."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ def summary(found: list[Difference]) -> list[tuple[str, str, str, str]]:
     return [(each.kind, each.tool, each.was, each.now) for each in found]
 
 
-async def test_the_same_again_is_no_difference() -> None:
+async def test_identical_replay_has_no_difference() -> None:
     case = a_case(a_call(20), a_call(70, "ask", "c1.2", approvers=["role:finance"], quorum=1))
     assert await differences(case, a_catalog()) == []
     assert await differences(case, a_catalog(), ("pay", {"amount": 70}), ("pay", {"amount": 20})) == []
 
 
 @pytest.mark.row("V16")
-async def test_new_missing_and_changed_calls_are_told() -> None:
+async def test_new_missing_and_changed_calls_are_reported() -> None:
     case = a_case(a_call(20), a_call(30, call="c1.2", tool="look"))
     catalog = a_catalog(a_tool(), a_tool("look"), a_tool("fly"))
     found = await differences(case, catalog, ("pay", {"amount": 25}), ("fly", {"amount": 1}))
@@ -45,12 +45,12 @@ async def test_new_missing_and_changed_calls_are_told() -> None:
     assert all(each.forbidden for each in found)
 
 
-async def test_argument_that_differs_by_its_type_alone_is_named() -> None:
+async def test_argument_that_differs_only_by_type_is_reported() -> None:
     found = await differences(a_case(a_call(True)), a_catalog(), ("pay", {"amount": 1}))
     assert ("changed", "pay", "amount=True", "amount=1") in summary(found)
 
 
-async def test_a_verdict_that_differs_is_told_with_the_rule_that_says_so() -> None:
+async def test_changed_verdict_is_reported_with_its_rule() -> None:
     case = a_case(a_call(70, "ask", call="c1.1"))
     [freed] = await differences(case, a_catalog(a_tool(requires_approval=False)))
     assert (freed.kind, freed.was, freed.now, freed.why) == (
@@ -64,7 +64,7 @@ async def test_a_verdict_that_differs_is_told_with_the_rule_that_says_so() -> No
     assert gone.why.startswith("Unknown tool: pay")
 
 
-async def test_other_people_or_another_number_of_them_is_a_difference() -> None:
+async def test_other_approvers_or_another_quorum_is_a_difference() -> None:
     asked = a_call(70, "ask", approvers=["role:finance"], quorum=1)
     two = a_tool(requires_approval=replace(ASKS, quorum=2))
     assert summary(await differences(a_case(asked), a_catalog(two))) == [
@@ -73,14 +73,14 @@ async def test_other_people_or_another_number_of_them_is_a_difference() -> None:
     assert await differences(a_case(a_call(70, "ask")), a_catalog(two)) == []
 
 
-async def test_another_ending_is_a_difference() -> None:
+async def test_another_end_state_is_a_difference() -> None:
     case = a_case(a_call(20))
     assert summary(await differences(case, a_catalog(), ("pay", {"amount": 20}), state="clarifying")) == [
         ("ending", "", "complete", "clarifying")
     ]
 
 
-async def test_what_a_case_does_not_forbid_is_told_and_passes() -> None:
+async def test_allowed_difference_is_reported_and_passes() -> None:
     case = a_case(a_call(70, "ask"), forbid=["new"])
     [found] = await differences(case, a_catalog(a_tool(requires_approval=False)))
     assert (found.kind, found.forbidden) == ("verdict", False)

@@ -10,7 +10,7 @@ from signoff.formats.bounds import bounds_problem
 
 
 def nest(depth: int) -> Any:
-    """A list in a list, `depth` levels with the innermost value."""
+    """Return nested lists with `depth` levels, including the innermost value."""
     value: Any = 1
     for _ in range(depth - 1):
         value = [value]
@@ -33,7 +33,7 @@ def nest(depth: int) -> Any:
     [0] * 1_999,
     ("a",),
 )
-def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
+def test_json_of_reasonable_size_is_within_limits(value: Any) -> None:
     assert bounds_problem(value) == ""
 
 
@@ -53,11 +53,11 @@ def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
     ({str(n): 0 for n in range(2_000)}, "values"),
     ([[0] * 999, [0] * 999], "values"),
 )
-def test_what_engines_may_read_differently_is_out_of_bounds(value: Any, why: str) -> None:
+def test_values_that_engines_may_read_differently_are_out_of_limits(value: Any, why: str) -> None:
     assert why in bounds_problem(value)
 
 
-def test_data_that_holds_itself_is_out_of_bounds() -> None:
+def test_recursive_data_is_out_of_limits() -> None:
     loop: list[Any] = []
     loop.append(loop)
     assert "deeper" in bounds_problem(loop)
@@ -70,8 +70,8 @@ def test_data_that_holds_itself_is_out_of_bounds() -> None:
         max_leaves=20,
     )
 )
-def test_what_is_within_bounds_can_be_written_canonically(value: Any) -> None:
-    """The bounds are those of RFC 8785, and no tighter but for size."""
+def test_data_within_limits_has_a_canonical_form(value: Any) -> None:
+    """The limits equal those of RFC 8785, except for the size."""
     try:
         canonical_json(value)
     except NotCanonical:

@@ -1,4 +1,4 @@
-"""When a tool is there: windows of days, hours and a time zone."""
+"""Opening hours of tools: days, hours and a time zone."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ OFFICE = "Mo-Fr 08:00-18:00 Europe/Lisbon"
 
 
 def at(text: str) -> datetime:
-    """A moment in UTC; 2026-07-06 and 2026-01-05 are Mondays."""
+    """Return a time in UTC. 2026-07-06 and 2026-01-05 are Mondays."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
@@ -21,7 +21,7 @@ def at(text: str) -> datetime:
     (OFFICE, "2026-01-05T07:59:59", False),
     (OFFICE, "2026-01-05T17:59:59", True),
     (OFFICE, "2026-01-05T18:00", False),
-    # In summer the clocks of Lisbon are an hour ahead of UTC.
+    # In summer, Lisbon is an hour ahead of UTC.
     (OFFICE, "2026-07-06T07:00", True),
     (OFFICE, "2026-07-06T17:00", False),
     (OFFICE, "2026-01-10T12:00", False),
@@ -36,14 +36,14 @@ def at(text: str) -> datetime:
     ("Fr 22:00-06:00 UTC", "2026-01-10T06:00", False),
     ("Fr 22:00-06:00 UTC", "2026-01-09T05:00", False),
     ("Mo 22:00-06:00 UTC", "2026-01-06T05:59", True),
-    # In Auckland it is Tuesday already.
+    # In Auckland it is already Tuesday.
     ("Tu 00:00-12:00 Pacific/Auckland", "2026-01-05T12:00", True),
 )
-def test_a_window_is_read_by_the_clocks_of_its_zone(hours: str, moment: str, open_then: bool) -> None:
+def test_opening_hours_use_the_clock_of_their_zone(hours: str, moment: str, open_then: bool) -> None:
     assert parse_opening_hours(hours).holds(at(moment)) is open_then
 
 
-def test_one_of_several_windows_is_enough() -> None:
+def test_any_of_several_windows_is_enough() -> None:
     both = ("Mo 08:00-09:00 UTC", "Tu 10:00-11:00 UTC")
     assert is_open(both, at("2026-01-06T10:00"))
     assert not is_open(both, at("2026-01-05T10:00"))
@@ -68,7 +68,7 @@ def test_one_of_several_windows_is_enough() -> None:
     ("Mo 08:00-18:00 ../../etc/passwd", "is no time zone"),
     ("Mo 08:00-18:00 Europe", "is no time zone"),
 )
-def test_a_mistake_is_named(hours: str, mistake: str) -> None:
+def test_invalid_opening_hours_name_the_error(hours: str, mistake: str) -> None:
     with pytest.raises(ValueError, match=r".") as found:
         parse_opening_hours(hours)
     assert mistake in str(found.value)

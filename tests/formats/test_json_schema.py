@@ -1,4 +1,4 @@
-"""Schemas: refused when unusable, exact about paths, silent about values."""
+"""Schemas: refused if unusable, exact about paths, silent about values."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_valid_arguments_have_no_problem() -> None:
     assert compile_schema(SCHEMA).check({"n": 5, "word": "abc", "maybe": None, "items": [{"price": 1.5}]}) == []
 
 
-def test_every_missing_argument_is_told_once() -> None:
+def test_every_missing_argument_is_reported_once() -> None:
     schema = compile_schema({"type": "object", "required": ["a", "aa"], "properties": {}})
     assert sorted(told(schema, {})) == [("a", "is required"), ("aa", "is required")]
 
@@ -130,11 +130,11 @@ UNION = {
     ({"kind": "bank", "iban": "x"}, "nearest is branch 2: `iban` must have at least 5 characters"),
     ("x", "nearest is branch 3: must have at least 3 characters"),
 )
-def test_a_misfit_of_a_union_names_the_nearest_branch(value: Any, words: str) -> None:
+def test_union_mismatch_names_the_nearest_branch(value: Any, words: str) -> None:
     assert told(compile_schema(UNION), {"to": value}) == [("to", f"does not meet `oneOf` of the schema; {words}")]
 
 
-def test_data_that_fit_several_branches_of_one_of_are_told_so() -> None:
+def test_data_matching_several_branches_of_one_of_is_reported() -> None:
     schema = {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
     [problem] = compile_schema(schema).check({"a": 1, "b": 2})
     words = "does not meet `oneOf` of the schema; it fits more than one branch, and must fit one"

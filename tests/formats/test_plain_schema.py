@@ -1,4 +1,4 @@
-"""The quick look at a schema never takes what the metaschema would refuse."""
+"""The fast schema check never accepts what the metaschema would reject."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ KEYWORDS = st.sampled_from([*sorted(_FITS), "pattern", "not", "minProperty", "mu
 
 
 def values(schemas: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """What may stand behind a keyword, right or wrong."""
+    """Generate valid and invalid values of a keyword."""
     return st.one_of(
         SCALARS,
         st.lists(SCALARS, max_size=3),
@@ -46,17 +46,17 @@ def is_valid(schema: Any) -> bool:
 
 
 @given(SCHEMAS)
-def test_what_is_plainly_valid_is_valid(schema: Any) -> None:
+def test_plainly_valid_schema_is_valid(schema: Any) -> None:
     assert is_valid(schema) or not plainly_valid(schema)
 
 
 @pytest.mark.parametrize("keyword", sorted(_FITS))
 @given(value=values(SCHEMAS))
-def test_each_keyword_takes_no_value_that_the_metaschema_refuses(keyword: str, value: Any) -> None:
+def test_plain_keyword_value_is_never_invalid(keyword: str, value: Any) -> None:
     assert is_valid({keyword: value}) or not plainly_valid({keyword: value})
 
 
-def test_the_usual_schemas_are_plainly_valid() -> None:
+def test_usual_schemas_are_plainly_valid() -> None:
     usual = {
         "type": "object",
         "properties": {
@@ -73,6 +73,6 @@ def test_the_usual_schemas_are_plainly_valid() -> None:
 
 
 @table("schema", {"pattern": "("}, {"properties": {"a": {"type": "strin"}}}, {"required": ["a", "a"]})
-def test_what_is_not_plain_is_still_checked(schema: dict[str, Any]) -> None:
+def test_non_plain_schema_is_still_checked(schema: dict[str, Any]) -> None:
     with pytest.raises(RegistrationError, match=r"not valid JSON Schema|RE2 cannot read"):
         compile_schema({"type": "object", **schema}, tool_name="t")

@@ -1,4 +1,4 @@
-"""Plain data that cannot be changed."""
+"""Immutable plain data."""
 
 import copy
 import json
@@ -42,22 +42,22 @@ CHANGES: list[Callable[[Any], Any]] = [
 
 
 @table("change", *CHANGES)
-def test_nothing_changes_it_at_any_depth(change: Callable[[Any], Any]) -> None:
+def test_read_only_data_is_immutable_at_any_depth(change: Callable[[Any], Any]) -> None:
     value = read_only(PLAIN)
     with pytest.raises(TypeError, match="cannot be changed; copy it first"):
         change(value)
     assert value == PLAIN
 
 
-def test_what_lies_in_a_tuple_is_read_only_as_well() -> None:
-    """A tuple is a list to JSON, so it becomes one: what it holds would else be changed under an approval."""
+def test_content_of_a_tuple_is_read_only_too() -> None:
+    """A tuple becomes a list in JSON. Otherwise its content could change after an approval."""
     value = read_only({"zones": ({"name": "a"},)})
     with pytest.raises(TypeError, match="cannot be changed; copy it first"):
         value["zones"][0]["name"] = "b"
     assert value == {"zones": [{"name": "a"}]}
 
 
-def test_it_reads_like_the_data_it_was_made_of() -> None:
+def test_read_only_data_reads_like_its_source() -> None:
     value = read_only(PLAIN)
     assert json.dumps(value) == json.dumps(PLAIN)
     assert canonical_json(value) == canonical_json(PLAIN)
@@ -71,7 +71,7 @@ def test_it_reads_like_the_data_it_was_made_of() -> None:
     PLAIN["b"].pop()
 
 
-def test_a_writable_copy_is_changed_at_every_depth_and_leaves_the_other_as_it_was() -> None:
+def test_writable_copy_is_independent_at_every_depth() -> None:
     kept = read_only({"a": {"b": [{"c": 1}]}})
     copied = writable_copy(kept)
     copied["a"]["b"][0]["c"] = 2

@@ -1,4 +1,4 @@
-"""A record's fields are its section's keys, its JSON Schema and its table."""
+"""A record's fields as section keys, JSON Schema and documentation table."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class _Cart:
     wheels: Mapping[str, _Wheel] = field(default_factory=dict)
     """Wheels by name."""
     patience: float | None = None
-    """How long it waits."""
+    """The waiting time."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Plain data."""
     check: Annotated[Callable[[], None] | None, FieldSpec(key=str)] = None
@@ -57,7 +57,7 @@ def read(text: str) -> Any:
     return read_section(file, (), SECTION, file.data, "cart")
 
 
-def test_a_section_gives_its_record_with_tuples_and_inner_records() -> None:
+def test_section_becomes_a_record_with_tuples_and_inner_records() -> None:
     section = read("wheels: {left: {spokes: [a, b]}}\npatience: 2m\nsettings: {list: [1]}\n")
     wheels = {"left": _Wheel(spokes=("a", "b"))}
     assert to_record(section) == _Cart(wheels=wheels, patience=120.0, settings={"list": [1]})
@@ -66,12 +66,12 @@ def test_a_section_gives_its_record_with_tuples_and_inner_records() -> None:
 
 
 @table("text", "name: x", "size: 1", "wheels: {left: {}}", "wheels: {left: {spoke: []}}", "size: x")
-def test_a_section_refuses_keys_of_code_and_values_that_no_field_takes(text: str) -> None:
+def test_section_refuses_code_keys_and_invalid_values(text: str) -> None:
     with pytest.raises(ConfigError):
         read(text)
 
 
-def test_schema_and_table_have_the_fields_with_their_words() -> None:
+def test_schema_and_table_hold_the_fields_with_their_descriptions() -> None:
     schema = SECTION.model_json_schema(by_alias=False)
     assert schema["description"] == "One cart."
     assert schema["properties"]["size"] == {
@@ -93,10 +93,10 @@ class _Stall(FrozenModel):
     goods: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Names of goods by kind."""
     sign: dict[str, str] | None = None
-    """What is written over it."""
+    """The text on the sign."""
 
 
-def test_a_model_gives_a_section_whose_caller_says_how_keys_are_written() -> None:
+def test_model_section_allows_other_key_types() -> None:
     section = record_section(_Stall, opens=str, fee=Annotated[float, Field(gt=0)], sign=dict[str, Any])
     file = parse_yaml("opens: 2030-01-01T08:00:00Z\nfee: 2.5\ngoods: {fruit: [apples]}\n", "stall.yaml")
     read_stall = read_section(file, (), section, file.data, "stall")

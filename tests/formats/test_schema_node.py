@@ -1,4 +1,4 @@
-"""The one reader of JSON Schema: it sees what the specification says, ends on everything, and hides no schema."""
+"""The single reader of JSON Schema: it follows the specification, always ends, and hides no schema."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def nested(levels: int, key: str = "items") -> dict[str, Any]:
     ),
     st.lists(NAMES | st.sampled_from(["~01", "~00", "%20", "-1", "01", "9" * 9]), max_size=4),
 )
-def test_a_pointer_leads_where_the_reference_library_finds_it(root: Any, parts: list[str]) -> None:
+def test_pointer_leads_to_the_same_place_as_in_the_reference_library(root: Any, parts: list[str]) -> None:
     reference = "#" + "".join(f"/{part}" for part in parts)
     registry: Registry[Any] = Registry().with_resource(
         "", Resource.from_contents(root, default_specification=DRAFT202012)
@@ -44,7 +44,7 @@ def test_a_pointer_leads_where_the_reference_library_finds_it(root: Any, parts: 
     try:
         wanted = registry.resolver("").lookup(reference).contents
     except (Unresolvable, ValueError, TypeError, LookupError):
-        # It raises what it likes of places that no schema has.
+        # The reference library raises various errors for places outside every schema.
         return
     if found is None:
         assert any(part.startswith("-") or (part.isdecimal() and part != str(int(part))) for part in parts)
@@ -52,7 +52,7 @@ def test_a_pointer_leads_where_the_reference_library_finds_it(root: Any, parts: 
         assert found.written == wanted
 
 
-def test_an_anchor_is_found_by_its_name() -> None:
+def test_anchor_is_found_by_its_name() -> None:
     schema = {
         "properties": {"a": {"$ref": "#money"}},
         "$defs": {"x": {"items": {"$anchor": "money", "type": "number"}}},
@@ -64,7 +64,7 @@ def test_an_anchor_is_found_by_its_name() -> None:
     assert read_schema({"type": "object", **schema}).fields["a"].kind == "number"
     for reference in ("#no", "money", "https://a.example/b#money", "", 3, None, "#/properties/b", "#/properties/a/0"):
         assert node.target(reference) is None
-    # As data it is none.
+    # An anchor in data does not count.
     assert SchemaNode.of({"const": {"$anchor": "x"}, "default": {"$anchor": "x"}}).target("#x") is None
 
 
@@ -80,12 +80,12 @@ def test_an_anchor_is_found_by_its_name() -> None:
     (True, "", False),
     ("text", "", False),
 )
-def test_a_type_is_the_one_beside_null(schema: Any, kind: str, has_null: bool) -> None:
+def test_type_of_a_nullable_schema_is_the_other_one(schema: Any, kind: str, has_null: bool) -> None:
     node = SchemaNode.of(schema)
     assert (node.kind, node.has_null) == (kind, has_null)
 
 
-def test_a_circle_of_references_ends() -> None:
+def test_circular_references_end() -> None:
     circle = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
     assert SchemaNode.of(circle).resolve().keywords == {}
     assert read_schema(circle) == ANY
@@ -96,13 +96,13 @@ def test_a_circle_of_references_ends() -> None:
 
 
 @pytest.mark.parametrize("key", ["items", "not", "additionalProperties", "strange"])
-def test_no_depth_is_too_deep_to_be_walked(key: str) -> None:
+def test_schema_of_any_depth_is_walked(key: str) -> None:
     nodes = list(SchemaNode.of(nested(DEEP, key)).walk())
     assert len(nodes) == DEEP + 1
     assert nodes[-1].kind == "string"
 
 
-def test_a_walk_sees_every_schema_in_order_and_no_data() -> None:
+def test_walk_visits_every_schema_in_order_and_no_data() -> None:
     schema = {
         "title": "top",
         "properties": {"const": {"title": "a"}, "$ref": {"title": "b"}},
@@ -117,7 +117,7 @@ def test_a_walk_sees_every_schema_in_order_and_no_data() -> None:
 
 
 @table("name", "const", "enum", "default", "examples")
-def test_a_remote_reference_under_a_property_of_any_name_is_found(name: str) -> None:
+def test_remote_reference_under_any_property_name_is_found(name: str) -> None:
     schema = {"type": "object", "properties": {name: {"$ref": "https://a.example/b"}}}
     with pytest.raises(RegistrationError, match=r"remote `\$ref`"):
         compile_schema(schema)
@@ -125,7 +125,7 @@ def test_a_remote_reference_under_a_property_of_any_name_is_found(name: str) -> 
     assert compile_schema(kept).schema == kept
 
 
-def test_what_is_not_understood_may_be_secret() -> None:
+def test_unresolved_reference_counts_as_secret() -> None:
     schema = {"properties": {"a": {"$ref": "#nowhere"}, "b": {"type": "string"}}}
     assert secret_paths(schema) == {("a",)}
     anchored = {"properties": {"a": {"$ref": "#key"}}, "$defs": {"k": {"$anchor": "key", "writeOnly": True}}}
@@ -134,8 +134,8 @@ def test_what_is_not_understood_may_be_secret() -> None:
     assert secret_paths(twice) == {("a",)}, "nobody knows which of the two is meant"
 
 
-def test_references_are_counted_from_the_top_alone() -> None:
-    """Below an `$id` a validator would count them from there, and find another schema than cards and secrets do."""
+def test_references_are_resolved_from_the_root_only() -> None:
+    """Below an `$id` a validator would resolve them from there, to another schema than cards and secrets use."""
     inner = {"$id": "https://a.example/b", "$defs": {"k": {"type": "string", "writeOnly": True}}}
     schema = {"type": "object", "properties": {"a": {**inner, "$ref": "#/$defs/k"}}, "$defs": {"k": {}}}
     with pytest.raises(RegistrationError, match=r"`\$id` within it"):
@@ -144,7 +144,7 @@ def test_references_are_counted_from_the_top_alone() -> None:
     assert compile_schema(named).schema == named
 
 
-def test_a_keyword_is_left_out_of_every_schema_and_of_no_data() -> None:
+def test_keyword_is_removed_from_every_schema_and_no_data() -> None:
     schema = {
         "$schema": "x",
         "properties": {"$schema": {"$schema": "x", "type": "string"}},

@@ -1,4 +1,4 @@
-"""What it costs at most to check a model's arguments: trees of unions, equal items, long names, runs of marks."""
+"""The maximum cost of validating a model's arguments: trees of unions, equal items, long names, runs of marks."""
 
 import time
 from typing import Any
@@ -29,14 +29,14 @@ FILTERS: dict[str, Any] = {
 
 
 def tree(levels: int) -> dict[str, Any]:
-    """A filter within a filter, so deep."""
+    """Return a filter nested to this depth."""
     found: dict[str, Any] = {"op": "not", "of": []}
     for _ in range(levels - 1):
         found = {"op": "not", "of": [found]}
     return found
 
 
-def test_a_tree_of_unions_is_checked_in_bounded_steps() -> None:
+def test_tree_of_unions_is_checked_in_bounded_steps() -> None:
     # Few levels are checked, as deep a one as arguments may be is refused soon. Without `SCHEMA_STEPS` each level took
     # three times as long: 14 of them, 387 bytes, kept a worker for minutes.
     schema = compile_schema(FILTERS)
@@ -45,26 +45,26 @@ def test_a_tree_of_unions_is_checked_in_bounded_steps() -> None:
     (problem,) = schema.check({"where": tree(14)})
     assert english(problem.message) == "cannot be checked against the schema"
     assert time.process_time() - began < 10
-    # Each check has all its steps again.
+    # Each check starts with all its steps.
     assert schema.check({"where": tree(5)}) == []
     assert SCHEMA_STEPS >= 3**8
 
 
 @table(("items", "equal"), ([1, 1.0], True), ([True, 1], False), ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], True))
-def test_equal_items_are_found_as_the_specification_has_it(items: list[Any], equal: bool) -> None:
+def test_equal_items_are_found_by_the_specification(items: list[Any], equal: bool) -> None:
     schema = compile_schema({"type": "object", "properties": {"of": {"type": "array", "uniqueItems": True}}})
     assert bool(schema.check({"of": items})) is equal
 
 
 def test_many_objects_are_compared_in_one_pass() -> None:
-    """Without hashes each was compared with each: 14.8 s of processor time for 25 lists of 660."""
+    """Without hashes each object was compared with each: 14.8 s of processor time for 25 lists of 660."""
     schema = compile_schema({"type": "object", "properties": {"of": {"type": "array", "uniqueItems": True}}})
     began = time.process_time()
     assert schema.check({"of": [{"n": n, "text": "x"} for n in range(900)]}) == []
     assert time.process_time() - began < 1
 
 
-def test_names_are_bounded_alone_and_together() -> None:
+def test_names_are_limited_alone_and_in_total() -> None:
     assert bounds_problem({"x" * MAX_NAME_CHARS: 1}) == ""
     assert "a name of more than" in bounds_problem({"x" * (MAX_NAME_CHARS + 1): 1})
     within = MAX_PATHS_CHARS // (MAX_NAME_CHARS * 2)
@@ -72,8 +72,8 @@ def test_names_are_bounded_alone_and_together() -> None:
     assert "together" in bounds_problem({"x" * MAX_NAME_CHARS: [0] * (within * 2)})
 
 
-def test_many_secrets_and_many_texts_are_written_once() -> None:
-    """Without `_forms` 400 secrets beside 400 texts took 10 s at each look at the call, and at each list with it."""
+def test_many_secrets_and_texts_are_redacted_in_one_pass() -> None:
+    """Without `_forms`, 400 secrets with 400 texts took 10 s for each view of the call."""
     args = {
         "headers": {f"h{n}": f"value-{n:04}-{'s' * 6}" for n in range(400)},
         "notes": [f"note {n}" for n in range(400)],
@@ -85,8 +85,8 @@ def test_many_secrets_and_many_texts_are_written_once() -> None:
     assert shown["notes"] == args["notes"]
 
 
-def test_a_run_of_marks_is_cut_before_it_is_sorted() -> None:
-    """Without `few_marks` 79,000 characters took 6.5 s, and nothing else ran meanwhile."""
+def test_run_of_combining_marks_is_cut_before_sorting() -> None:
+    """Without `few_marks`, 79,000 characters took 6.5 s and blocked the process."""
     text = "e" + "\u0301\u0323" * 39_000
     began = time.process_time()
     assert not asks_for_actions(text)

@@ -1,4 +1,4 @@
-"""Limits of tenants as a setting says them."""
+"""Tenant limits as written in the settings."""
 
 import pytest
 from tables import table
@@ -9,7 +9,7 @@ from signoff.formats.tenant_limits import NO_LIMITS, RateLimit, TenantLimit, par
 EXAMPLE = "; write limits as in `starts=100/minute, waiting=2000, deliveries=600/minute; acme: starts=500/minute, "
 
 
-def test_a_tenant_has_its_own_limits_and_for_the_rest_those_of_all() -> None:
+def test_tenant_limits_override_the_common_ones() -> None:
     limits = parse_tenant_limits(
         " starts=100/minute, waiting=2000,deliveries = 5 / second ; acme: starts=7/day, waiting=off;beta:deliveries=off"
     )
@@ -24,7 +24,7 @@ def test_a_tenant_has_its_own_limits_and_for_the_rest_those_of_all() -> None:
     ]  # fmt: skip
 
 
-def test_one_tenant_alone_can_have_limits() -> None:
+def test_single_tenant_may_have_limits() -> None:
     limits = parse_tenant_limits("acme: waiting=3")
     assert (limits.of("main"), limits.of("acme")) == (TenantLimit(), TenantLimit(waiting=3))
     assert parse_tenant_limits("  ") == NO_LIMITS
@@ -49,7 +49,7 @@ def test_one_tenant_alone_can_have_limits() -> None:
     (": waiting=1", "`: waiting=1` names no tenant"),
     ("acme: waiting=1; acme: waiting=2", "the tenant `acme` stands there twice"),
 )
-def test_wrong_words_are_named_with_what_may_stand_there(text: str, what: str) -> None:
+def test_invalid_limit_error_shows_an_example(text: str, what: str) -> None:
     with pytest.raises(ValueError, match="write limits as in") as refused:
         parse_tenant_limits(text)
     assert str(refused.value).startswith(what + EXAMPLE)

@@ -31,7 +31,7 @@ ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
     ("\u0301" * 5, "\u0301" * 4 + "⟦U+0301⟧"),
     ("e\u0301" + "\u0301" * 5, "e" + "\u0301" * 4 + "⟦U+0301⟧" * 2),
 )
-def test_what_hides_is_shown_and_what_reads_stays(text: str, shown: str) -> None:
+def test_hidden_characters_are_shown_and_readable_ones_stay(text: str, shown: str) -> None:
     assert one_line(text, 500) == VisibleLine(shown, len(text))
 
 
@@ -46,7 +46,7 @@ def test_any_text_becomes_one_short_clean_line(text: str, limit: int) -> None:
 
 
 @given(text=ANY_TEXT)
-def test_different_texts_read_differently(text: str) -> None:
+def test_different_texts_have_different_lines(text: str) -> None:
     marks = one_line(text, 2_000)
     plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     read = marks.text.replace("⏎", "\n")
@@ -64,7 +64,7 @@ def test_different_texts_read_differently(text: str) -> None:
     ("\u202e" * 9, 5, "…"),
     ("\r\n" * 6, 5, "⏎⏎⏎⏎…"),
 )
-def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> None:
+def test_cut_falls_between_characters(text: str, limit: int, shown: str) -> None:
     assert one_line(text, limit) == VisibleLine(shown, len(text), cut=shown != text)
 
 
@@ -88,12 +88,12 @@ def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> No
     (-(10**30), "-1000000000000000000000000000000"),
     pytest.param(10**5_000, "an integer of 16610 bits", id="huge"),
 )
-def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
+def test_numbers_are_written_without_an_exponent(value: float, shown: str) -> None:
     assert number(value) == shown
 
 
 @table(("value", "shown"), (True, "yes"), (False, "no"), (None, "⟦none⟧"), ("", "⟦empty⟧"), ("None", "None"), (7, "7"))
-def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) -> None:
+def test_empty_values_differ_from_any_text(value: object, shown: str) -> None:
     assert scalar_line(value, 50).text == shown
 
 
@@ -104,11 +104,11 @@ def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) 
     ("ab", VisibleLine("ab", 2)),
     ((1, 2), VisibleLine("(1, 2)", 6)),
 )
-def test_a_scalar_tells_its_length(value: object, line: VisibleLine) -> None:
+def test_scalar_line_records_its_length(value: object, line: VisibleLine) -> None:
     assert scalar_line(value, 50) == line
 
 
 @given(st.text())
-def test_a_whole_line_is_a_line_that_is_not_cut(text: str) -> None:
+def test_whole_line_is_never_cut(text: str) -> None:
     assert whole_line(text) == one_line(text, 10 * len(text) + 2).text
     assert whole_line("GET /v1?a=1 ~") == "GET /v1?a=1 ~"

@@ -29,38 +29,38 @@ def path(tmp_path: Path) -> Path:
 
 
 def spoil(path: Path) -> None:
-    """Leave half a file."""
+    """Truncate the file."""
     path.write_text("{")
 
 
 async def ring_at(path: Path, now: datetime) -> EncryptionKeyRing:
-    """The keys of a file as a process has them whose clock says `now`."""
+    """Return the keys of a file for a process with the clock `now`."""
     keys = EncryptionKeyRing(f"file:{path}", SecretProvider(), clock=lambda: now)
     await keys.load()
     return keys
 
 
-async def test_the_first_key_encrypts_at_once_and_the_next_when_everybody_has_it(path: Path) -> None:
+async def test_first_key_encrypts_immediately_and_the_next_after_the_delay(path: Path) -> None:
     first, second = (create_encryption_key(path, NOW) for _ in range(2))
     assert (await (await ring_at(path, NOW)).writer())[0] == first
     assert (await (await ring_at(path, NOW + ROTATION_DELAY - timedelta(seconds=1))).writer())[0] == first
     assert (await (await ring_at(path, NOW + ROTATION_DELAY)).writer())[0] == second
 
 
-async def test_two_keys_made_at_once_do_not_encrypt_from_the_same_moment(path: Path) -> None:
-    """Which of them encrypts would depend on their order in the file."""
+async def test_keys_created_together_start_encrypting_at_different_times(path: Path) -> None:
+    """Otherwise the order in the file would decide."""
     made = [create_encryption_key(path, NOW) for _ in range(3)]
     assert [each.writes_from - NOW for each in made] == [timedelta(0), ROTATION_DELAY, 2 * ROTATION_DELAY]
 
 
-async def test_a_clock_that_is_behind_all_keys_encrypts_with_the_oldest(path: Path) -> None:
-    """Nothing is written in plain words because a clock is wrong."""
+async def test_clock_before_all_keys_encrypts_with_the_oldest(path: Path) -> None:
+    """A wrong clock never leads to plain text."""
     first = create_encryption_key(path, NOW)
     create_encryption_key(path, NOW)
     assert (await (await ring_at(path, NOW - timedelta(days=400))).writer())[0] == first
 
 
-async def test_a_key_that_comes_later_is_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_later_key_is_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encryption_keys, "_ASK_SECONDS", 0.0)
     create_encryption_key(path, NOW)
     keys = await ring_at(path, NOW)
@@ -69,7 +69,7 @@ async def test_a_key_that_comes_later_is_found(path: Path, monkeypatch: pytest.M
     assert await keys.reader(later.id) is not None
 
 
-async def test_unknown_keys_are_not_looked_for_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_keys_are_looked_up_at_a_limited_rate(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create_encryption_key(path, NOW)
     keys = await ring_at(path, NOW)
     read: list[Path] = []
@@ -81,7 +81,7 @@ async def test_unknown_keys_are_not_looked_for_without_end(path: Path, monkeypat
     assert read == []
 
 
-async def test_keys_that_cannot_be_read_any_more_stay_in_force(
+async def test_keys_stay_in_force_if_their_file_becomes_unreadable(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(encryption_keys, "RENEW_SECONDS", 0.0)
@@ -93,7 +93,7 @@ async def test_keys_that_cannot_be_read_any_more_stay_in_force(
     assert "stay in force" in caplog.text
 
 
-async def test_a_source_that_does_not_answer_holds_up_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_source_blocks_only_one_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     made = encryption_keys.new_encryption_key(NOW)
     content = encryption_keys.EncryptionKeys(keys=(made,)).model_dump_json()
     asked, answers = asyncio.Event(), asyncio.Event()
@@ -120,7 +120,7 @@ async def test_a_source_that_does_not_answer_holds_up_one_alone(monkeypatch: pyt
     assert (await first)[0] == second.result()[0] == made
 
 
-async def test_only_a_key_that_was_there_introduces_another(path: Path) -> None:
+async def test_key_is_introduced_only_by_an_earlier_one(path: Path) -> None:
     first, second = (create_encryption_key(path, NOW) for _ in range(2))
     keys = await ring_at(path, NOW)
     (introduction,) = second.introductions
@@ -132,8 +132,8 @@ async def test_only_a_key_that_was_there_introduces_another(path: Path) -> None:
     assert not keys.introduces(second.id, [])
 
 
-def test_of_two_first_keys_one_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It encrypts at once, so another must not take its place: what it encrypted would be lost."""
+def test_only_one_of_two_concurrent_first_keys_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first key encrypts immediately: replacing it would lose its data."""
     genuine = encryption_keys.new_encryption_key
     earlier: list[str] = []
 
@@ -148,7 +148,7 @@ def test_of_two_first_keys_one_counts(path: Path, monkeypatch: pytest.MonkeyPatc
     assert [key.id for key in read_encryption_keys(path).keys] == earlier
 
 
-def test_what_others_may_read_is_refused(path: Path) -> None:
+def test_key_file_readable_by_others_is_refused(path: Path) -> None:
     create_encryption_key(path, NOW)
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
@@ -156,7 +156,7 @@ def test_what_others_may_read_is_refused(path: Path) -> None:
 
 
 @table("text", "", "{", "[]", '{"keys": []}', '{"keys": [{"id": "1"}]}', "\x00", '{"keys": [{"secret": "c2VjcmV0"}]}')
-def test_what_is_no_file_of_keys_is_one_sentence(text: str) -> None:
+def test_invalid_key_file_error_is_one_sentence(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_encryption_keys(text, "`keys.json`")
     assert "`keys.json` holds no keys (" in caught.value.message
@@ -164,7 +164,7 @@ def test_what_is_no_file_of_keys_is_one_sentence(text: str) -> None:
     assert "c2VjcmV0" not in caught.value.message
 
 
-def test_a_key_under_another_ones_id_is_refused(path: Path) -> None:
+def test_key_under_the_id_of_another_is_refused(path: Path) -> None:
     made = [create_encryption_key(path, NOW) for _ in range(2)]
     content = json.loads(path.read_text())
     content["keys"][1]["id"] = made[0].id
@@ -172,11 +172,11 @@ def test_a_key_under_another_ones_id_is_refused(path: Path) -> None:
         parse_encryption_keys(json.dumps(content), "it")
 
 
-def test_two_first_starts_make_one_key(path: Path) -> None:
+def test_concurrent_first_starts_make_one_key(path: Path) -> None:
     assert ensure_encryption_keys(path, NOW) == ensure_encryption_keys(path, NOW + timedelta(days=1))
 
 
-async def test_keys_come_from_a_secret_too() -> None:
+async def test_keys_may_come_from_a_secret() -> None:
     made = encryption_keys.new_encryption_key(NOW)
     content = encryption_keys.EncryptionKeys(keys=(made,)).model_dump_json()
     keys = EncryptionKeyRing("env:KEYS", SecretProvider(environment={"KEYS": content}), clock=lambda: NOW)

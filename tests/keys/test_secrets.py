@@ -1,4 +1,4 @@
-"""The one provider of secrets: three kinds of reference, and nothing that was read is told."""
+"""The single provider of secrets: three kinds of reference, and values never appear in text."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ async def test_each_kind_of_reference_is_read_and_hidden(
     assert await provider.read("secret:tenant", tenant="acme") == "acme"
 
 
-async def test_a_secret_is_hidden_without_the_spaces_around_it() -> None:
+async def test_secret_is_hidden_without_its_surrounding_spaces() -> None:
     provider = SecretProvider(environment={"OURS": " from-a-variable\n"})
     assert await provider.read("OURS") == " from-a-variable\n"
     assert provider.redact("sent from-a-variable as it is") == "sent [hidden] as it is"
@@ -63,23 +63,21 @@ async def test_a_secret_is_hidden_without_the_spaces_around_it() -> None:
         ("secret:number", "the secret `number`, which"),
     ],
 )
-async def test_what_is_not_there_is_told_by_its_reference(
-    provider: SecretProvider, reference: str, message: str
-) -> None:
+async def test_missing_secret_is_named_by_its_reference(provider: SecretProvider, reference: str, message: str) -> None:
     with pytest.raises(SecretMissing) as caught:
         await provider.read(reference)
     assert caught.value.message.startswith(message)
     assert provider.known_values == frozenset()
 
 
-async def test_a_source_that_fails_is_told_without_its_words(provider: SecretProvider) -> None:
+async def test_error_of_a_failing_source_is_not_repeated(provider: SecretProvider) -> None:
     with pytest.raises(Unavailable) as caught:
         await provider.read("secret:slow")
     assert caught.value.message == "the secret `slow` cannot be read now: TimeoutError"
     assert HELD not in repr(caught.value.context)
 
 
-async def test_a_source_that_never_answers_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_secret_source_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stuck:
         async def read(self, name: str, tenant: str) -> str | None:
             await module.asyncio.Event().wait()
@@ -90,7 +88,7 @@ async def test_a_source_that_never_answers_is_left(monkeypatch: pytest.MonkeyPat
         await SecretProvider(Stuck()).read("secret:any")
 
 
-async def test_without_a_source_there_are_no_such_references() -> None:
+async def test_secret_reference_without_a_source_is_an_error() -> None:
     with pytest.raises(SecretMissing, match="no source of secrets is named in SIGNOFF_SECRETS"):
         await SecretProvider().read("secret:key")
 
@@ -104,22 +102,22 @@ async def test_without_a_source_there_are_no_such_references() -> None:
         ("not_there_at_all:vault", "cannot import `not_there_at_all`"),
     ],
 )
-def test_what_is_no_source_is_found_at_the_start(provider: SecretProvider, named: str, message: str) -> None:
+def test_invalid_secret_source_is_an_error_at_start(provider: SecretProvider, named: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         provider_of_secrets(Settings(secrets=named))
     assert caught.value.message.startswith("`secrets`: ")
     assert caught.value.context["field"] == "secrets"
 
 
-def test_a_source_is_named_as_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_source_needs_an_import_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGNOFF_SECRETS", "vault")
     with pytest.raises(ConfigError, match=r"named as `package\.module:name`"):
         load_settings()
 
 
 @table("size", 0, 1)
-async def test_a_file_of_any_size_is_not_read(tmp_path: Path, size: int) -> None:
-    """What is too long for a secret is none; a device without an end would be read for ever."""
+async def test_secret_file_above_the_size_limit_is_not_read(tmp_path: Path, size: int) -> None:
+    """A secret is never that long, and a device without an end would be read forever."""
     path = tmp_path / "secret"
     path.write_bytes(b"x" * (module.FILE_BYTES + size))
     provider = SecretProvider()
@@ -130,7 +128,7 @@ async def test_a_file_of_any_size_is_not_read(tmp_path: Path, size: int) -> None
         assert len(await provider.read(f"file:{path}")) == module.FILE_BYTES
 
 
-async def test_only_so_many_secrets_are_remembered() -> None:
+async def test_number_of_remembered_secrets_is_limited() -> None:
     class Minting:
         async def read(self, name: str, tenant: str) -> str | None:
             return f"minted-{name}"
@@ -145,14 +143,14 @@ async def test_only_so_many_secrets_are_remembered() -> None:
     assert "minted-1" not in provider.known_values
 
 
-async def test_what_is_too_short_is_not_looked_for() -> None:
-    """Hiding each `1` of a text would only make it unreadable."""
+async def test_too_short_secret_is_not_redacted() -> None:
+    """Hiding each `1` would make a text unreadable."""
     provider = SecretProvider(environment={"PIN": "12"})
     assert await provider.read("env:PIN") == "12"
     assert provider.redact("room 12") == "room 12"
 
 
-def test_a_document_is_hidden_in_its_parts_as_well() -> None:
+def test_parts_of_a_json_secret_are_hidden_too() -> None:
     document = json.dumps({"type": "service_account", "keys": [{"private": "BEGIN abc"}]})
     assert set(parts_of(document)) == {document, "service_account", "BEGIN abc"}
     assert list(parts_of("[" * 100_000)) == ["[" * 100_000]

@@ -1,4 +1,4 @@
-"""Whom TLS clients trust, and how often that is read."""
+"""The certificate authorities of TLS clients, and their loading."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from signoff.client.client import Client
 from signoff.keys.tls_trust import load_trust
 
 
-def test_authorities_are_read_once_for_each_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_authorities_are_loaded_once_per_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     usual = load_trust()
@@ -28,9 +28,7 @@ def test_authorities_are_read_once_for_each_setting(tmp_path: Path, monkeypatch:
 
 
 @table(("url", "reads"), ("http://127.0.0.1:1", False), ("https://gateway.example", True))
-async def test_a_client_over_plain_http_reads_no_authorities(
-    url: str, reads: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_plain_http_client_loads_no_authorities(url: str, reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[object] = []
     monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *given, **more: read.append(given))
     async with Client(url, ""):

@@ -31,7 +31,7 @@ from signoff.people.directory import FixedDirectory
     ("\u200b", ""),
     ("x" * (LOGIN_NAME_CHARS + 1), "x" * LOGIN_NAME_CHARS),
 )
-def test_a_name_has_one_spelling(written: str, name: str) -> None:
+def test_address_has_one_normal_form(written: str, name: str) -> None:
     assert normalise_address(written) == name
     assert normalise_address(name) == name
 
@@ -43,11 +43,11 @@ def test_a_name_has_one_spelling(written: str, name: str) -> None:
      ("a@x.de", "c", "b@x.de", "d@x.de")),
     ({"email": 5, "emails": {"a@x.de": 1}, "upn": "", "name": "Ana"}, ()),
 )  # fmt: skip
-def test_every_claim_that_names_somebody_is_read(claims: dict[str, Any], names: tuple[str, ...]) -> None:
+def test_every_claim_with_a_name_is_read(claims: dict[str, Any], names: tuple[str, ...]) -> None:
     assert claimed_names(claims) == names
 
 
-def test_a_login_of_too_many_names_is_refused() -> None:
+def test_login_with_too_many_names_is_refused() -> None:
     many = [f"a{number}@x.de" for number in range(LOGIN_NAMES)]
     assert len(claimed_names({"emails": many})) == LOGIN_NAMES
     with pytest.raises(Refused) as caught:
@@ -55,7 +55,7 @@ def test_a_login_of_too_many_names_is_refused() -> None:
     assert caught.value.code == "malformed"
 
 
-def test_names_are_found_among_ids_and_addresses_of_their_own_tenant() -> None:
+def test_names_match_ids_and_addresses_of_their_tenant_only() -> None:
     ana = Person(id="Ana", active=False, identities={"email": ("ana+work@x.de",), "slack": ("T1:bo",)})
     names = DeclaredNames(FixedDirectory([ana, Person(id="cy", tenant="other")]))
     assert names.find(("nobody", "ana@x.de"), "main") == names.find(("ana",), "main") == ana

@@ -1,4 +1,4 @@
-"""Who a login at a provider is: the declared person, or one made of the groups that a mapping names."""
+"""The person behind a provider's login: the declared person, or one made from mapped groups."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -37,7 +37,7 @@ def mailed(address: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def directory() -> ClaimsDirectory:
-    """Three declared people, and groups."""
+    """Three declared people, and mapped groups."""
     return ClaimsDirectory(FixedDirectory([ANA, BO, GONE]), MAPPING)
 
 
@@ -47,17 +47,17 @@ def refusal(directory: ClaimsDirectory, given: dict[str, Any]) -> Refused:
     return caught.value
 
 
-def test_a_declared_login_is_that_person_whatever_the_claims_say(directory: ClaimsDirectory) -> None:
+def test_declared_login_is_that_person_whatever_the_claims(directory: ClaimsDirectory) -> None:
     assert directory.admit(claims("42", groups=["adm"], name="Root", email="bo@example.com")) is ANA
 
 
-def test_a_verified_address_is_that_person(directory: ClaimsDirectory) -> None:
+def test_verified_address_is_that_person(directory: ClaimsDirectory) -> None:
     assert directory.admit(mailed("BO@Example.com")) is BO
     for claimed in (False, None, "true", 1):
         assert refusal(directory, mailed("bo@example.com", email_verified=claimed)).code == "not_allowed"
 
 
-def test_an_address_given_to_somebody_else_opens_nothing(directory: ClaimsDirectory) -> None:
+def test_address_with_another_declared_login_is_refused(directory: ClaimsDirectory) -> None:
     assert refusal(directory, mailed("ana@example.com", groups=["fin"])).code == "not_allowed"
     elsewhere = {**mailed("ana@example.com"), "iss": "https://other.example.com"}
     assert directory.admit(elsewhere) is ANA
@@ -76,7 +76,7 @@ def test_other_spelling_of_a_declared_address_makes_no_second_person(address: st
 
 
 @pytest.mark.parametrize("address", ["ana(work)@corp.com", "ana.@corp.com", "\u0430na@corp.com", "ana@corp"])
-def test_login_with_an_address_of_no_normal_form_makes_no_person(directory: ClaimsDirectory, address: str) -> None:
+def test_login_with_an_invalid_address_makes_no_person(directory: ClaimsDirectory, address: str) -> None:
     for claim in ("email", "emails", "preferred_username", "upn", "unique_name"):
         found = refusal(directory, claims(groups=["fin"], **{claim: address}))
         assert (found.code, found.message) == (
@@ -85,11 +85,11 @@ def test_login_with_an_address_of_no_normal_form_makes_no_person(directory: Clai
             "provider",
         )
     assert directory.admit(claims(groups=["fin"], preferred_username="@ana", email="cy@b\u00fccher.example"))
-    # A person whose login is written down needs no address.
+    # A person with a declared login needs no address.
     assert directory.admit(claims("42", email=address)) is ANA
 
 
-def test_international_domain_is_one_address_in_both_of_its_spellings() -> None:
+def test_international_domain_is_one_address_in_both_spellings() -> None:
     eva = Person(id="eva", identities={"email": ("Eva@B\u00fccher.example",)})
     directory = ClaimsDirectory(FixedDirectory([eva]), MAPPING)
     for address in ("eva@b\u00fccher.example", "eva@xn--bcher-kva.example", "eva@B\u00dcCHER\u3002example"):
@@ -97,17 +97,17 @@ def test_international_domain_is_one_address_in_both_of_its_spellings() -> None:
         found = directory.by_identity("email", address)
         assert found is not None
         assert found.identities["email"] == ("eva@xn--bcher-kva.example",)
-    # `strasse.example` is another domain than this one, which IDNA 2003 made of it.
+    # `strasse.example` is a different domain, to which IDNA 2003 mapped this one.
     street = FixedDirectory([Person(id="eva", identities={"email": ("eva@stra\u00dfe.example",)})])
     assert street.by_identity("email", "eva@strasse.example") is None
 
 
-def test_who_is_not_active_gets_no_second_person(directory: ClaimsDirectory) -> None:
+def test_inactive_person_gets_no_second_person(directory: ClaimsDirectory) -> None:
     assert refusal(directory, mailed("gone@example.com", groups=["adm"])).code == "not_allowed"
     assert [person.id for person in directory.all()] == ["ana", "bo", "gone"]
 
 
-def test_groups_make_a_person(directory: ClaimsDirectory) -> None:
+def test_mapped_groups_make_a_person(directory: ClaimsDirectory) -> None:
     made = directory.admit(claims(groups=["fin", "adm", "root", 5], name="Cy\u202e Young", locale="de_DE"))
     assert (made.name, made.roles, made.locale, made.tier) == (
         "Cy Young",
@@ -122,14 +122,14 @@ def test_groups_make_a_person(directory: ClaimsDirectory) -> None:
 
 
 @pytest.mark.parametrize("groups", [None, [], ["root"], "root", {"fin": 1}, 5])
-def test_nobody_is_made_without_a_mapped_group(directory: ClaimsDirectory, groups: Any) -> None:
+def test_login_without_a_mapped_group_makes_no_person(directory: ClaimsDirectory, groups: Any) -> None:
     assert refusal(directory, claims(groups=groups)).code == "not_allowed"
     closed = ClaimsDirectory(FixedDirectory([ANA, BO]))
     assert refusal(closed, claims(groups=["fin"], roles=["admin"])).code == "not_allowed"
     assert closed.admit(claims("42")) is ANA
 
 
-def test_the_directory_knows_whom_it_admitted(directory: ClaimsDirectory) -> None:
+def test_directory_finds_admitted_people(directory: ClaimsDirectory) -> None:
     assert isinstance(directory, Directory)
     made = directory.admit(claims(groups=["fin"]))
     assert directory.find(made.id) == directory.by_identity("oidc", f"{ISSUER}#7") == made
@@ -145,7 +145,7 @@ def test_the_directory_knows_whom_it_admitted(directory: ClaimsDirectory) -> Non
     assert directory.find(made.id) is None
 
 
-def test_a_declared_person_may_take_the_id_of_a_login() -> None:
+def test_declared_person_may_have_the_id_of_a_login() -> None:
     own_id = id_from_login(f"{ISSUER}#7")
     off = ClaimsDirectory(FixedDirectory([Person(id=own_id, active=False)]), MAPPING)
     assert refusal(off, claims(groups=["fin"])).code == "not_allowed"
@@ -155,14 +155,14 @@ def test_a_declared_person_may_take_the_id_of_a_login() -> None:
     "broken",
     [{"iss": ISSUER}, {"sub": "7"}, claims(" "), claims("x" * 256), {"iss": "a#b", "sub": "7"}, {"iss": 1, "sub": 2}],
 )
-def test_claims_that_name_nobody_are_refused(directory: ClaimsDirectory, broken: dict[str, Any]) -> None:
+def test_claims_without_a_login_are_refused(directory: ClaimsDirectory, broken: dict[str, Any]) -> None:
     assert refusal(directory, broken).code == "malformed"
     with pytest.raises(Refused):
         login_from_claims(broken)
 
 
 @table("wrong", {"roles": {"fin": ("finance team",)}}, {"tenants": {"one": "a/b"}})
-def test_a_mapping_names_roles_that_can_be(wrong: dict[str, Any]) -> None:
+def test_mapping_with_an_invalid_role_or_tenant_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="can be neither a role nor a tenant"):
         ClaimsMapping(**wrong)
 
@@ -173,11 +173,11 @@ BY_CLAIM = replace(MAPPING, tenant_claim="org")
 
 @pytest.fixture
 def two_tenants() -> ClaimsDirectory:
-    """People of two tenants, of whom two have one login, and two others one address."""
+    """People of two tenants: two share a login, and two others share an address."""
     return ClaimsDirectory(FixedDirectory([ANA, BO, OTHER_ANA]), BY_CLAIM)
 
 
-def test_a_login_is_matched_to_people_of_the_tenant_that_its_claim_names_alone(two_tenants: ClaimsDirectory) -> None:
+def test_login_matches_only_people_of_the_claimed_tenant(two_tenants: ClaimsDirectory) -> None:
     assert two_tenants.admit(claims("42", org="main")) is ANA
     assert two_tenants.admit(claims("42", org="acme")) is OTHER_ANA
     assert two_tenants.admit(mailed("bo@example.com", org="main")) is BO
@@ -187,7 +187,7 @@ def test_a_login_is_matched_to_people_of_the_tenant_that_its_claim_names_alone(t
     assert (made.tenant, two_tenants.find(made.id, "acme"), two_tenants.find(made.id)) == ("acme", made, None)
 
 
-def test_a_login_of_another_tenant_by_now_is_of_the_first_no_more(two_tenants: ClaimsDirectory) -> None:
+def test_login_moved_to_another_tenant_leaves_the_first(two_tenants: ClaimsDirectory) -> None:
     made = two_tenants.admit(claims(groups=["fin"], org="acme"))
     moved = two_tenants.admit(claims(groups=["fin"], org="main"))
     assert (two_tenants.find(made.id, "acme"), two_tenants.find(made.id)) == (None, moved)
@@ -196,7 +196,7 @@ def test_a_login_of_another_tenant_by_now_is_of_the_first_no_more(two_tenants: C
 
 
 @pytest.mark.parametrize("named", [None, "", "nowhere", "Acme", ["acme"], ["acme", "main"], {"acme": 1}, 5, True])
-def test_a_claim_that_names_no_known_tenant_is_refused(two_tenants: ClaimsDirectory, named: Any) -> None:
+def test_claim_without_a_known_tenant_is_refused(two_tenants: ClaimsDirectory, named: Any) -> None:
     for given in (claims("42", org=named), claims(groups=["fin"], org=named)):
         found = refusal(two_tenants, given)
         assert (found.code, found.message) == (
@@ -206,7 +206,7 @@ def test_a_claim_that_names_no_known_tenant_is_refused(two_tenants: ClaimsDirect
     assert refusal(two_tenants, claims("42")).code == "not_allowed"
 
 
-def test_values_of_the_claim_may_mean_tenants_and_then_no_other_value_does() -> None:
+def test_tenant_mapping_accepts_only_its_values() -> None:
     mapping = replace(BY_CLAIM, tenants={"9f1c": "acme", "77": "new"})
     directory = ClaimsDirectory(FixedDirectory([ANA, BO, OTHER_ANA]), mapping)
     assert directory.admit(claims("42", org="9f1c")) is OTHER_ANA

@@ -8,13 +8,13 @@ from signoff.people.directory import turn_context
 ANA = Person(id="ana", attributes={"costCentre": "4711"})
 
 
-def test_the_directory_says_what_policies_read_of_a_user() -> None:
-    """A person's attributes become the context fields `user.<name>`, beside what was given of other things."""
+def test_attributes_of_a_person_become_context_fields() -> None:
+    """Attributes become the context fields `user.<name>`, next to the given fields."""
     assert turn_context(ANA, {"project": "moon"}) == {"project": "moon", "user.costCentre": "4711"}
 
 
 @table("name", "user.costCentre", "user.tier", "user")
-def test_nobody_says_it_of_himself(name: str) -> None:
+def test_caller_may_not_set_user_fields(name: str) -> None:
     with pytest.raises(Refused) as raised:
         turn_context(ANA, {name: "x"})
     assert f"`{name}`" in raised.value.message

@@ -1,4 +1,4 @@
-"""A requester that is no person, as the functions of a program see it."""
+"""A requester that is not a person, as a program's functions see it."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ async def judged(user: Principal, **fields: Any) -> tuple[str, str]:
     (by_roles, "ask", "run"),
     (of_people, "run", "ask"),
 )
-async def test_policy_function_approves_nothing_by_a_tier_that_nobody_has(
+async def test_policy_function_approves_nothing_by_a_missing_tier(
     policy: PolicyHandler, of_event: str, of_ana: str
 ) -> None:
     assert (await judged(EVENTS, requires_approval=policy))[0] == of_event
@@ -69,17 +69,17 @@ async def test_policy_function_approves_nothing_by_a_tier_that_nobody_has(
 
 
 @table("field", "check_permissions", "available")
-async def test_checks_of_a_tool_hold_a_requester_without_a_tier_back(field: str) -> None:
+async def test_checks_of_a_tool_reject_a_requester_without_a_tier(field: str) -> None:
     check = {"check_permissions": permit, "available": available}[field]
     assert (await judged(EVENTS, **{field: check}))[0] == "settled"
     assert await judged(ANA, **{field: check}) == ("run", "ok")
 
 
-async def test_handler_that_asks_first_whether_a_person_asked_runs() -> None:
+async def test_handler_that_checks_for_a_person_first_runs() -> None:
     assert await judged(EVENTS) == ("run", "ok")
 
 
-def test_asker_has_the_facts_of_people_only_for_a_person() -> None:
+def test_asker_has_personal_facts_only_for_a_person() -> None:
     assert asker(ANA) is ANA
     event = asker(EVENTS)
     assert (event.user, event.is_person, event.model_dump()) == (EVENTS.user, False, EVENTS.model_dump())

@@ -1,4 +1,4 @@
-"""People in YAML: what is read, the one sentence each mistake gets, and a directory that follows its file."""
+"""People in YAML: the keys, one sentence for each error, and a directory that follows its file."""
 
 import logging
 import os
@@ -122,7 +122,9 @@ def test_every_key_of_a_person_is_read(path: Path) -> None:
     ("- id: ana\n  delegations:\n    - to: bo\n      until: 0001-01-01T00:00+14:00\n", 4, "and its zone"),
     ("- id: ana\n  delegations:\n    - to: bo\n      until: 2030\n", 4, "`until` of a delegation must be text"),
 )
-def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_each_error_in_a_people_file_is_one_sentence_with_its_line(
+    tmp_path: Path, text: str, line: int, words: str
+) -> None:
     file = tmp_path / "people.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -135,20 +137,20 @@ def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, l
     assert not error.message.endswith(".")
 
 
-def test_both_spellings_mean_the_same(tmp_path: Path) -> None:
+def test_wrong_spelling_of_a_key_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "people.yaml"
     file.write_text("- id: ana\n- id: bo\n  roles: []\n  Roles: []\n")
     with pytest.raises(ConfigError, match=r"people\.yaml:4: unknown key `Roles`.*did you mean `roles`"):
         load_people(file)
 
 
-def test_a_directory_made_in_code_is_checked_alike() -> None:
+def test_directory_in_code_is_validated_like_a_file() -> None:
     ana = Person(id="ana", delegations=(Delegation(to="bo", until=datetime(2030, 1, 1)),))
     with pytest.raises(ConfigError, match="without a zone"):
         FixedDirectory([ana, Person(id="bo")])
 
 
-def test_entries_and_logins_of_one_human_have_one_id(tmp_path: Path) -> None:
+def test_accounts_and_logins_of_one_person_share_an_id(tmp_path: Path) -> None:
     file = tmp_path / "people.yaml"
     file.write_text(
         "- {id: ana, identities: {oidc: ['https://x#1']}}\n"
@@ -162,7 +164,7 @@ def test_entries_and_logins_of_one_human_have_one_id(tmp_path: Path) -> None:
     assert (people.person_id("bo"), people.person_id("nobody"), people.person_id("guest")) == ("bo", "nobody", "guest")
 
 
-def test_a_person_is_known_by_who_they_are_elsewhere(path: Path) -> None:
+def test_person_is_found_by_identity(path: Path) -> None:
     directory = FixedDirectory(load_people(path))
     for address in ("ana@example.com", "ANA@EXAMPLE.COM", "Ana@Example.com"):
         found = some(directory.by_identity("email", address))
@@ -174,13 +176,13 @@ def test_a_person_is_known_by_who_they_are_elsewhere(path: Path) -> None:
         assert directory.by_identity(channel, identity) is None
 
 
-def test_an_address_in_other_letters_is_another_address() -> None:
+def test_address_in_look_alike_letters_is_another_address() -> None:
     directory = FixedDirectory([Person(id="kim", identities={"email": ("kim@example.com",)})])
     assert "\u212aim@example.com".lower() == "kim@example.com"
     assert directory.by_identity("email", "\u212aim@example.com") is None
 
 
-def test_delegators_are_those_whose_delegation_holds() -> None:
+def test_delegators_are_those_with_a_valid_delegation() -> None:
     until = (Delegation(to="bo", until=END), Delegation(to="bo", until=END + timedelta(hours=1)))
     people = [
         Person(id="cy", delegations=until[:1]),
@@ -201,7 +203,7 @@ def test_delegators_are_those_whose_delegation_holds() -> None:
     assert (ids("bo", "other", before), ids("ana", "main", before), ids("gone", "main", before)) == ([], ["bo"], [])
 
 
-def test_built_in_people_stand_beside_any_directory(path: Path) -> None:
+def test_built_in_people_are_added_to_any_directory(path: Path) -> None:
     declared = FileDirectory(path)
     both = DevelopmentDirectory(declared)
     assert isinstance(both, Directory)
@@ -214,7 +216,7 @@ def test_built_in_people_stand_beside_any_directory(path: Path) -> None:
     assert development_directory([Person(id="guest", tier="trusted")]).all()[0].id == "approver"
 
 
-def test_a_change_is_seen_within_a_second(path: Path) -> None:
+def test_file_change_is_seen_within_a_second(path: Path) -> None:
     clock = Clock()
     directory = FileDirectory(path, clock=clock)
     path.write_text(GOOD.replace("finance, admin", "finance"))
@@ -231,7 +233,7 @@ def load_people_of(text: str, folder: Path) -> tuple[Person, ...]:
     return load_people(other)
 
 
-def test_every_question_is_answered_from_the_new_file(path: Path) -> None:
+def test_every_lookup_uses_the_new_file(path: Path) -> None:
     asked = (
         lambda d: d.find("bo"),
         lambda d: d.all("main"),
@@ -250,7 +252,7 @@ def test_every_question_is_answered_from_the_new_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["- id: ana\n  rolls: []\n", "- id: [\n", "", None])
-def test_a_broken_new_file_keeps_the_last_good_one(
+def test_invalid_new_file_keeps_the_last_valid_one(
     path: Path, caplog: pytest.LogCaptureFixture, broken: str | None
 ) -> None:
     clock = Clock()
@@ -272,7 +274,7 @@ def test_a_broken_new_file_keeps_the_last_good_one(
     assert caplog.records[-1].message == f"{path} was read anew"
 
 
-def test_a_file_of_the_same_size_and_time_put_in_its_place_is_another(path: Path) -> None:
+def test_replaced_file_of_equal_size_and_time_is_read_again(path: Path) -> None:
     clock = Clock()
     directory = FileDirectory(path, clock=clock)
     new = path.with_name("new.yaml")
@@ -286,7 +288,7 @@ def test_a_file_of_the_same_size_and_time_put_in_its_place_is_another(path: Path
     assert found.tier == "distrus"
 
 
-def test_an_unchanged_file_is_not_read_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unchanged_file_is_not_read_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     directory = FileDirectory(path, clock=clock)
     caplog.set_level(logging.INFO)
@@ -296,12 +298,12 @@ def test_an_unchanged_file_is_not_read_again(path: Path, caplog: pytest.LogCaptu
     assert caplog.records == []
 
 
-def test_the_first_file_must_be_right(tmp_path: Path) -> None:
+def test_first_file_must_be_valid(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         FileDirectory(tmp_path / "nowhere.yaml")
 
 
-def test_the_file_that_a_manifest_names_is_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_file_of_a_manifest_is_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signoff.people.people_file.CHECK_SECONDS", 0.0)
     manifest = path.with_name("signoff.yaml")
     manifest.write_text("version: 1\npeople: people.yaml\n")

@@ -21,7 +21,7 @@ NOBODY = FixedDirectory([])
 
 
 def vouched(person: Person = CY, names: tuple[str, ...] = ("cy@example.com", "cy.young")) -> VouchedPerson:
-    """What the gateway signed, as it comes back from where it was kept."""
+    """Return a signed identity, as read from its storage."""
     made = vouch(SIGNER, person, names=names, now=NOW, lifetime=WEEK)
     return VouchedPerson.model_validate_json(made.model_dump_json(exclude_defaults=True))
 
@@ -30,7 +30,7 @@ def why(row: VouchedPerson, *declared: Person, now: datetime = NOW, verifier: Ve
     return vouching_problem(row, FixedDirectory(declared), verifier or SIGNER.verifier(), now)
 
 
-def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
+def test_signed_identity_counts_until_it_expires() -> None:
     assert why(vouched()) == ""
     assert why(vouched(), now=NOW + WEEK - timedelta(milliseconds=1)) == ""
     assert why(vouched(), now=NOW + WEEK) == "over"
@@ -50,11 +50,11 @@ def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
     {"signature": ""},
     {"signature": "AAAA"},
 )
-def test_a_row_that_was_changed_counts_for_nobody(change: dict[str, Any]) -> None:
+def test_altered_identity_row_is_rejected(change: dict[str, Any]) -> None:
     assert why(replace(vouched(), **change)) == "not signed by the gateway"
 
 
-def test_other_keys_and_retired_ones_sign_nobody() -> None:
+def test_unknown_or_retired_key_signs_no_identity() -> None:
     other = Signer(PrivateKeys(keys=(new_key(NOW),)))
     assert why(vouched(), verifier=other.verifier()) == "not signed by the gateway"
     assert why(vouched(), verifier=Verifier()) == "not signed by the gateway"
@@ -74,7 +74,7 @@ def test_other_keys_and_retired_ones_sign_nobody() -> None:
     replace(CY, active=False),
     replace(CY, delegations=ANA.delegations),
 )
-def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
+def test_identity_outside_the_login_format_is_rejected(person: Person) -> None:
     assert why(vouched(person)) == "not in the form of a login's row"
 
 
@@ -87,12 +87,12 @@ def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
     Person(id="young", identities={"email": ("cy+work@example.com",)}),
     Person(id="Cy", identities={"email": ("cy@EXAMPLE.com",)}),
 )
-def test_who_is_declared_is_what_the_declaration_says(declared: Person) -> None:
+def test_declared_person_overrides_a_signed_identity(declared: Person) -> None:
     assert why(vouched(), declared) == "this person is declared"
     assert why(vouched(), replace(declared, tenant="acme")) == ""
 
 
-def test_the_directory_knows_them_beside_those_declared() -> None:
+def test_directory_adds_signed_identities_to_declared_people() -> None:
     people = VouchedDirectory(FixedDirectory([ANA, Person(id="ana2")]), [CY])
     assert isinstance(people, Directory)
     assert (people.find(CY.id), people.find("ana"), people.find(CY.id, "acme")) == (CY, ANA, None)
