@@ -138,6 +138,15 @@ async def test_dev_says_what_runs_and_answers(dev: Dev, cli: Cli) -> None:
     assert "running.json" not in os.listdir(dev.folder / ".signoff")
 
 
+async def test_dev_greets_with_the_name_of_the_app(dev: Dev) -> None:
+    program = 'import signoff\n\napp = signoff.App(name="Depot", model="offline")\napp.actor("clerk")\n'
+    (dev.folder / "depot.py").write_text(program)
+    dev.manifest = Path("depot:app")
+    await dev.start()
+    assert f"Depot: Signoff {VERSION}, development profile" in "".join(dev.lines)
+    assert await dev.end(signal.SIGTERM) == 0
+
+
 async def _first_line(*command: str) -> str:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "signoff.cli.main", *command), stdout=asyncio.subprocess.PIPE
