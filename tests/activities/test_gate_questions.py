@@ -379,8 +379,8 @@ async def test_calls_of_an_unsigned_or_forged_requester_are_refused(store: Store
 
 
 async def test_question_with_spent_answers_gets_a_new_revision(store: Store) -> None:
-    # Of a raw answer the store knows nothing: asked under its old revision, the turn would wait for it for ever. Once
-    # only: the activity may be tried again.
+    # The store has no raw answer: asked under its old revision, the turn would wait for it forever. Once only:
+    # the activity may be retried.
     deps = worker_deps(store, pay_tool(LEDGER))
     asked = [request_of((await gate_decision(deps, spent=spent)).request).revision for spent in (0, 0, 1, 1)]
     assert asked == [1, 1, 2, 2]

@@ -208,8 +208,8 @@ async def test_approval_stores_one_grant_with_all_requested_fields(store: Store,
 
 
 async def test_grant_request_known_only_from_the_turn_is_ignored(store: Store) -> None:
-    # Signed for another call and put into the permit of one that people approved without any wish. Seen to be
-    # remembered while the permit's decisions were taken for those that had been counted.
+    # Signed for another call and put into the permit of a call approved without a grant request. A grant was
+    # stored while the permit's decisions counted as votes.
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     foreign = SIGNER.sign_decision(decision(approval_id="main.s.t.c9.9", remember=SMALL, received_at=ASKED))
@@ -446,8 +446,8 @@ async def test_approver_cannot_use_their_own_grant(store: Store) -> None:
 
 
 async def test_escalation_only_approver_gives_no_grant(store: Store) -> None:
-    # Mal may answer one question that nobody had answered; the next calls ask whom the policy names. Seen to run the
-    # next call while the escalation of that question was applied to it.
+    # Mal may answer one escalated question. The next calls ask the approvers of the policy. The next call ran
+    # while the escalation of that question applied to it.
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, escalate_after=0.01, escalate_to=("user:mal",)))
     deps = deps_with(store, tool, people=[*APPROVERS, Person(id="mal")])
     request = await asked(deps, tool)
@@ -515,8 +515,8 @@ async def test_permit_with_a_grant_that_does_not_apply_runs_nothing(store: Store
 
 
 async def test_session_grant_covers_only_accounts_of_the_same_person(store: Store) -> None:
-    # Somebody else who names the session is asked about, and the same human by another entry is served. Seen to serve
-    # anybody while only the session's name was compared.
+    # Another person who names the session is asked about, and another account of the same person is served.
+    # Anyone was served while only the session's name was compared.
     tool = asking(Ledger())
     people = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
     deps = deps_with(store, tool, people=people)
@@ -527,8 +527,8 @@ async def test_session_grant_covers_only_accounts_of_the_same_person(store: Stor
 
 
 async def test_session_grant_does_not_move_to_a_new_owner_of_an_account(store: Store) -> None:
-    # The account by which Guest asked is Max's by now: what was given for Guest in that session is not for Max. Seen to
-    # serve Max while only the directory of now was asked whose the account is.
+    # Guest's account now belongs to Max, so a grant given for Guest in that session does not cover Max. Max was
+    # served while only the present directory was used to find the owner.
     tool = asking(Ledger())
     then = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
     deps = deps_with(store, tool, people=then)

@@ -112,8 +112,8 @@ async def test_handler_receives_the_person_behind_the_account(user: Principal, h
 
 
 async def test_handler_reads_declared_context_and_collected_data() -> None:
-    # A field of another kind than declared, or that nobody declares, is not there; collected data stand by themselves.
-    # Data that do not fit their declaration are not there at all.
+    # An undeclared field, or one of another type than declared, is dropped. Collected data is separate: it is
+    # dropped as a whole if it does not match its declaration.
     fields = context_fields({"project": {"type": "string"}, "floor": {"type": "integer"}})
     ctx = pinned(extra={"project": "open", "floor": "two", "other": 1, "data": {"city": "Porto"}})
     told = await _context(ctx, fields=fields)

@@ -80,8 +80,8 @@ async def amounts(store: Store) -> list[Any]:
 
 
 async def test_second_attempt_returns_the_kept_reply_without_the_model(store: Store) -> None:
-    # The worker is lost after the reply was kept: the model is asked once, the calls and the question are the same.
-    # Without `Completions.keep` the model was asked twice, and a second question lay beside the first.
+    # The worker is lost after the reply was kept: the model is called once, and calls and question stay the same.
+    # Without `Completions.keep` the model was called twice and a second question was stored.
     model, run = Model(), uuid.uuid4().hex
     first = await attempt(deps_with(store, model), run, 1)
     again = await attempt(deps_with(store, model), run, 2)
@@ -94,8 +94,8 @@ async def test_second_attempt_returns_the_kept_reply_without_the_model(store: St
 
 
 async def test_call_approved_before_the_retry_is_not_asked_again(store: Store) -> None:
-    # The worker is lost after the gates asked, and somebody answers: the next attempt tells of that very question.
-    # Without `asked_since` it was asked a second time, with a second card.
+    # The worker is lost after the gates asked, and an approver answers: the next attempt returns the same
+    # question. Without `asked_since` it was asked a second time, with a second card.
     model, run = Model(), uuid.uuid4().hex
     first = await attempt(deps_with(store, model), run, 1)
     await answer(store, about(question_in(first)))
@@ -137,8 +137,8 @@ async def test_caller_supplied_time_does_not_bypass_a_denial(store: Store, polic
 
 
 async def test_grant_given_during_a_retry_does_not_bypass_the_question(store: Store) -> None:
-    # A yes that is also one to the next such call: at the second attempt it would run by that, its question left.
-    # Without the look at what was asked since, the second attempt's verdict was `run`.
+    # The approval also gives a grant for the next such call: the second attempt would run by it and leave its
+    # question. Without the check of `asked_since`, the second attempt's verdict was `run`.
     model, run = Model(), uuid.uuid4().hex
     lasting = deps_with(store, model, ApprovalPolicy(allow_remember=True))
     first = await attempt(lasting, run, 1)

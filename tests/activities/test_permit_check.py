@@ -186,8 +186,8 @@ PAIR = (decision(), decision(subject="ana"))
 async def test_quorum_needs_distinct_people(
     store: Store, tool: Tool, before: Tool, decisions: tuple[Decision, ...], runs: bool
 ) -> None:
-    # As many different people as the question asked `before` and the present policy ask; one person twice is one. What
-    # the permit says of the number counts for nothing.
+    # As many different people as the question and the present policy ask. One person twice counts once. The
+    # permit's own count is ignored.
     await put(store, before)
     permit = permit_for(tool, kind="approved", quorum=0, decisions=decisions)
     assert await weighed(store, tool, permit) == (RUN if runs else PermitCheck("refuse", FEW))

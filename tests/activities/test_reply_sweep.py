@@ -19,8 +19,8 @@ from signoff.store.tables import COMPLETIONS
 async def test_idle_worker_drops_old_replies(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # No turn runs, and the store was away once: a reply that comes of age goes all the same. Without `ReplySweep` the
-    # last replies of an installation stayed for ever, arguments unmasked.
+    # No turn runs and the store failed once: an old reply is still dropped. Without `ReplySweep` the last replies
+    # of an installation stayed forever, with unmasked arguments.
     monkeypatch.setattr(reply_sweep, "SWEEP_SECONDS", 0.02)
     drop_old, tries = Completions.drop_old, 0
 

@@ -267,7 +267,7 @@ CLOSED: list[tuple[Any, Any]] = [
     ({}, {"version": "2"}),
     ({}, {"requires_approval": True}),
 ]
-"""What may have come between two attempts: of the catalog, and of the tool."""
+"""Changes of catalog and tool between two attempts."""
 
 
 @table("idempotent", True, False)

@@ -77,8 +77,8 @@ async def test_page_of_events_states_where_to_continue(store: Store) -> None:
 
 @pytest.mark.postgres
 async def test_late_commit_is_not_skipped(postgres_url: str) -> None:
-    # A transaction that began first and ends last gets the higher number; a reader who went on before it finds it.
-    # Numbers from a sequence would be given where it writes, and its reader would have gone on past it.
+    # A transaction that began first and commits last gets the higher number, and an advanced reader still finds
+    # it. Numbers from a sequence would be taken at the write, and the reader would have passed them.
     async with open_store(postgres_url) as store, open_store(postgres_url) as late:
         # Its stream already has an entry to number: otherwise its locked head would not be read.
         await AuditLog(store).append([entry("first")])

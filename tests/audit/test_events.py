@@ -87,8 +87,8 @@ def test_each_entry_kind_gives_its_event_type(kind: AuditKind, data: dict[str, A
 
 
 def test_rule_in_an_event_matches_the_engine_format() -> None:
-    # A record of what lets a call run, or asks, is valid by the schema that is published of its event. Seen to fail
-    # while the schema called a rule a text, which it was before it became a record.
+    # An entry about a permitted or asked call matches the published schema of its event. It failed while the
+    # schema declared the rule a text, as it was before it became a record.
     rule = RuleReference(kind="global", name="small")
     request = a_request(rule=rule)
     permit = a_permit(digest="d" * 64, rule=rule)

@@ -122,8 +122,8 @@ async def test_truncation_including_the_heads_is_found_by_the_checkpoint(store: 
 
 
 async def test_truncation_to_an_earlier_checkpoint_is_found_by_an_external_one(store: Store, store_url: str) -> None:
-    # Who owns the database can take everything back to an earlier state; a checkpoint kept elsewhere tells. Without it,
-    # or with one from before the cut, nothing can be found: that is said in the documents.
+    # The owner of the database can restore an earlier state. Only a checkpoint kept elsewhere reveals it. Without
+    # one, or with one from before the cut, nothing can be found, as the documents state.
     log = await filled(store)
     early = await Checkpoints(store).take(SIGNER)
     await log.append([entry(6)])

@@ -24,8 +24,8 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
 async def test_withdrawal_resent_while_the_first_waits_counts_once(turn_rig: TurnRig) -> None:
-    # No worker is there, and a dispatcher tries again and again: the turn is withdrawn from once when one is back.
-    # Without an id of its own each try was another Update, and a server takes ten of a turn at a time.
+    # No worker runs, and a dispatcher retries: the turn is withdrawn once after a worker returns. Without its own
+    # id each retry was another Update, and a server takes ten of a turn at a time.
     catalog = catalog_of([pay_tool(Ledger())])
     async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start_waiting()

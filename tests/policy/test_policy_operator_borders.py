@@ -145,7 +145,7 @@ AGREED = [
 
 @table(("text", "kind"), *AGREED)
 def test_both_engines_agree_at_the_borders(text: str, kind: str) -> None:
-    # The first engine holds what is written out against its types; what comes from data it does not.
+    # The first engine checks literals against their types, but not data.
     data = {"one": 1, "d": 1.0, "yes": True, "none": None}
     assert first_program(text, ["args"]).run({"args": data}).kind == kind
     assert second_program(text).run({"args": as_celpy(data)}).kind == kind

@@ -331,8 +331,8 @@ def _drawn(draw: st.DrawFn, name: str) -> Tool:
 @settings(max_examples=examples(120), deadline=None)
 @given(world=worlds())
 def test_advertised_tools_are_exactly_the_executable_ones(world: tuple[Catalog, str, frozenset[str]]) -> None:
-    # For every catalog, actor, filter, surface, rule and availability, both ways. Only what a rule denies is told and
-    # does not run: so that the model can be told why.
+    # For every catalog, actor, filter, surface, rule and availability, in both directions. Only calls denied by a
+    # rule are offered and do not run, so that the model learns the reason.
     catalog, channel, away = world
     ctx = pinned(channel=channel)
     advertised = {offer.name for offer in catalog.offered_tools("desk", ctx, away)} - {"respond"}

@@ -19,8 +19,8 @@ class FilledLater(FixedDirectory):
 def test_empty_directory_object_is_still_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_env: pytest.MonkeyPatch
 ) -> None:
-    # Nobody else's people stand in for one's own, not the built-in ones of the development profile either. Asked for
-    # its truth in place of None, the manifest's people were approvers in its place.
+    # A custom directory is never replaced by other people, not even by the built-in ones. When its truth value
+    # was tested instead of `None`, the manifest's people replaced it.
     monkeypatch.chdir(tmp_path)
     Path("m.yaml").write_text("version: 1\nactors: {clerk: {model: 'scripted:nowhere:model'}}\n")
     own = FilledLater(())

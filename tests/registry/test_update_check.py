@@ -64,7 +64,7 @@ def test_single_invalid_value_rejects_all_updates(data: Any, context: Any, words
 
 
 def test_data_with_a_whole_schema_must_match_as_a_whole() -> None:
-    """Otherwise no rule could read the data any more."""
+    """Otherwise rules could not read the data."""
     whole = {"data": {"type": "object", "maxProperties": 1}}
     known = catalog_with("city", "date", context=whole)
     assert asked(known, {"city": "Porto"}).problem == ""

@@ -83,8 +83,8 @@ async def test_lost_connections_are_replaced(postgres_url: str) -> None:
 
 @pytest.mark.postgres
 async def test_only_idle_connections_are_pinged(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What asked each time took three round trips of each transaction's five; seen to fail with it. One that is idle is
-    # asked and replaced: a network that is gone closes nothing.
+    # A ping per transaction took three of its five round trips. An idle connection is pinged and replaced: a lost
+    # network closes nothing.
     asked: list[bool] = []
 
     def ping(dialect: Any, connection: Any) -> bool:

@@ -299,8 +299,8 @@ async def test_failed_permission_check_is_not_cached(store: Store) -> None:
 async def test_later_of_two_concurrent_permission_answers_is_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch, later_first: bool, one_moment: bool
 ) -> None:
-    # A slow yes of before a permission was taken back does not stand in for the quick no of after it. Of two that were
-    # asked in one moment of the clock nobody knows which was later: the no counts.
+    # A slow approval from before a change must not replace the fast denial from after it. If both started at the
+    # same clock time, their order is unknown and the denial counts.
     if one_moment:
         monkeypatch.setattr(permissions, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
     rig = Rig(store)

@@ -34,7 +34,7 @@ from signoff.testing.vendor_server import serve_vendor
 
 HERE = ("127.0.0.0/8",)
 PATIENCE = 60.0
-"""How long a machine that is very slow may take for an answer that comes."""
+"""The time limit for an answer on a very slow machine."""
 ASKED: list[PolicyDecisionPoint] = []
 CONTEXT = context_mapping(pinned())
 

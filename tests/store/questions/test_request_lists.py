@@ -34,8 +34,8 @@ async def test_only_open_questions_are_listed_as_waiting(store: Store) -> None:
 async def test_request_list_reads_only_rows_relevant_to_its_reader(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Who asked, who is asked and who is asked later; no entry is taken for another; in pieces, none twice or left out.
-    # Questions of which that is not written down are read by all.
+    # Requester, approvers and escalation approvers. Entries are never confused, and pages neither repeat nor omit
+    # a row. Questions without recorded entries are read by all.
     monkeypatch.setattr("signoff.store.questions.request_lists.PIECE", 2)
     for name, fields in {
         "own": {"requester": Principal(user="ana")}, "asked": {"approvers": ("role:a_b", "user:ana")},
