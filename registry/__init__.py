@@ -1,1 +1,1 @@
-"""Declares which tools there are, who may call them, and under which gates: tools, actors and the manifest. Pure."""
+"""Declares tools, their actors and their gates, in code or in a manifest. Pure."""

@@ -24,25 +24,24 @@ Shadowing: TypeAlias = Literal["allow", "warn", "forbid"]
 
 @dataclass(frozen=True, kw_only=True)
 class ToolUse:
-    """A tool that a route or step names, with more to say than its name."""
+    """A tool that a route or step names, with its conditions there."""
 
     tool: Annotated[str | Tool, FieldSpec(key=IN_CODE)]
-    """A name, resolved in the registry, then the route, then the actor; or a tool of one's own."""
+    """A name, resolved in the registry, then the route, then the actor. Or a tool of the route or step itself."""
     optional: bool = False
-    """It may be missing."""
     min_step: str = ""
-    """The tool is seen from this step of the route on."""
+    """The first step of the route at which the tool is visible."""
     loosens: str = ""
-    """Why the policies of the tools that it shadows need not hold, for a reviewer."""
+    """For a reviewer: why the tool may drop the policies of the tools that it shadows."""
 
     @property
     def name(self) -> str:
-        """The name the model would call."""
+        """The name that the model calls."""
         return self.tool if isinstance(self.tool, str) else self.tool.name
 
 
 ListedTool: TypeAlias = str | Tool | ToolUse
-"""How a tool may be listed: by its name, as a tool of one's own, or as a `ToolUse` of either."""
+"""A listed tool: its name, an own tool, or a `ToolUse` of either."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,6 @@ class Level:
     """The common fields of a route and a step."""
 
     name: Annotated[str, FieldSpec(key=IN_CODE)]
-    """The name."""
     description: str = ""
     """For people."""
     instructions: Annotated[str, FieldSpec(aliases=("prompt",))] = ""
@@ -118,16 +116,16 @@ class Route(Level):
 
 
 def tool_uses(listed: tuple[ListedTool, ...]) -> tuple[ToolUse, ...]:
-    """Returns each of `listed` as a `ToolUse`."""
+    """Return each of `listed` as a `ToolUse`."""
     return tuple(each if isinstance(each, ToolUse) else ToolUse(tool=each) for each in listed)
 
 
 _SIGNAL: Final = "signoff.call"
-"""The signal that a workflow is sent where nothing else is declared."""
+"""The default signal for callbacks to workflows."""
 OWN_WORKFLOWS: Final = ("turn/", "session/")
-"""How the ids of Signoff's own workflows begin, which no agent has signals sent to."""
+"""Prefixes of Signoff's own workflow ids. Agents cannot send signals to these."""
 _HIDDEN_STEPS: Final = ("\\", "%2e", "%2f", "%5c")
-"""Spellings by which a path may lead elsewhere than it reads."""
+"""Spellings with which a path can lead elsewhere than it appears to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,15 +152,15 @@ class Callbacks:
     """The allowed signals."""
 
     def allows(self, callback: Callback) -> bool:
-        """Returns whether the agent may name this place."""
+        """Return whether the agent may name this callback."""
         if callback.workflow is not None:
             named = callback.workflow
             return named.signal in self.signals and self._allows_workflow(named.id)
         return self._allows_url(callback.url)
 
     def _allows_url(self, url: str) -> bool:
-        # Compared as it is written: scheme, host and port are those of the declaration up to its first `/`, and what
-        # another reader would take for another path than the one that was compared is none that is allowed.
+        # Compare the text itself: scheme, host and port equal the declaration up to its first `/`. Reject every
+        # spelling that another parser could read as a different path.
         if not url.isascii() or not url.isprintable() or " " in url or "#" in url:
             return False
         path = url.partition("?")[0].lower()
@@ -179,10 +177,13 @@ class Callbacks:
 
 
 def is_callback_address(url: str) -> bool:
-    """Returns whether a declared address is whole: with a host and a path, so that it stands for no other host."""
+    """Return whether a declared address has a host and a path.
+
+    Without a path, it would match other hosts as a prefix.
+    """
     try:
         parts = urlsplit(url)
-        # Read for its check: a port that is none would be noticed with the first call.
+        # Reads the port for its check: otherwise an invalid one would fail only at the first call.
         _ = parts.port
     except ValueError:
         return False
@@ -196,20 +197,19 @@ _HASH_CHARS: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """One channel by which people come, and the tools that are left out there.
+    """The tools that do not exist on one channel.
 
     No rule brings them back (E12).
     """
 
     exclude: tuple[str, ...] = ()
-    """Tools that do not exist there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Autonomy:
-    """What an actor may do unasked, beside every policy and in place of none.
+    """The limits on an actor's calls without approval. Policies still apply.
 
-    CEL over `tool`, `actor` and `ctx` (P19). What cannot be evaluated asks, or denies.
+    CEL over `tool`, `actor` and `ctx` (P19). An expression that fails asks, or denies.
     """
 
     unasked_if: Annotated[str, FieldSpec(unset="what policies say")] = ""
@@ -220,9 +220,9 @@ class Autonomy:
 
 @dataclass(frozen=True, kw_only=True)
 class EscalationPath:
-    """To whom an actor's requests go, where the tool's policy does not say who decides.
+    """The approvers of an actor's requests if the tool's policy names none.
 
-    No approvers: the default ones (P19).
+    Without `approvers`, the default ones decide (P19).
     """
 
     approvers: Annotated[tuple[str, ...], FieldSpec(unset="`defaults.approvers`")] = ()
@@ -238,17 +238,17 @@ Undeclared = Literal["deny", "ask"]
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalAgent:
-    """What an actor that thinks elsewhere may do, with a token of the scope `call`."""
+    """The permissions of an actor whose model runs elsewhere, with a token of the scope `call`."""
 
     acts_for: tuple[str, ...]
-    """In whose name it may propose calls: `role:<role>` and `user:<id>`.
+    """The possible requesters of its calls: `role:<role>` and `user:<id>`.
 
-    With a single `user:` it acts for that person where a call names nobody.
+    With a single `user:`, that person is the requester of a call that names none.
     """
     callbacks: Callbacks | None = None
-    """Whom its calls may name to be told that they are settled; nobody when left out."""
+    """The allowed callbacks. `None` forbids callbacks."""
     undeclared: Undeclared = "deny"
-    """What becomes of tools that nobody declared: denied, or people are asked about each call.
+    """The treatment of undeclared tools: deny, or ask about each call.
 
     The agent runs such a call.
     """
@@ -256,14 +256,14 @@ class ExternalAgent:
 
 @dataclass(frozen=True, kw_only=True)
 class Actor:
-    """One actor; its name is its key. No `tools` means all of them, `[]` none.
+    """One actor. Its name is its key. No `tools` means all of them, `[]` none.
 
-    It is checked when a catalog is built of it. Each field is declared here and nowhere else: the manifest's section,
-    the JSON Schema and the table of docs/manifest.md are made of it.
+    `build_catalog` checks it. Each field is declared only here: the manifest's section, the JSON Schema and the table
+    in docs/manifest.md are generated from it.
     """
 
     name: Annotated[str, FieldSpec(key=IN_CODE)]
-    """The name by which turns ask for it; an id of at most 48 characters."""
+    """The name in requests for turns. An id of at most 48 characters."""
     description: str = ""
     """For people."""
     external: ExternalAgent | None = None
@@ -342,7 +342,7 @@ class Actor:
     [routes.md](routes.md).
     """
     route_select: Annotated[Select | None, FieldSpec(key=IN_CODE)] = field(default=None, repr=False, compare=False)
-    """Chooses, for each completion, the routes that are there (F10); on another one nothing is seen."""
+    """Selects the available routes for each completion (F10). A turn on any other route sees no tools."""
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
         default=None, repr=False, compare=False
     )
@@ -365,19 +365,19 @@ class Actor:
 
     @property
     def own_names(self) -> frozenset[str]:
-        """The names of the tools that are its own, at whatever place."""
+        """The names of all its own tools, at any level."""
         return frozenset(tool.name for tool in self.own)
 
     @property
     def own(self) -> tuple[Tool, ...]:
-        """The tools that are its own, at whatever place; two of them may have one name."""
+        """All its own tools, at any level. Two of them may have the same name."""
         steps = (step for route in self.routes for step in route.steps)
         listed = (self.own_tools, *(route.tools for route in self.routes), *(step.tools for step in steps))
         return tuple(use.tool for each in listed for use in tool_uses(each) if not isinstance(use.tool, str))
 
 
 def instructions_at(actor: Actor, route: str, step: str) -> str:
-    """Returns the system prompt of an actor's model at a place: the instructions of the actor, the route, the step."""
+    """Return the system prompt of an actor's model: instructions of the actor, the route and the step."""
     course = next((each for each in actor.routes if each.name == route), None)
     at = next((each for each in course.steps if each.name == step), None) if course is not None else None
     levels = (actor, *(each for each in (course, at) if each is not None))
@@ -385,12 +385,13 @@ def instructions_at(actor: Actor, route: str, step: str) -> str:
 
 
 def instructions_hash(actor: Actor, route: str, step: str) -> str:
-    """Returns the first 16 digits of the sha-256 of an actor's instructions at a place, by which evaluations tell that
-    they changed.
+    """Return the first 16 digits of the SHA-256 of an actor's instructions at a place.
+
+    Evaluations compare it to detect changes.
     """
     return sha256_hex(instructions_at(actor, route, step))[:_HASH_CHARS]
 
 
 def actor_facts(name: str, scope: str = "", tags: Iterable[str] = ()) -> dict[str, Any]:
-    """Returns the `actor` variable of rules in plain JSON types, also for an actor of which only the name is known."""
+    """Return the `actor` variable of rules in plain JSON types, even if only the name is known."""
     return {"name": name, "scope": scope, "tags": list(tags)}

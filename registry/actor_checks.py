@@ -22,15 +22,15 @@ _ON_FAILURE: Final = ("continue", "abort_siblings")
 
 
 def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
-    """Checks each actor against itself and the tools; returns them by name.
+    """Check each actor alone and against the tools. Return them by name.
 
-    Raises `ConfigError` that names the remedy.
+    Raises `ConfigError` with the remedy.
     """
     known: dict[str, Actor] = {}
     spelled = {name.casefold(): name for name in registry.list()}
     for actor in actors:
         if not is_id(actor.name):
-            # The pattern ends in `\Z`, as Python's `$` takes a line break at the end too; people know the `$`.
+            # The pattern ends in `\Z`, because Python's `$` also matches before a line break. Messages show `$`.
             raise actor_error(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
         if actor.name in known:
             raise actor_error(actor, "name", actor.name, "is declared twice; give one of the two another name")
@@ -56,7 +56,7 @@ def _check_external(actor: Actor, agent: ExternalAgent) -> None:
                 actor, name, value, f"is `external` and has `{name}`, though it thinks elsewhere; drop it"
             )
     if not agent.acts_for:
-        why = "is `external` and acts for nobody; write `acts_for`, such as `[role:staff]` or `[user:ana]`"
+        why = "is `external` without a requester; write `acts_for`, such as `[role:staff]` or `[user:ana]`"
         raise actor_error(actor, "external.acts_for", "", why)
     if agent.callbacks is not None:
         _check_callbacks(actor, agent.callbacks)
@@ -75,12 +75,12 @@ def _check_callbacks(actor: Actor, given: Callbacks) -> None:
         if not is_callback_address(url):
             why = f"has the callback {quote_name(url)}; write an address with a path, such as https://jobs.example.com/"
             raise actor_error(actor, f"{where}.urls", url, why)
-    # It stands in what is printed and compared; and an unsigned callback could be anybody's.
+    # The declaration is printed and compared, so it must not hold a secret. Anyone could forge an unsigned callback.
     secrets = {name: value for name in ("secret", "previous_secret") if (value := getattr(given, name))}
     for name in literal_secrets(secrets):
         raise actor_error(actor, f"{where}.{name}", "", f"has a secret in `{where}.{name}`; write {FORMS} there")
     if given.urls and not given.secret:
-        why = f"has `{where}.urls` without a `secret` that signs what is posted: {FORMS}"
+        why = f"has `{where}.urls` without a `secret` to sign its posts: {FORMS}"
         raise actor_error(actor, f"{where}.secret", "", why)
     for name in given.workflows:
         if name == "*" or name.startswith(OWN_WORKFLOWS):
@@ -97,11 +97,11 @@ def _check_callbacks(actor: Actor, given: Callbacks) -> None:
 def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
     for index, name in enumerate(actor.tools or ()):
         if name == RESPOND:
-            raise actor_error(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
+            raise actor_error(actor, "tools", name, "lists `respond`; every actor has it already, leave it out")
         if name == READ_REST:
             raise actor_error(actor, "tools", name, f"lists `{READ_REST}`; write `read_rest: true` instead")
         if name == COLLECT:
-            why = f"lists `{COLLECT}`; a step that collects data brings it by itself, leave it out"
+            why = f"lists `{COLLECT}`; a step that collects data adds it, leave it out"
             raise actor_error(actor, "tools", name, why)
         if registry.resolve(name) is None and name not in actor.own_names:
             near = did_you_mean(name, [*registry.list(), *actor.own_names])
@@ -117,7 +117,7 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
 
 
 def _check_case(actor: Actor, spelled: Mapping[str, str]) -> None:
-    """Raises `ConfigError` for names that differ by case only: who reads a card takes them for one tool (X04)."""
+    """Raise `ConfigError` for names that differ by case only: the reader of a card could confuse them (X04)."""
     own: dict[str, str] = {}
     for name in sorted(actor.own_names):
         folded = name.casefold()
@@ -136,7 +136,8 @@ def _check_secrets(actor: Actor) -> None:
 def _check_domain_data(actor: Actor) -> None:
     try:
         check_merge(actor.domain_merge)
-        # Made here and thrown away: what cannot be an argument of `respond` is found at build, not in the first turn.
+        # Build the form and discard it: data that cannot be an argument of `respond` must fail here, not in the first
+        # turn.
         respond_form(data=schema_text(actor.domain_data))
     except ConfigError as error:
         field = str(error.context.get("field", "domain_data"))
@@ -144,13 +145,13 @@ def _check_domain_data(actor: Actor) -> None:
 
 
 def actor_error(actor: Actor, field: str, value: object, why: str) -> ConfigError:
-    """Returns the error about one field of an actor."""
+    """Return the error about one field of an actor."""
     return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
 
 
 def _check_result_chars(actor: Actor) -> None:
     given = actor.result_chars
-    # `bool` is an `int` to Python, and one character is what `true` would give.
+    # `bool` is an `int` in Python: `true` would mean a limit of one character.
     if given is not None and (type(given) is not int or not 1 <= given <= RESULT_BYTES):
         why = f"needs `result_chars` to be a whole number from 1 to {RESULT_BYTES}, as long as one result may be"
         raise actor_error(actor, "result_chars", given, why)

@@ -1,4 +1,4 @@
-"""Checks that the people there are could decide what a catalog asks of them."""
+"""Checks that the declared people can decide every request of a catalog."""
 
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,10 +20,10 @@ from signoff.registry.gates.inventory import InventoryRow, inventory
 
 
 def check_approver_coverage(catalog: Catalog, people: Directory, *, by_login: Collection[str] = ()) -> None:
-    """Raises `ConfigError` for a tool whose request no tenant's active people could ever approve.
+    """Raise `ConfigError` for a tool whose request no tenant's active people could approve.
 
-    That is: it names a role that nobody has, asks or escalates to nobody there is, or asks more than are eligible.
-    `by_login` are the roles that people may have whom nobody declares; how many of them there are is not known.
+    The tool names a role without members, asks or escalates only to missing people, or needs more approvers than are
+    eligible. `by_login` holds roles that undeclared people may get at sign-in, in unknown number.
     """
     active = [person for person in people.all() if person.active]
     for row in inventory(catalog):
@@ -44,9 +44,9 @@ def _check_entry(actor: str, entry: str, active: Sequence[Person], by_login: Col
 
 
 def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) -> tuple[str, ...]:
-    """Returns the ids of active people whom a tool asks and who have no login at the provider `issuer` written down.
+    """Return active approvers without a declared login at the provider `issuer`.
 
-    Where groups of that provider give roles, such a login may count as another person beside them.
+    If groups of that provider give roles, such a login could count as another person next to them.
     """
     rows = inventory(catalog)
     asked = {each for row in rows for each in row.approvers}
@@ -68,7 +68,7 @@ def _problems(
     if not row.approvers:
         return
     coming = {f"role:{role}" for role in by_login}
-    # By tenant, as nobody decides for another one: two people of two tenants are no quorum anywhere.
+    # Count per tenant: people decide for their own tenant only, so one person each of two tenants is no quorum.
     if coming.isdisjoint(row.approvers) and not any(_eligible(row.approvers, here) for here in _tenants(active)):
         asked = ", ".join(f"`{each}`" for each in row.approvers)
         yield (
@@ -81,7 +81,7 @@ def _problems(
         if kind == "role" and role not in roles:
             others = "escalate_to" if approver in policy.escalate_to else "terms"
             field = "approvers" if approver in row.approvers else others
-            near = did_you_mean(role, roles) or "; give it to somebody in `people`, or leave it out"
+            near = did_you_mean(role, roles) or "; give it to a person in `people`, or leave it out"
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
     yield from _too_few(policy, terms_of(policy, row.approvers), active, coming)
     for term in policy.terms:
@@ -93,7 +93,7 @@ def _problems(
 def _too_few(
     policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yields why no tenant's people could meet these terms of a policy."""
+    """Yield why no tenant's people could meet these terms of a policy."""
     later = terms.escalate_to
     if later and coming.isdisjoint(later) and not any(_eligible(later, here) for here in _tenants(active)):
         asked = ", ".join(f"`{each}`" for each in later)
@@ -101,21 +101,21 @@ def _too_few(
             "escalate_to",
             f"escalates to {asked}, but no active person is one of them: add one to `people`, or name others",
         )
-    # Those to whom a call escalates count: the quorum may be met by them as well, only later.
+    # Count the people after escalation too: they may complete the quorum later.
     named = (*terms.approvers, *terms.escalate_to)
-    # Whom `route_to` names is known for each call only.
+    # The people of `route_to` are known only for each call.
     fewest = 1 if policy.route_to else terms.quorum
     most = max(len({each.person_id or each.id for each in _eligible(named, here)}) for here in _tenants(active))
     if policy.edit == "propose" and most < fewest + 1 and coming.isdisjoint(named) and not policy.allow_self_approval:
         yield (
             "edit",
-            f"lets approvers propose other arguments, which takes {fewest} others to approve, but at most {most} of "
-            "one tenant may decide: name more, or use `edit: off` or `edit: approve`",
+            f"lets approvers propose other arguments, which {fewest} others must approve, but a tenant has at most "
+            f"{most}: name more, or use `edit: off` or `edit: approve`",
         )
     if most < fewest and coming.isdisjoint(named):
         yield (
             "quorum",
-            f"needs {fewest} people to approve, but at most {most} of one tenant may: lower `quorum`, or name more",
+            f"needs {fewest} people to approve, but a tenant has at most {most}: lower `quorum`, or name more",
         )
     yield from _group_problems(policy, terms, active, coming)
 
@@ -123,9 +123,9 @@ def _too_few(
 def _group_problems(
     policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yields why no tenant's people can fill the groups of these terms, one place each."""
+    """Yield why no tenant's people can fill the groups of these terms, one place each."""
     known = terms.groups if policy.route_to is None else [group for each in terms.applied for group in each.groups]
-    # Of a role that a sign-in gives there may be any number of people.
+    # A role from a sign-in may have any number of members.
     asked = [group for group in known if coming.isdisjoint(group.of)]
     groups = escalated_groups(asked, terms.escalate_to)
     entries = {entry for group in groups for entry in group.of}
@@ -152,14 +152,14 @@ def _voter(person: Person, entries: Collection[str]) -> Voter:
 
 
 def _outlives_an_edit(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> bool:
-    """Returns whether the others fill `groups`, whichever of `voters` has changed the arguments and decides no more."""
+    """Return whether `groups` can still be filled after any one of `voters` edits the arguments and cannot decide."""
     others = ([each for each in voters if each.human != editor.human] for editor in voters)
     return suffices(0, groups, voters) and all(suffices(0, groups, left) for left in others)
 
 
 def _tenants(people: Sequence[Person]) -> list[list[Person]]:
     names = dict.fromkeys(person.tenant for person in people)
-    # One empty tenant where nobody is: then nobody is eligible, and `max` has something to look at.
+    # Without people, return one empty tenant, because `max` needs a value.
     return [[person for person in people if person.tenant == name] for name in names] or [[]]
 
 

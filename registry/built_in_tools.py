@@ -1,4 +1,4 @@
-"""The framework's own tools: `read_rest` reads on in a result that was cut, `collect` keeps what a step collects."""
+"""The framework's own tools: `read_rest` reads the rest of a cut result, `collect` stores a step's data."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -28,23 +28,23 @@ async def _nowhere(args: dict[str, Any], context: ToolContext) -> Any:
 
 READ_REST_TOOL: Final = Tool(
     name=READ_REST,
-    description="Read on in a result that was too long. Use the handle and the start that you were told with it.",
+    description="Read on in a result that was too long. Use its handle and start.",
     input_schema=_SCHEMA,
     handler=_nowhere,
     scope="specialist",
     justification="A handle is good in one turn of one actor only.",
     routing="bypass",
-    bypass_routing=BypassRouting("It reads what the same turn was given already; there is nothing to route."),
+    bypass_routing=BypassRouting("It reads a result of the same turn; there is nothing to route."),
     title="Read on in a long result",
     read_only=True,
-    # What was cut may be text from outside, so whatever is read here is fenced as such.
+    # The cut text may come from outside, so fence every part of it.
     untrusted_output=True,
 )
-"""The declaration; a worker puts its own handler into it."""
+"""The declaration. A worker adds its own handler."""
 
 
 def collect_tool(place: str, schemas: Mapping[str, Mapping[str, Any]]) -> Tool:
-    """Return the tool by which a model keeps the data of the step at `place`; `schemas` are by name."""
+    """Return the tool with which a model stores the data of the step at `place`. `schemas` are by name."""
     names = tuple(schemas)
 
     async def keep(args: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -54,8 +54,7 @@ def collect_tool(place: str, schemas: Mapping[str, Mapping[str, Any]]) -> Tool:
 
     return Tool(
         name=COLLECT,
-        description=f"Keep what the user has told you, as soon as you know it: {_quoted(names)}. "
-        "Leave out what the user has not told you yet.",
+        description=f"Store the user's data as soon as you know it: {_quoted(names)}. Leave out unknown values.",
         input_schema={
             "type": "object",
             "properties": {name: _property(schema) for name, schema in schemas.items()},
@@ -66,7 +65,7 @@ def collect_tool(place: str, schemas: Mapping[str, Mapping[str, Any]]) -> Tool:
         scope="generalist",
         routing="bypass",
         bypass_routing=BypassRouting("It only keeps data of the conversation; there is nothing to route."),
-        title="Keep what the user said",
+        title="Store the user's data",
         read_only=True,
         updates=names,
         place=place,
@@ -74,7 +73,7 @@ def collect_tool(place: str, schemas: Mapping[str, Mapping[str, Any]]) -> Tool:
 
 
 def _property(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema as that of a property. Where it refers to definitions of its own, the update check reads it."""
+    """Return a schema for a property. If it refers to definitions, the update check reads it instead."""
     return {} if "$defs" in schema else {key: each for key, each in schema.items() if key != "$schema"}
 
 

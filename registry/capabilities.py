@@ -1,7 +1,7 @@
-"""Capabilities: what a tool may reach beyond its arguments. Declared on the tool, backed by the worker (Q7).
+"""Capabilities: a tool's declared access beyond its arguments, provided by the worker (Q7).
 
-A capability is what a handler is *given*. It does not fence in Python code: a handler that opens a socket of its own is
-stopped by nothing here.
+A capability is an object that a handler *gets*. It does not sandbox Python code: a handler can still open its own
+socket.
 """
 
 import json
@@ -23,7 +23,7 @@ CapabilityCode = Literal[
 
 
 class CapabilityError(Exception):
-    """A handler reached further than it may; its message, `<CODE>: detail`, becomes `execution_failed` (E47)."""
+    """A handler exceeded its capabilities. The message, `<CODE>: detail`, becomes `execution_failed` (E47)."""
 
     def __init__(self, code: CapabilityCode, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -34,7 +34,7 @@ class CapabilityError(Exception):
 class Capabilities:
     """The needs of a handler, declared on its tool.
 
-    A worker without a backend for one of them does not run the tool: the call is `not_available` (E16).
+    If a worker lacks a backend for one of them, the call is `not_available` (E16).
     """
 
     network: Annotated[tuple[str, ...], Field(description="Hosts, `host` or `host:port`, in lower case.")] = ()
@@ -57,9 +57,9 @@ class Capabilities:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Returns the kinds of capability that are declared, in the order of the fields."""
-        # Spelt out, as no field is read by its name here. A kind that is missing would pass its gate without a backend;
-        # a test asks about each of `KINDS`.
+        """The kinds of capability that are declared, in the order of the fields."""
+        # Spelled out, because no field is read by its name here. A missing kind would pass its gate without a backend;
+        # a test checks each of `KINDS`.
         declared = {
             "network": self.network,
             "secrets": self.secrets,
@@ -73,38 +73,37 @@ class Capabilities:
 
 KINDS: Final = tuple(each.name for each in fields(Capabilities) if each.name != "environment")
 WRITABLE: Final = ":write"
-"""How an entry of `fs_reach` ends whose files may be written."""
+"""The suffix of writable entries of `fs_reach`."""
 
 
 class Secrets(Protocol):
     """Reads secrets by name."""
 
     async def get(self, name: str) -> str:
-        """Reads the secret that the tool declares as `name`, anew each time.
+        """Read the secret that the tool declares as `name`, again at each call.
 
-        Raises `CapabilityError` for one that is not declared or not set, `ConnectionError` where its source does not
-        answer.
+        Raises `CapabilityError` if it is not declared or not set, and `ConnectionError` if its source does not answer.
         """
         ...
 
 
 class Storage(Protocol):
-    """Keeps the files of one tenant; paths are relative, with `/`."""
+    """Stores the files of one tenant. Paths are relative, with `/`."""
 
     async def read(self, path: str) -> bytes:
-        """Reads a file. Raises `CapabilityError` out of bounds, `FileNotFoundError` where there is none."""
+        """Read a file. Raises `CapabilityError` for a path out of bounds, `FileNotFoundError` if it does not exist."""
         ...
 
     async def write(self, path: str, content: bytes) -> None:
-        """Writes or replaces a whole file. Raises `CapabilityError`."""
+        """Write or replaces a whole file. Raises `CapabilityError`."""
         ...
 
     async def list(self) -> tuple[str, ...]:
-        """Lists every file's path, sorted."""
+        """List every file's path, sorted."""
         ...
 
     async def delete(self, path: str) -> None:
-        """Removes a file, if it is there. Raises `CapabilityError`."""
+        """Remove a file if it exists. Raises `CapabilityError`."""
         ...
 
 
@@ -125,7 +124,7 @@ class NetworkResponse:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Returns the body as JSON. Raises `ValueError`."""
+        """Return the body as JSON. Raises `ValueError`."""
         return json.loads(self.body)
 
 
@@ -135,23 +134,23 @@ class Network(Protocol):
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> NetworkResponse:
-        """Sends one request and reads the response; redirects are not followed.
+        """Send one request and read the response, without following redirects.
 
-        Raises `CapabilityError` for any other host, `ConnectionError` where it cannot be reached or does not answer.
+        Raises `CapabilityError` for an undeclared host, and `ConnectionError` if the host is unreachable or silent.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What came of a program."""
+    """The result of a program."""
 
     status: int
-    """Its exit status; of one that was ended by a signal, the signal's number below zero."""
+    """The exit status. The negative signal number if a signal ended it."""
     output: bytes
-    """What it wrote to its standard output."""
+    """The standard output."""
     errors: bytes
-    """What it wrote to its standard error."""
+    """The standard error."""
 
     @property
     def text(self) -> str:
@@ -163,99 +162,99 @@ class Process(Protocol):
     """Runs the declared programs."""
 
     async def run(self, program: str, *arguments: str, content: bytes = b"", seconds: float = 30.0) -> ProgramResult:
-        """Runs a program by the name that is declared, with these arguments as they are and `content` as its input, in
-        an empty folder of its own.
+        """Run a declared program with these arguments, and `content` as its input, in an empty directory.
 
-        Raises `CapabilityError` for any other program and for more output than 1 MiB, `TimeoutError` for one that does
-        not end in time; it ends then with all that it started.
+        Raises `CapabilityError` for any other program or more than 1 MiB of output. Raises `TimeoutError` after
+        `seconds`, and kills the program with all processes that it started.
         """
         ...
 
 
 class FileReach(Protocol):
-    """Reaches files of the declared folders; paths are absolute."""
+    """Accesses files of the declared directories. Paths are absolute."""
 
     async def read(self, path: str) -> bytes:
-        """Reads a file of at most 8 MiB. Raises `CapabilityError` out of bounds, `FileNotFoundError` where there is
-        none.
+        """Read a file of at most 8 MiB.
+
+        Raises `CapabilityError` for a path out of bounds, `FileNotFoundError` if it does not exist.
         """
         ...
 
     async def write(self, path: str, content: bytes) -> None:
-        """Writes or replaces a whole file in a folder that may be written. Raises as `read`."""
+        """Write or replace a whole file in a writable directory. Raises as `read` does."""
         ...
 
     async def list(self, path: str) -> tuple[str, ...]:
-        """Lists the names in a folder, sorted. Raises as `read`."""
+        """List the names in a folder, sorted. Raises as `read`."""
         ...
 
 
 @runtime_checkable
 class CheckedBackend(Protocol):
-    """A backend that can tell at start what a machine lacks."""
+    """A backend that can report at start what the machine lacks."""
 
     def problem(self, declared: Capabilities) -> str:
-        """Returns the program or folder of a tool that is missing here, with the remedy; empty if none is."""
+        """Return the missing program or directory of a tool, with the remedy. Empty if nothing is missing."""
         ...
 
 
 class Backend(Protocol):
-    """A worker's source of one kind of capability; `secrets` come from its provider of secrets instead.
+    """A worker's source of one kind of capability. Secrets come from its provider of secrets instead.
 
-    It is asked before every call, so it does no I/O here.
+    The worker calls it before every call, so it does no I/O.
     """
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Returns the object that the handler of a call of `tenant` uses."""
+        """Return the object for the handler of a call of `tenant`."""
         ...
 
 
 @dataclass(frozen=True)
 class GrantedCapabilities:
-    """The `context.capabilities` of a handler: nothing that its tool does not declare."""
+    """The `context.capabilities` of a handler: only what its tool declares."""
 
     by_kind: Mapping[str, Any] = field(default_factory=dict)
-    """What backends resolved, by kind."""
+    """The resolved objects of backends, by kind."""
 
     @property
     def secrets(self) -> Secrets:
-        """The declared secrets. Raises `CapabilityError` where none are declared."""
+        """The declared secrets. Raises `CapabilityError` if there are none."""
         found: Secrets = self._of("secrets", "SECRET_NOT_DECLARED")
         return found
 
     @property
     def storage(self) -> Storage:
-        """The tenant's files. Raises `CapabilityError` where storage is not declared."""
+        """The tenant's files. Raises `CapabilityError` if storage is not declared."""
         found: Storage = self._of("storage", "PATH_NOT_REACHABLE")
         return found
 
     @property
     def network(self) -> Network:
-        """The declared hosts. Raises `CapabilityError` where none are declared."""
+        """The declared hosts. Raises `CapabilityError` if there are none."""
         found: Network = self._of("network", "HOST_NOT_ALLOWED")
         return found
 
     @property
     def process(self) -> Process:
-        """The declared programs. Raises `CapabilityError` where none are declared."""
+        """The declared programs. Raises `CapabilityError` if there are none."""
         found: Process = self._of("process", "BINARY_NOT_ALLOWED")
         return found
 
     @property
     def fs_reach(self) -> FileReach:
-        """The declared folders. Raises `CapabilityError` where none are declared."""
+        """The declared directories. Raises `CapabilityError` if there are none."""
         found: FileReach = self._of("fs_reach", "PATH_NOT_REACHABLE")
         return found
 
     def other(self, kind: str) -> Any:
-        """Returns the object that a backend of your own provides for a kind without a property here.
+        """Return the object of your own backend, for a kind without a property here.
 
-        Raises `CapabilityError` where the tool does not declare it.
+        Raises `CapabilityError` if the tool does not declare it.
         """
         return self._of(kind, "NOT_DECLARED")
 
     def _of(self, kind: str, code: CapabilityCode) -> Any:
-        # In the words of E47: a `KeyError` would tell neither the model nor the developer what the handler may not do.
+        # Use the words of E47: a `KeyError` would not explain the limit to the model and the developer.
         if kind not in self.by_kind:
             raise CapabilityError(code, f"the tool does not declare `{kind}` among its `capabilities`")
         return self.by_kind[kind]

@@ -1,4 +1,4 @@
-"""The catalog: all declarations of a process, compiled, checked against each other and hashed. It never changes."""
+"""The catalog: all declarations of a process, compiled, checked against each other and hashed. Immutable."""
 
 import copy
 import dataclasses
@@ -64,16 +64,16 @@ from signoff.registry.scopes.position import NO_RESOLUTION_CONTEXT, ResolutionCo
 from signoff.registry.scopes.scope_builder import build_scopes
 from signoff.registry.tool import Tool
 
-# A worker serves turns without end, and each of them brings contexts of its own: what is kept needs a bound.
+# A worker serves turns without end, each with its own contexts: the cache needs a limit.
 _SIGHTS_KEPT: Final = 200
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """All declarations that one worker works by. `build_catalog` makes it, nothing changes it."""
+    """All declarations of one worker. `build_catalog` makes it. It never changes."""
 
     registry: ToolRegistry
-    """The tools that are not an actor's own."""
+    """The tools without those of single actors."""
     actors: Mapping[str, Actor]
     """The actors by name."""
     policies: Mapping[str, CompiledPolicy]
@@ -81,42 +81,42 @@ class Catalog:
     rules: CompiledRules
     """The global rules."""
     default_approvers: tuple[str, ...]
-    """Who decides where a policy names nobody."""
+    """The approvers if a policy names none."""
     people: Directory
     """The directory, with the built-in people of the development profile."""
     fields: ContextFields
     """The context fields that the manifest adds."""
     hash: str
-    """sha-256 over all that decides what the catalog does; the same in every process."""
+    """SHA-256 over everything that affects behaviour. The same in every process."""
     part_types: tuple[str, ...] = PART_TYPES
-    """The types that parts of answers may have."""
+    """The allowed types of parts of answers."""
     requires_peer_consumes: frozenset[str] = frozenset(WITHHELD_PART_TYPES)
-    """Those that other agents get only where they say that they take them."""
+    """The types that another agent gets only if it declares that it accepts them."""
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
     """The function of each policy that names a `handler`, by the tool's `activity`."""
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
     """The reducers by the name of their tool."""
     scopes: Mapping[str, ActorScopes] = field(default_factory=dict, repr=False, compare=False)
-    """Where each actor may stand, by its name."""
+    """The positions that each actor can have, by its name."""
     distribution: Distribution = field(default=NOWHERE, repr=False, compare=False)
-    """Where records of tools go."""
+    """The destinations of records from tools."""
     channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
-    """How people are reached beside the inbox."""
+    """The channels to people apart from the inbox."""
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict, repr=False, compare=False)
-    """Other systems that are sent events, by name; they decide nothing, and no hash covers them."""
+    """Other systems that receive events, by name. They decide nothing, and no hash covers them."""
     mcp_servers: Mapping[str, ToolServer] = field(default_factory=dict, repr=False, compare=False)
     """MCP servers whose tools Signoff runs, by name; hashes cover their tools, each with its server's address."""
     bounds: CompiledRules | None = field(default=None, repr=False, compare=False)
     """The rules of actors' autonomy that read arguments."""
     zone: ZoneInfo = field(default=ZoneInfo("UTC"), repr=False, compare=False)
-    """By which clocks `ctx.now` is told."""
+    """The time zone of `ctx.now`."""
     _rule_verdicts: dict[str, dict[str, RulesVerdict]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _views: dict[str, ToolView] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
-        """Returns the actor of this name. Raises `ConfigError` that offers the nearest names."""
+        """Return the actor of this name. Raises `ConfigError` that suggests similar names."""
         found = self.actors.get(name)
         if found is None:
             near = (
@@ -128,40 +128,40 @@ class Catalog:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models of the actors, each once; agents that think elsewhere have none."""
+        """The models of the actors, each once. External agents have none."""
         return tuple(dict.fromkeys(actor.model for actor in self.actors.values() if actor.external is None))
 
     def resolve(self, name: str) -> Tool | None:
-        """Returns the registry's tool of exactly this name, or None; what an actor can see is `tool_view`'s to say."""
+        """Return the registry's tool of exactly this name, or `None`. `tool_view` decides what an actor can see."""
         return self.registry.resolve(name)
 
     get = resolve
 
     def available(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[Tool, ...]:
-        """Returns the tools that the actor of `ctx` has now, in the order in which its model is shown them (E01).
+        """Return the tools that the actor of `ctx` has now, in the order for its model (E01).
 
-        `withheld` are names of those that are not there now or not chosen, by their hooks and hours, which a catalog
-        asks nobody about. None: nobody was asked, and whatever depends on such an answer is left out.
+        `withheld` names the tools that hooks or hours remove. A catalog does not run hooks. With `None`, every tool
+        that depends on a hook or on the time is left out.
         """
         view = self.tool_view(ctx)
         return view.without(_find_unanswered(view) if withheld is None else withheld).visible()
 
     def for_toolset(self, name: str, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[Tool, ...]:
-        """Returns those of `available` whose toolset is exactly `name` (E01)."""
+        """Return the tools of `available` whose toolset is exactly `name` (E01)."""
         return tuple(tool for tool in self.available(ctx, withheld) if tool.toolset == name)
 
     def definitions(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[ModelTool, ...]:
-        """Returns the definitions that a model is shown (E01): those of `available`, and that of `respond`.
+        """Return the definitions for a model (E01): those of `available`, and `respond`.
 
-        Raises `ConfigError` as `offered_tools` does, which a turn asks with the answers of all hooks.
+        Raises `ConfigError` as `offered_tools` does. A turn calls that one, with the answers of all hooks.
         """
-        # An actor that this catalog lacks is told of there.
+        # `offered_tools` reports an unknown actor.
         known = ctx.actor in self.actors
         left_out = _find_unanswered(self.tool_view(ctx)) if withheld is None and known else frozenset[str]()
         return self.offered_tools(ctx.actor, ctx, left_out if withheld is None else withheld)
 
     def tools(self) -> tuple[Tool, ...]:
-        """Returns every tool of the registry, sorted by name."""
+        """Return every tool of the registry, sorted by name."""
         return self._registered
 
     @cached_property
@@ -171,13 +171,13 @@ class Catalog:
 
     @cached_property
     def every_tool(self) -> tuple[Tool, ...]:
-        """Returns every tool of the registry, and those that actors have as their own, sorted by activity."""
+        """Every tool of the registry and every actor's own tools, sorted by activity."""
         placed = (each.tool for scopes in self.scopes.values() for each in scopes.placed.values())
         return (*self.tools(), *sorted(placed, key=lambda tool: tool.activity))
 
     @cached_property
     def may_block(self) -> bool:
-        """Whether some rule is evaluated in a process of its own, for which its caller waits."""
+        """Whether a rule runs in its own process, for which its caller waits."""
         rules = [expression for each in (self.rules, self.bounds) if each is not None for _, expression in each.rules]
         rules += [each for policy in self.policies.values() for each in policy.expressions.values()]
         places = (place for scopes in self.scopes.values() for place in scopes.positions.values())
@@ -185,36 +185,34 @@ class Catalog:
         return any(each.bounded for each in rules)
 
     def tool(self, activity: str) -> Tool | None:
-        """Returns the tool of this activity, which for all but an actor's own is its name; or None."""
+        """Return the tool of this activity, or `None`. The activity is the name, except for own tools."""
         found = self.registry.resolve(activity)
-        # A `place` brings an `@` into an activity, which no name in the registry can have: never do both answer.
+        # An activity with a place contains `@`, which no registered name can have: the two never collide.
         placed = () if found is not None else self.every_tool[self.registry.size :]
         return next((tool for tool in placed if tool.activity == activity), found)
 
     def tools_named(self, name: str) -> tuple[Tool, ...]:
-        """Returns the tools of exactly this name, whoever has them; that of the registry first."""
+        """Return the tools of exactly this name, at any actor. The registry's first."""
         registered = self.registry.resolve(name)
         placed = () if not self.scopes else self.every_tool[self.registry.size :]
         return (*(() if registered is None else (registered,)), *(tool for tool in placed if tool.name == name))
 
     def find_definition(self, name: str, definition: str) -> Tool | None:
-        """Returns the tool of this name and definition, else that of the registry by this name; or None."""
+        """Return the tool of this name and definition, else the registry's tool of this name, or `None`."""
         found = self.tools_named(name)
-        # Of what nobody declared only the very one that was asked about: by a name alone it may be anybody's.
+        # Match an undeclared tool only by the exact definition of the question: any agent can use the name.
         views = (each.positions["", ""].resolve(name, NO_RESOLUTION_CONTEXT).tool for each in self.scopes.values())
         undeclared = (tool for tool in views if tool is not None and tool.undeclared)
         exact = (tool for tool in (*found, *undeclared) if tool.definition == definition)
         return next(exact, found[0] if found else None)
 
     def takes_unsigned(self, name: str, definition: str) -> bool:
-        """Returns whether the present policy of a tool takes answers without a signature; False for a tool that is
-        gone.
-        """
+        """Return whether the present policy of a tool accepts unsigned answers; False if the tool no longer exists."""
         tool = self.find_definition(name, definition)
         return tool is not None and self.policy(tool.activity).rules.accept_unsigned
 
     def policy(self, tool: str) -> CompiledPolicy:
-        """Returns the compiled policy of a tool, by its `activity`. Raises `ConfigError` for one that no tool has."""
+        """Return the compiled policy of a tool by its `activity`. Raises `ConfigError` for an unknown activity."""
         found = self.policies.get(tool)
         if found is None:
             raise ConfigError(
@@ -226,42 +224,44 @@ class Catalog:
         return found
 
     def approvers(self, tool: str, verdict: PolicyVerdict | None = None) -> tuple[str, ...]:
-        """Returns the approvers of a call: those of the verdict, else those of the policy, else the default."""
+        """Return the approvers of a call: of the verdict, else of the policy, else the defaults."""
         return self.terms(tool, verdict).approvers
 
     def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:
-        """Returns the terms on which people are asked about a call: those of the verdict, else the policy's own."""
+        """Return the terms of a request: those of the verdict, else the policy's own."""
         if verdict is not None and verdict.terms.approvers:
             return verdict.terms
         policy = self.policy(tool).rules
-        # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
+        # Never return empty approvers if there are default ones: a request without approvers would wait until its
+        # deadline.
         return terms_of(policy, policy.named_approvers or self.default_approvers)
 
     def declares(self, question: Question) -> bool:
-        """Returns whether this catalog has the tool of a question, in whatever definition."""
+        """Return whether this catalog has the tool of a question, in any definition."""
         return self.find_definition(question.tool, question.definition) is not None
 
     def tool_view(self, ctx: CallContext) -> ToolView:
-        """Returns the tools that the actor of `ctx` can see; an actor this catalog lacks sees nothing.
+        """Return the tools that the actor of `ctx` can see. None for an unknown actor.
 
-        The views of recent contexts are kept: one turn asks at least four times.
+        Recent views are cached: one turn asks at least four times.
         """
-        # As text: a context holds mappings, and `1`, `1.0` and `True` are one key to Python but not one fact to a rule.
+        # As text: a context holds mappings, and `1`, `1.0` and `True` are one key in Python but different facts in a
+        # rule.
         key = repr(ctx.model_dump())
         found = self._views.get(key)
         if found is None:
             if len(self._views) >= _SIGHTS_KEPT:
                 self._views.clear()
             cel, actor = context_mapping(ctx, self.fields), self.actors.get(ctx.actor)
-            # Rulings outlive this context only where it cannot have changed them. Out of bounds, every rule errs and so
-            # applies: kept, that would hide or deny the actor's tools in later turns that are sound.
+            # Share verdicts beyond this context only if it cannot have affected them. Out of bounds, every rule errs
+            # and therefore applies: a shared verdict would hide or deny the actor's tools in later, valid turns.
             lasting = actor is not None and not self.rules.read_context and not bounds_problem(cel)
             verdicts = self._rule_verdicts.setdefault(ctx.actor, {}) if lasting else {}
-            # Without what is withheld: that changes from one completion to the next, and is taken out by the caller.
+            # Without `withheld`: it changes between completions, and the caller removes those tools.
             found = ToolView(
                 self.registry, self.rules, actor, ctx.actor, cel, verdicts, self._unlisted, bounds=self.bounds
             )
-            # No scopes, no position: an actor that this worker lacks sees nothing, rather than the whole registry.
+            # Without scopes there is no position: an unknown actor sees nothing, rather than the whole registry.
             scopes = self.scopes.get(ctx.actor)
             if scopes is not None:
                 moment = ResolutionContext(scopes.available_fields(ctx.extra), ctx.transient, found.actor_facts, cel)
@@ -271,31 +271,31 @@ class Catalog:
         return found
 
     def tool_view_at(self, ctx: CallContext, at: datetime | None) -> ToolView:
-        """Returns the same for a call that is judged at this instant; None: nobody knows it, and rules that ask err."""
+        """Return the view for a call judged at this instant. With `None`, rules that read the time fail."""
         return self.tool_view(ctx).at(None if at is None else now_record(at, self.zone))
 
     @property
     def declared_rules(self) -> tuple[GlobalRule, ...]:
-        """The global rules as they were declared, without those that hold actors to their autonomy."""
+        """The global rules as declared, without those from actors' autonomy."""
         bounds = {rule.name for rule in autonomy_rules(self.actors.values(), self.fields)}
         return tuple(rule for rule, _ in self.rules.rules if rule.name not in bounds)
 
     def needs_nobody(self, tool: str) -> bool:
-        """Tells whether no call of a tool, by its `activity`, ever asks a person, at whatever moment it runs."""
+        """Return whether no call of a tool, by its `activity`, ever needs approval, at any time."""
         bound = self.bounds is not None and bool(self.bounds.rules)
         return self.policy(tool).needs_person == "never" and not (self.rules.reads_now or bound)
 
     @cached_property
     def _unlisted(self) -> tuple[Tool, ...]:
-        """Returns the tools that an actor may see though it does not list them, sorted by name."""
+        """The tools that an actor may see without listing them, sorted by name."""
         return tuple(tool for tool in self.tools() if needs_no_list(tool))
 
     def offered_tools(
         self, actor: str, ctx: CallContext, withheld: frozenset[str] = frozenset()
     ) -> tuple[ModelTool, ...]:
-        """Returns the tools that are offered to the model, `respond` last, without those that are `withheld`.
+        """Return the tools for the model, `respond` last, without those in `withheld`.
 
-        Raises `ConfigError` for an unknown actor, and for a route, step or tool of the turn's own that it lacks.
+        Raises `ConfigError` for an unknown actor, route or step, or a missing tool of the turn.
         """
         ctx = replace(ctx, actor=self.actor(actor).name)
         self.scopes[actor].check(ctx.route, ctx.step, ctx.transient)
@@ -303,7 +303,7 @@ class Catalog:
         return (*(_offer(tool) for tool in view.visible()), self.respond(actor).offer)
 
     def respond(self, actor: str) -> RespondForm:
-        """Returns the form by which this actor ends a turn; it may pass on to every other one."""
+        """Return the form with which this actor ends a turn. It may hand over to every other actor."""
         peers, asked = tuple(name for name in self.actors if name != actor), self.actors.get(actor)
         if asked is None or asked.domain_data is None:
             return respond_form(peers, self.part_types)
@@ -329,24 +329,22 @@ def build_catalog(
     mcp_servers: Iterable[ToolServer] = (),
     timezone: str = "UTC",
 ) -> Catalog:
-    """Compiles and checks all that is declared. Raises `ConfigError` that names the thing and the remedy.
+    """Compile and check all declarations. Raises `ConfigError` with the thing and the remedy.
 
-    `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
-    `part_types` are those of answers beside the ones of contracts/message.py; other agents are told those of
-    `requires_peer_consumes` only where they take them. `reducers` shorten results; registering
-    more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
-    told of what did not arrive. `channels` are how people are reached beside the inbox, by the rules of `routing`.
-    `subscriptions` are other systems that are sent events. `mcp_servers` are those of which `tools` has the imported
-    tools. `timezone` is by whose clocks rules are told the time, as
-    `ctx.now`.
+    `people` join the built-in people of the development profile. `context` is JSON Schema by dotted name.
+    `part_types` add to the types in contracts/message.py. Another agent gets a type of `requires_peer_consumes` only
+    if it accepts the type. `reducers` shorten results. Later registrations have no effect (E43). `destinations`
+    receive the records of tools, and `observer` failed deliveries. `channels` reach people apart from the inbox, by
+    the rules of `routing`. `subscriptions` are other systems that receive events. `mcp_servers` are the servers of
+    imported `tools`. `timezone` is the zone of `ctx.now`.
     """
-    # They are gone through several times, and may come from a generator.
+    # The actors are iterated several times, and may come from a generator.
     actors = tuple(actors)
     registry = ToolRegistry(_with_own(tools, actors))
     known = check_actors(actors, registry)
     fields = context_fields(context)
     approvers = _approvers(default_approvers)
-    # Scopes need the registry and the context's fields; policies need the scopes, as own tools are judged like others.
+    # Scopes need the registry and the context's fields. Policies need the scopes, because own tools have policies too.
     scopes = {name: build_scopes(actor, registry, fields) for name, actor in known.items()}
     check_updates(_every_tool(registry, scopes), scopes.values(), fields)
     compiled = _policies(registry, scopes, fields, approvers)
@@ -359,7 +357,7 @@ def build_catalog(
     bounds = compile_rules([rule for rule in own if reads_arguments(rule)], fields.declared, with_args=True)
     for actor in known.values():
         check_escalation(actor)
-    # A global rule names nobody itself: it may ask about a tool that has no policy, and so no approvers.
+    # A global rule names no approvers: it may require approval for a tool that has no policy, and so none.
     if not approvers and any(rule.effect == "require_approval" for rule, _ in (*rules.rules, *bounds.rules)):
         raise ConfigError(
             "a global rule requires approval, but there are no default approvers", field="default_approvers"
@@ -375,7 +373,7 @@ def build_catalog(
         policies=MappingProxyType(compiled),
         rules=rules,
         default_approvers=approvers,
-        # Production takes the built-in people out again (`declared_people`): here nobody knows the profile.
+        # Production removes the built-in people again (`declared_people`): the profile is unknown here.
         people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
         hash=catalog_hash(
@@ -393,13 +391,13 @@ def build_catalog(
         zone=zone,
         bounds=bounds,
     )
-    # Asked for here, so that the first turn does not list the registry (P11).
+    # List now, so that the first turn does not list the registry (P11).
     catalog.tools()
     return catalog
 
 
 def _find_unanswered(view: ToolView) -> frozenset[str]:
-    """Returns the names of the tools that hooks or the time of day may take away from what is seen."""
+    """Return the names of visible tools that hooks or the time of day may remove."""
     chosen = view.position is not None and view.position.is_selected
     routed = view.position is not None and view.position.route_select is not None
     seen = view.visible()
@@ -421,7 +419,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _with_own(tools: Iterable[Tool], actors: Sequence[Actor]) -> Iterator[Tool]:
-    """Yields `tools`, and the built-in ones that some actor declares."""
+    """Yield `tools`, and the built-in tools that an actor declares."""
     for tool in tools:
         if tool.name == READ_REST:
             raise RegistrationError(
@@ -432,7 +430,7 @@ def _with_own(tools: Iterable[Tool], actors: Sequence[Actor]) -> Iterator[Tool]:
             )
         yield tool
     if any(actor.read_rest for actor in actors):
-        # Only where an actor has it: what no one declares changes no catalog's hash.
+        # Only if an actor has it: otherwise every catalog's hash would change.
         yield READ_REST_TOOL
 
 
@@ -464,17 +462,17 @@ def _handlers(registry: ToolRegistry, scopes: Mapping[str, ActorScopes]) -> dict
 def _policies(
     registry: ToolRegistry, scopes: Mapping[str, ActorScopes], fields: ContextFields, approvers: Sequence[str]
 ) -> dict[str, CompiledPolicy]:
-    """Compiles one policy a tool; that of a tool which shadows others is combined with theirs."""
+    """Compile one policy per tool, and combine that of a shadowing tool with the policies that it shadows."""
     tools = (registry.resolve(name) for name in registry.list())
     placed = {key: each for of_actor in scopes.values() for key, each in of_actor.placed.items()}
     every = (*(tool for tool in tools if tool is not None), *(each.tool for each in placed.values()))
-    # All first, then those over others: what is shadowed may be an own tool itself, in any order.
+    # Compile all first, then combine: a shadowed tool may be an own tool itself, in any order.
     own = {tool.activity: _policy(tool, fields, approvers) for tool in every}
     return own | {key: policy_over(each, own, approvers) for key, each in placed.items()}
 
 
 def _policy(tool: Tool, fields: ContextFields, approvers: Sequence[str]) -> CompiledPolicy:
-    """Compile the policy of a tool, under that of a manifest over its code if there is one."""
+    """Compile the policy of a tool, combined with the manifest's policy over it if there is one."""
     own = _compiled(tool, tool.requires_approval, fields, approvers)
     if tool.stricter_policy is False:
         return own
@@ -496,7 +494,7 @@ def _compiled(tool: Tool, policy: RequiresApproval, fields: ContextFields, appro
             default=approvers,
         )
     except ConfigError as error:
-        # With `tool_name` the manifest would look under `tools`, where an actor's own tool does not stand.
+        # With `tool_name`, the message would point to `tools`, which does not contain an actor's own tool.
         owner = tool.place.partition(".")[0]
         if not owner:
             raise
@@ -527,6 +525,6 @@ def _check_somebody_decides(name: str, policy: CompiledPolicy, default: tuple[st
 
 
 def _offer(tool: Tool) -> ModelTool:
-    # A copy: a model library that adapts a schema in place would change the one by which calls are checked.
+    # A copy: a model library that adapts a schema in place would change the schema that checks calls.
     parameters = copy.deepcopy(dict(tool.schema.schema))
     return ModelTool(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)

@@ -1,4 +1,4 @@
-"""The difference between two catalogs, and what it means for calls that wait."""
+"""The difference between two catalogs, and its effect on waiting calls."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
@@ -35,20 +35,19 @@ _DEFINITION: Final = "definition"
 
 
 class CatalogChange(BaseModel):
-    """One thing that differs."""
+    """One difference."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: Kind
-    """What kind of thing."""
+    """The kind of the thing that differs."""
     name: str
-    """Its name; of a tool its activity."""
+    """The name. For a tool its activity."""
     what: Literal["added", "removed", "changed"]
-    """What became of it."""
     fields: tuple[str, ...] = ()
-    """The fields that changed, nested ones dotted."""
+    """The changed fields, nested ones dotted."""
     stale: bool = False
-    """Whether a tool's definition is another, so that approvals asked for or given before do not hold."""
+    """Whether the definition of a tool changed, so that earlier approvals and requests no longer hold."""
 
     @property
     def words(self) -> str:
@@ -65,41 +64,38 @@ class CatalogChange(BaseModel):
         if self.what == "removed":
             return "; its calls that wait become `not_available`"
         return (
-            "; its definition is another: what was approved before is asked again"
+            "; its definition changed: earlier approvals are requested again"
             if self.stale
-            else "; its definition is the same: what was approved before holds"
+            else "; its definition is unchanged: earlier approvals hold"
         )
 
 
 class CatalogDiff(BaseModel):
     """Every change from one catalog to another, by section and name.
 
-    The hashes are equal where people or subscriptions alone differ, or functions of the same declaration.
+    The hashes are equal if only people, subscriptions or the functions of the same declaration differ.
     """
 
     model_config = ConfigDict(frozen=True)
 
     old: str
-    """The hash of the one."""
     new: str
-    """The hash of the other."""
     changes: tuple[CatalogChange, ...]
-    """What differs."""
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Returns the tools whose approvals do not hold any more."""
+        """The tools whose approvals no longer hold."""
         return tuple(change.name for change in self.changes if change.stale)
 
     @property
     def costs_waiting_calls(self) -> bool:
-        """Whether calls that wait are asked again or cannot run any more: a tool, or an actor, is another or gone."""
+        """Whether waiting calls need a new request or cannot run: a tool changed, or a tool or actor was removed."""
         gone = (change for change in self.changes if change.what == "removed" and change.kind in ("tool", "actor"))
         return bool(self.stale) or any(gone)
 
 
 def catalog_diff(old: Catalog, new: Catalog) -> CatalogDiff:
-    """Compares two catalogs by what they declare (`normal_form`): a function is its name here, not its code."""
+    """Compare the declarations of two catalogs (`normal_form`). A function is compared by name, not by code."""
     before, after = normal_form(old), normal_form(new)
     changes = [change for section, kind in _SECTIONS for change in _changes(kind, before[section], after[section])]
     changes += [
@@ -119,7 +115,7 @@ def _changes(kind: Kind, before: Mapping[str, Any], after: Mapping[str, Any]) ->
 
 
 def _describe_change(kind: Kind, name: str, before: Any, after: Any) -> CatalogChange:
-    # A field of the context is a JSON Schema: its keys are no fields of ours, and one of them alone tells nothing.
+    # A context field is a JSON Schema: its keys are not fields of ours, and one of them alone has no meaning.
     if kind == "context" or not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return CatalogChange(kind=kind, name=name, what="changed")
     fields = tuple(field for field in _fields(before, after) if field != _DEFINITION)
@@ -132,7 +128,7 @@ def _fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
         one, other = before.get(field), after.get(field)
         if one == other:
             continue
-        # Only where the inner names are ours: from `true` to a policy, or within a schema, all of it has changed.
+        # Only if the inner names are ours. From `true` to a policy, or within a schema, the whole value changed.
         if field in _NESTED and isinstance(one, Mapping) and isinstance(other, Mapping):
             yield from (f"{field}.{inner}" for inner in sorted({*one, *other}) if one.get(inner) != other.get(inner))
         else:
@@ -142,6 +138,6 @@ def _fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
 def _differs(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     if name != "order_of_policies":
         return bool(before[name] != after[name])
-    # The order of those that are in both: what is new or gone is said by itself.
+    # Compare the order of common rules only. Additions and removals are reported separately.
     kept = [[rule for rule in form[name] if rule in before["policies"]] for form in (before, after)]
     return [rule for rule in kept[0] if rule in after["policies"]] != kept[1]

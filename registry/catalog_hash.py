@@ -1,4 +1,4 @@
-"""The hash of a catalog, over all that decides what it does."""
+"""The hash of a catalog, over everything that affects its behaviour."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -27,18 +27,18 @@ def catalog_hash(
     channels: Channels,
     zone: ZoneInfo,
 ) -> str:
-    """Hashes all that decides what a catalog does; the same in every process."""
+    """Hash everything that affects a catalog's behaviour. The same in every process."""
     return sha256_hex(
         {
             "tools": registry.hash,
-            # Sorted: the same sections in another order are the same catalog. Of mappings RFC 8785 sorts the names.
+            # Sorted: the same sections in another order are the same catalog. RFC 8785 sorts the names of mappings.
             "actors": [_actor_content(actors[name]) for name in sorted(actors)],
             "policies": {name: policies[name].hash for name in policies},
             "rules": rules.hash,
             "default_approvers": approvers,
             "context": fields.declared,
             "part_types": types,
-            # Left out where there are none, as below: an engine that learns to declare more changes no hash by that.
+            # Left out if empty, as below: new kinds of declarations must not change existing hashes.
             **({"destinations": distribution.content} if distribution.destinations else {}),
             **({"channels": channels.content} if channels.declared else {}),
             **({"bounds": bounds.hash} if bounds.rules else {}),
@@ -48,7 +48,7 @@ def catalog_hash(
 
 
 def _filters(actor: Actor) -> dict[str, object]:
-    """Returns the part of an actor's filters that its hash covers: an empty one is not the same as none."""
+    """Return the hashed part of an actor's filters. An empty filter differs from no filter."""
     given = {
         "toolset": actor.toolset,
         "allowed_plugins": actor.allowed_plugins,
@@ -67,7 +67,7 @@ def _conduct(actor: Actor) -> dict[str, object]:
         "leave_open": (actor.leave_open, False),
     }
     given |= {"result_chars": (actor.result_chars, None)}
-    # Not `autonomy`: it is among the rules, which are hashed as they were compiled.
+    # Without `autonomy`: its compiled rules are hashed.
     path = actor.escalation
     given |= {"escalation": (None if path is None else dataclasses.asdict(path), None)}
     given |= {"external": (None if actor.external is None else dataclasses.asdict(actor.external), None)}
@@ -95,7 +95,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         "tags": actor.tags,
     }
     try:
-        # Tried one by one, so that the error names the actor; its settings are the part that nothing else has checked.
+        # Hash each actor separately, so that the error names it. Its settings are the only unchecked part.
         sha256_hex(content)
     except NotCanonical as error:
         raise actor_error(actor, "model_settings", "", f"has settings that are not plain JSON: {error}") from None
@@ -103,7 +103,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
 
 
 def _scope_content(actor: Actor) -> dict[str, object]:
-    """Returns the part of an actor's own tools and routes that its hash covers."""
+    """Return the hashed part of an actor's own tools and routes."""
     given = {
         "own_tools": _contents(actor.own_tools),
         "routes": [

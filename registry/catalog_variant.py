@@ -1,4 +1,4 @@
-"""Derives a catalog from another: tools added, replaced, removed; the old one stays as it is (X01)."""
+"""Derives a catalog from another by adding, replacing and removing tools. The old one is unchanged (X01)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,15 +21,14 @@ def derive(
     remove: Iterable[str] = (),
     actors: Iterable[Actor] | None = None,
 ) -> Catalog:
-    """Returns a new catalog with these tools added, replaced and removed.
+    """Return a new catalog with these tools added, replaced and removed.
 
-    `actors` are all actors of the new one; None keeps them. Everything is checked as by `build_catalog`: one mistake,
-    and there is no new catalog at all. Raises `ConfigError` with `tool_name` for a name that is taken (`add`), or that
-    is not there (`replace`, `remove`).
+    `actors` are all actors of the new one. `None` keeps the old ones. All checks of `build_catalog` apply. Raises
+    `ConfigError` with `tool_name` for a name that is taken (`add`) or missing (`replace`, `remove`).
 
-    Tools are collected one by one before there is a catalog, by `ToolRegistryBuilder`; a catalog is never opened again.
+    `ToolRegistryBuilder` collects tools one by one before there is a catalog.
     """
-    # The framework's own tool is brought by actors that declare it: handed over as a tool its name is reserved.
+    # Actors that declare the framework's own tool bring it. Its name is reserved for tools that callers pass.
     tools = {tool.name: tool for tool in catalog.tools() if tool.name != READ_REST}
     gone, others = _find_removed(tools, remove), _find_replaced(tools, replace)
     kept = {name: others.get(name, tool) for name, tool in tools.items() if name not in gone}
@@ -41,10 +40,10 @@ def derive(
         actors=catalog.actors.values() if actors is None else actors,
         policies=catalog.declared_rules,
         default_approvers=catalog.default_approvers,
-        # Unwrapped: the built-in people would be wrapped around themselves once more with each derivation.
+        # Unwrapped: otherwise each derivation would wrap the built-in people again.
         people=declared_people(catalog.people),
         context=catalog.fields.declared,
-        # Those that every catalog has are reserved, and cannot be declared.
+        # The types of every catalog are reserved and cannot be declared.
         part_types=[each for each in catalog.part_types if each not in PART_TYPES],
         requires_peer_consumes=catalog.requires_peer_consumes,
         reducers=_reducers(catalog, gone),
@@ -92,7 +91,7 @@ def _find_removed(tools: Mapping[str, Tool], remove: Iterable[str]) -> frozenset
 def _reducers(catalog: Catalog, gone: frozenset[str]) -> ReducerRegistry:
     found = ReducerRegistry()
     for name, reducer in catalog.reducers.items():
-        # A reducer of a tool that is gone would be an error of the new catalog, which its author could not mend.
+        # Drop the reducer of a removed tool: the new catalog would reject it, and its author could not fix that.
         if name not in gone:
             found.register(ToolReducer(name, reducer))
     return found

@@ -34,7 +34,7 @@ NO_FIELDS: Final = ContextFields({})
 
 
 def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextFields:
-    """Checks and compiles the manifest's `context`. Raises `ConfigError` with `field` naming the dotted name."""
+    """Check and compiles the manifest's `context`. Raises `ConfigError` with `field` naming the dotted name."""
     schemas: dict[str, CompiledSchema] = {}
     for name, schema in (declared or {}).items():
         _check_name(name, declared or {})
@@ -43,13 +43,13 @@ def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextF
 
 
 def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
-    """Returns the `ctx` mapping of CEL expressions.
+    """Return the `ctx` mapping of CEL expressions.
 
-    Of `ctx.extra` only declared names with valid values are merged, never over a standard field (P18);
-    what is left out is absent, so that an expression over it is an error and a person is asked.
+    Only declared names of `ctx.extra` with valid values are merged, never over a standard field (P18). A missing field
+    makes an expression fail, so that approval is needed.
     """
     user = ctx.user
-    # Left out for a subscription: `tier != "external"` would be true of "", and an error has a person asked.
+    # Left out for a subscription: `tier != "external"` would be true for "", and an error asks for approval.
     of_person = {"person_id": user.human, "tier": user.tier, "roles": list(user.roles)} if user.is_person else {}
     result: dict[str, Any] = {
         "actor": ctx.actor,
@@ -71,10 +71,9 @@ def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict
 
 
 def handler_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
-    """Returns the `context` of handlers and hooks: the fields that the manifest declares, with valid values, by name,
-    and under `user` the attributes of who asked (F02). It cannot be changed.
+    """Return the read-only `context` of handlers and hooks: declared fields with valid values, by name (F02).
 
-    Collected data is left out, also where it is declared: that is `handler_data`.
+    `user` holds the requester's attributes. Collected data is left out, even if declared: see `handler_data`.
     """
     result: dict[str, Any] = {}
     _add_declared(result, ctx, fields)
@@ -83,9 +82,9 @@ def handler_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapp
 
 
 def handler_data(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
-    """Returns the `data` of handlers and hooks: what the session has collected (F02). It cannot be changed.
+    """Return the read-only `data` of handlers and hooks: the session's collected data (F02).
 
-    Empty where the manifest declares `data` and what is there does not fit, so that nobody sees what rules do not.
+    Empty if the manifest declares `data` and the value does not fit: handlers must not see data that rules do not.
     """
     data, schema = ctx.extra.get(DATA), fields.schemas.get(DATA)
     fits = isinstance(data, Mapping) and (schema is None or not schema.check(data))
@@ -99,7 +98,7 @@ def _add_declared(result: dict[str, Any], ctx: CallContext, fields: ContextField
             target = result
             for parent in parents:
                 target = target.setdefault(parent, {})
-            # A copy: what is judged is kept beyond the call, and must not change with what the turn's context holds.
+            # A copy: judged values outlive the call and must not change with the turn's context.
             target[last] = copy.deepcopy(ctx.extra[name])
 
 
@@ -112,13 +111,13 @@ def _check_name(name: str, declared: Mapping[str, Any]) -> None:
             value=name,
         )
     taken = last in _STANDARD.get(".".join(parents), ()) or (parents and parents[0] in _STANDARD[""] - {"user"})
-    # A field of one's own in such a place would be read by rules that ask who somebody is.
+    # Rules that identify a person would read an own field at such a place.
     if taken or (len(parents) > 1 and parents[0] == "user" and parents[1] in _STANDARD["user"]):
         raise ConfigError(
-            f"context field `{name}` is there already and cannot be declared anew", field=f"context.{name}", value=name
+            f"context field `{name}` exists already and cannot be declared again", field=f"context.{name}", value=name
         )
     for other in declared:
-        # One of them would lie within the other's value, where its schema says nothing of it.
+        # One of them would be within the value of the other, whose schema does not cover it.
         if other.startswith(f"{name}."):
             raise ConfigError(
                 f"context fields `{name}` and `{other}` overlap; declare one of them",

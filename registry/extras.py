@@ -1,4 +1,4 @@
-"""The extras of the distribution: the modules of each, and the message where one is needed that is not installed."""
+"""The extras of the distribution: the modules of each, and the message for a missing one."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -31,26 +31,26 @@ PROVIDERS: Final = frozenset((
     "moonshotai", "nebius", "ollama", "openai", "openai-chat", "openai-responses", "openrouter", "ovhcloud",
     "sambanova", "snowflake", "together", "vercel", "vllm", "zai",
 ))  # fmt: skip
-"""The providers whose models an extra of Signoff can reach, for the time before that extra is installed."""
+"""Providers that an extra of Signoff can reach, for use before the extra is installed."""
 
 
 def missing_extra(extra: str) -> str:
-    """Returns the end of a sentence that says how to install `extra`; empty where it is installed."""
+    """Return the end of a sentence with the install command of `extra`. Empty if it is installed."""
     if all(map(_is_installed, EXTRAS[extra])):
         return ""
     return f"needs an extra of Signoff: pip install 'signoff[{extra}]'"
 
 
 def require_extra(extra: str, variable: str) -> None:
-    """Raises `ConfigError` where a setting, named by its variable, needs an extra that is not installed."""
+    """Raise `ConfigError` if a setting, named by its variable, needs an extra that is not installed."""
     if missing := missing_extra(extra):
         raise ConfigError(f"{variable} {missing}", field=variable)
 
 
 def extra_of_model(model: str) -> str:
-    """Return the extra that the model `provider:name` needs; "" for a script, `offline` and an external actor's "".
+    """Return the extra that the model `provider:name` needs; "" for a script, `offline` or an external actor.
 
-    A provider without an extra of its own needs that of OpenAI, whose protocol most providers speak.
+    Most providers speak OpenAI's protocol, so a provider without its own extra needs OpenAI's.
     """
     provider = model.partition(":")[0]
     if provider in ("", "scripted") or model == OFFLINE_MODEL:
@@ -62,6 +62,6 @@ def extra_of_model(model: str) -> str:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    # The package that a module is in is not there either.
+    # The module's package is missing too.
     except ModuleNotFoundError:
         return False

@@ -1,4 +1,4 @@
-"""Makes a tool of a typed function: schema from its signature, words from its docstring, values by pydantic."""
+"""Makes a tool from a typed function: schema from its signature, description from its docstring, values by pydantic."""
 
 import asyncio
 import dataclasses
@@ -43,7 +43,7 @@ _UNPASSABLE: Final = {
     inspect.Parameter.VAR_KEYWORD: "`**kwargs`",
 }
 _SHOWN_CHARS: Final = 60
-_INSIDE: Final = "an argument whose type contains `ToolContext`; take the context as a parameter of its own"
+_INSIDE: Final = "an argument whose type contains `ToolContext`; take the context as a separate parameter"
 _FORM: Final = "write `@tool(scope=...)` above an `async def`, or `@tool` where the manifest gives the scope"
 _SECTION: Final = re.compile(
     r"^(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?|See Also):\s*$"
@@ -52,7 +52,7 @@ _ARGUMENTS: Final = frozenset({"Args", "Arguments", "Parameters"})
 _ENTRY: Final = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 
-# Titles repeat the arguments' names, and the model would be sent all of them with every completion.
+# Titles repeat the arguments' names, and every completion would send them to the model.
 class _Untitled(GenerateJsonSchema):
     """Makes pydantic's schemas without the titles it derives from argument names."""
 
@@ -62,22 +62,22 @@ class _Untitled(GenerateJsonSchema):
 
 @dataclasses.dataclass(frozen=True)
 class _Signature:
-    """A function's arguments as one pydantic type; `context` is the parameter that gets the `ToolContext`."""
+    """A function's arguments as one pydantic type. `context` names the parameter for the `ToolContext`."""
 
     adapter: TypeAdapter[Any]
     context: str
 
     def values(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Converts arguments to typed values by parameter name; those not given are left to the function's defaults."""
-        # Not in strict mode: what arrives is plain JSON, which has no dates, tuples or enums, and the schema has been
-        # checked before. Made once to check and again to run, as a history lies between the two.
+        """Convert arguments to typed values by parameter name. Missing ones keep the function's defaults."""
+        # Not in strict mode: arguments are plain JSON, without dates, tuples or enums, and the schema check has passed.
+        # They are converted for the check and again for the run, because a history lies in between.
         arguments = self.adapter.validate_python(dict(args))
-        # Not `asdict`: it would take the function's own dataclasses apart again.
+        # Not `asdict`: it would also convert the function's own dataclasses.
         return {field.name: vars(arguments)[field.name] for field in dataclasses.fields(arguments)}
 
 
 class _Origin(NamedTuple):
-    """The name of the tool of a function, and where the function stands, `file:line`; "" where that is not known."""
+    """The tool's name and the function's position, `file:line`; "" if unknown."""
 
     name: str
     site: str
@@ -89,7 +89,7 @@ class ToolDecorator(Generic[P]):
     def __init__(self, options: Callable[P, object]) -> None:
         self.__signature__ = inspect.signature(options)
 
-    # No keyword of `P` is a function by position, which mypy cannot know.
+    # No keyword of `P` is a positional function, but mypy cannot know that.
     @overload
     def __call__(self, function: ToolFunction, /) -> Tool: ...  # type: ignore[overload-overlap]
 
@@ -97,7 +97,7 @@ class ToolDecorator(Generic[P]):
     def __call__(self, *args: P.args, **fields: P.kwargs) -> Callable[[ToolFunction], Tool]: ...
 
     def __call__(self, *args: Any, **fields: Any) -> Any:
-        """Returns the tool of a function, or with keywords the decorator of one. Raises `ConfigError`."""
+        """Return the tool of a function, or with keywords the decorator of one. Raises `ConfigError`."""
         if not args:
             return lambda function: tool_from_function(function, fields)
         if len(args) > 1 or fields or not (callable(args[0]) or isinstance(args[0], Tool)):
@@ -107,26 +107,26 @@ class ToolDecorator(Generic[P]):
 
 
 tool: Final = ToolDecorator(ToolOptions)
-"""`@tool(scope=..., ...)` above an async function makes a `Tool` of it; bare, it leaves the scope to the manifest.
+"""`@tool(scope=..., ...)` above an async function makes it a `Tool`. Bare `@tool` leaves the scope to the manifest.
 
-Of a function that must stay one: `tool(scope=..., ...)(function)`.
+To keep the function: `tool(scope=..., ...)(function)`.
 """
 
 
 def tool_from_function(function: Any, fields: Mapping[str, Any]) -> Tool:
-    """Make the `Tool` of a typed function; a parameter annotated `ToolContext` receives the context.
+    """Make the `Tool` of a typed function. A parameter annotated `ToolContext` receives the context.
 
     A plain `def` runs in a thread.
 
-    Raises `ConfigError` for what is no function, and `RegistrationError` for a keyword that is no field, or a parameter
-    without a type, or of one that has no JSON Schema.
+    Raises `ConfigError` if it is not a function. Raises `RegistrationError` for an unknown keyword, or a parameter
+    without a type or JSON Schema.
     """
     named = by_own_names(Tool, fields)
     if isinstance(named, FieldProblem):
         raise _refuse(_origin(function, fields), named.field, named.why)
     fields = named
     origin = _origin(function, fields)
-    # `inspect.isfunction` is false of what is written in C, whose signature has no types.
+    # `inspect.isfunction` is false for functions in C, whose signatures have no types.
     written = inspect.isfunction(inspect.unwrap(function)) or inspect.ismethod(function)
     if origin.name == "<lambda>" or not written or inspect.isasyncgenfunction(function):
         kind = "a lambda" if origin.name == "<lambda>" else "another object"
@@ -147,14 +147,14 @@ def tool_from_function(function: Any, fields: Mapping[str, Any]) -> Tool:
 
 
 def _origin(function: Any, fields: Mapping[str, Any]) -> _Origin:
-    # A class is called to make an object, not for a call of a tool; a `Tool` has been declared already.
+    # A class is called to make an object, not to run a tool. A `Tool` is declared already.
     if isinstance(function, Tool):
         raise _refuse(_Origin(function.name, function.site), "handler", "is declared twice; drop one `@tool`")
     if not inspect.isroutine(function):
         shown = cut_text(repr(function), _SHOWN_CHARS)
         kind = f"the class `{function.__name__}`" if isinstance(function, type) else f"`{shown}`"
         raise ConfigError(f"`@tool` is for functions, and {kind} is none; {_FORM}", field="handler")
-    # Below other decorators: the site is where the author wrote the function. What is written in C has none.
+    # Look below other decorators for the author's function. Functions in C have no position.
     author = inspect.unwrap(function)
     code = author.__code__ if inspect.isfunction(author) else None
     site = "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
@@ -168,7 +168,7 @@ def _refuse(origin: _Origin, field: str, why: str) -> RegistrationError:
 def _signature(function: Callable[..., Any], origin: _Origin, words: Mapping[str, str]) -> _Signature:
     try:
         hints = get_type_hints(function, include_extras=True)
-    # Annotations as text are evaluated here, so that anything the module's author wrote may fail.
+    # Text annotations are evaluated here: the module author's code may raise anything.
     except Exception as error:
         raise _refuse(origin, "handler", f"has a type that cannot be resolved: {error}") from None
     context, fields = "", []
@@ -178,14 +178,14 @@ def _signature(function: Callable[..., Any], origin: _Origin, words: Mapping[str
         hint = hints.get(parameter.name)
         if hint is None:
             raise _refuse(origin, "handler", f"has no type for its argument `{parameter.name}`")
-        # The context is no argument. The schema leaves it out and is closed, so that no model can send one.
+        # The context is not an argument. The closed schema leaves it out, so that no model can send one.
         if is_context_type(hint):
             if context:
                 raise _refuse(origin, "handler", f"has two parameters for the context; drop `{parameter.name}`")
             context = parameter.name
         else:
             fields.append(_field(parameter, hint, words.get(parameter.name, "")))
-    # `kw_only`: behind a `*` a parameter without a default may follow one that has it, which fields may not.
+    # `kw_only`: after `*`, a parameter without a default may follow one with a default; fields may not.
     arguments = dataclasses.make_dataclass(
         "Arguments", fields, kw_only=True, namespace={"__pydantic_config__": ConfigDict(extra="forbid")}
     )
@@ -199,7 +199,7 @@ def _signature(function: Callable[..., Any], origin: _Origin, words: Mapping[str
 
 
 def is_context_type(hint: Any) -> bool:
-    """Return whether a parameter of this type gets the context: `ToolContext`, optional, annotated or by an alias."""
+    """Return whether a parameter of this type gets the context: `ToolContext`, optional, annotated or aliased."""
     if hasattr(hint, "__value__"):
         return is_context_type(hint.__value__)
     if get_origin(hint) is Annotated:
@@ -210,7 +210,7 @@ def is_context_type(hint: Any) -> bool:
 
 
 def _holds_context(schema: Any) -> bool:
-    """Return whether a core schema of pydantic names `ToolContext`: a model could then forge one."""
+    """Return whether a pydantic core schema contains `ToolContext`: a model could then forge one."""
     stack = [schema]
     while stack:
         each = stack.pop()
@@ -228,7 +228,7 @@ def _field(parameter: inspect.Parameter, hint: Any, words: str) -> tuple[str, An
     if parameter.default is inspect.Parameter.empty:
         return parameter.name, annotation, dataclasses.field()
     default = parameter.default
-    # A dataclass refuses these as defaults, and one that a handler changes would be changed for every later call.
+    # A dataclass rejects these defaults, and a change by one handler would affect every later call.
     if isinstance(default, list | dict | set):
         return parameter.name, annotation, dataclasses.field(default_factory=lambda: default.copy())
     return parameter.name, annotation, dataclasses.field(default=default)
@@ -239,7 +239,7 @@ def _json_schema(signature: _Signature, origin: _Origin) -> dict[str, Any]:
         schema = signature.adapter.json_schema(schema_generator=_Untitled)
     except PydanticInvalidForJsonSchema as error:
         raise _refuse(origin, "handler", f"has an argument type without JSON Schema: {_first_line(error)}") from None
-    # The name of a class that nobody wrote; it would be part of what approvals are bound to.
+    # Remove the generated class name: approvals would be bound to it.
     schema.pop("title", None)
     return schema
 
@@ -251,10 +251,10 @@ def _handler(function: Callable[..., Any], signature: _Signature) -> Handler:
         values = signature.values(args)
         if signature.context:
             values[signature.context] = context
-        # A thread cannot be stopped: a call that times out there may go on, and its outcome is then unknown.
+        # A thread cannot be stopped: after a timeout the call may still run, and its outcome is unknown.
         return await function(**values) if is_async else await asyncio.to_thread(function, **values)
 
-    # Whoever reads a traceback or compares two catalogs looks for the function, not for this one around it.
+    # Readers of a traceback or of two catalogs look for the function, not for this wrapper.
     handler.__module__, handler.__qualname__ = function.__module__, function.__qualname__
     return handler
 
@@ -271,7 +271,7 @@ def _input_check(signature: _Signature) -> InputCheck:
 
 
 def _problem(error: ErrorDetails) -> SchemaProblem:
-    # pydantic's words may quote the value, which may be a secret.
+    # Pydantic's message may quote the value, which may be secret.
     quoted = str(error["input"])
     message = "is not acceptable" if quoted and quoted in error["msg"] else error["msg"]
     return SchemaProblem(describe_place(error["loc"]), message[:1].lower() + message[1:])
@@ -282,19 +282,19 @@ def _first_line(error: Exception) -> str:
 
 
 class ParsedDocstring(NamedTuple):
-    """The words before the first section, and one sentence an argument."""
+    """The text before the first section, and one sentence per argument."""
 
     summary: str
     arguments: dict[str, str]
 
 
 def parse_docstring(text: str | None) -> ParsedDocstring:
-    """Reads a Google-style docstring: what a function does and what each argument means; what is not there is empty."""
+    """Read a Google-style docstring: the function's description and those of its arguments. Missing parts are empty."""
     summary: list[str] = []
     sections: dict[str, list[str]] = {}
     section = ""
     for line in inspect.cleandoc(text or "").splitlines():
-        # Only without indent: `Returns:` within the words about an argument is part of those words.
+        # Only without indent: `Returns:` within an argument's description belongs to it.
         heading = _SECTION.match(line)
         if heading:
             section = heading[1]
@@ -312,7 +312,7 @@ def _entries(lines: list[str]) -> dict[str, str]:
     for line in lines:
         indent = len(line) - len(line.lstrip())
         entry = _ENTRY.match(line)
-        # What is indented further goes on with the entry, even if it looks like `name: words`.
+        # A line with more indent continues the entry, even if it looks like `name: words`.
         if entry and (not current or indent <= depth):
             current, depth = entry[1], indent
             found[current] = entry[2].strip()

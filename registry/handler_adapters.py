@@ -1,4 +1,4 @@
-"""Adapters for handlers of other designs; an author chooses one, nothing recognises them (X14, X19)."""
+"""Adapters for handlers of other designs. The author chooses one. Nothing is detected (X14, X19)."""
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +13,7 @@ _CODES: Final = get_args(FailureCode)
 
 
 def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any]]) -> Handler:
-    """Adapts a handler `(context, args)` to `(args, context)` (X19)."""
+    """Adapt a handler `(context, args)` to `(args, context)` (X19)."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Any:
@@ -23,10 +23,10 @@ def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any
 
 
 def per_call(factory: HandlerFactory, tool: str = "") -> Handler:
-    """Make a handler of a factory `(context)`, which makes the handler of one call: of its user, say, or tenant (F16).
+    """Make a handler from a factory `(context)` that makes the handler of one call, for example of its user (F16).
 
-    A factory of several tools returns their handlers by name; `tool` is the name of the handler to run. Raises
-    `ConfigError` for what is no such function.
+    A factory of several tools returns their handlers by name. `tool` is the name of the handler to run. Raises
+    `ConfigError` for a function of another form.
     """
     objection = PER_CALL.objection(factory)
     if objection:
@@ -34,28 +34,28 @@ def per_call(factory: HandlerFactory, tool: str = "") -> Handler:
 
     @functools.wraps(factory)
     async def run(args: dict[str, Any], context: ToolContext) -> Any:
-        # For each call anew: one that was kept would serve the next person by the context of this one.
+        # Make it for each call: a cached one would serve the next person with this person's context.
         return await _made_for(factory(context), tool)(args, context)
 
     return _unwrap(run)
 
 
 def _made_for(made: Handler | Mapping[str, Handler], tool: str) -> Handler:
-    """Return the handler of `tool` of what a factory made. Raises `TypeError`."""
+    """Return the handler of `tool` from a factory's result. Raises `TypeError`."""
     handler: object = made
     if isinstance(made, Mapping):
         handler = made.get(tool)
         if handler is None:
             names = ", ".join(f"`{each}`" for each in made)
-            raise TypeError(f"what `per_call` made for this call has no handler `{tool}`, only {names or 'none'}")
+            raise TypeError(f"the `per_call` result for this call has no handler `{tool}`, only {names or 'none'}")
     flaw = HANDLER.problem(handler)
     if flaw:
-        raise TypeError(f"what `per_call` made for this call {flaw}")
+        raise TypeError(f"the `per_call` result for this call {flaw}")
     return cast(Handler, handler)
 
 
 def ok_results(handler: Handler) -> Handler:
-    """Adapts a handler that returns `{ok: true, value, structured?, cost_usd?}` or `{ok: false, code, error}` (E08)."""
+    """Adapt a handler that returns `{ok: true, value, structured?, cost_usd?}` or `{ok: false, code, error}` (E08)."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Result:
@@ -65,7 +65,7 @@ def ok_results(handler: Handler) -> Handler:
 
 
 def success_results(handler: Handler) -> Handler:
-    """Adapts a handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?, meta?, next?}`.
+    """Adapt a handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?, meta?, next?}`.
 
     See `from_success`.
     """
@@ -78,19 +78,19 @@ def success_results(handler: Handler) -> Handler:
 
 
 def from_ok(value: Any) -> Result:
-    """Converts an `{ok, ...}` result. One without `ok` is a failure: the handler is not what it was declared to be."""
-    # Only a boolean: the text `false` is true to Python, and a failure would pass for success.
+    """Convert an `{ok, ...}` result. A result without `ok` is a failure: the handler breaks its declared form."""
+    # Only a boolean: the text `false` is true in Python, and a failure would pass for success.
     if not isinstance(value, Mapping) or not isinstance(value.get("ok"), bool):
         return ToolFailure("the tool returned no `{ok, ...}` result, though it had run")
     if value["ok"]:
         return ToolResult(value.get("value", ""), value.get("structured"), value.get("cost_usd", 0.0))
     code, error = value.get("code", "execution_failed"), str(value.get("error") or "the tool failed")
-    # A code that a call's outcome does not have is told in the words of the failure.
+    # An unknown code moves into the text of the failure.
     return ToolFailure(error, code) if code in _CODES else ToolFailure(f"{code}: {error}")
 
 
 def from_success(value: Any) -> Result:
-    """Converts a `{data, success, error, ...}` result; anything but a mapping is data.
+    """Convert a `{data, success, error, ...}` result. Any value except a mapping is data.
 
     `success` is true unless it is exactly false. A failed call keeps its data and updates.
     """
@@ -104,11 +104,11 @@ def from_success(value: Any) -> Result:
 
 
 def _unwrap(run: Handler) -> Handler:
-    # With it, the signature that is checked would be that of the handler inside.
+    # With it, the signature check would see the inner handler's signature.
     vars(run).pop("__wrapped__", None)
     return run
 
 
 async def run_elsewhere(args: dict[str, Any], context: ToolContext) -> Any:
-    """Runs nothing: the handler of a tool with `runs: external`, which the agent that proposes its calls runs."""
+    """Raise an error: the proposing agent runs the calls of a tool with `runs: external`."""
     raise ConfigError("this tool is run by the agent that proposes its calls", field="runs")

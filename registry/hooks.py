@@ -1,8 +1,8 @@
-"""Hooks: the functions that a developer gives a tool beside its handler.
+"""Hooks: functions that a developer gives a tool apart from its handler.
 
-Each is declared once, as a `Hook`: what it takes, how long it has, what it may answer. A new one of a tool is a field
-of `Tool` and a `Hook` here, and the activity that asks it; gates are handed its answer. Others belong to actors,
-policies and destinations of results (`select`, `FILTER`, `SINK`, ...).
+Each is declared once, as a `Hook`: its arguments, time limit and allowed answers. A new hook of a tool is a field of
+`Tool`, a `Hook` here, and the activity that runs it. Gates receive its answer. Actors, policies and destinations have
+hooks too (`select`, `FILTER`, `SINK`, ...).
 """
 
 import inspect
@@ -35,39 +35,35 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, kw_only=True)
 class HookContext:
-    """The context of a call for its hooks: who asks, where and by which actor, as proposed."""
+    """The context of a call for its hooks: requester, place and actor, as proposed."""
 
     tenant: str
-    """The tenant of the turn."""
     user: Principal
-    """Who asked for the turn. For a subscription, `tier`, `roles` and `person_id` raise `LookupError`."""
+    """The requester. For a subscription, `tier`, `roles` and `person_id` raise `LookupError`."""
     actor: str
-    """The actor's name."""
     session: str
-    """The session's id."""
     turn: str
-    """The turn's id."""
     channel: str = ""
-    """The channel by which the request came; empty where there is none."""
+    """The channel of the request. Empty if there is none."""
     route: str = ""
-    """The actor's route; empty where it has none."""
+    """The actor's route. Empty if it has none."""
     step: str = ""
-    """The route's step; empty where it has none."""
+    """The route's step. Empty if there is none."""
     context: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The context fields that the manifest declares, the attributes of `user` under `user`; read-only."""
+    """The declared context fields, the requester's attributes under `user`. Read-only."""
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What the session has collected; read-only."""
+    """The session's collected data. Read-only."""
     tools: Mapping[str, ToolFacts] = field(default_factory=dict, hash=False)
-    """For `select`: the tools to choose from, by name, with their tags and metadata."""
+    """For `select`: the candidate tools by name, with their tags and metadata."""
 
     @property
     def person_id(self) -> str:
-        """The human who asked, the same by whichever of their accounts (B76)."""
+        """The requester's id as a human, the same for all their accounts (B76)."""
         return self.user.human
 
 
 def hook_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> HookContext:
-    """Returns the part of a call's context that its hooks get; `fields` are the context fields of the catalog."""
+    """Return the part of a call's context for its hooks. `fields` are the catalog's context fields."""
     return HookContext(
         tenant=ctx.tenant,
         user=asker(ctx.user),
@@ -88,29 +84,28 @@ def _parse_any(returned: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Hook(FunctionForm, Generic[A]):
-    """Declares one kind of hook: how its functions are checked at build, and how their answers are read."""
+    """Declares one kind of hook: the form of its functions, checked at build, and the parser of their answers."""
 
     field: str
-    """The field that declares it."""
+    """The declaring field."""
     takes: tuple[str, ...]
-    """The names of its positional arguments."""
     parse: Callable[[object], A | None] = _parse_any
-    """Reads what a function returned; None when that is no answer."""
+    """Parses the function's answer. `None` if it is invalid."""
     style: Literal["async", "plain", "any"] = "async"
-    """Whether it is `async def`, a plain function, or either; a plain one of `any` is run in a thread."""
+    """Whether the function is `async def`, plain or either. A plain one of `any` runs in a thread."""
     remedy: str = ""
-    """What else can be done about a function of another form."""
+    """An alternative for a function of another form."""
     seconds: float = 2.0
-    """How long it has to answer; hooks of style `plain` are pure and have no limit."""
+    """The time limit. Plain hooks are pure and have none."""
 
     @property
     def form(self) -> str:
-        """The head of such a function, such as `async def (args, context)`."""
+        """The signature of such a function, such as `async def (args, context)`."""
         arguments = f"({', '.join(self.takes)})"
         return arguments if self.style == "any" else f"{'async ' if self.style == 'async' else ''}def {arguments}"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Lets a hook stand in an annotation: a field of a model that takes functions of its form alone."""
+        """Allow a hook in an annotation: a field that accepts only functions of its form."""
         optional = type(None) in get_args(source)
 
         def check(function: object) -> object:
@@ -122,129 +117,131 @@ class Hook(FunctionForm, Generic[A]):
         return no_info_plain_validator_function(check)
 
     def problem(self, function: object) -> str:
-        """Returns why `function` is no such hook, as words that follow its name; empty if it is one."""
+        """Return why `function` does not fit, as text after its name. Empty if it fits."""
         if not callable(function):
             return "is no function"
         if self.style != "any" and is_async(function) is not (self.style == "async"):
             return "is not `async def`" if self.style == "async" else "is `async def`"
         try:
             inspect.signature(function).bind(*(None for _ in self.takes))
-        # `ValueError`: some functions written in C have no signature that Python could read.
+        # `ValueError`: some functions in C have no signature that Python can read.
         except (TypeError, ValueError):
             return f"does not take `({', '.join(self.takes)})`"
         return ""
 
     def objection(self, function: object, field: str = "") -> str:
-        """Returns `needs FIELD to be FORM, but it ...` for a function that is no such hook; empty if it is one."""
+        """Return `needs FIELD to be FORM, but it ...` for a function that does not fit. Empty if it fits."""
         flaw = self.problem(function)
         return f"needs `{field or self.field}` to be `{self.form}`, but it {flaw}{self.remedy}" if flaw else ""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Returns whether calling `function` gives a coroutine: an `async def`, a partial of one, or an object that has
-    one.
+    """Return whether a call of `function` returns a coroutine.
+
+    True for an `async def`, a partial of one, and an object with an async `__call__`.
     """
-    # An object with `async def __call__` is no coroutine function itself.
+    # An object with `async def __call__` is not a coroutine function itself.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 @dataclass(frozen=True)
 class Permission:
-    """A permission check's answer. Make it with `allow` or `deny`."""
+    """A permission check's answer. Create it with `allow` or `deny`."""
 
     allowed: bool
-    """Whether the call may go on to the next gates."""
+    """Whether the call may continue to the next gates."""
     reason: str = ""
-    """For people and for the model."""
+    """For approvers and the model."""
     can_override: bool = False
-    """Whether a person is asked, this once, if a denied call may run all the same."""
+    """Whether an approver may override the denial for this one call."""
 
     @property
     def why(self) -> str:
-        """Returns the reason, or a general one where none was given."""
+        """The reason, or a default text."""
         return self.reason or _DENIED
 
     @classmethod
     def allow(cls) -> "Permission":
-        """Lets the call go on to the next gates; it is not approved by this."""
+        """Pass the call to the next gates. This does not approve it."""
         return cls(True)
 
     @classmethod
     def deny(cls, reason: str = "", *, can_override: bool = False) -> "Permission":
-        """Denies the call; with `can_override` a person is asked, this once, whether it may run all the same."""
+        """Deny the call. With `can_override`, an approver may still allow this one call."""
         return cls(False, reason, can_override)
 
 
 @dataclass(frozen=True)
 class Correction:
-    """Arguments to use in place of those that a model gave; `validate_input` may return one (V13).
+    """Replacement arguments from `validate_input` (V13).
 
-    They are checked again, once, then judged, shown, bound and run as if they had been proposed. Return it only for
-    what is surely meant: the same arguments must always be corrected to the same ones.
+    They are checked again, once, then judged, shown, bound and run as if proposed. Return it only if the meaning is
+    certain. Always correct the same arguments to the same result.
     """
 
     args: Mapping[str, Any]
-    """The arguments to use."""
     why: str = ""
-    """A sentence for people and the model."""
+    """A sentence for approvers and the model."""
 
 
 @dataclass(frozen=True)
 class Happened:
-    """A probe's answer: the call happened."""
+    """A probe's answer: the call took effect."""
 
     result: Any = "It happened."
-    """What the handler would have returned, also a `ToolResult`."""
+    """The handler's result, also a `ToolResult`."""
 
 
 @dataclass(frozen=True)
 class DidNotHappen:
-    """A probe's answer: the call did not happen, and nothing begun under its key can still make it happen.
+    """A probe's answer: the call took no effect, and no earlier attempt can still cause one.
 
-    It is run again. Return it only if that is so: whether a worker is merely slow only the other side can tell.
+    The call runs again. Return it only if the other side is certain: it alone knows whether a worker is merely slow.
     """
 
 
 @dataclass(frozen=True)
 class CannotTell:
-    """A probe's answer: it cannot be told now. People are asked."""
+    """A probe's answer: the outcome is unknown. Approvers are asked."""
 
 
 ProbeAnswer: TypeAlias = Happened | DidNotHappen | CannotTell
 
 Handler: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
-"""`async (args, context)`: does what the tool is for."""
+"""`async (args, context)`: does the tool's work."""
 HandlerFactory: TypeAlias = Callable[[ToolContext], Handler | Mapping[str, Handler]]
 """`(context)`: makes the handler of one call, or the handlers of several tools by name."""
 Available: TypeAlias = Callable[[HookContext], Awaitable[bool]]
-"""`async (context)`: only `True` itself makes the tool available (E04). It is asked often, and must be quick."""
+"""`async (context)`: only `True` itself makes the tool available (E04). It runs often and must be quick."""
 PermissionCheck: TypeAlias = Callable[[dict[str, Any], HookContext], Awaitable[Permission]]
-"""`async (args, context)`; `args` are a copy of the valid arguments. What is no `Permission` denies."""
+"""`async (args, context)`. `args` are a copy of the valid arguments. Any answer except a `Permission` denies."""
 Probe: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[ProbeAnswer]]
-"""`async (args, context)`; `context.idempotency_key` is the key under which the call was begun."""
+"""`async (args, context)`. `context.idempotency_key` is the key of the unfinished call."""
 InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[SchemaProblem] | Correction]
-"""`(args)`: what is wrong with arguments that fit the schema, or better ones. Pure, and so a plain function."""
+"""`(args)`: the problems of arguments that fit the schema, or corrected ones. Pure, and so a plain function."""
 Select: TypeAlias = Callable[[HookContext, dict[str, Any]], Awaitable[Iterable[str]]]
-"""`async (context, data)`: the names of those tools, of all that would be seen, that are (F10), or of those routes that
-are there. It cannot add any."""
+"""`async (context, data)`: the names of the visible tools to keep, or of the available routes (F10).
+
+It cannot add any.
+"""
 
 
 def parse_permission(returned: object) -> Permission | None:
-    """Reads what a permission check returned; None when that is no answer."""
+    """Parse a permission check's answer. `None` if it is invalid."""
     if not isinstance(returned, Permission) or not isinstance(returned.reason, str):
         return None
-    # Only the two booleans themselves: a truthy object must neither allow a call nor let people override its denial.
+    # Only real booleans: a truthy object must neither allow a call nor make its denial overridable.
     right = isinstance(returned.allowed, bool) and isinstance(returned.can_override, bool)
     return returned if right else None
 
 
 def override_hash(objection: str) -> str:
-    """Returns the hash that says that people were shown this very objection; "" for none."""
+    """Return the hash that shows that approvers saw this objection; "" for none."""
     return sha256_hex(objection) if objection else ""
 
 
 def _parse_available(returned: object) -> bool | None:
-    # Not by its truth: a forgotten `await`, or the text "no", would be true.
+    # Not by truth value: a forgotten `await` or the text "no" would be true.
     return returned if isinstance(returned, bool) else None
 
 
@@ -264,10 +261,10 @@ AVAILABLE: Final = Hook[bool](field="available", takes=("context",), parse=_pars
 CHECK_PERMISSIONS: Final = Hook[Permission](
     field="check_permissions", takes=("args", "context"), parse=parse_permission
 )
-# Less than what a tool's activity has left when the tool has used up its own time.
+# Shorter than the time that remains for a tool's activity after the tool has used all of its own.
 PROBE: Final = Hook[ProbeAnswer](field="probe", takes=("args", "context"), parse=_parse_probe, seconds=10.0)
 PER_CALL: Final = Hook[object](
-    field="per_call", takes=("context",), style="plain", remedy="; what takes time belongs into the handler it makes"
+    field="per_call", takes=("context",), style="plain", remedy="; slow work belongs in its handler"
 )
 VALIDATE_INPUT: Final = Hook[object](field="validate_input", takes=("args",), style="plain")
 SELECT: Final = Hook[frozenset[str]](field="select", takes=("context", "data"), parse=_parse_names)
@@ -279,9 +276,9 @@ POLICY_HANDLER: Final = Hook[HandlerVerdict](
 def load_policy_handler(
     tool: str, policy: ApprovalPolicy | bool, function: PolicyHandler | None = None
 ) -> PolicyHandler | None:
-    """Return `function`, which a program hands over, else import the `handler` of the policy; None where there is none.
+    """Return `function`, passed by a program, else import the policy's `handler`. `None` if there is none.
 
-    Raises `ConfigError` for a function that cannot be found or does not take `(call, context)`.
+    Raises `ConfigError` for a missing function or one that does not take `(call, context)`.
     """
     if function is not None or isinstance(policy, bool) or policy.handler is None:
         return function

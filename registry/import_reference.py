@@ -11,7 +11,7 @@ from signoff.formats.nearest_name import did_you_mean
 
 
 def module_of(name: str) -> str:
-    """Return the importable name of a module: that of its file if it runs as `__main__`."""
+    """Return the importable name of a module: the file's name if it runs as `__main__`."""
     if name != "__main__":
         return name
     main = sys.modules["__main__"]
@@ -25,7 +25,7 @@ def reference_of(function: Any) -> str:
 
 
 def extend_path(folders: Iterable[Path]) -> None:
-    """Makes the folders importable, after everything installed, so that they cannot shadow it."""
+    """Make the directories importable after all installed packages, so that they cannot shadow these."""
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"there is no folder `{folder}` to import handlers from", field="path", value=str(folder))
@@ -34,9 +34,9 @@ def extend_path(folders: Iterable[Path]) -> None:
 
 
 def load_reference(reference: object) -> Any:
-    """Import the object that a reference names; return an object that a program hands over as it is.
+    """Import the object of a reference. An object that a program passes is returned unchanged.
 
-    Raises `ConfigError` of one sentence, whatever the import does.
+    Raises `ConfigError` of one sentence for any failure of the import.
     """
     if not isinstance(reference, str):
         return reference
@@ -47,7 +47,7 @@ def load_reference(reference: object) -> Any:
         found: Any = importlib.import_module(module_name)
     except ConfigError as error:
         raise ConfigError(f"importing `{module_name}`: {error.message}", field="handler", value=reference) from error
-    # Importing runs code of anybody's, which may raise anything, or exit.
+    # An import runs foreign code, which may raise anything or exit.
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise ConfigError(f"cannot import `{module_name}`: {why}", field="handler", value=reference) from error

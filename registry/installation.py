@@ -1,4 +1,4 @@
-"""Reads what settings and manifest of an installation name: its tools, its people, and what reads its secrets."""
+"""Loads an installation from settings and manifest: its tools, its people and its provider of secrets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,37 +20,37 @@ from signoff.settings import Settings, login_roles
 
 @dataclass(frozen=True)
 class Installation:
-    """What a worker and a gateway are built of."""
+    """The parts of a worker and a gateway."""
 
     settings: Settings
     catalog: Catalog
     people: Directory
     secrets: SecretProvider
-    """Reads what manifest and settings refer to."""
+    """Reads the secrets that manifest and settings refer to."""
     backends: Mapping[str, Backend] = field(default_factory=dict)
-    """The program's own backends of capabilities, by kind."""
+    """The program's own capability backends, by kind."""
     version: str | None = None
-    """The program's own version, "" for none; None of a manifest."""
+    """The program's own version, "" for none. `None` for a manifest."""
     name: str = ""
     """The program's name for people."""
     driver: Driver | None = None
-    """Answers for every model, in a test."""
+    """In tests, answers for every model."""
 
     @property
     def source(self) -> str:
-        """The program or the manifest, as messages name it."""
+        """The program or manifest, as messages name it."""
         return self.settings.app or str(self.settings.manifest)
 
     @property
     def has_people(self) -> bool:
-        """Whether anybody could use it: an active person of the directory, or whom a login vouches for."""
+        """Whether anyone can use it: an active person of the directory, or a person with a login's role."""
         return any(person.active for person in self.people.all()) or bool(login_roles(self.settings))
 
 
 def load_installation(
     settings: Settings, people: Directory | None = None, program: Program | None = None
 ) -> Installation:
-    """Read the installation of these settings, with `people` and `program` in place of theirs if given.
+    """Read the installation of these settings, with `people` and `program` instead of theirs if given.
 
     Raises `ConfigError`.
     """
@@ -58,8 +58,7 @@ def load_installation(
     if program is None and settings.app:
         program = load_program(settings.app)
     catalog = _load_catalog(settings) if program is None else program.build()
-    # After the manifest, which says where modules are.
-    # Not by its truth: a directory of one's own may be empty at first, and nobody else's people may stand in for it.
+    # After the manifest, which makes modules importable.
     known = people_of(settings, catalog) if people is None else people
     secrets = provider_of_secrets(settings)
     if program is None:
@@ -76,7 +75,7 @@ def _load_catalog(settings: Settings) -> Catalog:
 
 
 def provider_of_secrets(settings: Settings) -> SecretProvider:
-    """Makes the provider of secrets here, with the source that the settings name. Raises `ConfigError`."""
+    """Make the provider of secrets, with the source from the settings. Raises `ConfigError`."""
     if not settings.secrets:
         return SecretProvider()
     try:
@@ -86,7 +85,7 @@ def provider_of_secrets(settings: Settings) -> SecretProvider:
 
 
 def people_of(settings: Settings, catalog: Catalog) -> Directory:
-    """Returns the directory of people: the file named in the settings, else the manifest's people.
+    """Return the directory of people: the file in the settings, else the manifest's people.
 
     Raises `ConfigError`.
 

@@ -1,4 +1,4 @@
-"""Writes the normal form of a catalog: everything declared, as plain data that is the same bytes in every process."""
+"""Writes the normal form of a catalog: all declarations as plain data, byte for byte equal in every process."""
 
 import dataclasses
 import inspect
@@ -21,22 +21,22 @@ from signoff.registry.mcp.tool_server import ToolServer
 from signoff.registry.tool import Tool
 
 _SITE: Final = "site"
-"""Where something is declared is no part of what it is."""
+"""The place of a declaration is not part of it."""
 
 
 def normal_form(catalog: Catalog) -> dict[str, Any]:
-    """Returns all declarations of a catalog as plain data, by section and name.
+    """Return all declarations of a catalog as plain data, by section and name.
 
-    A tool of an actor's own is called by its `activity`, `<name>@<actor>.<route>.<step>`.
-    Of each, what differs from its default. A function is written `module:function`: what it does is not looked at.
-    People of a file of their own are that file's name.
+    An actor's own tool has the name of its `activity`, `<name>@<actor>.<route>.<step>`. Only values that differ from
+    defaults appear. A function is `module:function`. Its code does not count. People in a file of their own appear as
+    that file's name.
     """
     return {
         "hash": catalog.hash,
         "tools": {tool.activity: _tool(catalog, tool) for tool in catalog.every_tool},
         "actors": {name: _declared_fields(actor) for name, actor in catalog.actors.items()},
         "policies": {rule.name: _rule(rule) for rule in catalog.declared_rules},
-        # Mappings are written sorted, but among rules of one effect the first that applies decides.
+        # Mappings are sorted, but among rules of one effect the first match decides.
         "order_of_policies": [rule.name for rule in catalog.declared_rules],
         "default_approvers": list(catalog.default_approvers),
         "context": _plain(catalog.fields.declared),
@@ -53,7 +53,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
 
 
 def normal_text(catalog: Catalog) -> str:
-    """Returns the normal form as JSON: sorted, indented, numbers as RFC 8785 writes them, one newline at the end."""
+    """Return the normal form as JSON: sorted, indented, numbers in RFC 8785 form, one final newline."""
     form = json.loads(canonical_json(normal_form(catalog)))
     return json.dumps(form, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
 
@@ -76,12 +76,12 @@ def _people(catalog: Catalog) -> dict[str, Any]:
 
 
 def _declared_fields(thing: Tool | Actor | DeclaredChannel | Subscription) -> dict[str, Any]:
-    """Returns the fields that differ from their defaults, by name, without the name."""
+    """Return the fields that differ from their defaults, by name, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
 
 
 def _server(server: ToolServer) -> dict[str, Any]:
-    """Returns a server's declaration; what was imported of it stands among the tools."""
+    """Return a server's declaration. Its imported tools are listed among the tools."""
     return {name: value for name, value in _fields(server).items() if name not in ("name", "tools")}
 
 
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Tool):
-        # A tool of an actor's own: it stands among the tools.
+        # An actor's own tool is listed among the tools.
         return {"own": value.name}
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_defaults=True)
@@ -120,6 +120,6 @@ def _plain(value: Any) -> Any:
 
 
 def _reference(value: Any) -> str:
-    """Names a function; for a callable object, its class. Never its address, which differs each time."""
+    """Return the name of a function, or the class of a callable object. Never its address, which differs each time."""
     named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
     return f"{named.__module__}:{named.__qualname__}"

@@ -1,4 +1,4 @@
-"""The tools of a catalog that other agents may see (B14, B27)."""
+"""The tools of a catalog for other agents (B14, B27)."""
 
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from signoff.registry.tool import Tool
 
 
 class PeerTool(BaseModel):
-    """One tool as a peer would see it. `approval`: whether people are asked before a call of it runs."""
+    """One tool as a peer sees it. `approval`: whether its calls need approval."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,9 +24,9 @@ class PeerTool(BaseModel):
 
 
 def peer_view(catalog: Catalog) -> tuple[PeerTool, ...]:
-    """Returns the generalists of the registry that are `peer_exposed`, sorted by name.
+    """Return the `peer_exposed` generalists of the registry, sorted by name.
 
-    Where a global rule may have people asked, a tool that asks nobody by itself is `maybe`.
+    A tool that never asks alone, but that a global rule may make ask, is `maybe`.
     """
     return tuple(_show(catalog, tool) for tool in catalog.tools() if tool.for_peers)
 

@@ -1,4 +1,4 @@
-"""Holds the closed set of tools of one process, by exact names, which never changes (P01-P14), and builds it."""
+"""Holds the fixed set of tools of one process by exact names (P01-P14), and builds it."""
 
 import dataclasses
 import hashlib
@@ -19,13 +19,13 @@ class ToolResolver(Protocol):
     """Resolves exact names to tools: a registry, a catalog, or a test's own (P01)."""
 
     def resolve(self, name: str) -> Tool | None:
-        """Returns the tool of exactly this name, or None."""
+        """Return the tool of exactly this name, or None."""
 
 
 class ToolRegistry:
     """Holds tools by exact name. Raises `RegistrationError` for a wrong or duplicate declaration.
 
-    It offers `resolve`, `list`, `size` and `hash`, and cannot be changed: another set of tools is another deploy.
+    Immutable: another set of tools needs another deploy.
     """
 
     __slots__ = ("_hash", "_names", "_tools")
@@ -35,7 +35,7 @@ class ToolRegistry:
         folded: dict[str, str] = {}
         for tool in tools:
             check_declaration(tool, known)
-            # On a card or in a log two such names read as one, so that a person would approve what they did not mean.
+            # Readers of a card or log confuse two such names, and could approve the wrong call.
             twin = folded.setdefault(tool.name.casefold(), tool.name)
             if twin != tool.name:
                 raise RegistrationError(
@@ -45,18 +45,18 @@ class ToolRegistry:
                     value=tool.name,
                 )
             known[tool.name] = tool
-        # When all are known, as a fallback may be declared behind the tool that names it.
+        # After all are known: a fallback may be declared after the tool that names it.
         check_fallbacks(known)
         self._tools = MappingProxyType(known)
         self._names = tuple(sorted(known))
         self._hash = _hash(known[name] for name in self._names)
 
     def resolve(self, name: str) -> Tool | None:
-        """Returns the tool of exactly this name, or None."""
+        """Return the tool of exactly this name, or None."""
         return self._tools.get(name)
 
     def list(self) -> tuple[str, ...]:
-        """Returns all names, sorted; for displays and tests."""
+        """Return all names, sorted. For displays and tests."""
         return self._names
 
     @property
@@ -66,15 +66,15 @@ class ToolRegistry:
 
     @property
     def hash(self) -> str:
-        """Returns the sha-256 over every declaration except handlers; the same in every process."""
+        """The SHA-256 over every declaration except handlers. The same in every process."""
         return self._hash
 
 
 class ToolRegistryBuilder:
-    """Collects tools before there is a registry. What is built never changes, whatever the builder does later.
+    """Collects tools before there is a registry. Later changes of the builder do not affect built registries.
 
-    Use it at the start of a program, where plugins bring tools of their own. A process that has begun to work has a
-    `ToolRegistry` or a `Catalog`, which nothing opens again (P03, P04).
+    For the start of a program, when plugins add tools. A running process has a `ToolRegistry` or a `Catalog`, which
+    cannot be reopened (P03, P04).
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
@@ -82,10 +82,9 @@ class ToolRegistryBuilder:
         self.register_many(tools)
 
     def register(self, tool: Tool, *, plugin_id: str = "") -> Tool:
-        """Adds a tool, as one of `plugin_id` where that is given, and returns what was added.
+        """Add a tool, as one of `plugin_id` if given, and return the added tool.
 
-        Raises `RegistrationError` for a wrong declaration or a name that is taken, as `ToolRegistry` does, and for a
-        tool that says it is another plugin's.
+        Raises `RegistrationError` as `ToolRegistry` does, and for a tool that claims another plugin.
         """
         added = tool if not plugin_id else _of_plugin(tool, plugin_id)
         check_declaration(added, self._tools)
@@ -93,7 +92,7 @@ class ToolRegistryBuilder:
         return added
 
     def register_many(self, tools: Iterable[Tool]) -> None:
-        """Adds all these tools, or none of them where one cannot be added. Raises as `register` does."""
+        """Add all these tools, or none if one is invalid. Raises as `register` does."""
         before = dict(self._tools)
         try:
             for tool in tools:
@@ -105,51 +104,50 @@ class ToolRegistryBuilder:
     register_all = register_many
 
     def unregister(self, name: str) -> Tool:
-        """Takes a tool out and returns it. Raises `ConfigError` for a name that is not there."""
+        """Remove a tool and return it. Raises `ConfigError` for an unknown name."""
         if name not in self._tools:
             why = f"there is no tool `{name}` to take out{did_you_mean(name, self._tools)}"
             raise ConfigError(why, tool_name=name, field="name", value=name)
         return self._tools.pop(name)
 
     def get_registered(self) -> Mapping[str, Tool]:
-        """Returns the tools so far by name, in the order of registration; read-only, and it does not follow changes."""
+        """Return a read-only copy of the tools so far, by name, in the order of registration."""
         return MappingProxyType(dict(self._tools))
 
     def is_registered(self, name: str) -> bool:
-        """Tells whether there is a tool of exactly this name so far."""
+        """Return whether there is a tool of exactly this name so far."""
         return name in self._tools
 
     def build(self) -> ToolRegistry:
-        """Makes the registry of the tools so far. Two registries of the same tools have the same hash.
+        """Make the registry of the tools so far. Registries of the same tools have the same hash.
 
-        Raises `RegistrationError` for what can only be seen of all together: an unknown fallback, names that differ by
-        case only.
+        Raises `RegistrationError` for errors between tools: an unknown fallback, names that differ by case only.
         """
         return ToolRegistry(self._tools.values())
 
 
 def _hash(tools: Iterable[Tool]) -> str:
-    """Computes `sha256_hex` of the list of all contents, one after the other: one float makes only its own tool
-    slow.
+    """Compute `sha256_hex` of the list of all contents.
+
+    Encodes them one by one: a float makes only its own tool slow.
     """
     return hashlib.sha256(b"[" + b",".join(canonical_json(tool_content(tool)) for tool in tools) + b"]").hexdigest()
 
 
 def create_tool_registry(tools: Iterable[Tool]) -> ToolRegistry:
-    """Makes `ToolRegistry(tools)` (P01)."""
     return ToolRegistry(tools)
 
 
 def definition_hash(tool: Tool) -> str:
-    """Computes the hash an approval is bound to: sha-256 over a tool's actions and inputs, not its policy or words.
+    """Return the hash that binds an approval: SHA-256 over a tool's behaviour and inputs, not its policy or texts.
 
-    Raises `RegistrationError` or `NotCanonical` for a tool no registry would take.
+    Raises `RegistrationError` or `NotCanonical` for a tool that no registry accepts.
     """
     return tool.definition
 
 
 def tool_content(tool: Tool) -> dict[str, object]:
-    """Returns all of a tool that the registry's hash covers: its declaration, and which functions it has."""
+    """Return the part of a tool that the registry's hash covers: its declaration and the presence of functions."""
     return {"definition": definition_hash(tool), **hashed_content(tool)}
 
 

@@ -1,4 +1,4 @@
-"""`respond`, the tool by which a model ends its turn: every actor has it, nobody registers it (B46)."""
+"""`respond`, the tool with which a model ends its turn. Every actor has it automatically (B46)."""
 
 import json
 import re
@@ -23,8 +23,8 @@ RespondState: TypeAlias = Literal["complete", "clarifying", "awaiting", "delegat
 _STATES: Final[dict[RespondState, str]] = {
     "complete": "done",
     "clarifying": "you ask the user something",
-    "awaiting": "something is to follow, and you go on when it is there",
-    "delegated": "somebody else does it, and you go on when they report",
+    "awaiting": "you continue when a later result arrives",
+    "delegated": "someone else does it, and you continue when they report",
     "passed": "the actor in `passTo` answers from here on",
 }
 _DATA: Final = "domainData"
@@ -38,30 +38,30 @@ class RespondPayload(NamedTuple):
     state: RespondState
     """The state of the turn."""
     text: str
-    """What the user reads."""
+    """The text for the user."""
     pass_to: str = ""
-    """The actor that goes on; set exactly where `state` is `passed`."""
+    """The actor that takes over. Set exactly if `state` is `passed`."""
     parts: tuple[tuple[str, Any], ...] = ()
-    """Types and contents of what goes with the text."""
+    """Types and contents of the additional parts."""
 
 
 @dataclass(frozen=True)
 class RespondForm:
-    """`respond` of one actor: its offer to the model, and the parser of answers."""
+    """`respond` of one actor: its definition for the model, and the parser of answers."""
 
     offer: ModelTool
-    """The tool as it is offered to the model."""
+    """The definition for the model."""
     schema: CompiledSchema
     """The schema of its arguments."""
     peers: tuple[str, ...]
-    """The actors that it may pass to."""
+    """The actors that it may hand over to."""
     merge: DomainMerge = "replace"
-    """How the data of an answer join those that were there."""
+    """How the data of an answer are merged with earlier data."""
 
     def parse(self, args: Any, before: Any = None) -> RespondPayload | str:
-        """Parses an answer: the payload, or a sentence for the model on what is wrong. `before`: the data so far.
+        """Parse an answer: return the payload, or an error text for the model. `before` is the data so far.
 
-        Data that the answer brings are its first part.
+        Data of the answer become its first part.
         """
         try:
             args = _resolve_answer(args)
@@ -81,15 +81,15 @@ class RespondForm:
     def _problems(self, args: dict[str, Any]) -> list[str]:
         complete = args.get("state", "complete") == "complete"
         if complete and not args["text"].strip() and not args.keys() & {"parts", _DATA}:
-            return ["`text` is empty, so that nobody is told anything"]
+            return ["`text` is empty, so the user would read nothing"]
         if (args.get("state") == "passed") == ("passTo" in args):
             return []
         listed = ", ".join(f"`{peer}`" for peer in self.peers)
-        return [f"`passTo` goes with the state `passed` and with no other; it is one of {listed}"]
+        return [f"`passTo` is for the state `passed` only; it is one of {listed}"]
 
 
 def _resolve_answer(args: Any) -> Any:
-    """Returns `args` under the names and places of the schema, also where a model uses others (X21, X22)."""
+    """Return `args` with the names and places of the schema, if a model uses others (X21, X22)."""
     if not isinstance(args, dict):
         return args
     args = resolve_aliases(args, ANSWER_ALIASES)
@@ -98,11 +98,11 @@ def _resolve_answer(args: Any) -> Any:
 
 
 def _part(part: Any) -> Any:
-    """Reads a part whose type may stand beside its content or in its `metadata`, as `type` or `partType`."""
+    """Read a part whose type is next to its content or in its `metadata`, as `type` or `partType`."""
     if not isinstance(part, dict):
         return part
     metadata = part.get("metadata")
-    # Only where it says nothing else, which would be lost.
+    # Only if it has no other keys, which would be lost.
     if isinstance(metadata, dict) and set(metadata) == {"partType"}:
         part = {name: value for name, value in part.items() if name != "metadata"}
         part = resolve_aliases(part, _PART_WORDS)
@@ -111,7 +111,7 @@ def _part(part: Any) -> Any:
 
 
 def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
-    """Returns all part types of an installation that declares some of its own. Raises `ConfigError`."""
+    """Return all part types of an installation with `declared` ones. Raises `ConfigError`."""
     more = tuple(declared)
     for place, name in enumerate(more):
         if not isinstance(name, str) or _PART_TYPE.match(name) is None:
@@ -125,7 +125,7 @@ def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
 
 
 def withheld_part_types(declared: Iterable[str], types: Collection[str]) -> frozenset[str]:
-    """Returns all part types that peers get only where they take them (B79). Raises `ConfigError` for unknown ones."""
+    """Return all part types that peers get only if they accept them (B79). Raises `ConfigError` for unknown ones."""
     more = frozenset(declared)
     for name in sorted(more.difference(types)):
         why = f"`requires_peer_consumes` names {quote_name(name)}, which is no type of parts{did_you_mean(name, types)}"
@@ -133,32 +133,32 @@ def withheld_part_types(declared: Iterable[str], types: Collection[str]) -> froz
     return more.union(WITHHELD_PART_TYPES)
 
 
-# `data` is a text because what the cache takes has to be hashable; the schema of a form is compiled once.
+# `data` is a string because cache keys must be hashable. Each schema is compiled once.
 @lru_cache(maxsize=256)
 def respond_form(
     peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES, data: str = "", merge: DomainMerge = "replace"
 ) -> RespondForm:
-    """Makes `respond` for an actor that may pass to `peers`, where answers may have parts of `types`.
+    """Make `respond` for an actor that may hand over to `peers`, with parts of `types`.
 
-    `data` is the text of a JSON Schema for data that answers may bring, or "". Raises `RegistrationError` for one that
-    does not hold within another schema.
+    `data` is the text of a JSON Schema for the answer's data, or "". Raises `RegistrationError` for a schema that is
+    not valid inside another one.
     """
     schema = _schema(peers, types) if not data else _with_data(_schema(peers, _without_data(types)), json.loads(data))
     offer = ModelTool(
         name=RESPOND,
-        description="Answer the user and end your turn. Call it alone: other calls beside it are not executed.",
+        description="Answer the user and end your turn. Call it alone: other calls in the same reply are not executed.",
         parameters=schema,
     )
     return RespondForm(offer, compile_schema(schema, tool_name=RESPOND), peers, merge)
 
 
 def _without_data(types: Sequence[str]) -> tuple[str, ...]:
-    # Where such data have a schema there is one way to bring them.
+    # With a schema, there is only one way to give such data.
     return tuple(name for name in types if name != DOMAIN_DATA)
 
 
 def _with_data(schema: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Adds to `schema` the property for data; definitions that theirs refers to come to the top, where it looks."""
+    """Add the property for data to `schema`, and move its definitions to the top, where references look."""
     inner = {name: each for name, each in data.items() if name not in ("$defs", "$schema")}
     inner.setdefault("description", "The data of this answer, for programs.")
     whole = schema | {"properties": {**schema["properties"], _DATA: inner}}
@@ -178,7 +178,7 @@ def _schema(peers: Sequence[str], types: Sequence[str]) -> dict[str, Any]:
         "parts": {
             "type": "array",
             "maxItems": MAX_PARTS,
-            "description": "What goes with the text, for programs.",
+            "description": "Additional parts, for programs.",
             "items": {
                 "type": "object",
                 "properties": {
@@ -191,6 +191,6 @@ def _schema(peers: Sequence[str], types: Sequence[str]) -> dict[str, Any]:
         },
     }
     if peers:
-        why = "Who answers from here on; only with the state `passed`."
+        why = "The actor that takes over; only with the state `passed`."
         properties["passTo"] = {"type": "string", "enum": list(peers), "description": why}
     return {"type": "object", "properties": properties, "required": ["text"], "additionalProperties": False}

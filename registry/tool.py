@@ -1,4 +1,4 @@
-"""Declares a tool: one thing that an agent may call."""
+"""Declares a tool that agents may call."""
 
 import dataclasses
 import sys
@@ -66,16 +66,16 @@ from signoff.registry.tool_result import Filter
 DEFAULT_TIMEOUT: Final = 300.0
 REPEATABLE_TRIES: Final = 3
 UNDECLARED: Final = cast(Scope, "")
-"""The scope of a function under a bare `@tool`; a registry refuses it, unless the manifest says which it is."""
+"""The scope of a function under a bare `@tool`. A registry rejects it, unless the manifest gives the scope."""
 
-# `<string>` is where dataclasses say that the methods they write come from.
+# Dataclasses give `<string>` as the file of their generated methods.
 _OWN_FRAMES: Final = (__file__, dataclasses.__file__, "<string>")
 _PYDANTIC: Final = str(Path(pydantic.__file__).parent)
 _CONFIG: Final = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 def _span(given: Any) -> Any:
-    # Numbers are the field's own to judge: in code a timeout may be longer than in a manifest.
+    # The field checks numbers itself: in code a timeout may be longer than in a manifest.
     return seconds(given) if isinstance(given, str | timedelta) else given
 
 
@@ -86,14 +86,14 @@ def _usage_limit(given: Any) -> Any:
 _RECORDS: Final[Mapping[str, type[Any] | None]] = {
     "bypass_routing": BypassRouting, "usage_limit": UsageLimit, "capabilities": Capabilities, "requires_approval": None,
 }  # fmt: skip
-"""The fields that take a record, or its keys as a mapping; None: a policy."""
+"""The fields that accept a record, or its keys as a mapping. `None`: a policy."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class ToolOptions:
     """The fields of a tool that its function does not give: the keywords of `@tool`.
 
-    Each field is declared here and nowhere else, see `declared_fields`.
+    Each field is declared only here, see `declared_fields`.
     """
 
     if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ToolOptions:
 
     [results.md](results.md#output-schemas).
     """
-    # What B17 puts in order is looked at when a registry is made, not here.
+    # The registry checks the order of B17, not this field.
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")] = UNDECLARED
     """Its owner: `generalist`, the application, or `specialist`, one actor."""
     routing: Annotated[Routing, SkipValidation, DEFINITION] = "routed"
@@ -135,7 +135,7 @@ class ToolOptions:
     """The sentence of the card, with `{argument}` places."""
     secrets: Annotated[Names, DEFINITION] = ()
     """Arguments that are masked everywhere. `writeOnly` in the schema adds to them."""
-    # Of the definition where there are any, see `declaration`: an answer given with another list compared other values.
+    # If not empty, part of the definition, see `declaration`: an answer given with another list compared other values.
     remarks: Annotated[Names, FieldSpec(hashed="no", shadow="same")] = ()
     """Arguments that only comment on the call. Cards show them; grants and the repeat guard ignore them.
 
@@ -197,7 +197,7 @@ class ToolOptions:
 
     [tools.md](tools.md#hours-and-limits).
     """
-    # Another limit need not be a looser one, but counts by user, session and tenant have no common order.
+    # Another limit need not be a looser one, but limits by user, session and tenant cannot be ordered.
     usage_limit: Annotated[
         UsageLimit | None,
         BeforeValidator(_usage_limit),
@@ -217,7 +217,7 @@ class ToolOptions:
     """Whether the provider forces the model to follow the schema. Signoff checks in any case."""
     settings_schema: Mapping[str, Any] | None = None
     """JSON Schema of `settings`, an object."""
-    # Of the definition where it is external, see `declaration`: what people approve is then another's promise.
+    # If external, part of the definition, see `declaration`: approvers then rely on another system's promise.
     runs: Annotated[RunBy, FieldSpec(hashed="no", shadow="same")] = "signoff"
     """`signoff`, or `external`: the proposing agent runs it under a permit. Then it has no `handler`, and only external
     agents have it.
@@ -226,7 +226,7 @@ class ToolOptions:
     """
     unreported: Literal["record", "ask"] = "record"
     """For an external call without a report: `record` the unknown outcome, or also `ask` approvers."""
-    # Of the definition where there are any, see `declaration`: by other settings a call does something else.
+    # If not empty, part of the definition, see `declaration`: other settings change a call's effect.
     settings: Annotated[Mapping[str, Any], FieldSpec(hashed="no", unset="`{}`")] = field(default_factory=dict)
     """The handler's `context.settings`, checked by `settings_schema`, without secrets."""
     metadata: Annotated[Mapping[str, Any], FieldSpec(unset="`{}`")] = field(default_factory=dict)
@@ -294,9 +294,9 @@ class ToolOptions:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Tool(ToolOptions):
-    """A declared tool. Types are checked where it is declared, all else when a `ToolRegistry` is made of it (B17).
+    """A declared tool. Types are checked at declaration, everything else by a `ToolRegistry` (B17).
 
-    Raises `RegistrationError` for a field that is not one, or of another type.
+    Raises `RegistrationError` for an unknown field or a wrong type.
     """
 
     if TYPE_CHECKING:
@@ -321,21 +321,22 @@ class Tool(ToolOptions):
     [tools.md](tools.md#your-own-check).
     """
     place: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = ""
-    """Where an actor, route or step has it as its own; the catalog says it, never its author."""
+    """The actor, route or step that owns it. The catalog sets it, never the author."""
 
     policy_function: Annotated[PolicyHandler | None, SkipValidation, FieldSpec(hashed="no", key=IN_CODE)] = field(
         default=None, repr=False, compare=False
     )
-    """The function of the policy that a program hands over, in the place of the one that `handler` names."""
+    """The function of the policy that a program passes, instead of the one that `handler` names."""
     stricter_policy: Annotated[RequiresApproval, FieldSpec(hashed="no", key=IN_CODE)] = False
-    """The policy of a manifest over that of the code: both are judged, and the stricter answer holds."""
+    """The manifest's policy over the code's. Both are evaluated, and the stricter verdict wins."""
     undeclared: Annotated[bool, FieldSpec(hashed="no", key=IN_CODE)] = False
-    """Whether the manifest does not name it: it stands for whatever an external agent calls beside its tools."""
+    """Whether it represents the undeclared tools that an external agent calls."""
 
     def __post_init__(self) -> None:
         if not self.site:
             object.__setattr__(self, "site", _call_site())
-        # What is hashed, shown and checked must not change under an approval, nor by whoever asks the registry (P10).
+        # Hashed, shown and checked values must not change under an approval, nor through a caller of the registry
+        # (P10).
         for schema in ("input_schema", "output_schema", "settings_schema", "settings", "metadata"):
             object.__setattr__(self, schema, self._read_only(schema))
 
@@ -358,26 +359,26 @@ class Tool(ToolOptions):
             return handler(data)
         except ValidationError as error:
             found = error.errors(include_url=False)
-        # A misspelt name is the reason why the right one is missing.
+        # The misspelled name explains why the right one is missing.
         first = next((each for each in found if each["type"].startswith("unexpected")), found[0])
         given: Mapping[str, Any] = (data.kwargs or {}) if isinstance(data, ArgsKwargs) else {}
         raise refuse_tool(str(given.get("name", "")), field_problem(cls, first), str(given.get("site") or _call_site()))
 
     @cached_property
     def schema(self) -> CompiledSchema:
-        """Returns the input schema, compiled on a copy of its own. Raises `RegistrationError`."""
+        """The input schema, compiled from its own copy. Raises `RegistrationError`."""
         return compile_schema(self.input_schema, tool_name=self.name)
 
     @cached_property
     def output(self) -> CompiledSchema | None:
-        """Returns the output schema, compiled on a copy of its own, if there is one. Raises `RegistrationError`."""
+        """The output schema, compiled from its own copy, if there is one. Raises `RegistrationError`."""
         if self.output_schema is None:
             return None
         return compile_schema(self.output_schema, tool_name=self.name, field="output_schema", of_object=False)
 
     @cached_property
     def definition(self) -> str:
-        """Returns the definition hash, computed once; see `definition_hash`.
+        """The definition hash, computed once. See `definition_hash`.
 
         Raises `RegistrationError` or `NotCanonical`.
         """
@@ -385,15 +386,14 @@ class Tool(ToolOptions):
 
     @cached_property
     def declaration(self) -> dict[str, Any]:
-        """The part of a tool that its definition hash covers; cards are drawn from it, a question and its arguments."""
-        # Only what a tool does and takes: with its description or its policy in it, correcting a typo would make what
-        # waits stale.
+        """The part of a tool under its definition hash. Cards are drawn from it, a question and its arguments."""
+        # Only behaviour and inputs: with description or policy in it, fixing a typo would make waiting requests stale.
         values, fields = vars(self), declared_fields(type(self))
         return {
             **{name: values[name] for name, field in fields.items() if field.spec.hashed == "definition"},
             "input_schema": self.schema.schema,
             "secrets": self.secret_arguments,
-            # An approval of a tool must not carry over to another one of the same name.
+            # An approval of a tool must not apply to another tool of the same name.
             **({"place": self.place} if self.place else {}),
             **({"settings": self.settings} if self.settings else {}),
             **({"runs": self.runs} if self.is_external else {}),
@@ -403,20 +403,20 @@ class Tool(ToolOptions):
 
     @property
     def is_external(self) -> bool:
-        """Whether the agent that proposes its calls runs them itself, under a permit."""
+        """Whether the proposing agent runs its calls itself, under a permit."""
         return self.runs == "external"
 
     @property
     def of_framework(self) -> bool:
-        """Whether it is the framework's own, which no list, toolset, route or choice leaves out (X25)."""
-        # By its name, which a catalog takes from nobody.
+        """Whether it is the framework's own, which no list, toolset, route or hook excludes (X25)."""
+        # By its name, which a catalog reserves.
         return self.name in (COLLECT, READ_REST)
 
     @property
     def activity(self) -> str:
         """The unique name within a catalog: its name, or `<name>@<actor>.<route>.<step>` for an actor's own.
 
-        All undeclared ones of an actor have one, `*@<actor>`.
+        All undeclared tools of an actor share one, `*@<actor>`.
         """
         if self.undeclared:
             return f"*@{self.place}"
@@ -424,21 +424,19 @@ class Tool(ToolOptions):
 
     @property
     def for_peers(self) -> bool:
-        """Returns whether other agents may see and call it: a generalist of the application that is declared so
-        (B14).
-        """
+        """Whether other agents may see and call it: an exposed generalist of the application (B14)."""
         return self.peer_exposed and self.scope == "generalist" and not self.place
 
     @property
     def tries(self) -> int:
-        """The number of attempts: 3 where it only reads or is idempotent, 1 where it has effects (X18)."""
+        """The number of attempts: 3 if it only reads or is idempotent, 1 if it has effects (X18)."""
         if self.attempts is not None:
             return self.attempts
         return REPEATABLE_TRIES if self.read_only or self.idempotent else 1
 
     @property
     def facts(self) -> ToolFacts:
-        """Returns the tool as policies see it."""
+        """The tool as policies see it."""
         return ToolFacts(
             name=self.name,
             scope=self.scope,
@@ -451,29 +449,30 @@ class Tool(ToolOptions):
 
     @cached_property
     def secret_arguments(self) -> tuple[str, ...]:
-        """Returns the sorted dotted names of arguments that are secret: `secrets`, and schema `writeOnly` anywhere.
+        """The sorted dotted names of secret arguments: `secrets`, and `writeOnly` anywhere in the schema.
 
-        Raises `RegistrationError` where `writeOnly` is said of arguments that have no name.
+        Raises `RegistrationError` if `writeOnly` covers arguments without a name.
         """
-        # Where the schema is not enforced, a secret may lie anywhere within its argument.
+        # If the schema is not enforced, a secret may be anywhere within its argument.
         paths = secret_paths(self.schema.schema, whole=self.validation != "strict")
         if () in paths:
-            why = f"`input_schema` of tool `{self.name}` says `writeOnly` of arguments without a name of their own"
+            why = f"`input_schema` of tool `{self.name}` has `writeOnly` arguments without a name"
             why = f"{why}, which nothing can hide; name them in its `properties`"
             raise RegistrationError(why, tool_name=self.name, field="input_schema", value="writeOnly")
         found = drop_covered(paths | {(name,) for name in self.secrets})
         return tuple(sorted(".".join(path) for path in found))
 
     def without_remarks(self, args: Any) -> Any:
-        """Return the arguments by which two calls are equal: all but the `remarks`."""
+        """Return the arguments for comparing two calls: all except the `remarks`."""
         if not self.remarks or not isinstance(args, Mapping):
             return args
         return {name: value for name, value in args.items() if name not in self.remarks}
 
     @property
     def masked_arguments(self) -> tuple[str, ...]:
-        """Returns the sorted dotted names of arguments no page, log or summary may show: secret ones and those the
-        policy masks.
+        """The sorted dotted names of arguments that no page, log or summary may show.
+
+        They are the secret ones and those that the policy masks.
         """
         policy = self.requires_approval
         masked = policy.show.secret if isinstance(policy, ApprovalPolicy) else ()
@@ -493,7 +492,7 @@ def _read_mappings(fields: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationError:
     """Return the error of a wrong declaration, with `tool_name`, `field`, `value` (B18) and `site`, its `file:line`.
 
-    That of a duplicate has `first_site`, too.
+    The error of a duplicate also has `first_site`.
     """
     message = f"{f'tool `{name}`' if name else 'a tool'} {flaw.why}{declared_at(site)}"
     both = {"first_site": flaw.first_site} if flaw.first_site else {}
@@ -501,7 +500,7 @@ def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationEr
 
 
 def declared_at(site: str) -> str:
-    """Return the end of a message that names the place of a declaration, "" if the place is unknown."""
+    """Return the end of a message with the place of a declaration, "" if unknown."""
     return f" (declared at {site})" if site else ""
 
 

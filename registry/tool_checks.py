@@ -1,4 +1,4 @@
-"""Checks the declaration of a tool beyond the types of its fields: the rules of B17 in their order, then all others.
+"""Checks a tool's declaration beyond the types of its fields: the rules of B17 in order, then all others.
 
 The first failure wins.
 """
@@ -60,33 +60,33 @@ _SHELLS: Final = frozenset(
     )
 )
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# Lower case and exact, without `*`: hosts are compared as text, and one that only looks declared must not pass.
+# Lower case and exact, without `*`: hosts are compared as text, and a lookalike of a declared host must not pass.
 _HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
 _IDENTITY: Final = "user"
 _ONLY_HERE: Final = (
     "output_schema", "task_queue", "attempts", "updates", "fallbacks", "settings_schema", "capabilities",
     "untrusted_output", "return_direct", "filters", "probe",
 )  # fmt: skip
-"""Fields of what a worker runs: nothing would keep to them where the agent runs it."""
+"""Fields for a worker: nothing would apply them if the agent runs the tool."""
 _REPEATABLE: Final = "is neither `read_only` nor `idempotent`"
 
 _Check: TypeAlias = Callable[[Tool], Iterator[FieldProblem]]
 
 
 def is_placeholder(text: str) -> bool:
-    """Returns whether a reason is no reason (B19): the whole trimmed text is a filler word or up to two characters."""
+    """Return whether a reason is a placeholder (B19): the trimmed text is a filler word or has up to two characters."""
     return _PLACEHOLDER.fullmatch(text.strip()) is not None
 
 
 def check_declaration(tool: Tool, taken: Mapping[str, Tool] = MappingProxyType({})) -> None:
-    """Raises `RegistrationError` (`tool_name`, `field`, `value`) unless `tool` may be registered beside `taken`."""
+    """Raise `RegistrationError` (`tool_name`, `field`, `value`) unless `tool` may be registered next to `taken`."""
     flaw = next(_name(tool, taken), None) or next((flaw for check in _CHECKS for flaw in check(tool)), None)
     if flaw is not None:
         raise refuse_tool(tool.name, flaw, tool.site)
 
 
 def check_fallbacks(tools: Mapping[str, Tool]) -> None:
-    """Raises `RegistrationError` for a fallback that is none of `tools`."""
+    """Raise `RegistrationError` for a fallback that is not in `tools`."""
     for tool in tools.values():
         for name in tool.fallbacks:
             if name not in tools:
@@ -100,10 +100,10 @@ def check_fallbacks(tools: Mapping[str, Tool]) -> None:
 
 
 def _name(tool: Tool, taken: Mapping[str, Tool]) -> Iterator[FieldProblem]:
-    # In any case: names that differ by case only are one name to whoever reads them (X04). It may still be of any type,
-    # as B17 wants this looked at before its shape.
+    # Case-insensitive: readers confuse names that differ by case only (X04). The name may still have any type, because
+    # B17 wants this checked before its shape.
     if str(tool.name).casefold() == RESPOND:
-        yield FieldProblem("name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
+        yield FieldProblem("name", tool.name, "has a reserved name: every actor has `respond` already")
     if str(tool.name).casefold() == COLLECT:
         yield FieldProblem("name", tool.name, "has a reserved name: a step that collects data brings `collect` itself")
     if tool.name in taken:
@@ -123,7 +123,7 @@ def _place(tool: Tool) -> Iterator[FieldProblem]:
 
 def _scope(tool: Tool) -> Iterator[FieldProblem]:
     if tool.scope not in _SCOPES:
-        problem = f"has scope `{tool.scope}`" if tool.scope else "has no `scope`; say whose calls they are"
+        problem = f"has scope `{tool.scope}`" if tool.scope else "has no `scope`"
         near = did_you_mean(str(tool.scope), _SCOPES)
         yield FieldProblem("scope", tool.scope, f"{problem}; allowed: `generalist`, `specialist`{near}")
     if tool.routing not in _ROUTINGS:
@@ -155,7 +155,7 @@ def _peer_exposed(tool: Tool) -> Iterator[FieldProblem]:
 
 def _words(tool: Tool) -> Iterator[FieldProblem]:
     if not tool.description.strip():
-        why = "needs a `description` or a handler with a docstring: it is what the model reads"
+        why = "needs a `description` or a handler with a docstring: the model reads it"
         yield FieldProblem("description", tool.description, why)
     if not tool.version.strip():
         yield FieldProblem("version", tool.version, "needs a `version`, such as `1`")
@@ -172,7 +172,7 @@ def _schemas(tool: Tool) -> Iterator[FieldProblem]:
     schema = tool.schema
     output = None if tool.output is None else tool.output.schema
     try:
-        # What approvals are bound to is a hash of it. The registry's own hash would fail as well, but name no tool.
+        # Approvals are bound to a hash of it. The registry's own hash would fail too, but without the tool's name.
         canonical_json([schema.schema, output])
     except NotCanonical as error:
         yield FieldProblem("input_schema", None, f"has a schema that cannot be written as canonical JSON: {error}")
@@ -180,13 +180,13 @@ def _schemas(tool: Tool) -> Iterator[FieldProblem]:
 
 def _arguments_named(tool: Tool) -> Iterator[FieldProblem]:
     properties = tool.schema.schema.get("properties", {})
-    # A misspelt secret would mask nothing, and nobody would see that before the value stood on a card.
+    # A misspelled secret would mask nothing, unnoticed until a card shows the value.
     yield from _unknown("secrets", tool.secrets, properties)
-    # A misspelt one would be compared all the same; without any other argument every call would be equal.
+    # A misspelled remark would still be compared. If all arguments were remarks, every call would be equal.
     yield from _unknown("remarks", tool.remarks, properties)
     if tool.remarks and not set(properties) - set(tool.remarks):
         yield FieldProblem(
-            "remarks", tool.remarks, "has nothing but `remarks`: leave out an argument that says what it does"
+            "remarks", tool.remarks, "has only `remarks`; remove the arguments that affect the call from it"
         )
     policy = tool.requires_approval
     if isinstance(policy, ApprovalPolicy):
@@ -203,7 +203,7 @@ def _arguments_named(tool: Tool) -> Iterator[FieldProblem]:
     names = [name for name, _, _ in parts]
     yield from _unknown("effect", names, properties)
     for name in names:
-        # The card would say `hidden` in the middle of its sentence, the one line of it that everybody reads.
+        # The card would show `hidden` in the middle of its most important sentence.
         if name in tool.masked_arguments:
             yield FieldProblem("effect", name, f"names the secret argument `{name}` in its `effect`; leave it out")
 
@@ -227,11 +227,11 @@ def _return_direct(tool: Tool) -> Iterator[FieldProblem]:
 def _validation(tool: Tool) -> Iterator[FieldProblem]:
     mode, asks = tool.validation, tool.requires_approval
     if mode == "off" and not (tool.read_only and asks is False):
-        why = "nobody would have looked at what people approve and what has effects"
+        why = "arguments of calls with effects would be unchecked"
         yield FieldProblem(
             "validation", mode, f"has `validation: off`, but is not `read_only` without approval: {why}; use `strict`"
         )
-    # With `true` it may stand: a person is asked in any case, and reads of the misfit on the card.
+    # Allowed with `true`: an approver is asked in any case and sees the misfit on the card.
     elif mode == "warn" and isinstance(asks, ApprovalPolicy):
         why = "has `validation: warn` and a policy, whose rules read arguments as the schema says; use `strict`"
         yield FieldProblem("validation", mode, why)
@@ -239,7 +239,7 @@ def _validation(tool: Tool) -> Iterator[FieldProblem]:
 
 def _capabilities(tool: Tool) -> Iterator[FieldProblem]:
     declared = tool.capabilities
-    # Most tools declare none, and this is asked of each tool of a catalog that may have ten thousand.
+    # Most tools declare none, and a catalog may have ten thousand tools.
     if declared is NO_CAPABILITIES:
         return
     for each in dataclasses.fields(declared):
@@ -259,18 +259,18 @@ def _reach(declared: Capabilities) -> Iterator[FieldProblem]:
             yield FieldProblem("capabilities.network", host, f"may reach `{host}`, which is not {why}")
     for secret in declared.secrets:
         if not is_secret_name(secret):
-            why = f"which is no variable's name, nor {FORMS}"
+            why = f"which is neither a variable's name nor {FORMS}"
             yield FieldProblem("capabilities.secrets", secret, f"needs the secret `{secret}`, {why}")
     yield from _reach_here(declared)
 
 
 def _reach_here(declared: Capabilities) -> Iterator[FieldProblem]:
-    """Yields the problems of programs, variables and folders."""
+    """Yield the problems of programs, variables and directories."""
     for program in declared.process:
         if program.rpartition("/")[2].lower() in _SHELLS:
-            why = f"may run `{program}`, which runs whatever it is told; declare the programs that the tool needs"
+            why = f"may run `{program}`, a shell, which runs any command; declare the programs that the tool needs"
             yield FieldProblem("capabilities.process", program, why)
-        # Something like `bin/tool` would be another program by the folder in which a worker starts.
+        # A path like `bin/tool` would depend on the worker's start directory.
         elif "\0" in program or ("/" in program and not program.startswith("/")):
             why = f"may run `{program}`, which is neither a plain name nor an absolute path"
             yield FieldProblem("capabilities.process", program, why)
@@ -309,7 +309,7 @@ def _settings(tool: Tool) -> Iterator[FieldProblem]:
         yield FieldProblem(f"settings.{name}", "", why)
     if tool.settings_schema is None:
         if tool.settings:
-            why = "has `settings`, but no `settings_schema` that says what they may be"
+            why = "has `settings`, but no `settings_schema` for them"
             yield FieldProblem("settings", sorted(tool.settings), why)
         return
     schema = compile_schema(tool.settings_schema, tool_name=tool.name, field="settings_schema")
@@ -318,7 +318,7 @@ def _settings(tool: Tool) -> Iterator[FieldProblem]:
     except NotCanonical as error:
         yield FieldProblem("settings", None, f"has settings that cannot be written as canonical JSON: {error}")
         return
-    # Not what was given: it may be what nobody should read in a log.
+    # Without the value: it may be unsuitable for a log.
     for path, message in schema.check(tool.settings):
         place = f"settings.{path}" if path else "settings"
         yield FieldProblem(place, None, f"has `{place}` that does not fit its `settings_schema`: {english(message)}")
@@ -338,7 +338,7 @@ def _updates(tool: Tool) -> Iterator[FieldProblem]:
         elif name == DATA:
             yield FieldProblem("updates", name, f"updates all of `{DATA}`; name the fields that it changes")
         elif name.split(".")[0] == _IDENTITY:
-            # Who somebody is comes from those who vouch for them, and from no tool (P18).
+            # Identity comes from the gateway, never from a tool (P18).
             yield FieldProblem("updates", name, f"updates `{name}`; no tool may change who the user is")
 
 
@@ -374,7 +374,7 @@ def _repeats(tool: Tool) -> Iterator[FieldProblem]:
     if len(fallbacks) > MAX_FALLBACKS:
         yield FieldProblem("fallbacks", fallbacks, f"has more than {MAX_FALLBACKS} `fallbacks`")
     if tool.name in fallbacks:
-        yield FieldProblem("fallbacks", tool.name, "is its own fallback; `attempts` says how often it is tried itself")
+        yield FieldProblem("fallbacks", tool.name, "is its own fallback; use `attempts` to retry it")
     if len(set(fallbacks)) < len(fallbacks):
         yield FieldProblem("fallbacks", fallbacks, "lists a fallback twice; keep one")
 
@@ -382,14 +382,14 @@ def _repeats(tool: Tool) -> Iterator[FieldProblem]:
 def _runs(tool: Tool) -> Iterator[FieldProblem]:
     if not tool.is_external:
         if tool.handler is run_elsewhere:
-            why = "has no handler of its own; write `runs: external`, or name a `handler`"
+            why = "has no own handler; write `runs: external`, or name a `handler`"
             yield FieldProblem("handler", "", why)
         if tool.unreported != "record":
             why = "has `unreported`, but is run by a worker, which always reports; drop it"
             yield FieldProblem("unreported", tool.unreported, why)
         return
     if tool.handler is not run_elsewhere:
-        yield FieldProblem("handler", "", "has `runs: external` and a `handler`, which nobody would call; drop one")
+        yield FieldProblem("handler", "", "has `runs: external` and a `handler`, which would never run; drop one")
     values, fields = vars(tool), declared_fields(Tool)
     for name in _ONLY_HERE:
         if values[name] != fields[name].default:
@@ -397,7 +397,7 @@ def _runs(tool: Tool) -> Iterator[FieldProblem]:
             yield FieldProblem(name, "", why)
 
 
-# In the order of B17, and each may rely on those before it: schemas are sound before arguments are looked up in them.
+# In the order of B17; each may rely on those before it: schemas are valid before arguments are looked up in them.
 _CHECKS: Final[tuple[_Check, ...]] = (
     _place,
     _scope,

@@ -1,4 +1,4 @@
-"""The context of a call, as its handler is given it."""
+"""The context of a call for its handler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,57 +13,54 @@ from signoff.registry.tool_result import HandOff
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """The second argument of every handler and probe: the call it serves (B76)."""
+    """The second argument of every handler and probe: the call to run (B76)."""
 
     actor_name: str
     """The actor that calls."""
     session_id: str
-    """The session of the turn."""
     turn_id: str
-    """The turn."""
     call_id: str
-    """The call within its turn, such as `c1.2`."""
+    """The call's id within its turn, such as `c1.2`."""
     tenant_id: str
-    """The tenant of the turn."""
     user_id: str
-    """The id of who asked for the turn."""
+    """The requester's id."""
     user: Principal
-    """Who asked for the turn, as the gateway knew them when the call was proposed.
+    """The requester, as the gateway knew them when the call was proposed.
 
     For a subscription, `tier`, `roles` and `person_id` raise `LookupError`.
     """
     idempotency_key: str
     """The same for every attempt of one call, also after a crash, a reset or a redeploy."""
     person_id: str = ""
-    """The human behind `user_id`, the same whatever entry or login they asked by."""
+    """The human behind `user_id`, the same for all their accounts."""
     approval_decision: Literal["approved"] | None = None
-    """`approved` where people were asked; a denied call never reaches a handler (N21)."""
+    """`approved` if approvers were asked. A denied call never reaches a handler (N21)."""
     approval_reason: str = ""
-    """The reason that the last who decided gave."""
+    """The reason from the last approver."""
     decided_by: str = ""
-    """The ids of everybody who decided, joined by `, `."""
+    """The ids of all approvers who decided, joined by `, `."""
     attempt: int = 1
-    """Which attempt this is, from 1."""
+    """The number of this attempt, from 1."""
     result_budget_chars: int = RESULT_CHARS_PER_BATCH
     """How many characters of the result the model will read (E18)."""
     route: str = ""
-    """The actor's route; empty where it has none."""
+    """The actor's route. Empty if it has none."""
     step: str = ""
-    """The route's step; empty where it has none."""
+    """The route's step. Empty if there is none."""
     context: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The context fields that the manifest declares, the attributes of `user` under `user`; read-only (F02)."""
+    """The declared context fields, the requester's attributes under `user`. Read-only (F02)."""
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What the session has collected; read-only (F02)."""
+    """The session's collected data. Read-only (F02)."""
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The tool's `settings`, as the manifest or its code has them; read-only."""
+    """The tool's `settings` from manifest or code. Read-only."""
     capabilities: GrantedCapabilities = NOTHING_GRANTED
-    """What the tool declares that it needs, and nothing else (E19)."""
+    """The declared capabilities of the tool, and no others (E19)."""
 
     @property
     def event_id(self) -> str:
-        """The id of this call everywhere, `<tenant>.<session>.<turn>.<call>`; the same for every attempt."""
+        """The global id of this call, `<tenant>.<session>.<turn>.<call>`. The same for every attempt."""
         return ApprovalKey(TurnKey(self.tenant_id, self.session_id, self.turn_id), self.call_id).id
 
     def hand_off(self) -> HandOff:
-        """Makes the answer of a handler that gave the work away; its result is brought later under `event_id`."""
+        """Return the answer of a handler that handed off its work. The result arrives later under `event_id`."""
         return HandOff(self.event_id)

@@ -1,4 +1,4 @@
-"""Tools by their declared fields: their hashes, their gates, and what is wrong with one."""
+"""Tools by their declared fields: hashes, gates and errors."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,29 +13,28 @@ from signoff.formats.nearest_name import did_you_mean
 
 
 class FieldProblem(NamedTuple):
-    """A mistake in a declaration."""
+    """An error in a declaration."""
 
     field: str
     """The field, nested ones dotted."""
     value: object
-    """Its value."""
     why: str
-    """What to say after the tool's name."""
+    """The text after the tool's name."""
     first_site: str = ""
-    """The place of the other declaration, `file:line`, of a duplicate."""
+    """For a duplicate, the place of the other declaration, `file:line`."""
 
 
 def id_and_title(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `given` with the `name` beside an `id` as the title: other designs show it to people (F02)."""
+    """Return `given` with a `name` next to an `id` as the title: other designs show it to people (F02)."""
     if given.get("id") is None or given.get("name") in (None, given["id"]) or "title" in given:
         return given
     return {**{key: value for key, value in given.items() if key != "name"}, "title": given["name"]}
 
 
 def by_own_names(cls: type, given: Mapping[str, Any]) -> Mapping[str, Any] | FieldProblem:
-    """Return `given` by the names of the fields of `cls`, for camelCase and other designs' words (X20).
+    """Return `given` with the field names of `cls`, for camelCase and other designs' names (X20).
 
-    A problem if two words of one field differ. Unknown words stay as they are.
+    Returns a problem if two names of one field differ. Unknown names stay.
     """
     fields = declared_fields(cls)
     if given.keys() <= fields.keys():
@@ -51,9 +50,9 @@ def by_own_names(cls: type, given: Mapping[str, Any]) -> Mapping[str, Any] | Fie
 
 
 def hashed_content(tool: Any) -> dict[str, object]:
-    """Returns the part of a tool that a catalog's hash covers beside its definition: what differs from defaults.
+    """Return the part of a tool under a catalog's hash apart from its definition: values that differ from defaults.
 
-    So a field that a later version adds changes the hash of no tool that does not use it.
+    A field of a later version thus changes only the hashes of tools that use it.
     """
     values = vars(tool)
     return {
@@ -64,9 +63,9 @@ def hashed_content(tool: Any) -> dict[str, object]:
 
 
 def dropped_gate(tool: Any, over: Iterable[Any]) -> str:
-    """Returns the first field that is a gate of a tool of `over`, and that `tool` would stand there without; or "".
+    """Return the first field that is a gate of a tool in `over` and is missing in `tool`; "" if none is.
 
-    Functions are the same or not: what another one says cannot be compared.
+    Functions count as equal only if identical: the behaviour of others cannot be compared.
     """
     gates = [field for field in declared_fields(type(tool)).values() if field.spec.shadow]
     dropped = (field.name for each in over for field in gates if not _keeps(field, vars(tool), vars(each)))
@@ -77,7 +76,7 @@ def _keeps(field: DeclaredField, own: Mapping[str, Any], shadowed: Mapping[str, 
     mine, theirs = own[field.name], shadowed[field.name]
     if theirs == field.default or mine == theirs:
         return True
-    # Compared as they are written: two that mean the same are refused, none that is wider gets through.
+    # Compared as text: two equivalent spellings are rejected, but no wider value passes.
     return field.spec.shadow == "subset" and bool(mine) and set(mine) <= set(theirs)
 
 
@@ -85,7 +84,7 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, float):
-        # RFC 8785 writes both alike; without a float `canonical_json` takes its quick way.
+        # RFC 8785 encodes both alike, and `canonical_json` is faster without floats.
         return int(value) if value.is_integer() else value
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_defaults=True)
@@ -100,7 +99,7 @@ def _plain(value: Any) -> Any:
 
 
 def field_problem(cls: type, error: ErrorDetails) -> FieldProblem:
-    """Says in Signoff's words what pydantic found wrong with the fields given to `cls`."""
+    """Return pydantic's error about the fields given to `cls` in Signoff's wording."""
     loc = [str(each) for each in error["loc"]]
     name = loc[0] if loc else ""
     fields, kind = declared_fields(cls), error["type"]

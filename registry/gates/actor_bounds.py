@@ -1,4 +1,4 @@
-"""Compiles what an actor's file says of its autonomy, as rules, and of its escalation, as terms. Both only tighten."""
+"""Compiles an actor's autonomy to rules and its escalation to terms. Both only tighten."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -20,8 +20,7 @@ _NOT: Final = "tool.name != '{}' && "
 
 
 def autonomy_rules(actors: Iterable[Actor], fields: ContextFields) -> tuple[GlobalRule, ...]:
-    """Returns the rules that hold actors to their `autonomy`, beside the manifest's own and like those compiled by both
-    engines.
+    """Return the rules of the actors' `autonomy`. Two engines compile them, like the manifest's own.
 
     Raises `ConfigError` with `actor`, `field` and `value`.
     """
@@ -29,13 +28,13 @@ def autonomy_rules(actors: Iterable[Actor], fields: ContextFields) -> tuple[Glob
 
 
 def reads_arguments(rule: GlobalRule) -> bool:
-    """Returns whether a rule of `autonomy_rules` may read the arguments of a call, so that it is asked with them."""
-    # Also where the word stands in a text: such a rule means the same with arguments.
+    """Return whether a rule of `autonomy_rules` may read the arguments of a call, and needs them."""
+    # A text that contains the word counts too: such a rule means the same with arguments.
     return _ARGS.search(rule.rule) is not None
 
 
 def check_escalation(actor: Actor) -> None:
-    """Raises `ConfigError` for an `escalation` that could never come to pass, as a policy's would."""
+    """Raise `ConfigError` for an `escalation` that could never happen, as for a policy's."""
     path = actor.escalation
     if path is None:
         return
@@ -57,9 +56,9 @@ def check_escalation(actor: Actor) -> None:
 
 
 def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> Terms:
-    """Returns `terms` of a call of `actor` as they go to those of its `escalation`.
+    """Return the `terms` of a call of `actor`, directed to the approvers of its `escalation`.
 
-    A policy that says itself who decides keeps them, and its own escalation: an actor widens neither.
+    A policy with its own approvers keeps them and its own escalation: an actor widens neither.
     """
     path, rules = None if actor is None else actor.escalation, policy.rules
     if path is None or not terms.approvers or rules.named_approvers or rules.route_to is not None:
@@ -71,7 +70,7 @@ def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> T
 
 
 def actor_bounds(actor: Actor) -> dict[str, Any]:
-    """Returns the values of an actor's autonomy and escalation, by the paths of their keys in its file."""
+    """Return the values of an actor's autonomy and escalation by the paths of their keys in its file."""
     listed = (("autonomy", actor.autonomy), ("escalation", actor.escalation))
     given = {f"{name}.{key}": value for name, each in listed if each is not None for key, value in vars(each).items()}
     return {key: value for key, value in given.items() if value not in ("", (), None)}
@@ -84,7 +83,7 @@ def _rules(actor: Actor, fields: ContextFields) -> Iterator[GlobalRule]:
     if not (bounds.unasked_if or bounds.deny_if):
         why = f"actor `{actor.name}`: `autonomy` bounds nothing; write `unasked_if` or `deny_if`, or leave it out"
         raise ConfigError(why, actor=actor.name, field="autonomy", value="")
-    # Only the framework's own tools that the actor has, so that rules of all other actors stay as they are.
+    # Only the framework's own tools that this actor has, so that other actors' rules stay unchanged.
     collects = any(step.collect for route in actor.routes for step in route.steps)
     own = [name for name, has in ((READ_REST, actor.read_rest), (COLLECT, collects)) if has]
     mine = f"actor.name == '{actor.name}' && {''.join(map(_NOT.format, own))}"
@@ -101,7 +100,7 @@ def _rule(actor: Actor, field: str, rule: str, effect: Literal["deny", "require_
 
 
 def _read_bound(actor: Actor, field: str, source: str, fields: ContextFields) -> str:
-    """Returns the text of one bound that compiles by itself: joined with ours unread, it could close our brackets."""
+    """Return the text of one bound that compiles alone. Without this check, its text could close our brackets."""
     ctx = judged_shape(context_shape(fields.declared))
     try:
         shapes = {"tool": TOOL, "actor": ACTOR, "ctx": ctx, "args": ANY_ARGUMENTS}
@@ -109,5 +108,5 @@ def _read_bound(actor: Actor, field: str, source: str, fields: ContextFields) ->
         text = compiler.compile(f"autonomy.{field}", source).text
     except ConfigError as error:
         raise ConfigError(error.message, actor=actor.name, field=f"autonomy.{field}", value=source) from None
-    # A comment at its end would take our bracket with it.
+    # A comment at its end would swallow our bracket.
     return f"{text}\n" if "//" in text else text

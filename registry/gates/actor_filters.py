@@ -1,6 +1,6 @@
-"""Applies an actor's filters: which tools exist on a surface, and which of a toolset, plugin or MCP server.
+"""Applies an actor's filters: the tools of a surface, a toolset, a plugin or an MCP server.
 
-None is no filter, an empty one lets nothing through (X08). Tools of MCP servers are named `mcp__<server>__<tool>`.
+`None` is no filter, an empty one passes nothing (X08). Tools of MCP servers are named `mcp__<server>__<tool>`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,57 +18,57 @@ _MCP: Final = "mcp__"
 
 
 def is_excluded(actor: Actor, tool: Tool, channel: str) -> bool:
-    """Returns whether the tool does not exist on the surface that the turn came by (E12). Nothing is stronger."""
+    """Return whether the tool does not exist on the turn's surface (E12). Nothing overrides this."""
     surface = actor.surfaces.get(channel)
     return surface is not None and tool.name in surface.exclude
 
 
 def is_permitted(actor: Actor, tool: Tool) -> bool:
-    """Returns whether the actor's own list and filters let the tool through.
+    """Return whether the actor's list and filters pass the tool.
 
-    The list is the boundary (B45). Tools of MCP servers and plugins pass it also where the actor has filters for what
-    they come from (E13), and pass those filters in any case. What the framework itself brings needs no list (X25).
+    The list is the boundary (B45). Filters for MCP servers or plugins also pass those tools without the list (E13), and
+    always apply to them. The framework's own tools need no list (X25).
     """
     if tool.is_external and actor.external is None:
-        # Nobody would ever use the permit of its calls.
+        # An internal actor could never use the permit of such a call.
         return False
-    # First: further down every actor without a list would see it once a single one declares it.
+    # Check first: otherwise one actor's declaration would show the tool to every actor without a list.
     if tool.of_framework:
         return actor.read_rest or tool.name != READ_REST
-    # Before the list and the toolset: naming a tool there does not bring back what its server or plugin may not.
+    # Check before list and toolset: naming a tool there must not bring back a tool of an excluded server or plugin.
     if not (_server_passes(actor, tool) and _plugin_passes(actor, tool)):
         return False
     if is_built_in(tool):
-        # Of the toolset alone: the list is the boundary, which no author of a tool moves (B45).
+        # `always_include` bypasses the toolset only: no author of a tool moves the list, which is the boundary (B45).
         in_toolset = actor.toolset is None or tool.toolset == actor.toolset or tool.always_include
         return in_toolset and _is_listed(actor, tool)
     return _is_listed(actor, tool) or _has_filters_for(actor, tool)
 
 
 def is_built_in(tool: Tool) -> bool:
-    """Returns whether a tool is the installation's own: neither of an MCP server nor of a plugin."""
+    """Return whether a tool is the installation's own, not from an MCP server or a plugin."""
     return not (is_mcp(tool.name) or tool.plugin)
 
 
 def needs_no_list(tool: Tool) -> bool:
-    """Returns whether some actor may see the tool without listing it."""
+    """Return whether some actor may see the tool without listing it."""
     return tool.of_framework or not is_built_in(tool)
 
 
 def is_mcp(name: str) -> bool:
-    """Returns whether a name is that of an MCP server's tool."""
+    """Return whether a name is of an MCP server's tool."""
     return name.startswith(_MCP)
 
 
 def mcp_parts(name: str) -> tuple[str, str]:
-    """Splits the name of an MCP tool into server and bare name; the bare name may hold `__` itself (E36)."""
+    """Split the name of an MCP tool into server and bare name. The bare name may hold `__` itself (E36)."""
     server, _, bare = name.removeprefix(_MCP).partition("__")
     return server, bare
 
 
 def check_filters(actor: Actor, registry: ToolRegistry) -> None:
-    """Raises `ConfigError` for a filter that is of the wrong kind, or names what no tool has."""
-    # Most actors have none of these, and a catalog may have thousands of tools: not all are gone through for each.
+    """Raise `ConfigError` for a filter of the wrong type, or with a name that no tool has."""
+    # Most actors have no filters, and a catalog may have thousands of tools: do not scan them for every actor.
     filters = (actor.toolset, actor.allowed_plugins, actor.allowed_mcp_servers, actor.allowed_mcp_tools)
     tools: list[Tool] = []
     if any(each is not None for each in filters):
@@ -84,17 +84,17 @@ def check_filters(actor: Actor, registry: ToolRegistry) -> None:
         _check_list(actor, field, names, {mcp_parts(tool.name)[1] for tool in tools if _of(tool, server)})
     for channel, surface in _make_mapping(actor, "surfaces", actor.surfaces).items():
         if not isinstance(channel, str) or not is_id(channel):
-            # No turn comes by such a channel, so that what it leaves out would be there after all.
+            # No turn uses such a channel, so its exclusions would never apply.
             why = f"is for `{channel}`, which is no channel's name: it must match `{ID_PATTERN[:-2]}$`"
             raise _wrong(actor, "surfaces", channel, why)
         if not isinstance(surface, Surface):
             raise _wrong(actor, f"surfaces.{channel}", surface, "must be a `Surface`")
-        # A misspelt name would leave nothing out, and the strongest gate there is would stand open unseen.
+        # A misspelled name would exclude nothing, and disable the strongest gate unnoticed.
         _check_list(actor, f"surfaces.{channel}.exclude", surface.exclude, {*registry.list(), *actor.own_names})
 
 
 def _is_listed(actor: Actor, tool: Tool) -> bool:
-    # What nobody declared stands in no list; an actor has it where its declaration says so, and nowhere else.
+    # Undeclared tools are in no list. An actor has them only if its own declaration allows them.
     return actor.tools is None or tool.name in actor.tools or tool.undeclared
 
 
@@ -104,7 +104,7 @@ def _server_passes(actor: Actor, tool: Tool) -> bool:
     server, bare = mcp_parts(tool.name)
     if actor.allowed_mcp_servers is not None and server not in actor.allowed_mcp_servers:
         return False
-    # A server that is not named in it is not narrowed by it: whether its tools pass at all is for the list to say.
+    # A server without an entry is not narrowed: the list decides whether its tools pass.
     names = None if actor.allowed_mcp_tools is None else actor.allowed_mcp_tools.get(server)
     return names is None or bare in names
 
@@ -114,9 +114,7 @@ def _plugin_passes(actor: Actor, tool: Tool) -> bool:
 
 
 def _has_filters_for(actor: Actor, tool: Tool) -> bool:
-    """Returns whether the actor has a filter for everything that the tool comes from; passing them was checked
-    before.
-    """
+    """Return whether the actor has filters for the tool's server and plugin. They have passed already."""
     server = mcp_parts(tool.name)[0]
     by_server = actor.allowed_mcp_servers is not None or server in (actor.allowed_mcp_tools or {})
     by_plugin = actor.allowed_plugins is not None
@@ -139,7 +137,7 @@ def _check_list(actor: Actor, field: str, given: Any, known: Iterable[str]) -> N
     if given is None:
         return
     if not isinstance(given, tuple):
-        # A text is a sequence of letters too, and would let tools through by accident.
+        # A string is a sequence of letters, and would pass tools by accident.
         raise _wrong(actor, field, given, "must be a list of names, `[]` for none, or left out for all")
     _check_names(actor, field, given, known)
 

@@ -1,6 +1,4 @@
-"""Checks the arguments of a call: their shape, the tool's schema, then the tool's own check, which may correct them
-once.
-"""
+"""Checks a call's arguments: shape, then schema, then the tool's own check, which may correct them once."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -19,7 +17,7 @@ from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
 
 PROBLEMS_SHOWN: Final = 5
-# A batch has up to 50 calls, and the words of all its gate decisions are one activity result: each has to be short.
+# A completion has up to 50 calls, and one activity result holds the text of all their decisions: keep each short.
 _WHY_CHARS: Final = 500
 _SHOWN_CHARS: Final = 1_500
 _PATH_CHARS: Final = 200
@@ -31,20 +29,20 @@ class ArgumentCheck:
     """The result of checking a call's arguments."""
 
     problems: tuple[SchemaProblem, ...] = ()
-    """Problems that refuse the call."""
+    """Problems that reject the call."""
     misfits: tuple[SchemaProblem, ...] = ()
-    """Problems that are let through."""
+    """Problems that are accepted."""
     corrected: Correction | None = None
-    """The arguments in place of those given, if the tool's own check corrected them."""
+    """The replacement arguments, if the tool's own check corrected them."""
 
 
 def shape_problem(call: CallPart, args: Any) -> str:
-    """Returns why these are no arguments of any call, for the model; "" if they may be."""
+    """Return, for the model, why these cannot be arguments of any call; "" if they can."""
     if call.malformed:
         return call.malformed
     if not isinstance(args, dict):
         return "the arguments must be one JSON object"
-    # Bounds before bytes: they are counted without recursion and stop at the first value that is too many.
+    # Limits before bytes: the count needs no recursion and stops at the first excess value.
     why = bounds_problem(args)
     if why:
         return f"the arguments hold {why}; {bounds_remedy(why)}"
@@ -58,25 +56,25 @@ def shape_problem(call: CallPart, args: Any) -> str:
 
 
 def check_arguments(tool: Tool, args: Any) -> ArgumentCheck:
-    """Checks arguments by the schema, as far as the tool's `validation` applies it, and by the tool's own check.
+    """Check arguments by the schema, as far as `validation` applies it, and by the tool's own check.
 
     Never raises.
     """
     misfits = () if tool.validation == "off" else tuple(tool.schema.check(args))
-    # The tool's own check is not even called: it may rely on what the schema says.
+    # Do not call the tool's own check: it may rely on the schema.
     if misfits and tool.validation == "strict":
         return ArgumentCheck(problems=misfits)
     if tool.validate_input is None:
         return ArgumentCheck(misfits=misfits)
     try:
-        # A copy: only a `Correction` changes arguments, as that is judged again and told of.
+        # A copy: only a `Correction` may change arguments, because it is judged again and reported.
         found = tool.validate_input(copy.deepcopy(args))
         if isinstance(found, Correction):
-            # Copied and cut within the `try`: what a developer's code returns may fail at that as well.
+            # Copy and cut inside the `try`: the objects of a developer's code may fail here too.
             return ArgumentCheck((), misfits, Correction(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
         return ArgumentCheck(tuple(_own_problem(*each) for each in found), misfits)
     except Exception as error:
-        # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
+        # The developer's check may fail on a model's input. Then the arguments are not known to be valid.
         return ArgumentCheck((SchemaProblem("", Remark.of("unchecked.by", why=type(error).__name__)),))
 
 
@@ -85,8 +83,9 @@ def _own_problem(path: object, message: object) -> SchemaProblem:
 
 
 def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], Remark]:
-    """Returns the corrected arguments, and a note that names what changed and why, without values: they may be
-    secret.
+    """Return the corrected arguments, and a note with the changed names and the reason.
+
+    It holds no values: they may be secret.
     """
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
@@ -105,33 +104,33 @@ def _correction_note(names: Sequence[str], why: str) -> Remark:
 
 
 def check_corrected(tool: Tool, args: Any) -> ArgumentCheck:
-    """Checks corrected arguments the same way: once is enough, so they must be right now."""
+    """Check corrected arguments in the same way. A second correction is rejected."""
     checked = check_arguments(tool, args)
-    # Corrected to themselves they are settled. Otherwise what runs would hang on how often it was checked, and the
-    # digest that people approve would not be the one computed where the tool runs.
+    # A correction to the same arguments is final. Otherwise the executed arguments would depend on the number of
+    # checks, and the approved digest would differ from the worker's.
     if checked.corrected is None or same_arguments(dict(checked.corrected.args), args):
         return ArgumentCheck(checked.problems, checked.misfits)
     return ArgumentCheck((SchemaProblem("", Remark.of("again")),))
 
 
 def final_arguments(tool: Tool, args: Any) -> Any:
-    """Returns the arguments with which a call is judged, bound and run: those given, or the corrected ones."""
+    """Return the arguments to judge, bind and run: the proposed ones, or the corrected ones."""
     if tool.validate_input is None:
         return args
-    # Worked out anew from what was proposed, also where the call runs: there is no second copy to be trusted.
+    # Compute them again from the proposal, also before the run: there is no second copy to trust.
     found = check_arguments(tool, args).corrected
     return args if found is None else dict(found.args)
 
 
 def problems_text(problems: Sequence[SchemaProblem]) -> str:
-    """Writes the problems for the model, as `problem_remarks`."""
+    """Format the problems for the model, as `problem_remarks` does."""
     return english(problem_remarks(problems))
 
 
 def problem_remarks(problems: Sequence[SchemaProblem]) -> tuple[Words, ...]:
-    """Returns the first few problems, and how many more there are.
+    """Return the first few problems and the number of others.
 
-    At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.
+    At most about 1,500 characters: paths and a tool's own check may repeat the model's input.
     """
     first = tuple(each._replace(path=cut_text(each.path, _PATH_CHARS)).words for each in problems[:PROBLEMS_SHOWN])
     words = english(first)

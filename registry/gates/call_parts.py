@@ -1,4 +1,4 @@
-"""Makes the calls that a completion proposes into those that the gates judge: numbered, parsed and within bounds."""
+"""Converts the calls of a completion for the gates: numbered, parsed and within limits."""
 
 import json
 from collections.abc import Sequence
@@ -24,8 +24,9 @@ _REMEDY = "send one JSON object with each name once and finite numbers"
 
 
 def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallPart, ...]:
-    """Makes the calls of completion number `completion`, their arguments inline; those beyond what is kept are left
-    out.
+    """Convert the calls of completion number `completion`, with inline arguments.
+
+    Calls above the limit are dropped.
     """
     parts: list[CallPart] = []
     budget = CALLS_BYTES_PER_COMPLETION
@@ -40,14 +41,14 @@ def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallP
             malformed="" if surplus else malformed,
             surplus=surplus,
         )
-        # What is left out takes no room from the calls after it.
+        # Dropped arguments use none of the budget of later calls.
         budget -= 0 if surplus else size
         parts.append(part)
     return tuple(parts)
 
 
 def parse_call(proposed: ProposedCall) -> tuple[dict[str, Any], str, int]:
-    """Return a call's arguments object, why it is none, and its size in bytes of JSON."""
+    """Return a call's arguments object, the reason if they are invalid, and their size in bytes of JSON."""
     args, malformed, size = parse_arguments(proposed.args)
     if malformed.startswith(_UNREADABLE) and proposed.cut:
         malformed = "your answer was cut at its greatest length, within these arguments; send less in one call"
@@ -55,7 +56,7 @@ def parse_call(proposed: ProposedCall) -> tuple[dict[str, Any], str, int]:
 
 
 def parse_arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
-    """Returns the arguments object, why it is none, and its size in bytes of JSON."""
+    """Return the arguments object, the reason if it is invalid, and its size in bytes of JSON."""
     if isinstance(raw, str):
         try:
             raw = read_json(raw) if raw.strip() else {}

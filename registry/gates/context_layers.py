@@ -1,4 +1,4 @@
-"""The layers of context that a call is judged in, in their order: none says anything over one above it (P18)."""
+"""The layers of a call's context, in order: none overrides a layer above it (P18)."""
 
 from dataclasses import dataclass
 
@@ -14,19 +14,18 @@ class ContextLayer:
     """One layer of context."""
 
     number: int
-    """Its place, from 1; a lower number stands above."""
+    """The position, from 1 at the top."""
     name: str
-    """Its name."""
     set_by: str
-    """Who says what is in it."""
+    """The source of its values."""
     holds: tuple[str, ...]
-    """What is in it: names of `ctx` for rules, or in words."""
+    """The contents: names of `ctx` for rules, or a description."""
     fixed: bool
-    """Whether nothing changes it once it is loaded."""
+    """Whether it cannot change after it is loaded."""
 
 
 def context_layers(catalog: Catalog, ctx: CallContext) -> tuple[ContextLayer, ...]:
-    """Returns the six layers of a call in `ctx`, the strongest first."""
+    """Return the six layers of a call in `ctx`, strongest first."""
     user, declared = ctx.user, catalog.fields.schemas
     identity = (f"user {user.user}", f"person {user.human}", f"tenant {ctx.tenant}", f"actor {ctx.actor}")
     about_user = tuple(name for name in declared if name.startswith("user."))
@@ -43,7 +42,7 @@ def context_layers(catalog: Catalog, ctx: CallContext) -> tuple[ContextLayer, ..
             True,
         ),
         ContextLayer(3, "directory", "the directory of people", about_user, False),
-        ContextLayer(4, "request", "who starts the turn, within `may_set`", given, False),
-        ContextLayer(5, "results", "tools, what they declare in `updates`", results, False),
+        ContextLayer(4, "request", "the starter of the turn, within `may_set`", given, False),
+        ContextLayer(5, "results", "tools, within their `updates`", results, False),
         ContextLayer(6, "words", "people's and the model's words, texts of results", ("args", "messages"), False),
     )

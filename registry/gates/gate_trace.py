@@ -1,33 +1,32 @@
-"""Explains a call gate by gate, from one decision, so that a new gate is in it by itself."""
+"""Explains a decision gate by gate. A new gate appears automatically."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision
 
-# The order in which `GateName` lists them is the one order of gates.
+# The order of the names in `GateName` is the order of the gates.
 _ORDER: Final[tuple[GateName, ...]] = get_args(GateName)
 _OF_ARGUMENTS: Final = _ORDER.index("schema")
-"""From here on gates look at arguments, so that without them nothing can be said."""
-_WORDS: Final = {"run": "it runs, nobody is asked", "ask": "people are asked"}
+"""From here on gates need the arguments."""
+_WORDS: Final = {"run": "it runs without approval", "ask": "people are asked"}
 
 
 @dataclass(frozen=True)
 class GateTraceEntry:
-    """What one gate decides about a call."""
+    """One gate's part in a decision about a call."""
 
     gate: GateName
-    """The gate."""
     answer: Literal["passes", "decides", "open", "unasked"]
     """`passes`, or `decides` the call; `open` without arguments; `unasked` after a decision."""
     words: str = ""
-    """Why, where there is more to say."""
+    """The reason, if there is more to report."""
 
 
 def gate_trace(found: LocalGateDecision, *, with_arguments: bool, needs: str = "") -> tuple[GateTraceEntry, ...]:
-    """Returns every gate in order. `found` is the gates' decision on the call, or of one without arguments.
+    """Return every gate in order. `found` is the decision, with or without arguments.
 
-    `needs` is what the tool's policy says for itself, told of the last gate where no arguments are given.
+    `needs` describes the tool's own policy. The last gate shows it if there are no arguments.
     """
     decides = _ORDER.index(found.gate)
     if with_arguments or decides < _OF_ARGUMENTS:

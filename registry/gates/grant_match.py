@@ -1,4 +1,4 @@
-"""Matches remembered answers with calls, and checks which wishes can be kept. Pure."""
+"""Matches grants with calls, and checks which answers can be remembered. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -25,14 +25,14 @@ _PREDICATES_KEPT: Final = 1_000
 
 
 class GrantMatcher:
-    """Matches grants with the calls of one catalog; keeps the predicates it compiled last."""
+    """Matches grants with the calls of one catalog. Caches recently compiled predicates."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._predicates: dict[tuple[str, str, tuple[str, ...]], GrantPredicate | ConfigError] = {}
 
     def problem(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any]) -> str:
-        """Returns why `decision` cannot be remembered, in words for its author; "" when it can or need not be.
+        """Return, for its author, why `decision` cannot be remembered; "" if it can, or need not be.
 
         `args` are the request's arguments.
         """
@@ -42,40 +42,40 @@ class GrantMatcher:
         if not request.allow_remember or request.kind != "approval":
             return "`remember`: the policy of this request lets no answer be remembered"
         if decision.edited_args is not None:
-            # What it makes of the call is judged and perhaps corrected only after this answer.
+            # The resulting call is judged, and perhaps corrected, only after this answer.
             return "`remember`: changed arguments are not remembered"
         if decision.verdict == "denied" and not request.veto:
             return "`remember`: one denial does not end this request, so it cannot be remembered"
         if decision.verdict == "approved" and request.rule == REQUESTER_RULE:
-            return "`remember`: who asked for this is not who the directory says, so each call is asked about"
+            return "`remember`: the directory does not confirm the requester, so each call needs approval"
         if decision.verdict == "approved" and request.rule == PERMISSION_RULE:
             return "`remember`: a permission is overridden for one call at a time"
         if not decision.subject:
-            return "`remember`: an answer that names nobody is not remembered"
+            return "`remember`: an answer without an author is not remembered"
         return wish_problem(wish) or self._unfit(request, wish.where, args)
 
     def applies(
         self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Mapping[str, Any], people: Directory
     ) -> bool:
-        """Returns whether `grant` answers for a call about which people would be asked.
+        """Return whether `grant` answers a call that would otherwise need approval.
 
-        Not whether it has a use left: that is known only where it is spent.
+        It does not check remaining uses: only spending one does.
         """
         tool, like = found.tool, grant.like
         policy = None if tool is None else self._catalog.policy(tool.activity).policy
         if tool is None or found.kind != "ask" or policy is None or not policy.allow_remember:
             return False
-        # The definition too: a tool that was changed is not the one that people were asked about.
+        # Compare the definition too: approvers were not asked about a changed tool.
         here = (like.tenant, like.tool, like.definition) == (ctx.tenant, tool.name, definition_hash(tool))
         if not here or not self._serves(grant, ctx, people):
             return False
-        # Only an approval has to hold today: a remembered denial that is out of date errs on the safe side.
+        # Only an approval must still hold today: an outdated denial errs on the safe side.
         if grant.verdict == "approved" and not _still_given(grant, ctx, found, policy, people):
             return False
         return self._like(grant, tool, args)
 
     def steps(self, grant: Grant, found: LocalGateDecision, args: Mapping[str, Any]) -> int:
-        """Returns how many steps the predicate of `grant` takes at most over these arguments; 0 where it has none."""
+        """Return the maximum number of steps of the grant's predicate over these arguments; 0 without one."""
         if found.tool is None or not grant.like.where:
             return 0
         try:
@@ -86,8 +86,8 @@ class GrantMatcher:
     def is_personal(self, grant: Grant, ctx: CallContext) -> bool:
         """Return whether in `ctx` the grant serves only the person whose call was answered.
 
-        Every grant for a session does. So does every approval for a caller from outside, an external actor or a peer:
-        its approver thought of that agent acting for that person.
+        Every grant for a session does. So does every approval for an outside caller, an external actor or a peer: its
+        approver thought of that agent acting for that person.
         """
         return grant.like.session != "" or (grant.verdict == "approved" and self._is_outside(ctx.actor, ctx.channel))
 
@@ -103,7 +103,7 @@ class GrantMatcher:
             return False
         if not self.is_personal(grant, ctx):
             return True
-        # Anyone may name a session, so a grant for one person in it serves no one else.
+        # Anyone may name a session, so a grant for one person in it serves no other person.
         humans = {people.person_id(each, ctx.tenant) for each in (grant.requester, ctx.user.user)}
         return grant.like.session in ("", ctx.session) and len(humans) == 1
 
@@ -114,7 +114,7 @@ class GrantMatcher:
             return like.exact != "" and like.exact == _digest(tool, args)
         try:
             predicate = self._predicate(tool, like.where)
-            # An approver who left a guess behind must not learn from a later call that the secret it repeats fits.
+            # Without this check, an approver who left a guess could learn from a later call that the secret matches it.
             return predicate.holds(args) and not predicate.hidden_read(names_of_repeats(args, tool.masked_arguments))
         except ConfigError:
             return False
@@ -130,7 +130,7 @@ class GrantMatcher:
         except ConfigError as error:
             return f"`remember.where`: {error.message}"
         hidden = {*tool.masked_arguments, *request.secrets}
-        # Checked before the predicate is asked, so a right and a wrong guess get the same refusal.
+        # Check this before evaluating the predicate, so that right and wrong guesses get the same refusal.
         if why := predicate.hidden_read(names_of_repeats(args, hidden)):
             return f"`remember.where`: {why}"
         if predicate.holds(args):
@@ -138,19 +138,19 @@ class GrantMatcher:
         return "`remember.where`: it is not true of the arguments of this very call"
 
     def _predicate(self, tool: Tool, where: str, asked_secrets: Collection[str] = ()) -> GrantPredicate:
-        """Compiles the predicate of a grant. Raises `ConfigError`."""
+        """Compile the predicate of a grant. Raises `ConfigError`."""
         hidden = tuple(sorted({*tool.masked_arguments, *asked_secrets}))
         key = (definition_hash(tool), where.strip(), hidden)
         found = self._predicates.get(key)
         if found is None:
             if len(self._predicates) >= _PREDICATES_KEPT:
-                # Whoever approves writes these, so there may be any number; one that is needed again takes about a
-                # millisecond.
+                # Approvers write these, so their number is unlimited. Compiling one again takes about a millisecond.
                 self._predicates.clear()
             try:
                 found = compile_where(where.strip(), self._catalog.policy(tool.activity), hidden)
             except ConfigError as error:
-                # Kept too: what was stored under looser rules is met at each call, and must not be read anew each time.
+                # Cache the error too: a grant stored under looser rules meets every call and must not be compiled each
+                # time.
                 found = error
             self._predicates[key] = found
         if isinstance(found, ConfigError):
@@ -161,16 +161,16 @@ class GrantMatcher:
 def _still_given(
     grant: Grant, ctx: CallContext, found: LocalGateDecision, policy: ApprovalPolicy, people: Directory
 ) -> bool:
-    """Returns whether the approvers would be asked the same question today, and may still answer it for this requester.
+    """Return whether today's request would be the same, and its approvers may still answer it for this requester.
 
-    Another policy or another reason to ask is another question; so is a requester of whom nobody is sure.
+    Another policy or another reason is another request. So is a requester with an uncertain identity.
     """
     verdict = found.verdict
     if verdict is None or verdict.rule in UNREMEMBERED_RULES:
         return False
     if (verdict.rule, verdict.policy_hash) != (grant.like.rule, grant.like.policy_hash):
         return False
-    # A grant must not be the way round two rules: the quorum of people, and that nobody approves what they asked for.
+    # A grant must not bypass two rules: the quorum, and that requesters cannot approve their own calls.
     humans = {people.person_id(person, ctx.tenant) for person in grant.people}
     own = not humans.isdisjoint(humans_of(ctx.user, people, ctx.tenant))
     if len(humans) < verdict.terms.quorum or (own and not policy.allow_self_approval):

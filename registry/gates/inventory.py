@@ -1,4 +1,4 @@
-"""Lists for every tool whether it runs by itself, asks, is denied or hidden, and by whom it may be used."""
+"""Lists, for every tool, whether its calls run, need approval, are denied or hidden, and the actors that have it."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ Reach = Literal["never", "maybe", "always"]
 _NEEDS: Final = {"never": "auto", "maybe": "maybe asks", "always": "asks"}
 _HANDLER: Final = "handler decides"
 _ABOUT_CTX: Final = re.compile(r"\bctx\b(?!\s*\.)|\bhas\s*\(")
-"""Expressions whose answer without a context says nothing of the one with it."""
+"""Expressions whose result without a context does not predict the result with one."""
 
 
 @dataclass(frozen=True)
@@ -26,42 +26,40 @@ class InventoryRow:
     """One tool for people to read."""
 
     tool: str
-    """Its activity, which for all but an actor's own is its name."""
+    """The activity. The name, except for an actor's own tools."""
     title: str
-    """Its title."""
     scope: str
-    """Its scope."""
     routing: str
-    """How its calls are dispatched."""
+    """The dispatch of its calls."""
     needs: str
-    """`auto`, `asks`, `maybe asks`, `handler decides`, `denied` or `hidden`, with `, may be denied` or `, may be
-    hidden` where a rule can.
+    """`auto`, `asks`, `maybe asks`, `handler decides`, `denied` or `hidden`.
+
+    It has the suffix `, may be denied` or `, may be hidden` if a rule can do that.
     """
     rules: tuple[str, ...]
     """The policy's expressions and handler as `field: expression`, then the global rules that reach the tool."""
     approvers: tuple[str, ...]
-    """Who is asked."""
+    """The approvers."""
     actors: tuple[str, ...]
-    """Who may use it, hide rules aside."""
+    """The actors that may use it, apart from hide rules."""
     tags: tuple[str, ...]
-    """Its tags."""
     bypass_reason: str = ""
-    """Why its calls are not routed; empty where they are."""
+    """The reason for the bypass. Empty if calls are routed."""
     justification: str = ""
-    """Why one actor alone has it; empty where several may."""
+    """The reason for a tool of one actor. Empty if several may have it."""
 
 
 def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow, ...]:
-    """Returns one row a tool, sorted by name; then those that actors have as their own, by activity.
+    """Return one row per tool, sorted by name. Then the actors' own tools, by activity.
 
-    With a `tenant` only those that exist for it: of the others nobody there may learn.
+    With a `tenant`, only the tools that exist for it: a tenant must not learn about others.
     """
     tools = catalog.every_tool
     return tuple(_row(catalog, tool) for tool in tools if tenant is None or exists_for(catalog, tool, tenant))
 
 
 def exists_for(catalog: Catalog, tool: Tool, tenant: str) -> bool:
-    """Returns whether the tool exists for a tenant, by its own declaration and those of the tools it shadows (V07)."""
+    """Return whether the tool exists for a tenant, by its declaration and those of the tools it shadows (V07)."""
     scopes = catalog.scopes.get(owner_of(tool)[0])
     obeyed = () if scopes is None else scopes.policy_tools.get(tool.activity, ())
     return all(each.tenants is None or tenant in each.tenants for each in (tool, *obeyed))
@@ -71,7 +69,7 @@ def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
     compiled = catalog.policy(tool.activity)
     users = [actor for actor in catalog.actors.values() if _may_use(actor, tool)]
     reached = [(rule, _reach(expression, tool, users)) for rule, expression in catalog.rules.rules]
-    # What hangs on arguments may reach every tool of its actor.
+    # A bound that reads arguments may reach every tool of its actor.
     bounds = () if catalog.bounds is None else catalog.bounds.rules
     reached += [(rule, "maybe") for rule, _ in bounds if any(rule.name.startswith(f"{each.name}.") for each in users)]
     person = _strictest(compiled.needs_person, *(r for rule, r in reached if rule.effect == "require_approval"))
@@ -102,7 +100,7 @@ def _may_use(actor: Actor, tool: Tool) -> bool:
 
 def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect, Reach]]) -> str:
     found, policy = set(rules), compiled.policy
-    # Hide is the stronger of the two, as at the gates: of a hidden tool nobody learns that it would be denied.
+    # Hide is stronger, as at the gates: a hidden tool must not be listed as denied.
     for effect, word in (("hide", "hidden"), ("deny", "denied")):
         if (effect, "always") in found:
             return word
@@ -113,8 +111,8 @@ def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect
 
 
 def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
-    """Returns whether a global rule reaches the tool in the hands of those who may use it, whatever the context is."""
-    # Actors are facts of a rule too: for one it may hide what another sees.
+    """Return whether a global rule reaches the tool for any of these actors, in any context."""
+    # Rules also read the actor: it may hide a tool from one actor only.
     found = {_reach_of(expression, tool, actor) for actor in users} or {"never"}
     return found.pop() if len(found) == 1 else "maybe"
 
@@ -122,12 +120,12 @@ def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
 def _reach_of(expression: Expression, tool: Tool, actor: Actor) -> Reach:
     if _ABOUT_CTX.search(expression.text):
         return "maybe"
-    # Asked without a context: whatever reads one is an error then, and answers for no turn.
+    # Evaluated without a context: an expression that reads one fails, and predicts no turn.
     data = {"actor": actor.facts, "tool": tool.facts.as_cel()}
     kinds = {answer.kind for answer in expression.ask(facts(data))}
     if kinds == {"false"}:
         return "never"
-    # An error applies a rule like a true does: where it cannot come from the missing context, it always will.
+    # An error applies a rule like `true` does. If the missing context cannot cause it, it always happens.
     return "always" if kinds == {"true"} or "ctx" not in expression.text else "maybe"
 
 

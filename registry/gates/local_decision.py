@@ -1,4 +1,4 @@
-"""Holds the gates' decision on one call, in the process that makes it."""
+"""Holds the gates' decision on one call, within the process that made it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,30 +22,29 @@ GateName: TypeAlias = Literal[
 
 
 class LocalGateDecision(GateDecision):
-    """Extends a `GateDecision` by what it was made of, which is never sent.
+    """Extends a `GateDecision` with its inputs, which are never sent.
 
-    Until somebody asks for what is still missing (`awaits_permission`, `before_handler`), it is what holds without:
-    nothing runs.
+    While `awaits_permission` or `before_handler` is set, the decision is the safe one: nothing runs.
     """
 
     tool: Annotated[Tool | None, SkipValidation] = Field(default=None, exclude=True)
-    """The tool; None where the actor has none of this name."""
+    """The tool. `None` if the actor has none of this name."""
     verdict: Annotated[PolicyVerdict | None, SkipValidation] = Field(default=None, exclude=True)
-    """What policy and global rules say; None where an earlier gate decided."""
+    """The verdict of policy and global rules. `None` if an earlier gate decided."""
     before_handler: Annotated[PolicyVerdict | None, SkipValidation] = Field(default=None, exclude=True)
-    """What the rules say without the policy's handler, which has not been asked yet."""
+    """The verdict of the rules without the policy's handler, which has not run yet."""
     awaits_permission: bool = Field(default=False, exclude=True)
-    """Whether the tool's permission check is to be asked, and the call judged again with its answer."""
+    """Whether the tool's permission check must run before the call is judged again."""
     objection: str = Field(default="", exclude=True)
-    """Why the permission check would deny what people may now let pass."""
+    """The reason of the permission check for a denial that approvers may override."""
     corrected: Annotated[Mapping[str, Any] | None, SkipValidation] = Field(default=None, exclude=True)
-    """The arguments in place of those proposed, where the tool's own check corrected them."""
+    """The replacement arguments, if the tool's own check corrected them."""
     notes: tuple[Words, ...] = Field(default=(), exclude=True)
-    """What is told of a correction, or of a misfit that is let through."""
+    """Notes about a correction, or about an accepted misfit."""
     words: tuple[Words, ...] = Field(default=(), exclude=True)
-    """The words of the call's outcome, if it has one."""
+    """The text of the call's outcome, if it has one."""
     at: datetime | None = Field(default=None, exclude=True)
-    """The instant at which the call was judged."""
+    """The instant of the judgement."""
 
     @property
     def gate(self) -> GateName:
@@ -54,17 +53,17 @@ class LocalGateDecision(GateDecision):
 
     @property
     def code(self) -> CallCode:
-        """The code of the call's outcome; `ok` where it has none yet."""
+        """The code of the call's outcome. `ok` if it has none yet."""
         return "ok" if self.outcome is None else self.outcome.code
 
     @property
     def explained_kind(self) -> Literal["run", "ask", "settled", "question"]:
-        """The kind for whoever explains the call; `question` where the tool's permission check is still to be asked."""
+        """The kind for explanations. `question` if the tool's permission check has not run yet."""
         return "question" if self.awaits_permission else self.kind
 
     @property
     def message(self) -> str:
-        """The words of the call's outcome; "" where it has none yet."""
+        """The text of the call's outcome; "" if it has none yet."""
         if self.outcome is None:
             return ""
         return self.outcome.denied.reason if self.outcome.denied is not None else str(self.outcome.value.inline)
@@ -75,11 +74,11 @@ class LocalGateDecision(GateDecision):
         return " ".join(map(english, self.notes))
 
     def args(self, proposed: Any) -> Any:
-        """Returns the arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
+        """Return the arguments to judge, show, bind and run: the proposed ones unless corrected."""
         return proposed if self.corrected is None else dict(self.corrected)
 
     def deny(self, denied: ToolDenied) -> "LocalGateDecision":
-        """Returns the decision with the call ended by this denial."""
+        """Return the decision with this denial as the outcome."""
         outcome = CallOutcome(
             call=self.call,
             tool=denied.tool,
@@ -91,11 +90,11 @@ class LocalGateDecision(GateDecision):
         return replace(self, kind="settled", outcome=outcome)
 
     def to_send(self) -> GateDecision:
-        """Returns the decision without what stays in this process."""
+        """Return the decision without the fields that stay in this process."""
         return GateDecision(**{name: getattr(self, name) for name in GateDecision.model_fields})
 
     def reword(self, words: tuple[Words, ...]) -> "LocalGateDecision":
-        """Returns the decision with other words in its outcome; a denial keeps its own."""
+        """Return the decision with other text in its outcome. A denial keeps its own."""
         if not words or self.outcome is None or self.outcome.denied is not None:
             return self
         return replace(self, outcome=replace(self.outcome, value=Content(inline=english(words))), words=words)
@@ -104,7 +103,7 @@ class LocalGateDecision(GateDecision):
 def settled_decision(
     call: CallPart, gate: GateName, code: CallCode, words: Words | tuple[Words, ...], tool: Tool | None = None
 ) -> LocalGateDecision:
-    """Returns the decision that ends a call at `gate` with these words for the model."""
+    """Return the decision that ends a call at `gate` with this text for the model."""
     outcome = CallOutcome(call=call.call, tool=call.tool, code=code, gate=gate, value=Content(inline=english(words)))
     return LocalGateDecision(call=call.call, kind="settled", tool=tool, outcome=outcome, words=_all(words))
 
@@ -114,6 +113,6 @@ def _all(words: Words | tuple[Words, ...]) -> tuple[Words, ...]:
 
 
 def denied_decision(call: CallPart, gate: GateName, reason: Words | tuple[Words, ...], tool: Tool) -> LocalGateDecision:
-    """Returns the decision that denies a call by policy, for this reason."""
+    """Return the decision that denies a call by policy, for this reason."""
     denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=english(reason))
     return settled_decision(call, gate, "denied", reason, tool).deny(denied)

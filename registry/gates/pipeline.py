@@ -1,5 +1,6 @@
-"""Judges every proposed call by the gates in one order. Pure: the same call, context and catalog, the same
-decision.
+"""Judges every proposed call by the gates in one order.
+
+Pure: the same call, context and catalog give the same decision.
 """
 
 import dataclasses
@@ -37,26 +38,26 @@ from signoff.registry.hooks import Permission
 from signoff.registry.tool import Tool
 
 UNREMEMBERED_RULES: Final = (REQUESTER_RULE, PERMISSION_RULE)
-"""Rules of calls that people are asked about one by one: no answer to them is remembered, and none answers them."""
-# No tool can be called so, see `TOOL_NAME_PATTERN`.
+"""Rules whose requests need a separate decision each: no grant is made from them, and none answers them."""
+# No tool can have this name, see `TOOL_NAME_PATTERN`.
 _UNNAMEABLE: Final = "?"
 _MARK_CHARS: Final = 16
-"""Of a call's hash in the tally, which lies in the history with each completion."""
+"""The length of a call's hash in the tally, which is in the history once per completion."""
 _ACTION_CHARS: Final = 32
-"""Of a call's hash by which its denials are counted."""
+"""The length of a call's hash for counting its denials."""
 DRY_RUN_CHARS: Final = 500
-"""Characters of one string argument that are repeated."""
+"""The maximum length of one string argument in the text."""
 _ALL_CHARS: Final = 1_500
-"""Characters of all arguments that are repeated: a batch of such calls has to fit into one gate decision."""
+"""The maximum length of all arguments in the text: one gate decision holds a batch of such calls."""
 
 
 @dataclass(frozen=True)
 class GateFacts:
-    """What the gates cannot find out by themselves; whoever knows nothing lets nothing through that depends on it.
+    """Facts that the gates cannot compute. Without a fact, no call that depends on it passes.
 
-    `unavailable` are names of tools, `backends` the kinds of capability that are there, `permission` the answer of the
-    tool's own check to this very call. `spent` says by the ids of calls why their tools may not be used again yet;
-    None: nobody has looked. `at` is the instant at which the call is judged; without it rules that read `ctx.now` err.
+    `unavailable` holds names of tools, `backends` the available kinds of capability, and `permission` the answer of the
+    tool's own check for this call. `spent` maps ids of calls to the reason why their tools are used up. `None` if
+    unchecked. `at` is the instant of the judgement. Without it, rules that read `ctx.now` fail.
     """
 
     unavailable: frozenset[str] = frozenset()
@@ -99,14 +100,14 @@ def judge(
     dry_run: bool = False,
     known: GateFacts = NOTHING_KNOWN,
 ) -> LocalGateDecision:
-    """Judges one call by the gates; the first that objects decides. `args` are the call's loaded arguments."""
+    """Judge one call by the gates. The first objection decides. `args` are the loaded arguments."""
     view = catalog.tool_view_at(ctx, known.at).without(known.unavailable)
     proposal = _Proposal(catalog, view, call, args, tally, dry_run, known)
     for early in _EARLY:
         if (found := early(proposal)) is not None:
             return found
-    # A tool of exactly this name (P06), of several the nearest to where the actor stands (F07). A near name is offered
-    # and never executed (X04).
+    # Only a tool of exactly this name runs (P06), the one nearest to the actor's position (F07). A similar name is
+    # suggested, never executed (X04).
     tool = view.tool(call.tool)
     if tool is None:
         return _not_there(proposal, "resolve")
@@ -120,7 +121,7 @@ def judge(
 
 
 def _judge_valid(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
-    """Judges a call with valid arguments by the gates after the schema."""
+    """Judge a call with valid arguments by the gates after the schema."""
     for late in _LATE:
         if (found := late(proposal, tool)) is not None:
             return found
@@ -128,7 +129,7 @@ def _judge_valid(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
 
 
 def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision) -> Tally:
-    """Returns the tally with this call counted, whatever became of it. Denials are counted where decisions arrive."""
+    """Return the tally with this call counted, for any outcome. Denials are counted when decisions arrive."""
     key = _tally_key(call)
     mark = action_hash(call, args, found)[:_MARK_CHARS]
     return replace(
@@ -140,79 +141,79 @@ def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision
 
 
 def action_hash(call: CallPart, args: Any, found: LocalGateDecision) -> str:
-    """Hashes a judged call's name and arguments; two calls that do the same have the same hash."""
-    # What failed at the shape may be impossible to hash: what the model's own text was refused for stands for it.
+    """Hash a judged call's name and arguments. Equal calls have equal hashes."""
+    # Arguments that failed at `shape` may be impossible to hash: hash the reason for the rejection.
     if found.gate == "shape":
         return _action(call, call.malformed)
     return _action(call, args if found.tool is None else found.tool.without_remarks(args))
 
 
 def shape(proposal: _Proposal) -> LocalGateDecision | None:
-    """Checks that the arguments are one JSON object of bearable size that RFC 8785 can write."""
+    """Check that the arguments are one JSON object within the size limit that RFC 8785 can encode."""
     why = shape_problem(proposal.call, proposal.args)
     return proposal.settle("shape", "input_invalid", why) if why else None
 
 
 def caps(proposal: _Proposal) -> LocalGateDecision | None:
-    """Checks the loop caps of one turn (E48)."""
+    """Check the loop caps of one turn (E48)."""
     tally, call = proposal.tally, proposal.call
     tool = proposal.view.tool(call.tool)
     args = proposal.args if tool is None else tool.without_remarks(proposal.args)
-    # Before the counts: its arguments were dropped, and it must not be told that it repeats itself.
+    # Check before the counts: these arguments were dropped, so the model must not read that it repeats itself.
     if call.surplus:
         return proposal.settle("caps", "too_many_calls", "too many calls in one completion; propose fewer at a time")
     actor = proposal.view.actor
-    # An actor's own limit can only be the lower one: the cap is part of what keeps a history within the server's.
+    # An actor's own limit can only be lower: the cap keeps the history within the server's limit.
     calls = MAX_CALLS if actor is None else min(MAX_CALLS, actor.limits.calls)
     if tally.calls >= calls:
-        why = f"this turn has made its {calls} calls; answer with what you have"
+        why = f"this turn has made its {calls} calls; answer with the results so far"
     elif tally.per_tool.get(_tally_key(call), 0) >= MAX_CALLS_PER_TOOL:
         why = f"{quote_name(call.tool)} was called {MAX_CALLS_PER_TOOL} times in this turn; do without it"
     elif (equal := tally.recent.count(_action(call, args)[:_MARK_CHARS])) >= MAX_IDENTICAL_CALLS:
         why = f"the same call was made {equal} times among the last {len(tally.recent)} calls; do something else"
     else:
         return None
-    # With its tool, so that `action_hash` marks it as this count did.
+    # With its tool, so that `action_hash` hashes it as this count did.
     return proposal.settle("caps", "too_many_calls", why, tool if tool is not None and tool.remarks else None)
 
 
 def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Checks that the tool exists where the turn came from (E12); nothing brings back what a surface excludes."""
+    """Check that the tool exists on the turn's surface (E12). Nothing brings back an excluded tool."""
     view = proposal.view
     if not view.excludes(tool):
         return None
-    # The words below tell that the tool exists: only who would have it elsewhere may read them.
+    # The message reveals that the tool exists: only actors that have it elsewhere may read it.
     if view.hides(tool) or not view.permits(tool) or not view.sees(tool):
         return _not_there(proposal, "surface")
     return proposal.settle("surface", "not_available", Remark.of("surface", tool=tool.name))
 
 
 def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Applies the global rules that hide a tool (as if it did not exist) or deny it."""
+    """Apply the global rules that hide a tool (as if it did not exist) or deny it."""
     if proposal.view.hides(tool):
         return _not_there(proposal, "tag_policy")
     verdict = proposal.view.rules_verdict(tool)
     if verdict.effect != "deny":
         return None
     if not proposal.view.offers(tool):
-        # Why it is denied is for those who would have it: to all others it must not even exist.
+        # Only an actor that would have the tool may read the denial; for others the tool does not exist.
         return _not_there(proposal, "tag_policy")
     return denied_decision(proposal.call, "tag_policy", _reason(verdict), tool)
 
 
 def allowlist(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Checks the actor's own list and filters, its capability boundary (B45)."""
+    """Check the actor's own list and filters, its capability boundary (B45)."""
     return None if proposal.view.permits(tool) else _not_there(proposal, "allowlist")
 
 
 def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Checks that the tool is not kept back where the actor stands, by route and step (F05, F12).
+    """Check that the tool is visible at the actor's route and step (F05, F12).
 
-    A `tool_filter` that refuses with a reason says it to the model; whatever else keeps a tool back hides it.
+    A `tool_filter` with a reason shows it to the model. Every other cause hides the tool.
     """
     if proposal.view.sees(tool):
         return None
-    # After all gates that hide: the author of the words knows that they tell of the tool.
+    # After all gates that hide: the author of the reason knows that it reveals the tool.
     reason = proposal.view.resolution(tool.name).reason
     if not reason:
         return _not_there(proposal, "layer")
@@ -220,23 +221,23 @@ def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Checks that the tool is available now, and was when the model was offered its tools."""
-    # After all gates that hide: its words name the tool, as does what may be tried in its place.
+    """Check that the tool is available now, and was when the model received its tools."""
+    # After all gates that hide: the message names the tool, as its fallbacks do.
     if proposal.view.is_available(tool):
         return None
     return proposal.settle("available", "not_available", Remark.of("away", tool=tool.name), tool)
 
 
 def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
-    """Checks the arguments by the input schema, then by the tool's own check, before any policy or person sees them.
+    """Check the arguments by schema and by the tool's own check, before any policy or person sees them.
 
-    Gives the proposal to go on with: its arguments may be corrected, once.
+    Returns the proposal to continue with: its arguments may be corrected, once.
     """
     checked = check_arguments(tool, proposal.args)
     if checked.corrected is not None:
         args, correction = apply_correction(proposal.args, checked.corrected)
-        # They come from a developer's code now: they are digested, kept and shown like those that a model sent, so the
-        # first gate looks at them too.
+        # They now come from a developer's code, and are digested, stored and shown like a model's arguments. So the
+        # first gate checks them too.
         why = shape_problem(proposal.call, args)
         checked = ArgumentCheck((SchemaProblem("", why),)) if why else check_corrected(tool, args)
         proposal = dataclasses.replace(proposal, args=args, corrected=True, notes=(correction,))
@@ -250,12 +251,12 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
 
 
 def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Asks the tool's own check whether it permits this call; people may override its denial (X10)."""
+    """Check with the tool's own check whether this call is permitted. Approvers may override its denial (X10)."""
     if tool.check_permissions is None:
         return None
     answer = proposal.known.permission
     if answer is None:
-        # Settled as it is, it must not pass for a call that came to a good end.
+        # If the call is settled here, it must not count as a success.
         message = f"nobody has asked whether {quote_name(tool.name)} is permitted"
         return replace(proposal.settle("permission", "refused", message, tool), awaits_permission=True)
     if answer.allowed or _objection(proposal, tool):
@@ -264,8 +265,8 @@ def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Checks that there is a backend for every capability that the tool declares (E16)."""
-    # Whoever knows of no backends has an empty set: the tool does not run with less than it declares (E16).
+    """Check that every declared capability has a backend (E16)."""
+    # Without known backends the set is empty: a tool never runs with less than it declares (E16).
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
     if not missing:
         return None
@@ -274,32 +275,32 @@ def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Checks that the tool may be used once more (F18). The use itself is taken with the ticket of the call."""
+    """Check that the tool has a use left (F18). The ticket of the call takes the use."""
     if tool.usage_limit is None:
         return None
     spent = proposal.known.spent
     if spent is None:
-        why = f"nobody has looked how often {quote_name(tool.name)} was used; do without it"
+        why = f"the uses of {quote_name(tool.name)} were not counted; do without it"
     else:
         why = spent.get(proposal.call.call, "")
     return proposal.settle("usage", "not_available", why, tool) if why else None
 
 
 def dry_run(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Ends a dry run with the call that would have been made (E17); nobody is asked, nothing runs."""
+    """End a dry run with the text of the call (E17). Nothing is requested and nothing runs."""
     if not proposal.dry_run:
         return None
     return proposal.settle("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
 
 
 def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
-    """Judges the call by the tool's policy, tightened by global rules that require approval."""
+    """Judge the call by the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.activity)
     verdict = proposal.view.verdict(policy, proposal.args)
     bound = proposal.view.bounds_verdict(tool, policy, proposal.args)
     found = by_verdict(proposal.view, proposal.call, tool, verdict, bound, _objection(proposal, tool))
     handler = handler_rule(policy)
-    # A handler lifts no denial, so that there is nothing to ask it.
+    # A handler cannot lift a denial: do not run it.
     if handler is None or found.kind == "settled":
         return found
     reasons = (*verdict.reasons, Remark.of("handler"))
@@ -310,12 +311,11 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
 def by_verdict(
     view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, bound: RulesVerdict, objection: str = ""
 ) -> LocalGateDecision:
-    """Judges a call by the verdict of its tool's policy: global rules may still ask, and the actor's `bound` over its
-    arguments may deny it as well.
+    """Judge a call by its policy's verdict. Global rules may ask, and the actor's `bound` may also deny it.
 
-    People are asked in any case where there is an `objection` to override: no rule and no earlier answer does that.
+    An `objection` always needs approval: no rule and no grant overrides it.
     """
-    # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
+    # Deny first: an override lifts only the permission check, never a policy's denial.
     if verdict.verdict == "deny":
         return replace(denied_decision(call, "approval", verdict.reasons, tool), verdict=verdict)
     if bound.effect == "deny":
@@ -323,9 +323,9 @@ def by_verdict(
             verdict, verdict="deny", rule=_reference_to(bound), rule_text=_rule_text(bound), reasons=(bound.why,)
         )
         return replace(denied_decision(call, "approval", _reason(bound), tool), verdict=denies)
-    # Rules of the manifest before bounds: both ask, and a question has one rule.
+    # Rules of the manifest before bounds: both may ask, but a request has one rule.
     asking = next((each for each in (view.rules_verdict(tool), bound) if each.effect == "require_approval"), None)
-    # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
+    # A policy that asks anyway keeps its own rule: grants belong to that rule.
     if asking is not None and verdict.verdict == "auto":
         named, why = _reference_to(asking), _reason(asking)
         verdict = dataclasses.replace(verdict, verdict="ask", rule=named, rule_text=_rule_text(asking), reasons=(why,))
@@ -336,23 +336,21 @@ def by_verdict(
     return LocalGateDecision(call=call.call, kind=kind, tool=tool, verdict=verdict, objection=objection)
 
 
-# Shape before caps, which hash the arguments. Both before the name is resolved, so that a model that guesses names is
-# stopped.
+# `shape` before `caps`, which hashes the arguments. Both before the name is resolved, so that a model that guesses
+# names reaches its limit.
 _EARLY: Final[tuple[_Early, ...]] = (shape, caps)
-# Whether it exists before what is wrong with the arguments: their problems would tell of a hidden tool's schema.
+# Existence before arguments: argument problems would reveal a hidden tool's schema.
 _EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, layer, available)
-# People come last: nobody is asked about what could not run, nor about a dry run.
+# Approvers come last: never ask about a call that could not run, or about a dry run.
 _LATE: Final[tuple[_Late, ...]] = (permission, capabilities, usage, dry_run)
 
 
 def _objection(proposal: _Proposal, tool: Tool) -> str:
-    """Returns why the permission check would deny the call, where people may let it pass; "" where they need not or
-    cannot.
-    """
+    """Return the reason of the permission check if approvers may override its denial; "" otherwise."""
     answer = proposal.known.permission
     if tool.check_permissions is None or answer is None or answer.allowed or not answer.can_override:
         return ""
-    # With nobody to ask, the denial is final: a request to no one would only wait for its deadline.
+    # Without approvers the denial is final: a request would only wait for its deadline.
     return answer.why if proposal.catalog.approvers(tool.activity) else ""
 
 
@@ -365,7 +363,7 @@ def _rule_text(verdict: RulesVerdict) -> str:
 
 
 def _reason(verdict: RulesVerdict) -> str:
-    """Returns the words of the global rule that decides, or why it decides where it has none."""
+    """Return the reason of the deciding global rule, or a description if it has none."""
     return verdict.rule.reason if verdict.rule is not None and verdict.rule.reason else verdict.why
 
 
@@ -377,21 +375,21 @@ def _add_note(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecisio
 
 
 def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:
-    # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
+    # A hidden tool must look like a missing one. Suggest only tools that the actor can see.
     name = proposal.call.tool
     near = did_you_mean(name, (tool.name for tool in proposal.view.visible()))
     actor = proposal.view.actor
     outside = actor is not None and actor.external is not None
-    # The words that models know first, then help. Quotes keep what is no tool's name from speaking for us.
+    # Start with the text that models know, then help. Quotes keep an invalid name from posing as our text.
     shown = name if is_tool_name(name) else quote_name(name)
-    # An external agent has its tools from somewhere else: what counts is what this gateway was told of them.
+    # An external agent has its tools from elsewhere: only the gateway's declarations count here.
     given = "use one of the tools you were given" if not outside else "the gateway's manifest declares no such tool"
     message = f"Unknown tool: {shown}{near or f'; {given}'}"
     return proposal.settle(gate, "not_available", message)
 
 
 def _tally_key(call: CallPart) -> str:
-    # With every gate decision the tally lies in history: names that no tool could have, however long, count as one.
+    # The history holds the tally of each decision. All names that no tool can have count as one.
     return call.tool if is_tool_name(call.tool) else _UNNAMEABLE
 
 
@@ -400,10 +398,10 @@ def _action(call: CallPart, args: Any) -> str:
 
 
 def dry_run_text(tool: Tool, args: Mapping[str, Any]) -> str:
-    """Writes the sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
-    # Hidden before cut: the first 500 characters of a secret are the secret.
+    """Write the text for the model: the tool and its arguments, with secrets masked and long values cut."""
+    # Mask before cutting: the first 500 characters of a secret are a secret.
     shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
-    # Not as `\u` escapes: the limits count characters, and text that is not English would be cut six times as soon.
+    # Without `\u` escapes: limits count characters, and non-English text would be cut six times earlier.
     written = json.dumps(_shorten(shown), ensure_ascii=False)
     written = written if len(written) <= _ALL_CHARS else f"{written[:_ALL_CHARS]}...[truncated, {len(written)} chars]"
     return f"[dry-run] {tool.name} would be called with: {written}"

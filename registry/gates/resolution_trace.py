@@ -1,4 +1,4 @@
-"""Tells which tool a name means where an actor stands, which level won and which lost (F19): for log and record."""
+"""Describes the resolution of a name for log and audit log: its tool, the winning level and the losing ones (F19)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,9 +18,9 @@ _LEVELS: Final[Mapping[LayerName, str]] = {
 
 
 def resolution_facts(view: ToolView, name: str) -> dict[str, Any]:
-    """Returns the resolution of a name as facts: the tool, the levels that name it, nearest first, and each one's part.
+    """Return the resolution of a name as facts: the tool, the levels that name it, nearest first, and the part of each.
 
-    `tool` is the activity of the tool that is seen, "" where none is.
+    `tool` is the activity of the visible tool, "" if there is none.
     """
     found = view.resolution(name)
     seen = found.visible_tool
@@ -36,7 +36,7 @@ def resolution_facts(view: ToolView, name: str) -> dict[str, Any]:
 
 
 def resolution_line(name: str, facts: Mapping[str, Any]) -> str:
-    """Writes the facts on one line: `tool search in step query: search@desk.help.query (step > route > agent)`."""
+    """Format the facts as one line: `tool search in step query: search@desk.help.query (step > route > agent)`."""
     place = f" in step {facts['step']}" if facts["step"] else f" on route {facts['route']}" if facts["route"] else ""
     levels = f" ({' > '.join(facts['levels'])})" if facts["levels"] else ""
     meant = facts["tool"] or f"none, {facts['why']}"

@@ -1,4 +1,4 @@
-"""Decides which tools exist for an actor, by one answer for the list a model is shown and for its calls (N02)."""
+"""Decides which tools exist for an actor. The model's list and its calls share one answer (N02)."""
 
 import dataclasses
 import hashlib
@@ -30,15 +30,15 @@ _UNBOUND: Final = RulesVerdict("none", None, "no bound reads the arguments")
 
 @dataclass(frozen=True)
 class ToolView:
-    """What one actor can see of a registry, under global rules and one pinned context.
+    """The tools of a registry that one actor can see, under global rules and in one pinned context.
 
-    `actor` is None when this worker does not know the actor (any more): then nothing is visible.
-    `rule_verdicts` are those known already: shared by all turns of an actor where no rule reads the context.
-    `unlisted` are the tools that an actor may see without listing them. `unavailable` are names, found out elsewhere.
-    `position` is where the actor stands, None where that is not known, `moment` what is there then. `over` are the
-    tools that one of the actor's own shadows and still obeys, by its activity. `filtered` is what the filters there
-    say then, by activity, `passing` under "" the tools that pass all gates but that of what is away, once known.
-    `now` is the instant at which a call is judged, see `at`. `bounds` are the rules of actors' autonomy over arguments.
+    `actor` is `None` if this worker does not know the actor: then nothing is visible. `rule_verdicts` is a cache,
+    shared by all turns of an actor if no rule reads the context. `unlisted` are tools that an actor may see without
+    listing them. `unavailable` are names, determined elsewhere. `position` is the actor's position, `None` if unknown,
+    and `moment` the facts there. `over` maps the activity of an own tool to the tools that it shadows and still obeys.
+    `filtered` caches the filters' answers by activity. `passing` under "" caches the tools that pass all gates except
+    availability. `now` is the instant of the judgement, see `at`. `bounds` are the rules of actors' autonomy over
+    arguments.
     """
 
     registry: ToolResolver
@@ -61,52 +61,51 @@ class ToolView:
 
     @property
     def actor_facts(self) -> dict[str, Any]:
-        """Returns the actor as rules and filters see it."""
+        """The actor as rules and filters see it."""
         return self.actor.facts if self.actor is not None else actor_facts(self.actor_name)
 
     def resolution(self, name: str) -> Resolution:
-        """Resolves a name where the actor stands, as the gates `resolve` and `layer` do: its tool, whether it is seen
-        there, and the trace.
+        """Resolve a name at the actor's position, as the gates `resolve` and `layer` do.
+
+        Returns its tool, its visibility and the trace.
         """
         if self.position is None:
-            # A deploy can take away the step at which a turn waits: nothing is seen from there, rather than everything.
-            return Resolution(name, (), 0, self.registry.resolve(name), "the actor stands nowhere that is known")
+            # A deploy can remove the step at which a turn waits: then nothing is visible, rather than everything.
+            return Resolution(name, (), 0, self.registry.resolve(name), "the actor's position is unknown")
         return self.position.resolve(name, self.moment, self.filtered)
 
     def tool(self, name: str) -> Tool | None:
-        """Returns the tool that the name means, whether or not the gates let it be seen."""
+        """Return the tool of this name, visible or not."""
         return self.resolution(name).tool
 
     def sees(self, tool: Tool) -> bool:
-        """Returns whether the tool's name means this very tool where the actor stands, and it is not kept back (gate
-        7).
-        """
+        """Return whether the name resolves to this tool at the actor's position, and the tool is visible (gate 7)."""
         found = self.resolution(tool.name).visible_tool
         return found is not None and found.activity == tool.activity
 
     def at(self, now: Mapping[str, Any] | None) -> "ToolView":
-        """Returns the same view for a call that is judged at this instant, a `now_record`; None: nobody says when."""
-        # What rules say of this instant is no other's: which tools there are is asked of no instant.
+        """Return the view for a call judged at this instant, a `now_record`. `None` if the instant is unknown."""
+        # Verdicts for this instant hold for no other. The list of tools is independent of the instant.
         rule_verdicts: dict[str, RulesVerdict] = {} if self.rules.reads_now else self.rule_verdicts
         return dataclasses.replace(self, now=now, rule_verdicts=rule_verdicts)
 
     @property
     def judged_ctx(self) -> dict[str, Any]:
-        """The context as rules see it: with the instant at which the call is judged, where that is known."""
+        """The context as rules see it, with the instant of the judgement if it is known."""
         return {**self.ctx, **({} if self.now is None else {"now": dict(self.now)})}
 
     def without(self, unavailable: frozenset[str]) -> "ToolView":
-        """Returns the same view without the tools of these names, as they are not available now."""
+        """Return the same view without the tools of these names, because they are unavailable."""
         return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
 
     def rules_verdict(self, tool: Tool) -> RulesVerdict:
-        """Returns the verdict of the global rules on this tool for this actor in this context; evaluated once.
+        """Return the verdict of the global rules on this tool in this context. Evaluated once.
 
-        What they say of a tool that it shadows counts as well.
+        Rules about the tools that it shadows count too.
         """
         found = self._judge_rules(tool)
         for each in self.over.get(tool.activity, ()):
-            # A rule about the shadowed tool by its tags or scope would else be escaped by a namesake (X03).
+            # Otherwise a tool of the same name could escape a rule about the tags or scope of the shadowed one (X03).
             found = min(found, self._judge_rules(each), key=lambda one: _STRICTEST.index(one.effect))
         return found
 
@@ -118,25 +117,24 @@ class ToolView:
         return found
 
     def verdict(self, policy: CompiledPolicy, args: Mapping[str, Any]) -> PolicyVerdict:
-        """Returns the policy's verdict on a call with valid `args` in this context; evaluated once for the same
-        arguments.
+        """Return the policy's verdict on a call with valid `args`. Evaluated once for equal arguments.
 
-        A call is judged where it is proposed and again where it runs, often by the same process.
+        Often one process judges a call twice: at the proposal and before the run.
         """
-        # The policy as well as the name: an actor's own tool may have that of another.
+        # The policy too: an actor's own tool may have the name of another.
         key = (policy.tool.name, policy.hash, self._occasion(policy.reads_now, args))
         found = self.verdicts.get(key)
         if found is None:
             if len(self.verdicts) >= _VERDICTS_KEPT:
                 self.verdicts.clear()
             judged = policy.judge(args, self.judged_ctx, self.actor_facts)
-            # Here and nowhere else, so that where a call is judged again it is asked of the same people.
+            # Direct terms only here, so that a repeated judgement reaches the same approvers.
             directed = direct_terms(self.actor, policy, judged.terms)
             found = self.verdicts[key] = dataclasses.replace(judged, terms=directed)
         return found
 
     def bounds_verdict(self, tool: Tool, policy: CompiledPolicy, args: Mapping[str, Any]) -> RulesVerdict:
-        """Returns the verdict of the actor's bounds on a call with valid `args`; evaluated once for the same ones."""
+        """Return the verdict of the actor's bounds on a call with valid `args`. Evaluated once for equal arguments."""
         if self.bounds is None or not self.bounds.rules:
             return _UNBOUND
         key = (tool.activity, self._occasion(self.bounds.reads_now, args))
@@ -145,7 +143,7 @@ class ToolView:
             if len(self.bound_verdicts) >= _VERDICTS_KEPT:
                 self.bound_verdicts.clear()
             call = CallArguments(args, policy.args_shape)
-            # What holds for a tool that it shadows holds for it, as with all rules.
+            # A bound on a shadowed tool applies to the shadowing tool too, as all rules do.
             tools = (tool, *self.over.get(tool.activity, ()))
             judged = (
                 self.bounds.judge(actor=self.actor_facts, tool=each.facts, ctx=self.judged_ctx, call=call)
@@ -155,47 +153,46 @@ class ToolView:
         return found
 
     def _occasion(self, reads_now: bool, args: Mapping[str, Any]) -> str:
-        # Arguments may be 64 KiB. Another order of them only costs a second evaluation.
+        # Arguments may have 64 KiB. A different order only costs a second evaluation.
         digest = hashlib.sha256(json.dumps(args).encode()).hexdigest()
         return f"{self.now} {digest}" if reads_now else digest
 
     def excludes(self, tool: Tool) -> bool:
-        """Returns whether the tool does not exist on the surface by which the turn came (gate `surface`)."""
+        """Return whether the tool does not exist on the turn's surface (gate `surface`)."""
         return self.actor is not None and is_excluded(self.actor, tool, self.ctx["channel"])
 
     def hides(self, tool: Tool) -> bool:
-        """Returns whether a global rule hides this tool: it must read as if it did not exist (gate `tag_policy`)."""
+        """Return whether a global rule hides this tool: it must look as if it did not exist (gate `tag_policy`)."""
         return self.rules_verdict(tool).effect == "hide"
 
     def permits(self, tool: Tool) -> bool:
-        """Returns whether the actor's own list and filters let the tool through (gate `allowlist`).
+        """Return whether the actor's list and filters pass the tool (gate `allowlist`).
 
-        No list means every tool. And whether it exists for the tenant of the turn, by its own word and that of the
-        tools which it shadows (V07), and for other agents where one of them asked for the turn (B14).
+        No list means every tool. The tool must also exist for the tenant, as must the tools that it shadows (V07). In a
+        turn of another agent, it must be exposed to peers (B14).
         """
         tools = (tool, *self.over.get(tool.activity, ()))
         tenant = self.ctx.get("tenant")
         here = all(each.tenants is None or tenant in each.tenants for each in tools)
-        # Not an exclusion of a surface: that is told, and a peer must not learn by it what tools there are.
+        # Not a surface exclusion: its message would reveal the tool to a peer.
         here = here and (self.ctx.get("channel") != PEER or tool.for_peers or tool.of_framework)
         return here and self.actor is not None and is_permitted(self.actor, tool)
 
     def offers(self, tool: Tool) -> bool:
-        """Returns whether the actor could see the tool if it was available."""
+        """Return whether the actor could see the tool if it were available."""
         return self.sees(tool) and self._passes(tool)
 
     def _passes(self, tool: Tool) -> bool:
         return self.permits(tool) and not self.excludes(tool) and not self.hides(tool)
 
     def is_available(self, tool: Tool) -> bool:
-        """Returns whether the tool is not known to be away (gate `available`)."""
+        """Return whether the tool is not known to be unavailable (gate `available`)."""
         return tool.name not in self.unavailable
 
     def visible(self) -> tuple[Tool, ...]:
-        """Returns the tools that the model is offered: nearest layers first, then in the actor's order, unlisted ones
-        last.
+        """Return the tools for the model: nearest layers first, then in the actor's order, unlisted ones last.
 
-        Worked out once: every call of an unknown name asks for them, to offer a near one.
+        Computed once: every call of an unknown name needs them for suggestions.
         """
         found = self.passing.get("")
         if found is None:

@@ -21,7 +21,7 @@ from signoff.registry.extras import CHANNEL_EXTRAS, missing_extra
 from signoff.registry.manifest.sections import ManifestSection
 
 INBOX: Final = "inbox"
-"""Everybody has it, so that no channel may be called so."""
+"""Every person has it, so no channel may have this name."""
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*\Z|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z", re.ASCII)
 
 
@@ -30,25 +30,24 @@ class DeclaredChannel:
     """One declared channel."""
 
     name: str
-    """Its name."""
     kind: str
-    """`email`, `slack` and the like, or a module."""
+    """`email`, `slack` and so on, or a module."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """For the channel to read; secrets among them are references."""
+    """Options of the channel. Secrets among them are references."""
 
 
 @dataclass(frozen=True)
 class RoutingRules:
-    """By which channel people are reached first, where neither a policy nor they themselves say so."""
+    """The first channels to reach people, if neither the policy nor the person chooses."""
 
     default: tuple[str, ...] = ()
-    """Names of channels, in order, where the policy has no `notify`."""
+    """Names of channels, in order, if the policy has no `notify`."""
     fallback_after: float = 900.0
-    """How long a card is left unread before the person's next channel is tried."""
+    """How long a card stays unread before the person's next channel is tried."""
     all: bool = False
     """Try all of a person's channels at once."""
     digest_over: Annotated[int, Field(ge=1)] = 5
-    """More cards than this for one person on one channel at once become one."""
+    """If more cards than this are due for one person on one channel, they become one card."""
 
 
 RoutingSection: Final = record_section(RoutingRules)
@@ -59,17 +58,16 @@ class Channels:
     """The channels of a catalog."""
 
     declared: Mapping[str, DeclaredChannel] = field(default_factory=dict)
-    """The channels by name."""
     routing: RoutingRules = RoutingRules()
-    """How people are reached."""
+    """The rules of delivery."""
 
     def select(self, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-        """Returns the channels of a request whose policy wants these; None leaves it to the rules."""
+        """Return the channels of a request whose policy wants these. `None` leaves it to the rules."""
         return self.routing.default if wanted is None else wanted
 
     @property
     def content(self) -> dict[str, Any]:
-        """The part that a catalog's hash covers; there is no secret in it."""
+        """The part for the catalog's hash, without secrets."""
         declared = {each.name: {"kind": each.kind, "options": each.options} for each in self.declared.values()}
         return {"declared": declared, "routing": vars(self.routing)}
 
@@ -85,7 +83,7 @@ class ChannelFields(TypedDict):
 
 
 def read_channels(file: YamlFile, top: ManifestSection) -> ChannelFields:
-    """Reads channels and routing. Raises `ConfigError` with file and line."""
+    """Read channels and routing. Raises `ConfigError` with file and line."""
     routing = to_record(read_section(file, ("routing",), RoutingSection, top.routing, "`routing`"))
     return {"channels": [_channel(file, name, data) for name, data in top.channels.items()], "routing": routing}
 
@@ -93,7 +91,7 @@ def read_channels(file: YamlFile, top: ManifestSection) -> ChannelFields:
 def build_channels(
     declared: Iterable[DeclaredChannel], routing: RoutingRules | None, policies: Mapping[str, CompiledPolicy]
 ) -> Channels:
-    """Checks channels against themselves and against what names them. Raises `ConfigError`."""
+    """Check channels alone and against the names that refer to them. Raises `ConfigError`."""
     known: dict[str, DeclaredChannel] = {}
     for each in declared:
         if each.name in known:
@@ -101,7 +99,7 @@ def build_channels(
         _check(each)
         known[each.name] = each
     rules = RoutingRules() if routing is None else routing
-    # At build: a name that leads nowhere would be noticed by the first card that reached nobody.
+    # At build: otherwise the first card would reach nobody because of an unknown name.
     _check_names("`default` of `routing`", rules.default, known, field="routing.default")
     for tool, policy in policies.items():
         wanted = None if policy.policy is None else policy.policy.notify
@@ -122,7 +120,7 @@ def _check(given: DeclaredChannel) -> None:
     if not is_id(given.name):
         raise _refuse(given.name, "", "has no name such as `mail`: letters, digits, `_`, `-`, at most 48")
     if given.name == INBOX:
-        raise _refuse(given.name, "", "has the name of what everybody has anyway; give it another")
+        raise _refuse(given.name, "", "has the name of the inbox, which every person has; rename it")
     if not isinstance(given.kind, str) or _KIND.match(given.kind) is None:
         raise _refuse(
             given.name, "kind", f"has the kind {quote_name(str(given.kind))}; write `email`, or `package.module`"
@@ -130,11 +128,11 @@ def _check(given: DeclaredChannel) -> None:
     extra = CHANNEL_EXTRAS.get(given.kind)
     if extra is not None and (lacks := missing_extra(extra)):
         raise _refuse(given.name, "kind", f"is of kind `{given.kind}`, which {lacks}")
-    # Options are hashed, compared and printed; a secret among them would be in all of that.
+    # Options are hashed, compared and printed: a secret among them would leak.
     for name in literal_secrets(given.options):
         raise _refuse(given.name, name, f"has a secret in `{name}`; write {FORMS} there and put it where that leads")
     try:
-        # Tried here, where the channel is known: the catalog's hash would fail without saying by which one.
+        # Hash here, where the channel is known: the catalog's hash would fail without its name.
         sha256_hex(given.options)
     except NotCanonical as error:
         raise _refuse(given.name, "", f"has options that are not plain JSON: {error}") from None
@@ -146,7 +144,7 @@ def _check_names(who: str, names: Iterable[str], known: Mapping[str, Any], **con
         if name not in known:
             near = did_you_mean(name, known) or f"; known: {', '.join(f'`{each}`' for each in known) or 'none'}"
             raise ConfigError(f"{who} names the unknown channel {quote_name(name)}{near}", **context, value=name)
-        # Channels are tried in turn: the second time would tell the same person once more of a card they left unread.
+        # Channels are tried in turn: a second entry would repeat an unread card to the same person.
         if name in seen:
             raise ConfigError(f"{who} names the channel `{name}` twice; keep one", **context, value=name)
         seen.add(name)

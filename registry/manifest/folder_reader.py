@@ -1,4 +1,4 @@
-"""Reads a manifest: one file, or a folder with a file for each tool and each actor."""
+"""Reads a manifest: one file, or a directory with a file for each tool and each actor."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ _NAMED: Final = ("tools", "actors")
 
 
 def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
-    """Reads a manifest; returns its data and the folder that its paths begin in. `name` is how messages call it.
+    """Read a manifest. Return its data and the base directory of its paths. `name` is its name in messages.
 
-    A file is the whole manifest. A folder holds `signoff.yaml`, and beside it `tools/<name>.yaml` and
-    `actors/<name>.yaml` (the name is the file's), `policies.yaml` (more global rules) and `people.yaml` (followed while
-    Signoff runs). What stands in two of them is a `ConfigError` that names both places.
+    A file is the whole manifest. A directory holds `signoff.yaml`, and optionally `tools/<name>.yaml` and
+    `actors/<name>.yaml` (named after the file), `policies.yaml` (more global rules) and `people.yaml` (reread while
+    Signoff runs). A `ConfigError` with both places reports an entry in two files.
     """
     if not path.is_dir():
         return read_yaml(path, name), path.parent.resolve()
     main = read_yaml(path / MAIN, f"{name}/{MAIN}")
-    # What has the wrong shape is passed on as it is, here and below: the reader of sections tells it, with its line.
+    # Pass wrong shapes on unchanged, here and below: the section reader reports them with their line.
     if not isinstance(main.data, Mapping):
         return main, path.resolve()
     file = dataclasses.replace(main, data=dict(main.data), parts={})
@@ -34,7 +34,7 @@ def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
 
 
 def _add_entries(file: YamlFile, folder: Path, section: str, name: str) -> YamlFile:
-    """Adds to `file` one entry of `section` for each file of `folder`."""
+    """Add to `file` one entry of `section` for each file of `folder`."""
     known = file.data.get(section, {})
     if not isinstance(known, Mapping):
         return file
@@ -42,17 +42,18 @@ def _add_entries(file: YamlFile, folder: Path, section: str, name: str) -> YamlF
     for path in _yaml_files(file, folder, name):
         part = read_yaml(path, f"{name}/{path.name}")
         place: Place = (section, path.stem)
-        # No order of files could say which of two policies holds, so neither does.
+        # The order of files cannot decide which of two policies holds, so neither wins.
         if path.stem in entries:
             there, line = file.where(place)
-            raise part.error((), f"`{path.stem}` of `{section}` stands here and on {there}:{line}; keep one")
+            raise part.error((), f"`{path.stem}` of `{section}` is declared here and in {there}:{line}; keep one")
         entries[path.stem], parts[place] = part.data, (part, ())
     return dataclasses.replace(file, data={**file.data, section: entries}, parts=parts) if entries else file
 
 
 def _yaml_files(file: YamlFile, folder: Path, name: str) -> list[Path]:
-    """Returns the YAML files of a folder, sorted by name. One that would not be read is an error: it may hold a
-    policy.
+    """Return the YAML files of a directory, sorted by name.
+
+    A file that would not be read is an error: it may hold a policy.
     """
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".yaml", ".yml"))
     for path in found:
@@ -63,7 +64,7 @@ def _yaml_files(file: YamlFile, folder: Path, name: str) -> list[Path]:
 
 
 def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
-    """Adds to `file` the rules of another file, after its own."""
+    """Add to `file` the rules of another file, after its own."""
     part = _optional(file, path, name)
     own = file.data.get("policies", [])
     if part is None or not isinstance(own, list):
@@ -77,20 +78,20 @@ def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
         twin = names.get(_name(rule)) if _name(rule) is not None else None
         if twin is not None:
             there, line = file.where(("policies", twin))
-            raise part.error((index,), f"the rule `{_name(rule)}` stands here and on {there}:{line}; keep one")
-        # Its place in the whole is behind the others; errors tell of the one in its own file.
+            raise part.error((index,), f"the rule `{_name(rule)}` is declared here and in {there}:{line}; keep one")
+        # In the whole list it follows the others. Errors show its place in its own file.
         parts["policies", len(own) + index] = (part, (index,))
     return dataclasses.replace(file, data={**file.data, "policies": [*own, *part.data]}, parts=parts)
 
 
 def _with_people(file: YamlFile, path: Path, name: str) -> YamlFile:
-    """Names the people's own file in `file`, unless it names that very file itself."""
+    """Add the name of the people's file to `file`, unless it names that file already."""
     part = _optional(file, path, name)
     if part is None or file.data.get("people") == PEOPLE:
         return file
     if "people" in file.data:
         there, line = file.where(("people",))
-        raise part.error((), f"people stand here and on {there}:{line}; keep one")
+        raise part.error((), f"people are declared here and in {there}:{line}; keep one")
     return dataclasses.replace(
         file, data={**file.data, "people": PEOPLE}, parts={**file.parts, ("people",): (part, ())}
     )
@@ -98,7 +99,7 @@ def _with_people(file: YamlFile, path: Path, name: str) -> YamlFile:
 
 def _optional(file: YamlFile, path: Path, name: str) -> YamlFile | None:
     for other in (path.with_suffix(".yml"), path.with_suffix(".YAML"), path.with_suffix(".YML")):
-        # By the folder's own list: where file names have no case, `exists` says yes of `.YAML` for the right one.
+        # Compare with the directory's listing: on a case-insensitive file system `exists` also matches `.YAML`.
         if other.name in _names(path.parent):
             raise file.error((), f"`{other.name}` would not be read; call it `{path.name}`", value=other.name)
     return read_yaml(path, name) if path.is_file() else None

@@ -42,13 +42,13 @@ from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_fields import id_and_title
 
 _READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer", "requires_approval")
-"""Keys that are not simply handed to the tool."""
+"""Keys that the tool does not get unchanged."""
 
 
 def load_manifest(path: str | os.PathLike[str]) -> Catalog:
-    """Reads a manifest, a file or a folder, and everything it names.
+    """Read a manifest, a file or a directory, and everything that it refers to.
 
-    Raises `ConfigError` of one sentence: file, line, what is wrong.
+    Raises `ConfigError` of one sentence: file, line and problem.
     """
     return load_document(*read_document(path, str(path)))
 
@@ -61,16 +61,16 @@ def read_document(path: str | os.PathLike[str], name: str) -> tuple[YamlFile, Pa
     file, folder = read_manifest(Path(path), name)
     if not isinstance(file.data, Mapping):
         raise file.error((), "a manifest is a mapping that begins with `version: 1`")
-    # Before any key is judged: without it this may be no manifest at all, and its first key says nothing of that.
+    # Check this before any key: without a version the file may not be a manifest at all.
     if "version" not in file.data:
         raise file.error((), "`version` is missing; begin with `version: 1`", field="version")
     return file, folder
 
 
 def load_document(file: YamlFile, folder: Path, *, people: Directory | None = None) -> Catalog:
-    """Build the catalog of a manifest that was read, or of a program's declarations in its shape.
+    """Build the catalog of a parsed manifest, or of a program's declarations in the same shape.
 
-    `people` is a directory in place of the people of the document. Raises `ConfigError` with file and line.
+    `people` is a directory instead of the document's people. Raises `ConfigError` with file and line.
     """
     top = _sections(file)
     try:
@@ -81,9 +81,9 @@ def load_document(file: YamlFile, folder: Path, *, people: Directory | None = No
 
 
 def load_servers(path: str | os.PathLike[str]) -> tuple[Path, Mapping[str, ToolServer]]:
-    """Reads the MCP servers of a manifest and nothing else of it: an actor may name tools that are yet to be imported.
+    """Read only the MCP servers of a manifest: actors may name tools that are not imported yet.
 
-    Returns the folder beside which imports stand, and the servers by name. Raises `ConfigError`.
+    Returns the base directory of imports and the servers by name. Raises `ConfigError`.
     """
     file, folder = read_document(path, str(path))
     top = _sections(file)
@@ -100,7 +100,7 @@ def _sections(file: YamlFile) -> ManifestSection:
 def _catalog(
     file: YamlFile, folder: Path, top: ManifestSection, servers: ServerFields, people: Directory | None
 ) -> Catalog:
-    # Before tools and actors are read: reading them imports their handlers.
+    # Before tools and actors: reading them imports their handlers.
     extend_path((folder / each).resolve() for each in top.path)
     defaults = read_section(file, ("defaults",), Defaults, top.defaults, "`defaults`")
     return build_catalog(
@@ -142,7 +142,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
     place = ("actors", name)
     given = record_fields(read_section(file, place, ActorSection, data, f"actor `{name}`"))
     limits = read_section(file, (*place, "limits"), LimitsSection, given["limits"], f"`limits` of actor `{name}`")
-    # An agent that thinks elsewhere has no model here, not even the default one.
+    # An external agent has no model here, not even the default one.
     given["model"] = given["model"] or ("" if given["external"] is not None else default_model)
     given["limits"] = to_record(limits)
     return Actor(**given | {"name": name, **read_scopes(file, place, given, partial(_tool, file))})
@@ -151,7 +151,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
 def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
     place = ("policies", index)
     if isinstance(data, Mapping):
-        # First with our own words: the nearest key and its line say more than what pydantic tells of it.
+        # Our own message first: the nearest key and its line help more than pydantic's text.
         check_keys(file, place, GlobalRule, data, "a rule of `policies`")
     try:
         return GlobalRule.model_validate(data)
@@ -165,18 +165,18 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
 def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
     data = id_and_title(data) if isinstance(data, Mapping) else data
     section = dict(read_section(file, place, ToolSection, data, f"tool `{name}`"))
-    # Before anything is looked up in `data`, which may be nothing at all.
+    # Before any lookup in `data`, which may be null.
     given = [key for key in HANDLERS if section[key] is not None]
     external = section["runs"] == "external"
     if external and (given or section["input_schema"] is None):
-        why = f"has a `{given[0]}`, which nobody would call; drop it" if given else "needs its `input_schema`"
+        why = f"has a `{given[0]}`, which would never run; drop it" if given else "needs its `input_schema`"
         key = given[0] if given else "runs"
         raise file.error((*place, key), f"tool `{name}` is run by its agent and {why}", tool_name=name, field=key)
     if len(given) != 1 and not external:
         missing = f"`handler` of tool `{name}` is missing, or `per_call` in its place"
         why = f"tool `{name}` has both `handler` and `per_call`; keep one" if given else missing
         raise file.error(place, why, tool_name=name, field="handler")
-    # Below, `key` is the word that was written: the line is looked up by it.
+    # From here on `key` is the spelling in the file: the line is found by it.
     own_name, key = section["name"], "name" if "name" in data else "id"
     if own_name is not None and own_name.casefold() == RESPOND:
         raise file.error((*place, key), f"`{own_name}` is a reserved name: every actor has `respond` by itself")
@@ -200,7 +200,7 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
 
 
 def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any:
-    """Converts the value of a key: a reference to its function, a section to its record; all else stays as it is."""
+    """Convert a key's value: a reference to its function, a section to its record. Others stay unchanged."""
     if declared_fields(Tool)[key].function is not None:
         return _load(file, place, name, key, value)
     if key == "filters":
@@ -219,16 +219,16 @@ def _load(file: YamlFile, place: Place, name: str, key: str, reference: str) -> 
 
 
 def _where_to_look(reference: str, why: BaseException | None) -> str:
-    """Returns the remedy where the package itself is not found."""
+    """Return the remedy for a missing package."""
     package = reference.partition(":")[0].partition(".")[0]
     lost = isinstance(why, ModuleNotFoundError) and why.name == package
-    return "; add the folder it lies in to `path`" if lost else ""
+    return "; add its directory to `path`" if lost else ""
 
 
 def _declare(target: Any, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:
     if isinstance(target, Tool):
         return _override(target, name, input_schema, fields)
-    # Only a function lacks one; a tool declared in code brings its own, which the manifest may leave alone.
+    # Only a function lacks one; the manifest may leave the scope of a tool in code unchanged.
     if "scope" not in fields:
         why = "needs `scope`: `generalist`, the application's, or `specialist`, one actor's alone"
         raise ConfigError(f"tool `{name}` {why}", tool_name=name, field="scope")
@@ -237,7 +237,7 @@ def _declare(target: Any, name: str, input_schema: Mapping[str, Any] | None, fie
             f"`handler` of tool `{name}` is neither a function nor a tool", tool_name=name, field="handler"
         )
     if input_schema is None:
-        # Read as a signature it would be a tool with one argument called `args`, which no handler like this means.
+        # Read as a signature, it would be a tool with one argument `args`, which its author cannot mean.
         if _is_raw(target):
             raise ConfigError(
                 f"`handler` of tool `{name}` takes `(args, context)`; give its `input_schema`, or name its arguments",
@@ -266,8 +266,7 @@ def _override(target: Tool, name: str, input_schema: Mapping[str, Any] | None, f
             tool_name=name,
             field="handler",
         )
-    # The values that a function is given are made by its own signature: another schema would check one thing and
-    # run another.
+    # The function's signature makes the values. Another schema would check one thing and run another.
     if input_schema is not None and input_schema != dict(target.input_schema):
         raise ConfigError(
             f"tool `{name}` has an `input_schema` here and another one in code; keep one",
@@ -280,31 +279,31 @@ def _override(target: Tool, name: str, input_schema: Mapping[str, Any] | None, f
             tool_name=name,
             field="validate_input",
         )
-    # The function of a policy goes with the policy that the manifest replaces.
+    # The function of a policy is dropped with the policy that the manifest replaces.
     replaced = fields.get("requires_approval", target.requires_approval) != target.requires_approval
     return dataclasses.replace(target, **{**({"policy_function": None} if replaced else {}), **fields})
 
 
 def _is_raw(function: Callable[..., Any]) -> bool:
-    """Returns whether a function looks like `(args, context)` rather than one parameter an argument."""
+    """Return whether a function looks like `(args, context)` rather than one parameter per argument."""
     try:
         names = list(inspect.signature(function).parameters)
         hints = get_type_hints(function, include_extras=True)
-    # Whatever its annotations raise when they are evaluated: `tool_from_function` tells of that with a remedy.
+    # Annotations may raise anything when evaluated. `tool_from_function` reports that with a remedy.
     except Exception:
         return False
     return len(names) == 2 and names[0] == "args" and is_context_type(hints.get(names[1], ToolContext))
 
 
 def _locate(file: YamlFile, error: ConfigError) -> ConfigError:
-    """Adds to the error the file and line it is about, unless it has them."""
+    """Add file and line to the error, unless it has them."""
     if "file" in error.context:
         return error
     return file.error(_place(file.data, error), _without_site(error), **error.context)
 
 
 def _without_site(error: ConfigError) -> str:
-    # The file and line in front say where; the place of the declaration in code would say it again.
+    # The prefix has file and line already: drop the place of the declaration in code.
     return error.message.removesuffix(declared_at(str(error.context.get("site", ""))))
 
 
@@ -313,7 +312,7 @@ def _place(data: Mapping[str, Any], error: ConfigError) -> Place:
     field = str(context.get("field", ""))
     rules = [each.get("name") or each.get("rule") for each in data.get("policies") or () if isinstance(each, Mapping)]
     if context.get("tool_name"):
-        # Errors of a policy name its bare field. A name that tools have too, such as `timeout`, is the tool's.
+        # Errors of a policy name its bare field. A name that tools also have, such as `timeout`, means the tool's.
         of_policy = field.split(".")[0] in ApprovalPolicy.model_fields.keys() - ToolSection.model_fields.keys()
         return ("tools", str(context["tool_name"]), *(("requires_approval",) if of_policy else ()), *field.split("."))
     if context.get("actor"):

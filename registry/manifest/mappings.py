@@ -1,4 +1,4 @@
-"""Reads policies, and the mappings that code gives in place of records, by the manifest's strict sections."""
+"""Reads policies, and mappings that code gives instead of records, through the manifest's strict sections."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from signoff.registry.import_reference import reference_of
 
 @dataclass(frozen=True)
 class TwoPolicies:
-    """The policy of a program's tool, and that of a manifest over it."""
+    """The policy of a program's tool, and the manifest's policy over it."""
 
     code: Any
     manifest: Any
 
 
 def read_policies(file: YamlFile, place: Place, name: str, given: Any) -> dict[str, Any]:
-    """Return the fields of the tool `name` that its policies make: none where the section gives no policy.
+    """Return the fields of the tool `name` from its policies. None without a policy.
 
     Raises `ConfigError` with file and line.
     """
@@ -39,7 +39,7 @@ def read_policies(file: YamlFile, place: Place, name: str, given: Any) -> dict[s
         return {"requires_approval": _policy(file, place, name, given)}
     flaw = POLICY_HANDLER.problem(function)
     if not getattr(function, "__name__", "").isidentifier():
-        flaw = flaw or "has no name, by which the record calls it; write it as a `def`"
+        flaw = flaw or "has no name for the audit log; write it as a `def`"
     if flaw:
         raise file.error(place, f"the policy of tool `{name}` is a function that {flaw}", tool_name=name)
     data = {**(given if isinstance(given, Mapping) else {}), "handler": reference_of(function)}
@@ -63,9 +63,9 @@ def _policy(file: YamlFile, place: Place, name: str, data: Any) -> ApprovalPolic
 
 
 def read_mapping(name: str, key: str, given: Any, record: type[Any] | None, site: str) -> dict[str, Any]:
-    """Return the fields that `key` of the tool `name` gives: its `record`, or without one its policy.
+    """Return the fields from `key` of the tool `name`: its `record`, or without one its policy.
 
-    `site` is the `file:line` of the tool. Raises `RegistrationError` that begins with it.
+    `site` is the tool's `file:line`. Raises `RegistrationError` that begins with it.
     """
     path, _, line = site.rpartition(":")
     file = YamlFile(path or "a tool", None, {(): int(line or 1)})

@@ -46,7 +46,7 @@ _MODELS: Final[Mapping[type[BaseModel], str]] = {
     DelegationSection: "delegation",
     ReachSection: "`reach` of a person",
 }
-"""The models of a manifest's parts, and the name of each part for people."""
+"""The models of a manifest's parts, and the name of each part for messages."""
 _KIND: Final = {
     "type": "string",
     "pattern": r"^([a-z][a-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+)$",
@@ -55,7 +55,7 @@ _KIND: Final = {
 
 
 def keys_by_part() -> dict[str, tuple[str, ...]]:
-    """Return the keys of each part of a manifest, in the spelling of snake_case."""
+    """Return the keys of each part of a manifest, in snake_case."""
     parts = {part: tuple(model.model_fields) for model, part in _MODELS.items()}
     models = list(_MODELS)
     for model in models:
@@ -73,17 +73,17 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 class _Untitled(GenerateJsonSchema):
-    """Makes pydantic's schemas without the titles that it derives from names."""
+    """Makes pydantic's schemas without titles derived from names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
-    """Returns the JSON Schema 2020-12 of a whole manifest, or of one file of a folder.
+    """Return the JSON Schema 2020-12 of a whole manifest, or of one file of a directory.
 
-    It refuses what has the wrong shape: unknown keys, wrong types, words that are not allowed, keys that are missing.
-    What it cannot see, such as names that lead nowhere, the loader refuses.
+    It rejects wrong shapes: unknown or missing keys, wrong types, values outside an enumeration. The loader rejects the
+    rest, such as unknown names.
     """
     _, made = models_json_schema(
         [(model, "validation") for model in _MODELS], by_alias=False, schema_generator=_Untitled
@@ -103,16 +103,16 @@ def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
 
 
 def _join(known: dict[str, Any]) -> None:
-    """Adds the sections that the loader reads one by one."""
+    """Add the sections that the loader reads one by one."""
     top, actor, tool = (known[name]["properties"] for name in ("ManifestSection", "ActorSection", "ToolSection"))
     person, policy = known["PersonSection"]["properties"], known["ApprovalPolicy"]["properties"]
     top["defaults"] |= _ref("Defaults")
-    # An actor may have nothing but its name, a tool needs its handler: so only one of them may be null.
+    # An actor may consist of its name, but a tool needs its handler: only an actor may be null.
     top["actors"] |= {"additionalProperties": {"anyOf": [_ref("ActorSection"), {"type": "null"}]}}
     top["tools"] |= {
         "additionalProperties": _ref("ToolSection"),
         "patternProperties": {"^mcp__": {"anyOf": [_ref("ServerToolSection"), _ref("ToolSection")]}},
-        # Letter by letter: patterns of JSON Schema (ECMA-262) have no flag that ignores case.
+        # Letter by letter: patterns of JSON Schema (ECMA-262) have no flag to ignore case.
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
     }
     top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
@@ -128,7 +128,7 @@ def _join(known: dict[str, Any]) -> None:
     top["policies"] |= {"items": _ref("GlobalRule")}
     top["people"]["anyOf"] = [{"type": "array", "items": _ref("PersonSection")}, {"type": "string"}]
     actor["limits"] |= _ref(LimitsSection.__name__)
-    chooses = {"type": "string", "description": "Chooses, for each completion, the routes that are there."}
+    chooses = {"type": "string", "description": "Selects the available routes for each completion."}
     actor["routes"] |= {
         "properties": {"select": chooses},
         "additionalProperties": {"anyOf": [_ref("RouteSection"), {"type": "null"}]},
@@ -144,7 +144,7 @@ def _join(known: dict[str, Any]) -> None:
         del of_server[name]
     for each in (tool, known["OwnToolSection"]["properties"], of_server):
         each["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
-    # Reducers go by the names of the registry, which an own tool is not in.
+    # Reducers use names of the registry, which has no own tools.
     del known["OwnToolSection"]["properties"]["reducer"]
     person["reach"]["anyOf"] = [_ref(ReachSection.__name__), {"type": "null"}]
     person["delegations"] |= {"items": _ref("DelegationSection")}
@@ -159,7 +159,7 @@ def _join(known: dict[str, Any]) -> None:
 
 
 def _approver_schema(approver: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of one of a policy's `approvers`: a name, or a group of them."""
+    """Return the schema of one of a policy's `approvers`: a name, or a group of them."""
     of = {"anyOf": [approver, {"type": "array", "items": approver, "minItems": 1}]}
     quorum = {"type": "integer", "minimum": 1, "maximum": MAX_QUORUM, "default": 1}
     group = {"type": "object", "properties": {"of": of, "quorum": quorum}, "required": ["of"]}
@@ -173,11 +173,11 @@ def _spell(name: str, definition: dict[str, Any]) -> None:
     fields = definition["properties"]
     model = next((model for model in _MODELS if model.__name__ == name), None)
     for field, schema in fields.items():
-        # Models that are not made for editors have their words under each field.
+        # Other models have their descriptions under each field.
         if model is not None and "description" not in schema:
             schema["description"] = first_words(model, field)
     for schema in fields.values():
-        # Null here means `not given`; an editor would offer to write it down.
+        # Null means "not given" here; an editor would offer to write it.
         if schema.get("default", ...) is None:
             del schema["default"]
     keys: dict[str, list[str]] = {field: [] for field in fields}
@@ -188,7 +188,7 @@ def _spell(name: str, definition: dict[str, Any]) -> None:
     needed: list[tuple[str, ...]] = [(field,) for field in definition.pop("required", ())]
     needed += [RUN_KEYS] if {*RUN_KEYS} <= fields.keys() else []
     if needed:
-        # `required` can name one spelling only, and would refuse the other.
+        # `required` can name one spelling only, and would reject the other.
         spelled = [sorted(key for field in each for key in keys[field]) for each in needed]
         definition["allOf"] = [{"anyOf": [{"required": [key]} for key in each]} for each in spelled]
 

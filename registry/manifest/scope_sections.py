@@ -16,9 +16,9 @@ from signoff.registry.manifest.tool_section import OwnToolSection
 from signoff.registry.tool import Tool
 
 ReadTool = Callable[[Place, str, Any], Tool]
-"""How one tool is read: its place in the file, its name, its section."""
+"""Reads one tool: its place in the file, its name, its section."""
 
-# In both spellings: they are taken out of what stands in the file, before aliases are read.
+# In both spellings: they are removed from the file's data before aliases are resolved.
 _OF_USE = ("loosens", "min_step", "minStep")
 _SELECT = "select"
 _OWN: Final[Any] = (dict[str, Any], Field({}, description="Tools of this place alone, by name."))
@@ -38,7 +38,7 @@ class ScopeFields(TypedDict):
 
 
 def read_scopes(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool) -> ScopeFields:
-    """Reads the scopes of the actor at `place`. Raises `ConfigError` with file and line."""
+    """Read the scopes of the actor at `place`. Raises `ConfigError` with file and line."""
     declared, where = dict(given["routes"]), (*place, "routes")
     select = declared.pop(_SELECT, None)
     if _SELECT in given["routes"] and isinstance(select, Mapping | list | int | float | None):
@@ -66,7 +66,7 @@ def _step(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) ->
 def _level(file: YamlFile, place: Place, name: str, section: RecordSection, tool: ReadTool) -> dict[str, Any]:
     given = record_fields(section)
     tools = (
-        # Own tools first, in the order in which the model sees them: at a step they are the nearer layer.
+        # Own tools first, in the model's order: at a step they are the nearer layer.
         *_own(file, (*place, "own_tools"), dict(section)["own_tools"], tool),
         *(_use(file, (*place, "tools", index), each) for index, each in enumerate(given["tools"])),
     )
@@ -95,13 +95,13 @@ def _own(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool)
 
 
 def _own_tool(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) -> ToolUse:
-    """Returns one own tool: a tool's section, and beside it what a `ToolUse` says of it."""
+    """Return one own tool: a tool's section with the additional keys of a `ToolUse`."""
     if not isinstance(data, Mapping):
         raise file.error(place, f"tool `{name}` must be a mapping of keys and values")
-    # Reducers are kept by the name of a registered tool: it would shorten another tool's results, or nobody's.
+    # Reducers are stored by the name of a registered tool: this one would shorten another tool's results, or none.
     if "reducer" in data:
         raise file.error((*place, "reducer"), f"own tool `{name}` has a `reducer`; only those of `tools` have one")
     section = dict(read_section(file, place, OwnToolSection, data, f"tool `{name}`"))
-    # The tool's section is closed, and would refuse what is said of its use.
+    # The tool's section is closed and would reject the keys of its use.
     declared = tool(place, name, {key: value for key, value in data.items() if key not in _OF_USE})
     return ToolUse(tool=declared, min_step=section["min_step"], loosens=section["loosens"])

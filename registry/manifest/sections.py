@@ -11,15 +11,15 @@ from signoff.registry.actor import Actor
 
 
 class ManifestSection(Section):
-    """The whole file; the values of the inner sections are read one by one."""
+    """The whole file. The inner sections are read one by one."""
 
-    version: Literal[1] = Field(description="Of the manifest's format: `1`.")
-    path: list[str] = Field(["."], description="Folders, relative to the file, from which handlers are imported.")
+    version: Literal[1] = Field(description="The version of the manifest's format: `1`.")
+    path: list[str] = Field(["."], description="Directories of handlers, relative to the file.")
     context: dict[str, dict[str, Any]] = Field(
         {}, description="More fields of `ctx` for rules: JSON Schema by dotted name."
     )
-    timezone: str = Field("UTC", description="By whose clocks rules are told the time, as `ctx.now`: `Europe/Lisbon`.")
-    defaults: dict[str, Any] = Field({}, description="What actors and policies fall back on.")
+    timezone: str = Field("UTC", description="The time zone of `ctx.now` in rules, such as `Europe/Lisbon`.")
+    defaults: dict[str, Any] = Field({}, description="Default values of actors and policies.")
     people: list[Any] | str = Field([], description="Persons, or the name of a YAML file with a list of them.")
     actors: dict[str, Any] = Field({}, description="Actor by name.")
     tools: dict[str, Any] = Field({}, description="Tool by name.")
@@ -27,19 +27,19 @@ class ManifestSection(Section):
     policies: list[Any] = Field([], description="Global rules.")
     part_types: list[str] = Field([], description="Types of parts of answers that your own programs read.")
     requires_peer_consumes: list[str] = Field(
-        [], description="Types of parts that other agents get only where they say that they take them."
+        [], description="Types of parts that other agents get only if they declare support."
     )
     destinations: dict[str, Any] = Field({}, description="Where records of tools go, by name.")
-    observer: str | None = Field(None, description="`module:function`: is told of records that did not arrive.")
-    channels: dict[str, Any] = Field({}, description="How people are reached beside the inbox, by name.")
-    routing: dict[str, Any] = Field({}, description="By which channel people are reached first.")
-    subscriptions: dict[str, Any] = Field({}, description="Other systems that are sent events, by name.")
+    observer: str | None = Field(None, description="`module:function`: receives failed deliveries of records.")
+    channels: dict[str, Any] = Field({}, description="Channels to people apart from the inbox, by name.")
+    routing: dict[str, Any] = Field({}, description="The order of channels to people.")
+    subscriptions: dict[str, Any] = Field({}, description="Other systems that receive events, by name.")
 
 
 class Defaults(Section):
     """Fallbacks of actors and policies."""
 
-    approvers: list[str] = Field(["role:approvers"], description="Who decides where a policy names nobody.")
+    approvers: list[str] = Field(["role:approvers"], description="The approvers if a policy names none.")
     model: str = Field("", description="The model of actors that name none.")
 
 
@@ -47,7 +47,7 @@ LimitsSection: Final = record_section(
     TurnLimits,
     completions=Annotated[int, Field(ge=1)],
     calls=Annotated[int, Field(ge=1)],
-    # No span of time, as other numbers with a point are.
+    # Not a duration, unlike other numbers with a point.
     cost=Annotated[float, Field(gt=0)],
 )
 ActorSection: Final = record_section(Actor)

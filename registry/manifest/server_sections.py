@@ -1,4 +1,4 @@
-"""The section of MCP servers in the manifest, and the tools that their imports bring beside its own."""
+"""The section of MCP servers in the manifest, and their imported tools."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -45,12 +45,12 @@ class ServerFields(TypedDict):
 
 
 def read_servers(file: YamlFile, folder: Path, top: ManifestSection) -> ServerFields:
-    """Reads MCP servers, and what was imported of them. Raises `ConfigError` with file and line."""
+    """Read MCP servers and their imports. Raises `ConfigError` with file and line."""
     return {"mcp_servers": [read_server(file, folder, name, data)[0] for name, data in top.mcp_servers.items()]}
 
 
 def read_server(file: YamlFile, folder: Path, name: str, data: Any) -> tuple[ToolServer, YamlFile | None]:
-    """Reads one server; returns it, and the file of its import, if it was imported. Raises `ConfigError`."""
+    """Read one server. Return it, and the file of its import if there is one. Raises `ConfigError`."""
     given = record_fields(_section(file, name, data))
     path = import_path(folder, name)
     part, tools = read_import(path, name, f"{path.parent.name}/{path.name}") if path.is_file() else (None, {})
@@ -61,7 +61,7 @@ def read_server(file: YamlFile, folder: Path, name: str, data: Any) -> tuple[Too
 def add_server_tools(
     file: YamlFile, folder: Path, top: ManifestSection
 ) -> tuple[YamlFile, ManifestSection, ServerFields]:
-    """Adds the imported tools to those of the manifest, whose own keys come first; returns their servers as well.
+    """Add the imported tools to the manifest's tools. Also return their servers. The manifest's own keys win.
 
     Raises `ConfigError`.
     """
@@ -93,7 +93,7 @@ def _section(file: YamlFile, name: str, data: Any) -> RecordSection:
 
 
 def _section_of(server: ToolServer, section: RecordSection, tool: ImportedTool) -> dict[str, Any]:
-    """Makes the section of an imported tool as it is where the manifest does not say otherwise: it asks."""
+    """Make the default section of an imported tool: it asks."""
     wanted = dict(section)
     believed = tool.hints if wanted["trust_hints"] else {}
     reads = believed.get("read_only", False)
@@ -109,7 +109,7 @@ def _section_of(server: ToolServer, section: RecordSection, tool: ImportedTool) 
         "read_only": reads,
         "idempotent": believed.get("idempotent", False),
         "untrusted_output": True,
-        # A server at another address is another tool: what was approved before is asked again.
+        # A server at another address is another tool: earlier approvals are stale.
         "settings": {"server": server.name, "tool": tool.remote_name, "address": server.address},
         "settings_schema": _SETTINGS_SCHEMA,
     }

@@ -25,21 +25,20 @@ from signoff.registry.import_reference import load_reference
 from signoff.registry.manifest.sections import ManifestSection
 
 EventHandler: TypeAlias = Callable[[CloudEvent], Awaitable[None]]
-"""A function that is given events, each at least once: the same has the same `id`."""
+"""A function that receives each event at least once. Repeated events have the same `id`."""
 EVENT_HANDLER: Final[Hook[None]] = Hook(field="handler", takes=("event",))
 MAX_HANDLER_SECONDS: Final = 600.0
 MAX_TURNS_PER_MINUTE: Final = 600
 TO_ACTOR: Final = "actor:"
-"""The beginning of `to` if an event starts a turn of the actor whose name follows."""
+"""The prefix of `to` for events that start a turn of the named actor."""
 _WEBHOOK_ALONE: Final = ("url", "secret", "previous_secret", "allow_networks")
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """Another system that is sent events, signed as Standard Webhooks, or a function or an actor that gets them."""
+    """Another system that receives signed events (Standard Webhooks), or a function or an actor."""
 
     name: Annotated[str, FieldSpec(key=IN_CODE)]
-    """Its name."""
     events: tuple[str, ...]
     """Event types, or prefixes with `*`.
 
@@ -61,7 +60,7 @@ class Subscription:
     allow_networks: tuple[str, ...] = ()
     """Webhook: allowed private networks of the address, such as `10.0.0.0/8`."""
     of_actor_alone: Annotated[bool, FieldSpec(key=IN_CODE)] = False
-    """Whether it is sent nothing but events about calls of `actor`."""
+    """Whether it receives only events about calls of `actor`."""
     handler: Annotated[EventHandler | None, FieldSpec(key=Reference)] = field(default=None, repr=False, compare=False)
     """Handler: `module:function`, an `async def (event)`."""
     timeout: float = 30.0
@@ -73,11 +72,10 @@ class Subscription:
 
     @property
     def requester(self) -> str:
-        """Return the requester of its turns. No person has such an id."""
+        """The requester of its turns. No person has such an id."""
         return f"{SUBSCRIPTION}:{self.name}"
 
     def wants(self, kind: str) -> bool:
-        """Returns whether events of a type are sent."""
         return any(
             kind.startswith(each.removesuffix("*")) if each.endswith("*") else kind == each for each in self.events
         )
@@ -97,7 +95,7 @@ class SubscriptionFields(TypedDict):
 
 
 def read_subscriptions(file: YamlFile, top: ManifestSection) -> SubscriptionFields:
-    """Reads subscriptions. Raises `ConfigError` with file and line."""
+    """Read subscriptions. Raises `ConfigError` with file and line."""
     found: list[Subscription] = []
     for name, data in top.subscriptions.items():
         section = read_section(file, ("subscriptions", name), SubscriptionSection, data, f"subscription `{name}`")
@@ -125,7 +123,7 @@ def _handler(file: YamlFile, name: str, reference: str) -> EventHandler:
 def build_subscriptions(
     given: Iterable[Subscription], actors: Mapping[str, Actor], tools: Iterable[str]
 ) -> Mapping[str, Subscription]:
-    """Checks subscriptions against themselves, and against the actors and tools they name. Raises `ConfigError`."""
+    """Check subscriptions alone, and against the actors and tools that they name. Raises `ConfigError`."""
     known: dict[str, Subscription] = {}
     names = frozenset(tools)
     for each in given:
@@ -142,7 +140,7 @@ def _check(given: Subscription, actors: Mapping[str, Actor]) -> None:
     if not is_id(given.name):
         raise _refuse(given.name, "", "has no name such as `finance-feed`: letters, digits, `_`, `-`, at most 48")
     if not is_id(given.tenant):
-        raise _refuse(given.name, "tenant", "has in `tenant` what no tenant is called")
+        raise _refuse(given.name, "tenant", "has an invalid name in `tenant`")
     if given.actor and given.actor not in actors:
         raise _refuse(given.name, "actor", f"names the actor {quote_name(given.actor)}, which is not declared")
     if not given.events:
@@ -183,11 +181,11 @@ def _check_webhook(given: Subscription) -> None:
     if not _is_web_address(given.url):
         raise _refuse(given.name, "url", "needs a `url` such as https://desk.example.com/events")
     secrets = {"secret": given.secret} | ({"previous_secret": given.previous_secret} if given.previous_secret else {})
-    # It stands in what is printed and compared; and unsigned events could be anybody's.
+    # The declaration is printed and compared, so it must not hold a secret. Anyone could forge unsigned events.
     for name in literal_secrets(secrets):
         raise _refuse(given.name, name, f"has a secret in `{name}`; write {FORMS} there and put it where that leads")
     if not given.secret:
-        raise _refuse(given.name, "secret", f"needs a `secret` that signs what it is sent: {FORMS}")
+        raise _refuse(given.name, "secret", f"needs a `secret` to sign its events: {FORMS}")
     try:
         for network in given.allow_networks:
             ip_network(network)
@@ -198,7 +196,7 @@ def _check_webhook(given: Subscription) -> None:
 def _is_web_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        # Read for its check: a port that is none would be noticed with the first event.
+        # Reads the port for its check: otherwise an invalid one would fail only at the first event.
         _ = parts.port
     except ValueError:
         return False
@@ -207,7 +205,7 @@ def _is_web_address(url: str) -> bool:
 
 
 def _check_pattern(name: str, pattern: str, tools: frozenset[str]) -> None:
-    # At the build: what no event can be would be noticed by nobody, as nothing is sent.
+    # Check at build: a pattern that no event matches would fail silently.
     if pattern.startswith(DISPATCH):
         tool = pattern.removeprefix(DISPATCH)
         if tool in tools or tool == "*":

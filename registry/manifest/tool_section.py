@@ -1,4 +1,4 @@
-"""The section of a tool in the manifest, made of the declared fields of `Tool`, and their table in docs/manifest.md."""
+"""The section of a tool in the manifest, made from the fields of `Tool`, and its table in docs/manifest.md."""
 
 from typing import Any, Final
 
@@ -11,9 +11,9 @@ from signoff.registry.actor import ToolUse
 from signoff.registry.tool import Tool
 
 HANDLERS: Final = ("handler", "per_call")
-"""The keys of which a tool has exactly one."""
+"""A tool has exactly one of these keys."""
 RUN_KEYS: Final = (*HANDLERS, "runs")
-"""The keys that say by what a tool is run; of one that was imported of an MCP server they are not the manifest's."""
+"""The keys that choose how a tool runs. A manifest cannot set them for a tool of an MCP server."""
 _PER_CALL: Final = (
     "Instead of `handler`: a function `(context)` that makes the handler of one call, or of several tools by name."
 )
@@ -22,15 +22,15 @@ _REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` 
 
 
 def tool_section(cls: type = Tool) -> type[Section]:
-    """Makes the section of a class of tools: a key for each field, all of them optional, `per_call` and `reducer`.
+    """Make the section of a class of tools: an optional key for each field, `per_call` and `reducer`.
 
-    What is not given is left to the handler's own declaration.
+    Missing keys keep the handler's own declaration.
     """
     declared = declared_fields(cls).values()
     keys: dict[str, Any] = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE}
     keys["per_call"] = (Reference | None, Field(None, description=_PER_CALL))
     keys["reducer"] = (str | Handed | None, Field(None, description=_REDUCER))
-    words = "One tool; its name is its key. What is not given is left to the handler's own declaration."
+    words = "One tool; its name is its key. Missing keys keep the handler's own declaration."
     made: type[Section] = create_model("ToolSection", __base__=Section, __doc__=words, **keys)
     made.key_aliases = {alias: field.name for field in declared for alias in field.spec.aliases}
     return made
@@ -53,13 +53,15 @@ OwnToolSection: Final = _own_tool_section(ToolSection)
 
 
 ServerToolSection: Final = create_model(
-    "ServerToolSection", __base__=ToolSection, __doc__="What is wanted of a tool that was imported of an MCP server."
+    "ServerToolSection",
+    __base__=ToolSection,
+    __doc__="The manifest's keys of a tool that was imported from an MCP server.",
 )
-"""For editors alone: such a tool has no handler of its own."""
+"""For editors only: such a tool has no handler of its own."""
 
 
 def tool_table(cls: type = Tool) -> str:
-    """Writes the table of docs/manifest.md: each key, what it means, and what holds where it is left out."""
+    """Write the table of docs/manifest.md: each key, its meaning and its default."""
     declared = declared_fields(cls)
     order = dict.fromkeys((*_FIRST, *declared))
     rows = [field_row(declared[name]) for name in order if declared[name].spec.key is not IN_CODE]

@@ -1,1 +1,1 @@
-"""MCP servers whose tools Signoff runs: declarations and imports. Nothing here speaks to a server."""
+"""MCP servers whose tools Signoff runs: declarations and imports. Nothing here connects to a server."""

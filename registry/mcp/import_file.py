@@ -1,4 +1,4 @@
-"""Reads and writes `mcp/<server>.yaml`: the tools that were imported of an MCP server, beside the manifest."""
+"""Reads and writes `mcp/<server>.yaml`, next to the manifest: the imported tools of an MCP server."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,8 @@ from signoff.registry.mcp.imported_tool import HINTS, ImportedTool, catalog_name
 
 FOLDER: Final = "mcp"
 _HEAD: Final = (
-    "# Written by `signoff mcp import {}`, which replaces it: what the server says of its tools.\n"
-    "# What you want of them, such as `requires_approval`, stands in the manifest, under `tools`.\n"
+    "# Written by `signoff mcp import {}`, which replaces it: the server's description of its tools.\n"
+    "# Write your own keys, such as `requires_approval`, in the manifest, under `tools`.\n"
 )
 
 
@@ -25,33 +25,33 @@ class ImportSection(Section):
     """The whole file."""
 
     keys_in_help: ClassVar[bool] = False
-    version: Literal[1] = Field(description="Of the file's format: `1`.")
+    version: Literal[1] = Field(description="The version of the file's format: `1`.")
     tools: list[Any] = Field([], description="The tools, by their names.")
 
 
 class ImportedToolSection(Section):
-    """One tool, as its server described it."""
+    """One tool in its server's description."""
 
     keys_in_help: ClassVar[bool] = False
-    name: str = Field(description="What the server calls it.")
+    name: str = Field(description="The server's name for it.")
     title: str = Field("", description="A short name for people.")
     description: str = Field("", description="The server's words for the model.")
-    hints: dict[str, bool] = Field({}, description="What the server says of its effects; nobody vouches for it.")
+    hints: dict[str, bool] = Field({}, description="The server's claims about its effects; unverified.")
     input_schema: dict[str, Any] = Field(description="JSON Schema of its arguments.")
     output_schema: dict[str, Any] | None = Field(None, description="JSON Schema of its structured result.")
 
 
 def import_path(folder: Path, server: str) -> Path:
-    """Returns where the import of a server stands, of a manifest that begins in `folder`."""
+    """Return the path of a server's import, for a manifest with the base directory `folder`."""
     return folder / FOLDER / f"{server}.yaml"
 
 
 def read_import(path: Path, server: str, name: str = "") -> tuple[YamlFile, Mapping[str, ImportedTool]]:
-    """Reads an import; returns the file, and its tools by their names in the catalog, in its order.
+    """Read an import. Return the file, and its tools by their catalog names, in its order.
 
     Raises `ConfigError` with file and line.
     """
-    # What the server said may hold `${...}`, which nobody is to fill in.
+    # The server's text may hold `${...}`, which must not be substituted.
     file = read_yaml(path, name or str(path), quotes=True)
     top = read_section(file, (), ImportSection, file.data, "an import of an MCP server")
     tools: dict[str, ImportedTool] = {}
@@ -80,10 +80,10 @@ def read_import(path: Path, server: str, name: str = "") -> tuple[YamlFile, Mapp
 
 
 def write_import(path: Path, server: str, tools: Iterable[ImportedTool]) -> None:
-    """Writes an import, in place of the one before: all of it or nothing."""
-    # In the order of their names: a server's own order may change from answer to answer.
+    """Replace the import of a server, completely or not at all."""
+    # Sorted by name: a server's own order may change between answers.
     data = {"version": 1, "tools": [each.content for each in sorted(tools, key=lambda each: each.remote_name)]}
-    # Escaped, as a review must see every character of what a model will read.
+    # Escaped: a reviewer must see every character that a model will read.
     text = _HEAD.format(server) + write_yaml(_plain(data), ascii_only=True)
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")

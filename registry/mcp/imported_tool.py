@@ -1,4 +1,4 @@
-"""What an MCP server says of its tools, as it is imported: in Signoff's own schemas, compared and written to a file."""
+"""The tools of an MCP server as imported: in Signoff's schema dialect, compared and written to a file."""
 
 import hashlib
 import re
@@ -13,11 +13,11 @@ from signoff.formats.json_schema import compile_schema
 from signoff.formats.linear_pattern import pattern_problem
 
 _OLDER: Final = ("draft-04/schema", "draft-05/schema", "draft-06/schema", "draft-07/schema", "draft/2019-09/schema")
-"""How the dialects end that differ from 2020-12 in what is rewritten here, and in nothing that checks a value."""
+"""Suffixes of dialects that differ from 2020-12 only in the constructs that are rewritten here."""
 _STRICT_LIMITS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
-"""Flags of draft 4 and OpenAPI 3.0, and the limits that they are about."""
+"""Flags of draft 4 and OpenAPI 3.0, and the limits that they modify."""
 _SAFE: Final = 2**53 - 1
-"""The largest integer that JSON carries exactly; calls with a larger one are refused."""
+"""The largest integer that JSON carries exactly. Calls with a larger one are rejected."""
 _ONE: Final = frozenset(
     (
         "items", "additionalItems", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else",
@@ -34,9 +34,9 @@ HINTS: Final[Mapping[str, str]] = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open_world",
 }
-"""The protocol's hints, and what they are called in an imported file."""
+"""The protocol's hints, and their names in an imported file."""
 MAX_TOOLS: Final = 1_000
-"""More tools of one server are not imported."""
+"""The maximum number of imported tools per server."""
 _NAME_CHARS: Final = 64
 _DIGEST_CHARS: Final = 8
 _MALFORMED: Final = "signoff/malformed"
@@ -45,24 +45,24 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True)
 class ImportedTool:
-    """One tool as its server described it when it was imported."""
+    """One tool as its server described it at import."""
 
     remote_name: str
-    """What the server calls it."""
+    """The server's name for it."""
     description: str
-    """Its description; the server's, not ours."""
+    """The server's description. Unverified."""
     input_schema: Mapping[str, Any] = field(hash=False)
     """JSON Schema of its arguments, in the dialect of Signoff."""
     output_schema: Mapping[str, Any] | None = field(default=None, hash=False)
-    """JSON Schema of its structured result, if it declares one."""
+    """JSON Schema of its structured result, if declared."""
     title: str = ""
     """A short name for people."""
     hints: Mapping[str, bool] = field(default_factory=dict, hash=False)
-    """What the server says of its effects. Nobody vouches for it."""
+    """The server's claims about its effects. Unverified."""
 
     @property
     def content(self) -> dict[str, Any]:
-        """All that was imported, as it is written and compared."""
+        """The whole import, for writing and comparing."""
         return {
             "name": self.remote_name,
             **({"title": self.title} if self.title else {}),
@@ -74,34 +74,37 @@ class ImportedTool:
 
     @cached_property
     def digest(self) -> str:
-        """The sha-256 of all that was imported. Raises `NotCanonical`."""
+        """The SHA-256 of the whole import. Raises `NotCanonical`."""
         return sha256_hex(self.content)
 
 
 class Listing(NamedTuple):
-    """What a server offers, as far as it can be imported."""
+    """A server's tools, as far as they can be imported."""
 
     tools: Mapping[str, ImportedTool]
-    """By the name of the tool in the catalog, `mcp__<server>__<tool>`."""
+    """By catalog name, `mcp__<server>__<tool>`."""
     left_out: Mapping[str, str]
-    """Why a tool cannot be imported, by the server's name of it."""
+    """Reasons why tools cannot be imported, by the server's names."""
     warnings: Mapping[str, str] = {}
-    """What is not checked here of a tool's calls, by the server's name of it."""
+    """Checks that only the server performs, by the server's names."""
 
 
 def read_listing(server: str, listed: Iterable[Mapping[str, Any]]) -> Listing:
-    """Reads tools as `tools/list` sends them. What Signoff could not check calls of is left out, with the reason."""
+    """Read tools as `tools/list` sends them.
+
+    Tools whose calls Signoff could not check are left out, with the reason.
+    """
     tools: dict[str, ImportedTool] = {}
     left_out: dict[str, str] = {}
     warnings: dict[str, str] = {}
     named: dict[str, list[Mapping[str, Any]]] = {}
     for each in listed:
-        # By its letters alone: names that differ by case only are one name to whoever reads them.
+        # Case-insensitive: readers confuse names that differ by case only.
         named.setdefault(catalog_name(server, str(each.get("name", ""))).casefold(), []).append(each)
     for alike in named.values():
         remote = str(alike[0].get("name", ""))
         if len(alike) > 1:
-            # Which of them a call would reach is for nobody here to say.
+            # Signoff cannot decide which of them a call would reach.
             names = ", ".join(sorted({f"`{each.get('name', '')}`" for each in alike}))
             left_out |= {str(each.get("name", "")): f"{names} would have one name here" for each in alike}
         elif len(tools) >= MAX_TOOLS:
@@ -120,8 +123,9 @@ def read_listing(server: str, listed: Iterable[Mapping[str, Any]]) -> Listing:
 
 
 def catalog_name(server: str, remote: str) -> str:
-    """Returns the name in the catalog of a server's tool: what a catalog's names cannot hold is `_`, and a long one is
-    cut, with a digest of the whole.
+    """Return the catalog name of a server's tool.
+
+    Characters that catalog names cannot hold become `_`. A long name is cut and gets a digest of the whole.
     """
     name = f"mcp__{server}__{_OTHER.sub('_', remote)}"
     if len(name) <= _NAME_CHARS:
@@ -131,7 +135,7 @@ def catalog_name(server: str, remote: str) -> str:
 
 
 def listing_changes(before: Mapping[str, ImportedTool], after: Mapping[str, ImportedTool]) -> list[str]:
-    """Returns one line for each tool that was added, removed or changed; the server's own words are in none."""
+    """Return one line for each added, removed or changed tool, without the server's own text."""
     lines: list[str] = []
     for name in sorted({*before, *after}):
         if name not in before:
@@ -144,13 +148,12 @@ def listing_changes(before: Mapping[str, ImportedTool], after: Mapping[str, Impo
 
 
 def changed_fields(before: ImportedTool, after: ImportedTool) -> list[str]:
-    """Returns the fields in which two imports of one tool differ."""
     old, new = before.content, after.content
     return [key for key in sorted({*old, *new}) if _differ(old.get(key), new.get(key))]
 
 
 def _differ(old: Any, new: Any) -> bool:
-    # By their bytes: to Python `1` and `true` are equal.
+    # Compared as bytes: `1` and `true` are equal in Python.
     return sha256_hex([old]) != sha256_hex([new])
 
 
@@ -160,18 +163,18 @@ def _hint_words(tool: ImportedTool) -> str:
 
 
 def mark_malformed(name: str, why: str) -> dict[str, Any]:
-    """Return a stand-in for a tool of a list that breaks the protocol, so that the others can be read."""
+    """Return a placeholder for a tool that violates the protocol, so that the other tools can be read."""
     return {"name": name, "inputSchema": {"type": "object"}, "_meta": {_MALFORMED: why}}
 
 
 def malformed_reason(data: Mapping[str, Any]) -> str:
-    """Return why a tool of a list breaks the protocol; "" if it does not."""
+    """Return why a tool violates the protocol; "" if it does not."""
     meta = data.get("_meta")
     return str(meta.get(_MALFORMED, "")) if isinstance(meta, Mapping) else ""
 
 
 def _read_tool(remote: str, data: Mapping[str, Any]) -> tuple[ImportedTool, list[str]]:
-    """Return the tool, and its patterns that are left to the server. Raises `ConfigError` or `NotCanonical`."""
+    """Return the tool and the patterns that only the server checks. Raises `ConfigError` or `NotCanonical`."""
     annotations = data.get("annotations") or {}
     given = {HINTS[key]: value for key, value in annotations.items() if key in HINTS}
     given_output = data.get("outputSchema")
@@ -183,7 +186,7 @@ def _read_tool(remote: str, data: Mapping[str, Any]) -> tuple[ImportedTool, list
         input_schema=arguments,
         output_schema=result,
         title=str(data.get("title") or annotations.get("title") or ""),
-        # In the order of the protocol, not of the server, which may change from answer to answer.
+        # In the order of the protocol: the server's order may change between answers.
         hints={name: given[name] for name in HINTS.values() if isinstance(given.get(name), bool)},
     )
     check_imported(tool)
@@ -191,18 +194,18 @@ def _read_tool(remote: str, data: Mapping[str, Any]) -> tuple[ImportedTool, list
 
 
 def check_imported(tool: ImportedTool) -> None:
-    """Raises `ConfigError` or `NotCanonical` for a tool by whose schemas no call could be checked."""
+    """Raise `ConfigError` or `NotCanonical` for a tool whose schemas could check no call."""
     compile_schema(tool.input_schema)
     if tool.output_schema is not None:
         compile_schema(tool.output_schema, field="output_schema", of_object=False)
-    # What approvals and comparisons stand on.
+    # Approvals and comparisons need the digest.
     _ = tool.digest
 
 
 def as_2020_12(schema: Any) -> Any:
-    """Returns a schema in 2020-12; one that says that it is of that dialect, or of none, is returned as it is.
+    """Return a schema in 2020-12. A schema of that dialect, or without one, is returned unchanged.
 
-    A dialect that is not known stays, so that whoever compiles the schema refuses it.
+    An unknown dialect stays, so that the schema compiler rejects it.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -229,7 +232,7 @@ def _rewrite(schema: Any, *, is_old: bool) -> Any:
 
 
 def _fit_limits(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with limits as 2020-12 has them, which JSON carries exactly."""
+    """Return a schema with limits in the form of 2020-12, as numbers that JSON carries exactly."""
     made = dict(schema)
     for flag, limit in _STRICT_LIMITS.items():
         if isinstance(made.get(flag), bool):
@@ -254,7 +257,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _let_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that takes null where `nullable` of OpenAPI 3.0 says so."""
+    """Return a schema that accepts null if it has OpenAPI 3.0's `nullable`."""
     if not isinstance(schema.get("nullable"), bool):
         return schema
     made = {key: value for key, value in schema.items() if key != "nullable"}
@@ -273,7 +276,7 @@ def _let_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _leave_patterns(schema: Any) -> tuple[Any, list[str]]:
     """Return a schema without the patterns that RE2 cannot read, and these patterns: the server checks them.
 
-    Each stays in a comment, so that a change of it is seen.
+    Each stays in a comment, so that a change is visible.
     """
     left: list[str] = []
 
@@ -308,7 +311,7 @@ def _rewrite_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
             if "additionalItems" in schema:
                 made["items"] = schema["additionalItems"]
         elif key == "additionalItems":
-            # Beside one schema for all items, or none, it says nothing.
+            # Without several schemas of items it has no effect.
             continue
         elif key == "dependencies" and isinstance(value, Mapping):
             made |= _dependencies(value)

@@ -19,7 +19,7 @@ from signoff.registry.tool_context import ToolContext
 EXTRA: Final = "mcp"
 MAX_SERVER_SECONDS: Final = 600.0
 HANDLER: Final = f"{__name__}:run_on_server"
-"""The handler of every imported tool, as a manifest names one."""
+"""The handler of every imported tool, as a manifest names it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ToolServer:
     """An MCP server whose tools Signoff runs; its name is its key."""
 
     name: Annotated[str, FieldSpec(key=IN_CODE)]
-    """Its name, the middle of `mcp__<server>__<tool>`."""
+    """The middle of `mcp__<server>__<tool>`."""
     url: Annotated[str, FieldSpec(unset="or `command`")] = ""
     """The address of its Streamable HTTP endpoint."""
     command: Annotated[tuple[str, ...], FieldSpec(key=list[str] | str, unset="or `url`")] = ()
@@ -44,21 +44,21 @@ class ToolServer:
     allow_networks: tuple[str, ...] = ()
     """Allowed private networks of `url`, such as `10.0.0.0/8`. Only these work without TLS."""
     tools: Annotated[Mapping[str, ImportedTool], FieldSpec(key=IN_CODE)] = field(default_factory=dict, hash=False)
-    """What was imported, by the name of the tool in the catalog."""
+    """The imported tools, by catalog name."""
 
     @property
     def address(self) -> str:
-        """Its address or its command line, for people."""
+        """Its address or command line, for people."""
         return self.url or " ".join(self.command)
 
 
 async def run_on_server(args: dict[str, Any], context: ToolContext) -> Any:
-    """Stands for the handler of an imported tool; a worker puts its own connection to the server in this place."""
+    """Raise an error. A worker replaces this handler of imported tools with its connection to the server."""
     raise ConfigError("this worker has no connection to MCP servers", field="mcp_servers")
 
 
 def build_servers(given: Iterable[ToolServer]) -> Mapping[str, ToolServer]:
-    """Checks servers and returns them by name. Raises `ConfigError`."""
+    """Check servers and return them by name. Raises `ConfigError`."""
     known: dict[str, ToolServer] = {}
     for server in given:
         if server.name in known:
@@ -70,7 +70,7 @@ def build_servers(given: Iterable[ToolServer]) -> Mapping[str, ToolServer]:
 
 def _check(server: ToolServer) -> None:
     name = server.name
-    # The first `__` behind the server's name is where its tool's name begins.
+    # The tool's name begins after the first `__` behind the server's name.
     if not is_id(name) or "__" in name or name.startswith("_") or name.endswith("_"):
         why = "has no name such as `github`: letters, digits, `-` and single `_` between them, at most 48"
         raise _refuse(server, "", why)
@@ -88,7 +88,7 @@ def _check(server: ToolServer) -> None:
             raise _refuse(server, unused, f"has `{unused}`, but is a `command`, which takes its secrets by `env`")
         if not all(server.command):
             raise _refuse(server, "command", "has an empty word in its `command`")
-    # It stands in what is printed, shown and compared.
+    # The declaration is printed, shown and compared.
     for place in literal_secrets({"headers": dict(server.headers), "env": dict(server.env)}):
         raise _refuse(server, place, f"has a secret in `{place}`; write {FORMS} there and put it where that leads")
     if not 0 < server.timeout <= MAX_SERVER_SECONDS:
@@ -109,7 +109,7 @@ def _check_url(server: ToolServer) -> None:
 def _is_web_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        # Read for its check: a port that is none would be noticed with the first call.
+        # Reads the port for its check: otherwise an invalid one would fail only at the first call.
         _ = parts.port
     except ValueError:
         return False

@@ -1,1 +1,1 @@
-"""Declarations in Python: what `signoff.App` collects, and how it composes them with a manifest."""
+"""Declarations in Python: collected by `signoff.App` and composed with a manifest."""

@@ -25,18 +25,18 @@ class CodeSite:
 
     @property
     def shown(self) -> str:
-        """The file as messages name it: relative to the working directory if it is below it."""
+        """The file as messages show it: relative to the working directory if it is below it."""
         path = Path(self.file)
         return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else self.file
 
     @property
     def part(self) -> YamlFile:
-        """The site as a file of one line, by which errors name it."""
+        """The place as a file of one line, for errors."""
         return YamlFile(self.shown, None, {(): self.line})
 
 
 def call_site() -> CodeSite:
-    """Return the nearest line of the stack outside Signoff and outside `dataclasses`, `typing` and the like."""
+    """Return the nearest line of the stack outside Signoff, `dataclasses`, `typing` and similar modules."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
@@ -44,7 +44,7 @@ def call_site() -> CodeSite:
 
 
 def function_site(function: Callable[..., Any]) -> CodeSite:
-    """Return the line where a function begins, or the line that declares it where the function has no source."""
+    """Return the line where a function begins, or the declaring line if it has no source."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return call_site() if code is None else CodeSite(code.co_filename, code.co_firstlineno)
 

@@ -1,7 +1,7 @@
-"""Composes the declarations of a program with a manifest, which may add to them and tighten them.
+"""Composes the declarations of a program with a manifest, which may only add to them and tighten them.
 
-Fields that have an order may be given in both places; the manifest's value must be the stricter one. Policies are
-judged both. Any other field that is given twice is an error with both places.
+Both places may give fields that have an order. The manifest's value must be the stricter one. Both policies are
+evaluated. Any other field given twice is an error with both places.
 """
 
 import dataclasses
@@ -28,14 +28,17 @@ _FROM_CODE: Final = (
     "validation", "remarks", "always_include", "concurrency", "capabilities", "updates",
     "tags", "toolset", "plugin", "metadata",
 )  # fmt: skip
-"""Fields that a manifest may not give a tool of the code: they say what a call does, or could loosen the tool.
+"""Fields that a manifest may not give a tool of the code: they define its effect, or could loosen it.
 
-The last four are facts for rules: a rule that denies tools without a tag would let a tool pass that gets it.
+The last four are facts for rules: a new tag could let a tool escape a rule that denies tools without it.
 """
 
 
 def compose(code: YamlFile, manifest: YamlFile) -> YamlFile:
-    """Return both as one document. Raises `ConfigError` with both places for what neither adds nor tightens."""
+    """Return both as one document.
+
+    Raises `ConfigError` with both places for an entry that neither adds nor tightens.
+    """
     return _Composer(code, manifest).compose()
 
 
@@ -63,7 +66,7 @@ class _Composer:
         return dataclasses.replace(self._manifest, data=self._data, parts=self._parts)
 
     def _take(self, place: Place, value: Any) -> None:
-        """Take a value of the code at a place that the manifest leaves free."""
+        """Take a value of the code for a place that the manifest leaves empty."""
         target = self._data
         for key in place[:-1]:
             target = target[str(key)]
@@ -123,7 +126,7 @@ class _Composer:
 
 
 def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that the code gives, those of a `Tool` too."""
+    """Yield the fields that the code gives, including those of a `Tool`."""
     handler = section.get("handler")
     if isinstance(handler, Tool):
         values = vars(handler)
@@ -135,7 +138,7 @@ def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _problem(key: str, ours: Any, theirs: Any) -> str:
-    """Return why the manifest's value is not allowed beside that of the code, with the remedy; "" if it is."""
+    """Return why the manifest's value conflicts with the code's, with the remedy; "" if it does not."""
     order = _ORDERS.get(key)
     if order is not None:
         return order(ours, theirs)
@@ -147,7 +150,7 @@ def _at_most(ours: Any, theirs: Any) -> str:
         limit = None if ours is None else _SECONDS.validate_python(ours)
         looser = limit is not None and _SECONDS.validate_python(theirs) > limit
     except ValidationError:
-        # Its section says what is wrong with it.
+        # The section reader reports the error.
         return ""
     return f"may be at most {_shown(ours)}, which the code declares" if looser else ""
 
@@ -173,7 +176,7 @@ def _subset(ours: Any, theirs: Any) -> str:
 
 def _only(allowed: bool) -> Callable[[Any, Any], str]:
     def problem(ours: Any, theirs: Any) -> str:
-        # Both fields are false where the code leaves them out.
+        # Both fields are false if the code leaves them out.
         return "" if theirs is allowed or theirs == bool(ours) else f"may only become `{str(allowed).lower()}` here"
 
     return problem

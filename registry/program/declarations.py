@@ -1,7 +1,7 @@
-"""Collects declarations of a Python program, each with its file and line.
+"""Collects the declarations of a Python program, each with its file and line.
 
-`Tools` is shared by a program, its actors and the parts of other modules; `Program` is the whole.
-A declaration has the shape of its section of the manifest, so that both ways have the same keys, checks and errors.
+Programs, their actors and the parts of other modules all use `Tools`. `Program` is the whole. A declaration has the
+shape of its manifest section, so both ways share keys, checks and errors.
 """
 
 import dataclasses
@@ -35,14 +35,14 @@ from signoff.registry.tool_fields import id_and_title
 
 F = TypeVar("F", bound=Callable[..., Any])
 ToolLike: TypeAlias = str | Callable[..., Any] | Tool
-"""How an actor or a route lists a tool: by its name, its function, or itself."""
+"""How an actor or a route lists a tool: its name, its function, or the `Tool`."""
 _SHORT_FORMS: Final = ("auto_approve_if", "deny_if", "approvers", "autoApproveIf", "denyIf")
 _FACTORY: Final = ("per_call", "perCall")
 _SHOWN_CHARS: Final = 60
 
 
 class ActorOptions(TypedDict, total=False):
-    """The keywords of `app.actor` beside its model, instructions and tools: the other fields of an actor."""
+    """The keywords of `app.actor` apart from model, instructions and tools: the other fields of an actor."""
 
     description: str
     external: ExternalAgent | Mapping[str, Any]
@@ -76,13 +76,13 @@ class DeclaredTool:
 
     name: str
     section: Mapping[str, Any]
-    """Its section of the manifest; `handler` may be the function or the `Tool` itself."""
+    """Its manifest section. `handler` may be the function or the `Tool` itself."""
     site: CodeSite
     targets: tuple[object, ...] = ()
-    """The objects by which actors may list it: its function, its `Tool`."""
+    """The objects that actors may list for it: its function, its `Tool`."""
 
     def is_made_of(self, target: object) -> bool:
-        """Return whether the tool was made of this function or `Tool`, or of the function that it wraps."""
+        """Return whether the tool was made from this function or `Tool`, or from the function that it wraps."""
         return any(each == target for each in self.targets) or any(
             _unwrapped(each) == _unwrapped(target) for each in self.targets
         )
@@ -92,7 +92,7 @@ OwnTools: TypeAlias = dict[str, DeclaredTool]
 
 
 class ToolMethod:
-    """Declares tools; it is the `tool` of an app, an actor or a part."""
+    """Declares tools: the `tool` of an app, an actor or a part."""
 
     def __init__(self, owner: "Tools") -> None:
         self._owner = owner
@@ -119,7 +119,7 @@ class ToolMethod:
 
 
 class Tools:
-    """Tools of one module, for `App.include`; an `App` and each of its actors are such a collection too."""
+    """Tools of one module, for `App.include`. An `App` and each of its actors are such collections too."""
 
     def __init__(self) -> None:
         self._declared: dict[str, DeclaredTool] = {}
@@ -132,7 +132,7 @@ class Tools:
         return ToolMethod(self)
 
     def add(self, *tools: Tool | Mapping[str, Any]) -> None:
-        """Add tools that are declared already, as `Tool` or as a mapping with the keys of the manifest and a `name`.
+        """Add declared tools: a `Tool`, or a mapping with the manifest's keys and a `name`.
 
         Raises `ConfigError` for a second tool of the same name.
         """
@@ -142,7 +142,7 @@ class Tools:
 
     @explain_keywords("include")
     def include(self, other: "Tools", *, prefix: str = "") -> None:
-        """Add the tools of another collection, also those that it declares later; `prefix` begins their names."""
+        """Add the tools of another collection, including later declarations. `prefix` begins their names."""
         self._check_open(call_site())
         self._included.append((other, prefix))
 
@@ -184,7 +184,7 @@ class Tools:
 
 
 class DeclaredActor(Tools):
-    """One actor of an app; `@actor.tool(justification=...)` declares a tool that this actor alone has."""
+    """One actor of an app. `@actor.tool(justification=...)` declares a tool of this actor alone."""
 
     def __init__(self, name: str, section: Mapping[str, Any], tools: Sequence[ToolLike] | None, site: CodeSite) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class DeclaredActor(Tools):
             route._close(site)
 
     def listed_names(self) -> Iterator[str]:
-        """Yield each name in the lists of the actor and of its routes."""
+        """Yield each name in the lists of the actor and its routes."""
         for listed in (self.tools or (), *(route.tools for route in self.routes.values())):
             yield from (each for each in listed if isinstance(each, str))
 
@@ -220,10 +220,10 @@ class DeclaredActor(Tools):
         tool_filter_reason: str = "",
         own_tools: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> "DeclaredRoute":
-        """Declare a route, a course that a conversation may take.
+        """Declare a route, one course of a conversation.
 
-        `own_tools`, the tools of its `tool` and each `Tool` that is declared by its list are there and nowhere else.
-        Raises `ConfigError` for a second route of that name.
+        Its `own_tools`, the tools of its `tool` and each new `Tool` in its list exist only there. Raises `ConfigError`
+        for a second route of that name.
         """
         site = call_site()
         self._check_open(site)
@@ -240,7 +240,7 @@ class DeclaredActor(Tools):
 
 
 class DeclaredRoute(Tools):
-    """One route of an actor; `@route.tool(justification=...)` declares a tool that is there and nowhere else."""
+    """One route of an actor. `@route.tool(justification=...)` declares a tool of this route alone."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ def _steps(steps: Mapping[str, Mapping[str, Any]] | Sequence[Step]) -> dict[str,
 
 
 def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[str, Any]:
-    """Return the fields with the short forms of a policy gathered under `requires_approval`."""
+    """Return the fields, with the short forms of a policy collected under `requires_approval`."""
     short = {key: fields[key] for key in _SHORT_FORMS if key in fields}
     section = {key: plain(value) for key, value in fields.items() if key not in (*_SHORT_FORMS, "name", "id")}
     policy = next((key for key in ("requires_approval", "requiresApproval") if key in section), "")
@@ -278,7 +278,10 @@ def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[s
 
 
 def _short_policy(name: str, short: dict[str, Any], site: CodeSite) -> dict[str, Any]:
-    """Return the short forms of a policy. Raises `ConfigError` that names the keyword, which its policy could not."""
+    """Return the short forms of a policy.
+
+    Raises `ConfigError` with the keyword, which the policy's own check cannot name.
+    """
     for key, value in short.items():
         if key != "approvers" and not (isinstance(value, str) and value.strip()):
             why = f"`{key}` of tool `{name}` must be text, a CEL expression such as `args.amount <= 10.0`"
@@ -311,7 +314,7 @@ def _declared(tool: object, site: CodeSite) -> DeclaredTool:
 
 
 def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
-    """Raise `ConfigError` with both places if a tool of this name is there already."""
+    """Raise `ConfigError` with both places if a tool of this name exists already."""
     if first is not None:
         why = f"tool `{second.name}` is declared at {first.site} already; rename one of the two"
         sites = {"site": str(second.site), "first_site": str(first.site)}
@@ -319,9 +322,9 @@ def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
 
 
 def own_tools(level: Tools, listed: Iterable[object], site: CodeSite, around: Iterable[DeclaredTool]) -> OwnTools:
-    """Return the tools of one level by name: those it declares, and each `Tool` in its list that no other declares.
+    """Return the tools of one level by name: its declarations, and each `Tool` that only its list declares.
 
-    `around` are the tools of the levels around it. Raises `ConfigError` for two of one name.
+    `around` are the tools of the outer levels. Raises `ConfigError` for two tools of one name.
     """
     own = {each.name: each for each in level._all()}
     for each in listed:
@@ -368,5 +371,4 @@ def _unwrapped(target: object) -> object:
 
 
 def error_at(site: CodeSite, why: str, /, **context: object) -> ConfigError:
-    """Return a `ConfigError` that begins with the file and line of `site`."""
     return ConfigError(f"{site}: {why}", **{**context, "file": site.shown, "line": site.line})

@@ -1,4 +1,4 @@
-"""Explains wrong arguments of a declaration: its place, the keyword, and the nearest right one."""
+"""Explains wrong arguments of a declaration: the place, the keyword and the nearest valid one."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KE
 
 
 def explain_keywords(called: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a method raise `ConfigError` instead of `TypeError` for wrong arguments; `called` is its public name."""
+    """Make a method raise `ConfigError` instead of `TypeError` for wrong arguments. `called` is its public name."""
 
     def decorate(method: Callable[P, R]) -> Callable[P, R]:
         @wraps(method)
@@ -40,7 +40,7 @@ def _problems(called: str, method: Callable[..., Any], args: tuple[Any, ...], gi
     needed = [name for name in named if parameters[name].default is inspect.Parameter.empty]
     lacking = [name for name in needed if name not in {*filled, *given}]
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
-        # Its other keywords are keys of a section, which says what is wrong with them.
+        # Its other keywords are keys of a section, which reports their errors.
         strange = [name for name in given if name not in named and did_you_mean(name, lacking)]
     else:
         strange = [name for name in given if name not in named]

@@ -1,4 +1,4 @@
-"""Turns values of a Python declaration into those of a section of the manifest."""
+"""Converts values of a Python declaration to values of a manifest section."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from signoff.registry.tool import Tool
 
 
 def plain(value: Any) -> Any:
-    """Return lists for tuples and sets, mappings for records, seconds for `timedelta`; all else as it is.
+    """Return lists for tuples and sets, mappings for records, seconds for `timedelta`. Others unchanged.
 
-    Tools, policies and functions stay as they are: sections take them.
+    Tools, policies and functions stay: sections accept them.
     """
     if isinstance(value, Tool | ApprovalPolicy):
         return value

@@ -1,4 +1,4 @@
-"""A whole program: its declarations as one manifest, and the catalog of both."""
+"""A whole program: its declarations as one manifest, and the catalog of program and manifest."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ _OWN_KEYS: Final = ("own_tools", "ownTools")
 
 
 class Program(Tools):
-    """Everything that one Python program declares. `build` makes its catalog; nothing can be declared after that."""
+    """All declarations of one Python program. `build` makes the catalog and ends declarations."""
 
     @explain_keywords("App")
     def __init__(
@@ -100,7 +100,7 @@ class Program(Tools):
         tools: Sequence[ToolLike] | None = None,
         **options: Unpack[ActorOptions],
     ) -> DeclaredActor:
-        """Declare an actor. `tools` are names, functions or `Tool`s; left out, it has all tools of the app.
+        """Declare an actor. `tools` are names, functions or `Tool`s. By default, all tools of the app.
 
         Raises `ConfigError` for a second actor of that name.
         """
@@ -122,7 +122,7 @@ class Program(Tools):
 
     @explain_keywords("app.policy")
     def policy(self, name: str = "", rule: str = "", *, effect: RuleEffect, reason: str = "") -> None:
-        """Declare a rule over all tools: CEL over `tool`, `actor` and `ctx`. Without a name its text is its name."""
+        """Declare a rule over all tools: CEL over `tool`, `actor` and `ctx`. The default name is the rule's text."""
         site = call_site()
         self._check_open(site)
         if not rule:
@@ -139,7 +139,7 @@ class Program(Tools):
 
     @explain_keywords("app.channel")
     def channel(self, name: str, *, kind: str, **section: Any) -> None:
-        """Declare a channel that reaches people beside the inbox: `kind`, and the options of that kind."""
+        """Declare a channel that reaches people apart from the inbox: `kind`, and the options of that kind."""
         self._declare_named("channels", name, {"kind": kind, **plain(section)}, call_site())
 
     @explain_keywords("app.subscribe")
@@ -159,13 +159,13 @@ class Program(Tools):
 
     @property
     def manifest(self) -> Path | None:
-        """The file or folder of the manifest over this program, if it has one."""
+        """The manifest over this program, a file or a directory, if it has one."""
         return None if self._manifest is None else Path(self._site.file).resolve().parent / self._manifest
 
     def build(self) -> Catalog:
         """Return the catalog of all declarations, built at the first call.
 
-        Raises `ConfigError` with file and line of what is wrong, and of a declaration after this.
+        Raises `ConfigError` with file and line of the error. Any later declaration raises it too.
         """
         if self._catalog is None:
             file, folder = self._document()
@@ -186,7 +186,7 @@ class Program(Tools):
         self._named[section][name] = data, site
 
     def _document(self) -> tuple[YamlFile, Path]:
-        """Return all declarations as one document, and the folder in which its paths begin."""
+        """Return all declarations as one document, and the base directory of its paths."""
         own = self._own_document()
         if self._manifest is None or self.manifest is None:
             return own, Path(self._site.file).resolve().parent
@@ -234,7 +234,7 @@ class Program(Tools):
             tools[name]["reducer"] = reducer
 
     def _collect(self) -> dict[str, DeclaredTool]:
-        """Return the tools that are not an actor's own, by name."""
+        """Return the tools that no single actor owns, by name."""
         found: dict[str, DeclaredTool] = {}
         for each in (*self._all(), *self._of_registry()):
             check_twin(found.get(each.name), each)
@@ -268,7 +268,7 @@ class Program(Tools):
             routes["select"] = section.pop("route_select")
         if actor.tools is not None:
             names = [_name_of(each, actor, known, actor.site) for each in actor.tools]
-            # A tool of the app with the same name would be allowed everywhere, so its author has to list it.
+            # A tool of the app with the same name would be allowed everywhere, so the author must list it.
             placed = [name for name in _declared_below(place, parts) if name not in tools]
             section["tools"] = list(dict.fromkeys((*names, *own, *placed)))
         _add_own(section, own, place, parts)
@@ -281,7 +281,7 @@ def _rule_name(rule: object) -> object:
 
 def _section(tool: DeclaredTool, scope: str) -> dict[str, Any]:
     section = dict(tool.section)
-    # A function, a mapping and a bare `@tool` have the scope of the place that declares them.
+    # A function, a mapping and a bare `@tool` take the scope of the declaring place.
     handler = section.get("handler")
     if not isinstance(handler, Tool) or handler.scope == UNDECLARED:
         section.setdefault("scope", scope)
@@ -298,7 +298,7 @@ def _add_own(section: dict[str, Any], own: OwnTools, place: Place, parts: Parts)
     """Add the declared tools of one level to the `own_tools` of its section."""
     key = next((each for each in _OWN_KEYS if each in section), _OWN_KEYS[0])
     given = section.get(key, {})
-    # Its section says what is wrong with it.
+    # The section reader reports the error.
     if not own or not isinstance(given, Mapping):
         return
     section[key] = dict(given)

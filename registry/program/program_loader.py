@@ -1,4 +1,4 @@
-"""Finds the program that `MODULE:APP` names."""
+"""Loads the program that `MODULE:APP` names."""
 
 import importlib
 import re
@@ -18,12 +18,12 @@ _importing: list[str] = []
 
 
 def is_program(reference: str) -> bool:
-    """Return whether a text is `MODULE:APP` and no file of that name."""
+    """Return whether a text has the form `MODULE:APP` and is not an existing file."""
     return REFERENCE.match(reference) is not None and not Path(reference).exists()
 
 
 def check_manifest_path(path: Path) -> None:
-    """Raise `ConfigError` for a Python file, or the name of one, in the place of a manifest."""
+    """Raise `ConfigError` if the manifest's path is a Python file, or the name of one without its suffix."""
     file = path if path.suffix == ".py" else path.with_name(f"{path.name}.py")
     if file.is_file() and (path.suffix == ".py" or not path.exists()):
         why = f"`{path}` is no manifest: for the app in `{file}` write `{file.stem}:app`"
@@ -31,20 +31,20 @@ def check_manifest_path(path: Path) -> None:
 
 
 def imported_program() -> str:
-    """Return the reference that is being imported now, or ""."""
+    """Return the reference of the running import, or ""."""
     return _importing[-1] if _importing else ""
 
 
 def load_program(reference: str, folder: Path | None = None) -> Program:
-    """Import the program that `MODULE:APP` names; `folder`, by default the working directory, is searched first.
+    """Import the program that `MODULE:APP` names. `folder`, by default the working directory, is searched first.
 
-    Raises `ConfigError` with the file read.
+    Raises `ConfigError` with the imported file.
     """
     module_name, _, attribute = reference.partition(":")
     if REFERENCE.match(reference) is None:
         raise ConfigError(f"`{reference}` names no app: write `MODULE:APP`, such as `refunds:app`", field="app")
     place = str((folder or Path.cwd()).resolve())
-    # First, so that a local `attr.py` wins over an installed one, as it does for `python refunds.py`.
+    # First, so that a local `attr.py` hides an installed one, as with `python refunds.py`.
     if sys.path[0] != place:
         sys.path.insert(0, place)
     module = _import(reference, module_name, place)
@@ -76,7 +76,7 @@ def _import(reference: str, name: str, folder: str) -> Any:
             hint = f"; its Python files are {near}" if near else ""
             why = f"there is no module `{name}` in `{folder}`{hint}"
             raise ConfigError(why, field="app", value=reference) from None
-        # Importing runs code of anybody's, which may raise anything, or exit.
+        # An import runs foreign code, which may raise anything or exit.
         except (Exception, SystemExit) as error:
             raise _failed(name, error) from error
 

@@ -1,4 +1,4 @@
-"""The keywords by which tools are declared in code, for type checkers, and the types of their values."""
+"""The keywords of tool declarations in code, for type checkers, and the types of their values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ Concurrency: TypeAlias = Literal["safe", "exclusive"]
 Validation: TypeAlias = Literal["strict", "warn", "off"]
 RunBy: TypeAlias = Literal["signoff", "external"]
 Span: TypeAlias = float | str | timedelta
-"""A span of time: seconds, a text such as `30s`, or a `timedelta`."""
+"""A duration: seconds, a text such as `30s`, or a `timedelta`."""
 
 
 @dataclass(frozen=True)
 class BypassRouting:
-    """Why a specialist tool needs no routing (B10)."""
+    """The reason why a specialist tool needs no routing (B10)."""
 
     reason: Annotated[str, Field(description="A real one.")]
 
@@ -92,7 +92,7 @@ class ToolFields(CommonToolFields, total=False):
 
 
 class ToolOptionKeywords(CommonToolFields, total=False):
-    """The keywords of `@tool`: those of `@app.tool` that are fields, with their names in camelCase."""
+    """The keywords of `@tool`: those of `@app.tool` that are fields, also in camelCase."""
 
     scope: Scope
     site: str

@@ -1,4 +1,4 @@
-"""Destinations of tools' records, and the filter of each; checked when the catalog is built (B33)."""
+"""The destinations of tools' records and their filters, checked when the catalog is built (B33)."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -19,11 +19,11 @@ LLM_SESSION: Final = "llm-session"
 AUDIT: Final = "audit"
 PEER_RESPONSE: Final = "peer-response"
 FILTER: Final = Hook[AnnotatedRecord](field="filter", takes=("record",), style="plain")
-# A synchronous sink would hold up every turn of the worker.
+# A synchronous sink would block every turn of the worker.
 SINK: Final = Hook[object](field="sink", takes=("delivery",))
 OBSERVER: Final = Hook[object](field="observer", takes=("undelivered",), style="any")
 _WHOLE: Final = ("ui-streaming", "cache")
-# `\Z`, not `$`: that one also matches before a line break at the end, which would then stand in records and logs.
+# `\Z`, not `$`, which also matches before a final line break: it would get into records and logs.
 _FORMATTER: Final = re.compile(r"formatter:[A-Za-z0-9_-]{1,48}\Z")
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 _KNOWN: Final = (LLM_SESSION, *_WHOLE, AUDIT, PEER_RESPONSE, "formatter:<name>")
@@ -34,45 +34,36 @@ _OURS: Final[Mapping[str, Filter]] = MappingProxyType({LLM_SESSION: for_model, A
 class Delivery:
     """The argument of a sink: its view of the record of one call.
 
-    It may be given the same one again after a worker was lost, under the same `idempotency_key`.
+    After the loss of a worker it may receive the same one again, with the same `idempotency_key`.
     """
 
     destination: str
-    """The destination's name."""
     record: AnnotatedRecord
-    """What its filter left of the record."""
+    """The record after its filter."""
     tool: str
-    """The tool's name."""
     call_id: str
-    """The call within its turn."""
+    """The call's id within its turn."""
     actor_name: str
     """The actor that called."""
     tenant_id: str
-    """The tenant of the turn."""
     session_id: str
-    """The session of the turn."""
     turn_id: str
-    """The turn."""
     idempotency_key: str
-    """The key of the call, the same for each of its attempts."""
+    """The key of the call, the same for each attempt."""
 
 
 @dataclass(frozen=True)
 class DeliveryFailure:
-    """The argument of an observer: a destination did not get its view."""
+    """The argument of an observer: a destination did not receive its view."""
 
     destination: str
-    """The destination's name."""
     tool: str
-    """The tool's name."""
     call_id: str
-    """The call within its turn."""
+    """The call's id within its turn."""
     tenant_id: str
-    """The tenant of the turn."""
     turn_id: str
-    """The turn."""
     why: str
-    """Why; without any value of the record."""
+    """The reason, without any value of the record."""
 
 
 Sink: TypeAlias = Callable[[Delivery], Awaitable[None]]
@@ -81,22 +72,22 @@ Observer: TypeAlias = Callable[[DeliveryFailure], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """One place that records go to."""
+    """A destination of records."""
 
     name: Annotated[str, FieldSpec(key=IN_CODE)]
     """`llm-session`, `ui-streaming`, `cache`, `audit`, `peer-response` or `formatter:<name>`."""
     filter: Annotated[Filter | None, FieldSpec(key=str)] = None
-    """What it gets of a record: `module:function`, or `identity` for all of it.
+    """Its view of a record: `module:function`, or `identity` for the whole record.
 
-    A tool's own filter for it goes before.
+    A tool's own filter for it wins.
     """
     sink: Annotated[Sink | None, FieldSpec(key=str)] = None
-    """`module:function`: takes what the filter left.
+    """`module:function`: receives the filtered record.
 
     `llm-session` and `audit` have none, they are Signoff's own.
     """
     reads: tuple[str, ...] = ()
-    """Namespaces of the slots that it is given."""
+    """Namespaces of the slots that it receives."""
 
 
 @dataclass(frozen=True)
@@ -104,29 +95,28 @@ class Distribution:
     """The destinations of a catalog."""
 
     destinations: Mapping[str, Destination] = field(default_factory=dict)
-    """The destinations by name."""
     observer: Observer | None = None
-    """Is given what did not arrive; None: the log alone says it."""
+    """Receives failed deliveries. `None`: only the log has them."""
 
     def view(self, tool: Tool, name: str) -> Filter | None:
-        """Returns the filter of a destination for records of `tool`; None: they do not go there."""
+        """Return the filter of a destination for records of `tool`. `None` if they are not sent there."""
         declared = self.destinations.get(name)
-        # Before any filter: what an actor has as its own is nobody else's to see, whatever a destination declares.
+        # Before any filter: an actor's own tools are private for every declared destination.
         if name == PEER_RESPONSE and not tool.for_peers:
             return None
-        # No last resort such as the whole record: where nobody has said what goes there, nothing does.
+        # No fallback to the whole record: without a declared filter, nothing is sent.
         return tool.filters.get(name) or (declared.filter if declared is not None else None) or _OURS.get(name)
 
     def sinks(self, tool: Tool) -> tuple[Destination, ...]:
-        """Returns the destinations with a sink that records of `tool` go to."""
+        """Return the destinations with a sink that receive records of `tool`."""
         every = self.destinations.values()
         return tuple(each for each in every if each.sink is not None and self.view(tool, each.name) is not None)
 
     @property
     def content(self) -> dict[str, Any]:
-        """The part that a catalog's hash covers: everything but the functions."""
+        """The part for the catalog's hash: everything except the functions."""
         return {
-            # A function has nothing that is the same in every process; that there is one is all that can be hashed.
+            # No property of a function is the same in every process: hash only its presence.
             name: {"reads": sorted(each.reads), "filters": each.filter is not None}
             for name, each in self.destinations.items()
         }
@@ -138,7 +128,7 @@ NOWHERE: Final = Distribution()
 def build_distribution(
     destinations: Iterable[Destination], observer: Observer | None, tools: Iterable[Tool]
 ) -> Distribution:
-    """Checks destinations against themselves and against the filters of `tools`. Raises `ConfigError`."""
+    """Check destinations alone and against the filters of `tools`. Raises `ConfigError`."""
     known: dict[str, Destination] = {}
     for each in destinations:
         if each.name in known:
@@ -154,18 +144,18 @@ def build_distribution(
             if name not in known and name not in _OURS:
                 near = did_you_mean(name, known)
                 why = (
-                    f"tool `{tool.name}` has a filter for `{name}`, which nobody receives{near}; declare a destination"
+                    f"tool `{tool.name}` has a filter for `{name}`, which is not declared{near}; declare a destination"
                 )
                 raise ConfigError(why, tool_name=tool.name, field="filters", value=name)
     for name, each in known.items():
-        # Found at build: a destination that silently gets nothing looks like one that works.
+        # At build: a destination that silently gets nothing looks as if it works.
         if each.filter is None and name not in _OURS and not any(name in tool.filters for tool in tools):
             raise _refuse(name, "filter", "has no `filter`, and no tool has one for it: nothing would ever go there")
     return Distribution(MappingProxyType(known), observer)
 
 
 def named_filter(name: object) -> Filter:
-    """Return the filter that the manifest calls `name`: `identity`, `module:function`, or a program's function.
+    """Return the filter of this name: `identity`, `module:function`, or a program's function.
 
     Raises `ConfigError`.
     """
@@ -178,7 +168,7 @@ def named_filter(name: object) -> Filter:
 
 
 def filter_problems(tool: Tool) -> Iterator[FieldProblem]:
-    """Yields the problems of each filter of `tool` by itself."""
+    """Yield the problems of each filter of `tool` alone."""
     for name, given in tool.filters.items():
         field_name = f"filters.{name}"
         why = _wrong_name(name) or _wrong_view(name, given)
@@ -221,9 +211,9 @@ def _wrong_view(name: str, given: Any) -> str:
     objection = FILTER.objection(given)
     if objection:
         return objection
-    # X24: elsewhere it would bring private fields to a model and to peers, and secret ones into the record.
+    # X24: elsewhere it would show private fields to a model and peers, and secret ones in the audit log.
     if given is identity and name not in _WHOLE:
-        return "has the filter `identity`, which only `ui-streaming` and `cache` may have; say what it gets"
+        return "has the filter `identity`, which only `ui-streaming` and `cache` may have; name another filter"
     return ""
 
 

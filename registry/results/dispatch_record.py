@@ -1,4 +1,4 @@
-"""Facts that are recorded of a call beside its outcome: who called, and how it was dispatched (B39, B40)."""
+"""Facts recorded with a call's outcome: its actor and its dispatch (B39, B40)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,9 +12,9 @@ SPECIALIST: Final = "specialist_execution"
 
 
 def dispatch_event(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """Returns the event of a routed call as it begins: `source`, `event`, `private`; {} for a bypass (B30).
+    """Return the first event of a routed call: `source`, `event`, `private`; {} for a bypass (B30).
 
-    Nobody but the calling actor may react to a private one, and only auditors read of it.
+    Only the calling actor may react to a private event, and only auditors may read it.
     """
     if tool.routing == "bypass":
         return {}
@@ -23,7 +23,7 @@ def dispatch_event(tool: Tool, permit: Permit) -> dict[str, Any]:
 
 
 def execution_facts(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """Returns the facts of every call that ran, whoever owns it (B40)."""
+    """Return the facts of every executed call, of any owner (B40)."""
     reason = tool.bypass_routing.reason if tool.bypass_routing is not None else ""
     kept: dict[str, Any] = {"record": SPECIALIST} if tool.scope == "specialist" else {}
     return {
@@ -40,5 +40,5 @@ def execution_facts(tool: Tool, permit: Permit) -> dict[str, Any]:
 
 
 def mask_arguments(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments as records may hold them: the secret ones hidden."""
+    """Return the arguments for records, with secret ones masked."""
     return dict(hide(args, tool.masked_arguments, lambda _: HIDDEN))

@@ -1,4 +1,4 @@
-"""Checks what a tool returned against its declared output (B06, V05)."""
+"""Checks a tool's result against its declared output (B06, V05)."""
 
 from typing import Any, Final
 
@@ -11,15 +11,13 @@ _PROBLEMS_SHOWN: Final = 5
 
 
 def declared_value(result: ToolResult) -> Any:
-    """Returns the value that the output schema describes: `structured` where the handler gives it, else the value;
-    plain JSON.
-    """
+    """Return the value that the output schema describes, as plain JSON: `structured` if given, else the value."""
     value = result.value if result.structured is None else result.structured
     return value.values if isinstance(value, AnnotatedRecord) else jsonable(value)
 
 
 def output_problem(tool: Tool, result: ToolResult) -> str:
-    """Says what is wrong with a result, for the model; empty when nothing is, or the tool declares no output."""
+    """Return the problem of a result, for the model. Empty if there is none, or the tool declares no output."""
     if tool.output is None:
         return ""
     problems = tool.output.check(declared_value(result))
@@ -27,7 +25,7 @@ def output_problem(tool: Tool, result: ToolResult) -> str:
         return ""
     words = english([each.words for each in problems[:_PROBLEMS_SHOWN]])
     more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
-    # A model that reads of a failure calls again, and what the tool does would happen twice: that it ran is told first.
+    # Say first that the tool ran: a model that reads of a failure calls again, and the effect would happen twice.
     return (
         f"{INVALID}: `{tool.name}` ran and took effect, but its result does not fit its declared "
         f"output: {words}{more}. Do not call it again for that; tell the user."

@@ -1,4 +1,4 @@
-"""Reducers shorten the results of one tool for the model, after it ran and before anything is cut (E21)."""
+"""Reducers shorten one tool's results for the model, after the run and before any cut (E21)."""
 
 import json
 import logging
@@ -52,28 +52,28 @@ _INSTALL_LINE: Final = re.compile(
 
 
 def terminal(result: Result, given: ReducerInput) -> Result:
-    """Shortens the output of the command in `args.command` (or `args.cmd`); errors stay as they are (E40).
+    """Shorten the output of the command in `args.command` (or `args.cmd`). Errors stay unchanged (E40).
 
-    `git status`: counts and the first five files. Test runs: lines of failures and the summary. Installs: lines of
-    what was added, removed, warned of or wrong. Anything else over 8 KiB: the first 40 and the last 20 lines.
-    A command of which none of that is recognised in its output is treated as anything else.
+    `git status`: counts and the first five files. Test runs: failures and the summary. Installs: added and removed
+    packages, warnings and errors. Other output over 8 KiB, also if none of that is recognised: the first 40 and the
+    last 20 lines.
     """
     if isinstance(result, ToolFailure):
         return result
     text, command = str(result.value), _command(given.args)
     for means, shorten in _COMMANDS:
         if means(command) and (short := shorten(text)):
-            # Of a short output there is nothing to gain.
+            # A short output is not worth shortening.
             return replace(result, value=short) if len(short) < len(text) else result
     return replace(result, value=_ends(text))
 
 
 def read_file(result: Result, given: ReducerInput) -> Result:
-    """Shortens a whole file over 200 lines to a hint and the first 200; a range that was asked for stays (E41)."""
+    """Shorten a whole file over 200 lines to a hint and the first 200. A requested range stays unchanged (E41)."""
     if isinstance(result, ToolFailure) or any(given.args.get(name) is not None for name in _RANGE):
         return result
     lines = str(result.value).split("\n")
-    # A line end at the end of the file begins no further line.
+    # A final line break begins no further line.
     total = len(lines) - (lines[-1] == "")
     if total <= _FILE_LINES:
         return result
@@ -82,7 +82,7 @@ def read_file(result: Result, given: ReducerInput) -> Result:
 
 
 def kanban_list(result: Result, given: ReducerInput) -> Result:
-    """Shortens a JSON list of over 10 items to counts by status and the 5 newest that are not done (E42)."""
+    """Shorten a JSON list of over 10 items to counts by status and the 5 newest unfinished ones (E42)."""
     if isinstance(result, ToolFailure):
         return result
     try:
@@ -93,7 +93,7 @@ def kanban_list(result: Result, given: ReducerInput) -> Result:
         return result
     counts = Counter(str(item.get("status") or "unknown") for item in items)
     summary = ", ".join(f"{status}={count}" for status, count in counts.items())
-    # Sorting is stable: of items without a date the first ones win.
+    # The sort is stable: of items without a date, the first ones win.
     unfinished = sorted((i for i in items if i.get("status") != "done"), key=_describe_update, reverse=True)
     lines = [f"- {item.get('id', '?')} [{item.get('status') or 'unknown'}] {item.get('title') or '(no title)'}"
              for item in unfinished[:_ITEMS_SHOWN]]  # fmt: skip
@@ -101,7 +101,7 @@ def kanban_list(result: Result, given: ReducerInput) -> Result:
 
 
 def _describe_update(item: Mapping[str, Any]) -> str:
-    # ISO 8601 sorts as text; anything else is compared as text too, where mixed types would raise.
+    # ISO 8601 sorts as text. Compare other values as text too: mixed types would raise.
     return str(item.get("updatedAt") or item.get("updated_at") or "")
 
 
@@ -115,7 +115,7 @@ def _asks_git_status(command: str) -> bool:
     if next(words, "") != "git":
         return False
     for word in words:
-        # The next word is its value: `git -C status log` asks for no status.
+        # The next word is its value: `git -C status log` is not a `status` command.
         if word in _GIT_VALUED:
             next(words, "")
         elif not word.startswith("-"):
@@ -175,10 +175,10 @@ def _ends(text: str) -> str:
 logger = logging.getLogger("signoff.registry")
 
 Reducer: TypeAlias = Callable[[Result, ReducerInput], Result]
-"""Synchronous and deterministic; no model is asked and nothing is read or written (E39).
+"""Synchronous and deterministic. It calls no model, and reads and writes nothing (E39).
 
-It is given the result as the model would read it (`value` is text) and returns one of the same class. Only its text
-is taken over: structured data and cost stay what the tool said.
+It gets the result as the model would read it (`value` is text) and returns one of the same class. Only its text is
+used: structured data and cost stay the tool's.
 """
 
 REDUCER: Final = Hook[Result](field="reducer", takes=("result", "given"), style="plain")
@@ -189,16 +189,14 @@ BUILT_IN: Final[Mapping[str, Reducer]] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class ToolReducer:
-    """The reducer of one tool. Two of them are the same only if they are one object."""
+    """The reducer of one tool. Two are equal only if they are the same object."""
 
     tool: str
-    """The exact name of the tool."""
     reduce: Reducer
-    """Shortens the tool's results."""
 
 
 class ReducerRegistry:
-    """Holds reducers by the exact name of their tool, filled before a catalog is built; the catalog keeps a copy."""
+    """Holds reducers by the exact name of their tool, filled before a catalog is built. The catalog keeps a copy."""
 
     def __init__(self, reducers: Iterable[ToolReducer] = ()) -> None:
         self._entries: dict[str, ToolReducer] = {}
@@ -206,9 +204,9 @@ class ReducerRegistry:
             self.register(each)
 
     def register(self, reducer: ToolReducer) -> Callable[[], None]:
-        """Add a reducer and return a function that takes this very one out; a later one of the tool stays (N16).
+        """Add a reducer and return a function that removes exactly this one, not a later one of the tool (N16).
 
-        Raises `RegistrationError` for a second one of the tool, and for what is no function.
+        Raises `RegistrationError` for a second reducer of the tool, and for an object that is not a function.
         """
         tool = reducer.tool
         if not is_tool_name(tool):
@@ -224,24 +222,24 @@ class ReducerRegistry:
             del self._entries[reducer.tool]
 
     def get(self, tool: str) -> Reducer | None:
-        """Returns the reducer of the tool of exactly this name, or None."""
+        """Return the reducer of the tool of exactly this name, or `None`."""
         entry = self._entries.get(tool)
         return None if entry is None else entry.reduce
 
     def snapshot(self) -> Mapping[str, Reducer]:
-        """Copies the present reducers by name; the mapping does not change any more."""
+        """Return a copy of the present reducers by name, which does not change."""
         return MappingProxyType({name: entry.reduce for name, entry in self._entries.items()})
 
 
 def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) -> Result:
-    """Returns `result` with the text that the reducer makes of it; one that fails changes nothing. Never raises."""
+    """Return `result` with the reducer's text, or unchanged if the reducer fails. Never raises."""
     if reducer is None:
         return result
     try:
         answer: object = reducer(result, given)
-    # The effect has happened: neither a mistake of a reducer nor a library that exits may take its result away.
+    # The effect has happened: no error of a reducer, and no library that exits, may lose its result.
     except (Exception, SystemExit) as error:
-        # The name alone: the words of an error may quote the result.
+        # Only the type: the message of an error may quote the result.
         logger.warning("the reducer of a result failed: %s", type(error).__name__)
         return result
     if isinstance(result, ToolResult) and isinstance(answer, ToolResult) and isinstance(answer.value, str):
@@ -253,7 +251,7 @@ def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) 
 
 
 def named_reducer(name: object) -> Reducer:
-    """Return the reducer that the manifest calls `name`: built in, `module:function`, or a program's function.
+    """Return the reducer of this name: built in, `module:function`, or a program's function.
 
     Raises `ConfigError`.
     """

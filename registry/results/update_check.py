@@ -1,4 +1,4 @@
-"""Checks the updates of a tool's result: names that it declares, of values that fit. Pure."""
+"""Checks the updates in a tool's result: declared names and valid values. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -17,14 +17,14 @@ from signoff.registry.tool import Tool
 
 
 class AcceptedUpdates(NamedTuple):
-    """The updates of a result after the check."""
+    """The checked updates of a result."""
 
     updates: Updates = NO_UPDATES
-    """What may be applied."""
+    """The valid updates."""
     ignored: tuple[str, ...] = ()
-    """Names that nobody declared."""
+    """Undeclared names."""
     problem: str = ""
-    """Why nothing may be applied; empty where something may."""
+    """Why no update may be applied. Empty if they may."""
 
 
 def accept_updates(
@@ -35,10 +35,10 @@ def accept_updates(
     data: Mapping[str, Any],
     context: Mapping[str, Any],
 ) -> AcceptedUpdates:
-    """Checks the `data` and `context`, plain JSON, that a call in `ctx` wishes to change. Pure.
+    """Check the `data` and `context`, plain JSON, that a call in `ctx` wants to change. Pure.
 
-    Names count that the tool declares in `updates`: of data those that a step of its actor collects, of the context
-    those of the manifest. One value that does not fit lets all of them fail. Messages repeat no value.
+    Only names in the tool's `updates` count: data that a step of its actor collects, and context fields of the
+    manifest. One invalid value rejects all. Messages repeat no value.
     """
     mine = Updates(
         data={name: each for name, each in data.items() if name in tool.updates and name in scopes.collected},
@@ -51,7 +51,7 @@ def accept_updates(
 
 
 def check_updates(tools: Iterable[Tool], scopes: Iterable[ActorScopes], fields: ContextFields) -> None:
-    """Raises `ConfigError` where one of `tools` would update what no step of any actor collects and nobody declares."""
+    """Raise `ConfigError` if a tool updates a name that no step collects and no context declares."""
     known = {*fields.schemas, *(name for each in scopes for name in each.collected)}
     for tool, name in ((each, name) for each in tools for name in each.updates):
         if name not in known:
@@ -62,21 +62,21 @@ def check_updates(tools: Iterable[Tool], scopes: Iterable[ActorScopes], fields: 
 
 def _problems(mine: Updates, scopes: ActorScopes, fields: ContextFields, ctx: CallContext) -> Iterator[str]:
     for name, value in mine.data.items():
-        # Null forgets what was collected.
+        # Null deletes the collected value.
         yield from _misfits(f"{DATA}.{name}", None if value is None else scopes.schemas.get(name), value)
     for name, value in mine.context.items():
         yield from _misfits(name, fields.schemas[name], value)
-    # A manifest may declare `data` as a whole: then what they come to together has to fit.
+    # A manifest may declare `data` as a whole: then the combined data must fit.
     whole = fields.schemas.get(DATA)
     if whole is not None and mine.data:
         held = ctx.extra.get(DATA)
         yield from _misfits(DATA, whole, {**(held if isinstance(held, Mapping) else {}), **mine.data})
     if mine.size > SESSION_UPDATES_BYTES:
-        yield f"what it changes is over {SESSION_UPDATES_BYTES} bytes"
+        yield f"the changes are over {SESSION_UPDATES_BYTES} bytes"
 
 
 def _misfits(name: str, schema: CompiledSchema | None, value: Any) -> Iterator[str]:
-    # It becomes part of `ctx`: out of bounds there, every rule that is asked would be an error.
+    # It becomes part of `ctx`: beyond the limits, every rule would fail.
     why = bounds_problem(value)
     if why:
         yield f"the value of `{name}` is {why}"

@@ -1,4 +1,4 @@
-"""The positions of one actor, the tools that are its own there, and whose policies count for them."""
+"""The positions of one actor, its own tools there, and the policies that apply to them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,18 +17,17 @@ from signoff.registry.tool import Tool
 
 
 class ScopedTool(NamedTuple):
-    """A tool that is an actor's own, or stands over others of its name."""
+    """An actor's own tool, or a tool that shadows others of its name."""
 
     tool: Tool
-    """The tool."""
     over: tuple[Tool, ...] = ()
     """The tools that it shadows."""
     loosens: str = ""
-    """Why it need not obey them; empty where it does."""
+    """The reason why it need not obey them. Empty if it must."""
 
     @property
     def policy_tools(self) -> tuple[Tool, ...]:
-        """The tools whose policies count for it as well."""
+        """The shadowed tools whose policies also apply to it."""
         return () if self.loosens else self.over
 
 
@@ -37,15 +36,14 @@ class ActorScopes:
     """All positions of one actor."""
 
     actor: str
-    """The actor's name."""
     positions: Mapping[tuple[str, str], Position]
     """The positions by route and step; ("", "") is outside of all routes."""
     placed: Mapping[str, ScopedTool] = field(default_factory=dict)
-    """The tools beside those of the registry, by their activity."""
+    """The tools outside the registry, by activity."""
     schemas: Mapping[str, CompiledSchema] = field(default_factory=dict)
     """The schemas of collected data and of the context, by name."""
     fields: frozenset[str] = frozenset()
-    """The names of the context's fields."""
+    """The names of the context fields."""
     collected: frozenset[str] = frozenset()
     """The names of the data that steps collect."""
     steps: Mapping[str, tuple[Step, ...]] = field(default_factory=dict, repr=False)
@@ -53,32 +51,32 @@ class ActorScopes:
 
     @property
     def routed(self) -> bool:
-        """Whether the actor has routes."""
         return bool(self.steps)
 
     @property
     def layered(self) -> bool:
-        """Whether there is anything but the actor's list and the registry."""
+        """Whether the actor has routes or tools outside the registry."""
         return self.routed or bool(self.placed)
 
     def position(self, route: str, step: str) -> Position | None:
-        """Returns the position of this name; for an actor without routes always the one it has."""
+        """Return the position of this name. An actor without routes has a single one."""
         return self.positions.get((route, step) if self.routed else ("", ""))
 
     @cached_property
     def policy_tools(self) -> Mapping[str, tuple[Tool, ...]]:
-        """The tools whose policies count where one of `placed` is judged, by its activity."""
+        """For each activity in `placed`, the tools whose policies also apply."""
         return {activity: each.policy_tools for activity, each in self.placed.items() if each.policy_tools}
 
     def check(self, route: str, step: str, transient: tuple[str, ...]) -> None:
-        """Raises `ConfigError` for a position or a tool of the turn's own that this actor does not have."""
+        """Raise `ConfigError` for a position or a tool of the turn that this actor does not have."""
         position = self.position(route, step)
         if position is None:
             known = ", ".join(f"`{each}/{inner}`" if inner else f"`{each}`" for each, inner in self.positions if each)
             message = f"actor `{self.actor}` has no route and step {quote_name(f'{route}/{step}')}; known: {known}"
             raise ConfigError(message, actor=self.actor, field="route", value=route)
         for name in transient:
-            # The turn's own layer is the nearest: a name that it does not own is unknown, or shadows what it may not.
+            # The turn's layer is the nearest: a name that it does not own is unknown, or must not shadow the existing
+            # tool.
             if position.resolve(name, ResolutionContext(transient=(name,))).at != 0:
                 message = (
                     f"actor `{self.actor}` can have no tool {quote_name(name)} for one turn: none, or it may not shadow"
@@ -86,20 +84,20 @@ class ActorScopes:
                 raise ConfigError(message, actor=self.actor, field="transient", value=name)
 
     def available_fields(self, extra: Mapping[str, Any]) -> frozenset[str]:
-        """Returns the data fields that are there: not null, and valid where a step collects them with a schema."""
+        """Return the available data fields: not null, and valid if a step collects them with a schema."""
         data = extra.get("data")
         given = {
-            # Declared fields of the context go before: what was collected under such a name cannot stand in for one.
+            # Declared context fields win: collected data of the same name cannot replace one.
             **(data if isinstance(data, Mapping) else {}),
             **{name: extra[name] for name in self.fields & {*extra}},
         }
         return frozenset(name for name, value in given.items() if value is not None and self._valid(name, value))
 
     def advance(self, route: str, step: str, have: AbstractSet[str]) -> str:
-        """Returns the step to which a conversation at `step` moves by the data fields `have`; `step` where it stays.
+        """Return the next step of a conversation at `step` with the data fields `have`. `step` if it stays.
 
-        It leaves a step once all that the step collects is there, and a route's beginning for a first step that
-        collects. It enters no step before all that the step requires is there.
+        It leaves a step once all its data is collected. It leaves the beginning of a route for a first step that
+        collects. It enters a step only if all its required data is available.
         """
         steps = self.steps.get(route, ())
         at = -1 if not step else next((index for index, each in enumerate(steps) if each.name == step), len(steps))
@@ -111,7 +109,6 @@ class ActorScopes:
         return steps[at].name if 0 <= at < len(steps) else step
 
     def find_step(self, route: str, name: str) -> Step | None:
-        """Returns the step of this name on a route."""
         return next((each for each in self.steps.get(route, ()) if each.name == name), None)
 
     def _valid(self, name: str, value: Any) -> bool:
@@ -120,12 +117,12 @@ class ActorScopes:
 
 
 def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers: Sequence[str]) -> CompiledPolicy:
-    """Stacks the policy of a tool over those of all that it shadows, unless it says why not. `own` is by activity.
+    """Combine the policy of a tool with those of all shadowed tools, unless it gives a reason. `own` is by activity.
 
-    Raises `ConfigError` where nobody can say which of them is the stricter.
+    Raises `ConfigError` if neither is clearly stricter.
     """
     tool, nearest = placed.tool, own[placed.tool.activity]
-    # `own` and not what is stacked already: `over` names every tool behind this one, so each counts exactly once.
+    # Use `own`, not combined policies: `over` names every tool behind this one, so each counts exactly once.
     below = [UnderlyingPolicy(own[each.activity], _fits(each)) for each in placed.policy_tools]
     why = incomparable(nearest, [each.policy for each in below], approvers)
     if why:
@@ -140,5 +137,5 @@ def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers
 
 
 def _fits(tool: Tool) -> Callable[[Mapping[str, Any]], bool]:
-    # Rules are type-checked against their own tool's schema: of arguments that do not fit it they say nothing sure.
+    # Rules are type-checked against their own tool's schema: they are unreliable for other arguments.
     return lambda args: not tool.schema.check(args)

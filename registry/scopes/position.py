@@ -1,8 +1,7 @@
-"""Resolves a name where an actor stands: the nearest layer wins, and the trace says why no other did (X03).
+"""Resolves a name at an actor's position: the nearest layer wins, and the trace explains the others (X03).
 
 The order is transient > step inline > step reference > route > agent > registry > undeclared. The nearest layer that
-names a tool owns the name: while it keeps the tool back, nothing behind it comes forward, so that waiting never loosens
-anything.
+names a tool owns the name. While it hides the tool, no other layer provides one, so that hiding never loosens anything.
 """
 
 import dataclasses
@@ -21,9 +20,9 @@ LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "ro
 LayerOutcome: TypeAlias = Literal["won", "lost", "absent"]
 
 TURN: Final = "*"
-"""The last part of the place of a tool that a turn's own layer brings forward over a nearer one."""
+"""The last part of the place of a tool that a turn's own layer puts over a nearer one."""
 _NAMES_KEPT: Final = 200
-"""How many undeclared tools are kept by their names, of as many as agents make up."""
+"""The number of cached undeclared tools: agents can invent any number of names."""
 _NOT_NAMED: Final = "does not name it"
 
 
@@ -32,13 +31,11 @@ class LayerTrace:
     """One layer's part in a resolution."""
 
     layer: LayerName
-    """The layer."""
     where: str
-    """The layer in words."""
+    """A description of the layer."""
     outcome: LayerOutcome
-    """Whether its tool won, lost to a nearer one, or is not there."""
+    """Whether its tool won, lost to a nearer one, or does not exist."""
     why: str
-    """Why."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +43,21 @@ class Layer:
     """The tools that one layer names."""
 
     name: LayerName
-    """The layer."""
     where: str
-    """The layer in words."""
+    """A description of the layer."""
     tools: Mapping[str, Tool] = field(default_factory=dict, repr=False)
     """The tools by name, in declared order."""
     closed: str = ""
-    """Why none of them is seen here; empty where they are."""
+    """Why all of them are hidden here. Empty if they are not."""
     waits: tuple[str, ...] = ()
-    """Data fields that they wait for."""
+    """The data fields that they require."""
     later: Mapping[str, str] = field(default_factory=dict)
-    """The step from which a name is seen, by name."""
+    """The first step at which a name is visible, by name."""
     missing: tuple[str, ...] = ()
-    """Optional references that nothing answers to."""
+    """Optional references without a tool."""
 
     def hidden_reason(self, name: str, tool: Tool, have: frozenset[str]) -> str:
-        """Returns why its tool of this name is not seen; "" when it is. The framework's own are seen everywhere."""
+        """Return why its tool of this name is hidden; "" if visible. The framework's own tools are always visible."""
         if self.closed and not tool.of_framework:
             return self.closed
         lacking = [each for each in self.waits if each not in have]
@@ -71,12 +67,12 @@ class Layer:
 
 
 class FilterAnswer(NamedTuple):
-    """What the filters of a position say of one tool."""
+    """The answer of a position's filters about one tool."""
 
     why: str = ""
-    """Why it is kept back, for the trace; empty when it is not."""
+    """Why the tool is hidden, for the trace. Empty if it is not."""
     reason: str = ""
-    """The author's words of the filter that refuses, which a model may read."""
+    """The reason of the refusing filter's author, which a model may read."""
 
 
 @dataclass(frozen=True)
@@ -84,21 +80,20 @@ class ToolFilter:
     """The `tool_filter` of a step or route."""
 
     where: str
-    """The step or route in words."""
+    """A description of the step or route."""
     filter: CompiledFilter
-    """The compiled expression."""
     reason: str = ""
-    """Why it refuses, in its author's words."""
+    """The author's reason for the refusal."""
 
 
 @dataclass(frozen=True)
 class ResolutionContext:
-    """The facts of a turn that a resolution needs beside the position."""
+    """The facts of a turn that a resolution needs in addition to the position."""
 
     have: frozenset[str] = frozenset()
-    """The data fields that are there."""
+    """The available data fields."""
     transient: tuple[str, ...] = ()
-    """The names that the turn's own layer brings forward."""
+    """The names in the turn's own layer."""
     actor: Mapping[str, Any] = field(default_factory=dict)
     """The actor as filters see it."""
     ctx: Mapping[str, Any] = field(default_factory=dict)
@@ -110,14 +105,13 @@ NO_RESOLUTION_CONTEXT: Final = ResolutionContext()
 
 @dataclass(frozen=True)
 class Position:
-    """One position of an actor: a route and a step, and the layers of tools there."""
+    """One position of an actor: a route, a step and the layers of tools there."""
 
     actor: str
-    """The actor's name."""
     route: str
-    """The route; empty outside of all."""
+    """The route. Empty outside all routes."""
     step: str
-    """The step; empty where the route has not come to one."""
+    """The step. Empty before the first."""
     registry: ToolResolver = field(repr=False)
     """The registry of the catalog."""
     layers: tuple[Layer, ...] = ()
@@ -125,39 +119,39 @@ class Position:
     filters: tuple[ToolFilter, ...] = ()
     """The filters of step and route."""
     selects: tuple[Select, ...] = field(default=(), repr=False, compare=False)
-    """Hooks that choose once more, asked by whoever may wait for them."""
+    """Hooks that select further. Asynchronous callers run them."""
     route_select: Select | None = field(default=None, repr=False, compare=False)
-    """The hook that says whether its route is there; None where nobody is to be asked."""
+    """The hook that decides whether its route is available. `None` if there is none."""
     transient: Mapping[str, Tool | None] = field(default_factory=dict)
-    """The tools of names in a turn's own layer where they differ from the registry's; None: it may not shadow."""
+    """Tools in a turn's own layer that differ from the registry's. `None` if the name must not shadow."""
 
     @property
     def is_selected(self) -> bool:
-        """Whether hooks choose what is seen here."""
+        """Whether hooks select the visible tools here."""
         return bool(self.selects) or self.route_select is not None
 
     def resolve(
         self, name: str, moment: ResolutionContext, filtered: dict[str, FilterAnswer] | None = None
     ) -> "Resolution":
-        """Resolves `name`: its tool, whether it is seen, and the trace.
+        """Resolve `name`: its tool, its visibility and the trace.
 
-        `filtered` keeps what the filters say, by activity: of this position at this moment, and no other.
+        `filtered` caches the filters' answers by activity, for this position and moment only.
         """
         layers = (_transient(self, moment), *self.layers) if moment.transient else self.layers
         for index, layer in enumerate(layers):
             tool = layer.tools.get(name)
             if tool is not None:
                 known = {} if filtered is None else filtered
-                # No look at the layers behind, also where it is kept back: they may hold a tool of this name with laxer
-                # rules.
+                # Do not search the layers behind, even if the tool is hidden: they may hold a tool of this name with
+                # laxer rules.
                 why = layer.hidden_reason(name, tool, moment.have)
-                # What is kept back already is asked of no filter: a reason would tell of a tool that is hidden anyway.
+                # Do not run filters for a hidden tool: their reason would reveal it.
                 answer = FilterAnswer(why) if why else self._filter(tool, moment, known)
                 return Resolution(name, layers, index, tool, answer.why, answer.reason)
         return Resolution(name, layers, len(layers), None, "no layer names it")
 
     def names(self, moment: ResolutionContext, listed: tuple[str, ...] | None) -> Iterator[str]:
-        """Yields every name that may be seen here, once, nearest first; `listed` orders the registry's own (N23)."""
+        """Yield each name that may be visible here, nearest first. `listed` orders the registry's names (N23)."""
         layers = (_transient(self, moment), *self.layers[:-1]) if moment.transient else self.layers[:-1]
         yielded: set[str] = set()
         for names in (*(layer.tools for layer in layers), self.layers[-1].tools if listed is None else listed):
@@ -188,26 +182,25 @@ class Resolution:
     """The resolution of one name."""
 
     name: str
-    """The name."""
     layers: tuple[Layer, ...] = field(repr=False)
-    """The layers that were looked through, nearest first."""
+    """The searched layers, nearest first."""
     at: int
-    """The index of the layer that owns the name; their number where none does."""
+    """The index of the layer that owns the name. The number of layers if none does."""
     tool: Tool | None
-    """The tool; None where no layer names it."""
+    """The tool. `None` if no layer names it."""
     why: str = ""
-    """Why it is not seen; empty when it is."""
+    """Why it is hidden. Empty if it is not."""
     reason: str = ""
-    """The words of the `tool_filter` that alone keeps it back, where its author gave any."""
+    """The reason of the `tool_filter` that alone hides it, if its author gave one."""
 
     @property
     def visible_tool(self) -> Tool | None:
-        """Returns the tool, if it may be seen as far as layers go."""
+        """The tool, if the layers show it."""
         return None if self.why else self.tool
 
     @cached_property
     def trace(self) -> tuple[LayerTrace, ...]:
-        """Returns every layer's part, nearest first."""
+        """Every layer's part, nearest first."""
         return tuple(self._trace(index, layer) for index, layer in enumerate(self.layers))
 
     def _trace(self, index: int, layer: Layer) -> LayerTrace:
@@ -223,13 +216,13 @@ class Resolution:
 
 
 class RegistryTools(Mapping[str, Tool]):
-    """Presents a registry as the mapping that a layer holds, without a copy of it."""
+    """Presents a registry as a layer's mapping without a copy."""
 
     __slots__ = ("_names", "_registry")
 
     def __init__(self, registry: ToolRegistry) -> None:
         self._registry = registry
-        # Once, when the catalog is built: `list` is for displays and tests, and no turn asks it (P11).
+        # Once, at build: `list` is for displays and tests, and no turn calls it (P11).
         self._names = registry.list()
 
     def __getitem__(self, name: str) -> Tool:
@@ -238,7 +231,7 @@ class RegistryTools(Mapping[str, Tool]):
             raise KeyError(name)
         return tool
 
-    # That of Mapping raises and catches a KeyError for each name that is not there, and most are not.
+    # Mapping's own `get` raises and catches a KeyError for each missing name, and most are missing.
     def get(self, name: str, default: Any = None) -> Any:
         """See `dict.get`."""
         return self._registry.resolve(name) or default
@@ -251,9 +244,9 @@ class RegistryTools(Mapping[str, Tool]):
 
 
 class UndeclaredTools(Mapping[str, Tool]):
-    """Answers to every name that nobody declared with a tool of that name; lists none.
+    """Returns a tool for every undeclared name. Lists none.
 
-    `declared` are the names that are taken, also in another case: who reads a card would take the two for one tool.
+    `declared` names count in any case: readers of a card would confuse two names that differ by case only.
     """
 
     def __init__(self, template: Tool, declared: Iterable[str]) -> None:
@@ -277,7 +270,7 @@ def _make_named(template: Tool, name: str) -> Tool:
 
 
 def owner_of(tool: Tool) -> tuple[str, str, str]:
-    """Returns the actor, route and step whose own a tool is; all empty for one of the registry."""
+    """Return the actor, route and step that own a tool. All empty for a tool of the registry."""
     actor, route, step = (*(part for part in tool.place.split(".") if part != TURN), "", "", "")[:3]
     return actor, route, step
 
@@ -285,7 +278,7 @@ def owner_of(tool: Tool) -> tuple[str, str, str]:
 def _transient(position: Position, moment: ResolutionContext) -> Layer:
     tools, missing = {}, []
     for name in moment.transient:
-        # Not `get`: None there means that the name may not be brought forward, and must not lead to the registry's
+        # Not `get`: `None` there means that the name must not be brought forward, and must not lead to the registry's
         # tool.
         tool = position.transient[name] if name in position.transient else position.registry.resolve(name)
         if tool is None:

@@ -1,4 +1,4 @@
-"""Builds the layers of an actor from its tools, routes and steps; finds every mistake in them at build."""
+"""Builds the layers of an actor from its tools, routes and steps, and finds every error in them at build."""
 
 import dataclasses
 import logging
@@ -39,16 +39,16 @@ _SHADOWING: Final = ("allow", "warn", "forbid")
 _RESERVED: Final = (RESPOND, READ_REST, COLLECT)
 _SELECT: Final = "select"
 UNDECLARED_NAME: Final = "undeclared"
-"""Names in lists what stands for all tools that nobody declared."""
+"""The name for all undeclared tools in lists."""
 
 
 def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) -> ActorScopes:
-    """Builds the scopes of one actor. Raises `ConfigError` that names the actor, the place and the remedy."""
+    """Build the scopes of one actor. Raises `ConfigError` with the actor, the place and the remedy."""
     return _Build(actor, registry, fields).scopes()
 
 
 class _Build:
-    """Collects one actor's scopes while they are being made."""
+    """Collects one actor's scopes during the build."""
 
     def __init__(self, actor: Actor, registry: ToolRegistry, fields: ContextFields) -> None:
         self._actor, self._registry, self._fields = actor, registry, fields
@@ -71,7 +71,7 @@ class _Build:
         positions = {("", ""): self._position("", "", outer, (), own, (actor.select,))}
         routes = self._check_names("routes", actor.routes)
         self._check_route_select(routes)
-        # Of all routes first: a step may require what another route's step collects.
+        # Collect from all routes first: a step may require data of another route's step.
         for route in routes:
             self._collects(route)
         for route in routes:
@@ -82,20 +82,20 @@ class _Build:
         return ActorScopes(actor.name, positions, self._placed, schemas, known, frozenset(self._collected), steps)
 
     def _build_undeclared(self, own: Mapping[str, Tool]) -> tuple[Layer, ...]:
-        """Returns the layer of what nobody declared, behind all others, where the actor may call that."""
+        """Return the layer of undeclared tools, behind all others, if the actor may call them."""
         agent = self._actor.external
         if agent is None or agent.undeclared != "ask":
             return ()
         template = Tool(
             name=UNDECLARED_NAME,
-            description="Whatever the agent calls that the manifest does not name; people are asked about each call.",
+            description="Any undeclared tool that the agent calls. Each call needs approval.",
             input_schema={"type": "object"},
             scope="generalist",
-            # Not even where its policy would be written otherwise: there is none to write.
+            # Fixed: an undeclared tool has no policy that could change it.
             requires_approval=True,
             runs="external",
             handler=run_elsewhere,
-            # A word of a toolset is of what is declared; the actor's own word lets this one in.
+            # Toolsets are about declared tools; the actor's own declaration allows this one.
             always_include=True,
             undeclared=True,
             place=self._actor.name,
@@ -142,7 +142,7 @@ class _Build:
         filters = self._filters(where, place, route)
         found: dict[tuple[str, str], Position] = {}
         for step in (None, *steps):
-            # On the route but at no step, nothing with a `min_step` has come yet.
+            # On the route but before its first step, no tool with a `min_step` is visible.
             at = -1 if step is None else order[step.name]
             later = {use.name: use.min_step for use in listed if use.min_step and order[use.min_step] > at}
             here = Layer("route", place, tools, later=later, missing=tuple(missing))
@@ -184,7 +184,7 @@ class _Build:
         layers = (
             Layer("step_inline", place, kinds["step_inline"], waits=step.requires),
             Layer("step_reference", place, kinds["step_reference"], waits=step.requires, missing=tuple(missing)),
-            # A route's `only` holds within its steps as well.
+            # A route's `only` also applies in its steps.
             *(dataclasses.replace(each, closed=closed or each.closed) for each in outer),
         )
         narrowed = (*self._filters(where, place, step), *filters)
@@ -194,7 +194,7 @@ class _Build:
         return self._position(route.name, step.name, layers, narrowed, inline, selects)
 
     def _collector(self, where: str, route: Route, step: Step) -> Tool:
-        """Returns the tool by which the model keeps what a step collects."""
+        """Return the tool with which the model stores a step's data."""
         given = {name: self._schemas.get(name) or self._fields.schemas.get(name) for name in step.collect}
         schemas = {name: {} if each is None else each.schema for name, each in given.items()}
         tool = collect_tool(f"{self._actor.name}.{route.name}.{step.name}", schemas)
@@ -204,10 +204,10 @@ class _Build:
     def _resolve(
         self, where: str, use: ToolUse, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
     ) -> Tool | None:
-        """Returns the tool of one entry at `place`: inline, or the one that a reference resolves to (X06).
+        """Return the tool of one entry at `place`: inline, or the target of a reference (X06).
 
-        `enclosing` are the tools that those around the place have of their own, nearest first. A reference that is
-        `beaten` by an inline tool of the same place never runs there, so it is not placed: the name is that tool's.
+        `enclosing` are the own tools of the outer levels, nearest first. A reference `beaten` by an inline tool of the
+        same place never runs there, so it is not placed.
         """
         around = [tools.get(use.name) for tools in enclosing]
         registered = self._registry.resolve(use.name)
@@ -215,7 +215,7 @@ class _Build:
             return self._place(where, use, use.tool, place, [*around, registered])
         self._check_listed(where, use)
         inner = next((tool for tool in around if tool is not None), None)
-        # The registry comes first (X06): a reference is not taken over by an actor's own tool of the same name.
+        # The registry comes first (X06): an actor's own tool does not take over a reference to its name.
         if registered is None:
             if inner is None and not use.optional:
                 near = did_you_mean(
@@ -231,16 +231,16 @@ class _Build:
         if beaten:
             self._check_loosens(where, use, [inner])
             return registered
-        # It comes forward over one of the actor's own, so it stands there as a shadow and obeys that one (X03).
+        # It covers one of the actor's own tools, so it shadows that one and obeys it (X03).
         return self._place(where, use, registered, place, around)
 
     def _place(self, where: str, use: ToolUse, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
-        """Places `tool` as the actor's own at `place`, where it shadows those `behind` it."""
+        """Place `tool` as the actor's own at `place`, where it shadows the tools `behind` it."""
         if not isinstance(use.tool, str):
             try:
                 check_declaration(tool)
             except RegistrationError as error:
-                raise self._wrong(where, use.name, f"has in `{where}` what is no tool: {error.message}") from error
+                raise self._wrong(where, use.name, f"has in `{where}` an invalid tool: {error.message}") from error
             self._check_fallbacks(where, tool)
             if use.optional:
                 raise self._wrong(where, use.name, f"marks its own tool `{use.name}` as `optional`; only names are")
@@ -248,14 +248,14 @@ class _Build:
         over = [each for each in behind if each is not None]
         self._check_loosens(where, use, over)
         self._check_shadow(where, use, tool, over)
-        # Before it is placed and hashed: what is masked is part of the definition that an approval is bound to.
+        # Mask before placing and hashing: masks are part of the definition that binds approvals.
         masking = tool if use.loosens.strip() else _mask(tool, over)
         placed = dataclasses.replace(masking, place=f"{self._actor.name}.{place}" if place else self._actor.name)
         self._keep(where, ScopedTool(placed, tuple(over), use.loosens.strip()))
         return placed
 
     def _keep(self, where: str, placed: ScopedTool) -> None:
-        # Policy, handler and what is obeyed are looked up by activity: a second one would be taken for the first.
+        # Policy, handler and shadowed tools are looked up by activity: a second tool would be confused with the first.
         tool = placed.tool
         if tool.activity in self._placed:
             why = f"has two tools `{tool.name}` at `{tool.place}`, one of them in `{where}`; rename or leave out one"
@@ -300,7 +300,7 @@ class _Build:
         if use.name in _RESERVED:
             raise self._wrong(where, use.name, f"lists `{use.name}` in `{where}`, which is a reserved name")
         if self._actor.tools is not None and use.name not in self._actor.tools:
-            why = f"lists `{use.name}` in `{where}`, but not in its `tools`, which are all that it may ever use; add it"
+            why = f"lists `{use.name}` in `{where}`, but not in its `tools`, which limit its tools; add it"
             raise self._wrong(where, use.name, why)
 
     def _position(
@@ -315,19 +315,19 @@ class _Build:
         place = ".".join(part for part in (self._actor.name, route, step, TURN) if part)
         chosen = tuple(each for each in selects if each is not None)
         turn = {name: self._of_turn(name, layers, tool, place) for name, tool in inline.items()}
-        # Outside of all routes there is none that could be missing.
+        # Outside all routes, no route can be missing.
         there = self._actor.route_select if route else None
         return Position(self._actor.name, route, step, self._registry, layers, filters, chosen, there, turn)
 
     def _of_turn(self, name: str, layers: Sequence[Layer], nearest: Tool, place: str) -> Tool | None:
-        """Returns the tool that a turn's own layer may bring forward over the actor's own of this name, if any."""
+        """Return the tool that a turn's own layer may put over the actor's own of this name, if any."""
         registered = self._registry.resolve(name)
         if registered is None:
             return nearest
         found = (layer.tools[name] for layer in layers if name in layer.tools)
         over = tuple(tool for tool in found if tool is not registered)
         private = registered.scope == "specialist" and any(tool.scope == "generalist" for tool in over)
-        # A turn has no `loosens` in which a reviewer could read why: what would need one is not brought forward.
+        # A turn has no `loosens` with a reason for reviewers: a tool that needs one is not brought forward.
         if self._actor.shadowing == "forbid" or private or dropped_gate(registered, over):
             return None
         placed = dataclasses.replace(_mask(registered, over), place=place)
@@ -398,7 +398,7 @@ class _Build:
             raise self._wrong(where, use.min_step, f"has a `min_step` in `{where}`; only a route's tools have one")
 
     def _once(self, where: str, listed: Iterable[ListedTool], *, per_kind: bool = False) -> tuple[ToolUse, ...]:
-        """Returns `listed`, none of them twice; a step may list a name and a tool of that name (F27)."""
+        """Return `listed` without duplicates. A step may list a name and a tool of that name (F27)."""
         keys: set[tuple[str, bool]] = set()
         found = tool_uses(tuple(listed))
         for use in found:
@@ -423,12 +423,10 @@ class _Build:
 
 
 def _mask(tool: Tool, over: Sequence[Tool]) -> Tool:
-    """Returns `tool`, masking also what those that it obeys mask (X03), though its schema need not name all it
-    takes.
-    """
+    """Return `tool` with the masks of the tools that it obeys (X03), even for names that its schema lacks."""
     known = tool.schema.schema.get("properties", {})
     other = {name for each in over for name in each.masked_arguments}.difference(tool.masked_arguments)
-    # What is masked within an argument may lie elsewhere in one of the same name here: that is masked whole.
+    # A nested masked argument may have another position in an argument of the same name here: mask it whole.
     tops = {name if name in known else name.partition(".")[0] for name in other}
     more = tops.difference(tool.masked_arguments)
     return dataclasses.replace(tool, secrets=(*tool.secrets, *sorted(more))) if more else tool

@@ -1,4 +1,4 @@
-"""Selects the tools of one scope of a catalog for displays (F31): a route's, a step's, an actor's, the registry's."""
+"""Selects the tools of one scope of a catalog for displays (F31): a route, a step, an actor or the registry."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -16,14 +16,13 @@ SCOPES: Final[Mapping[str, tuple[LayerName, ...]]] = {
     "registered": ("registry",),
     _ALL: ("step_inline", "step_reference", "route", "agent", "registry"),
 }
-"""The layers that each scope stands for."""
+"""The layers of each scope."""
 
 
 def tools_in_scope(catalog: Catalog, scope: str, *, actor: str = "", route: str = "", step: str = "") -> frozenset[str]:
-    """Returns the activities of the tools of a scope, of one actor, route or step, or of all where none is given.
+    """Return the activities of the tools of a scope, of one actor, route or step, or of all if none is given.
 
-    What a layer names counts, whether or not it is seen from there. Raises `ConfigError` for an unknown scope, route or
-    step, `NotFound` for an unknown actor.
+    Hidden tools count too. Raises `ConfigError` for an unknown scope, route or step, `NotFound` for an unknown actor.
     """
     if scope not in SCOPES:
         known = ", ".join(f"`{each}`" for each in SCOPES)
@@ -39,7 +38,7 @@ def tools_in_scope(catalog: Catalog, scope: str, *, actor: str = "", route: str 
         for tool in layer.tools.values()
     }
     if not (actor or route or step) and scope in ("registered", _ALL):
-        # Also what no actor has: a catalog may have none.
+        # Include tools that no actor has: a catalog may have no actors.
         found.update(catalog.registry.list())
     return frozenset(found)
 

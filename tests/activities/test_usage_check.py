@@ -317,6 +317,6 @@ def test_usage_limit_without_a_known_count_blocks_the_call() -> None:
     limited, free = (catalog_of([tool(usage_limit=limit)]) for limit in (ONCE, None))
     found = judge(limited, pinned(), call, ARGS, Tally())
     assert (found.gate, found.code) == ("usage", "not_available")
-    assert "nobody has looked" in found.message
+    assert "were not counted" in found.message
     assert judge(limited, pinned(), call, ARGS, Tally(), known=GateFacts(spent={"c1.2": "no"})).kind == "run"
     assert judge(free, pinned(), call, ARGS, Tally()).kind == "run"

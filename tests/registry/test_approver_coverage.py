@@ -56,7 +56,7 @@ def test_policy_with_enough_people_is_accepted(policy: dict[str, Any]) -> None:
     (
         {"approvers": ["role:finance"], "quorum": 3},
         "quorum",
-        "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
+        "tool `pay` needs 3 people to approve, but a tenant has at most 2: lower `quorum`, or name more",
     ),
     (
         {"approvers": ["role:finance", "role:finanse"]},
@@ -66,7 +66,7 @@ def test_policy_with_enough_people_is_accepted(policy: dict[str, Any]) -> None:
     (
         {"approvers": ["role:finance"], "escalate_to": ["role:board"], "escalate_after": 60},
         "escalate_to",
-        "tool `pay` names the role `board` in `escalate_to`, which no active person has; give it to somebody in "
+        "tool `pay` names the role `board` in `escalate_to`, which no active person has; give it to a person in "
         "`people`, or leave it out",
     ),
     (
@@ -95,7 +95,7 @@ def test_policy_with_enough_people_is_accepted(policy: dict[str, Any]) -> None:
     (
         {"approvers": [{"of": "role:finance", "quorum": 2}, {"of": "role:cfo"}]},
         "quorum",
-        "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
+        "tool `pay` needs 3 people to approve, but a tenant has at most 2: lower `quorum`, or name more",
     ),
 )
 def test_policy_without_enough_people_names_tool_field_and_remedy(
@@ -155,6 +155,6 @@ def test_roles_from_sign_in_count_as_filled() -> None:
 def test_accounts_of_one_person_are_no_quorum() -> None:
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(approvers=("role:finance",), quorum=2))])
     ana, bo = (Person(id=name, roles=("finance",)) for name in ("ana", "bo"))
-    with pytest.raises(ConfigError, match="at most 1 of one tenant"):
+    with pytest.raises(ConfigError, match="a tenant has at most 1"):
         check_approver_coverage(catalog, FixedDirectory([ana, replace(bo, person_id="ana")]))
     check_approver_coverage(catalog, FixedDirectory([ana, bo]))

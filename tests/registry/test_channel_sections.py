@@ -67,7 +67,7 @@ def test_policy_channels_override_the_default(notify: Any, reached: tuple[str, .
     ("channels:\n  mail: {kind: E-Mail}\n", 3, "channel `mail` has the kind `E-Mail`; write `email`"),
     ("channels:\n  mail: {kind: 7}\n", 3, "channel `mail` has the kind `7`"),
     ("channels:\n  a b: {kind: email}\n", 3, "channel `a b` has no name such as `mail`"),
-    ("channels:\n  inbox: {kind: email}\n", 3, "has the name of what everybody has anyway"),
+    ("channels:\n  inbox: {kind: email}\n", 3, "has the name of the inbox"),
     ("channels:\n  mail:\n    kind: email\n    password: geheim\n", 5, "has a secret in `password`; write `env:NAME`"),
     ("routing: {default: [mail]}\n", 2, "names the unknown channel `mail`; known: none"),
     ("channels:\n  mail: {kind: email}\nrouting: {default: [mial]}\n", 4, "did you mean `mail`?"),

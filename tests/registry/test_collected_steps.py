@@ -122,7 +122,7 @@ def test_author_may_not_name_a_tool_collect() -> None:
         build_catalog(tools=[a_tool("Collect")], actors=[an_actor()])
     with pytest.raises(ConfigError, match="has a reserved name"):
         build_catalog(actors=[an_actor(own_tools=(a_tool("collect"),))])
-    with pytest.raises(ConfigError, match="lists `collect`; a step that collects data brings it by itself"):
+    with pytest.raises(ConfigError, match="lists `collect`; a step that collects data adds it"):
         build_catalog(tools=[a_tool("pay")], actors=[an_actor(tools=("collect",))])
     with pytest.raises(ConfigError, match=r"lists `collect` in `routes\.checkout\.steps\.s\.tools`"):
         catalog_with(Step(name="s", tools=("collect",)))

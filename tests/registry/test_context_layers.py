@@ -126,8 +126,8 @@ def test_every_pair_of_layers_has_an_attempt() -> None:
         "the gateway, which signs it",
         "the manifest, when it is loaded",
         "the directory of people",
-        "who starts the turn, within `may_set`",
-        "tools, what they declare in `updates`",
+        "the starter of the turn, within `may_set`",
+        "tools, within their `updates`",
         "people's and the model's words, texts of results",
     ]
 

@@ -106,7 +106,7 @@ def test_invalid_destination_is_refused(destination: Destination, words: str) ->
 def test_inconsistent_destinations_are_refused() -> None:
     with pytest.raises(ConfigError, match="declared twice"):
         a_catalog(to=[a_destination(), a_destination()])
-    with pytest.raises(ConfigError, match="`book_flight` has a filter for `cache`, which nobody receives"):
+    with pytest.raises(ConfigError, match="`book_flight` has a filter for `cache`, which is not declared"):
         a_catalog(a_tool(filters={"cache": brief}))
     with pytest.raises(ConfigError, match="is not `peer_exposed`; drop one"):
         a_tool_checked(filters={"peer-response": brief})
@@ -184,7 +184,7 @@ def test_manifest_declares_destinations_filters_and_observer(tmp_path: Path) -> 
     ("old", "new", "line", "words"),
     ("distributed:keep, reads", "distributed:kep, reads", 4, "`sink` of destination `cache`: module"),
     ("filter: identity", "filter: all", 4, "`filter` of destination `cache`: `all` is neither"),
-    ("{formatter:html: d", "{formatter:htm: d", 12, "nobody receives"),
+    ("{formatter:html: d", "{formatter:htm: d", 12, "which is not declared"),
     ("html: distributed:brief", "html: distributed:brif", 12, "`filters.formatter:html` of tool `look`: module"),
     ("observer: distributed:missed", "observer: distributed:mised", 7, "`observer`: module"),
     ("  audit: {filter", "  audit: {filtre", 6, "unknown key `filtre` of destination `audit`"),

@@ -203,7 +203,7 @@ def test_schema_mismatch_is_refused_noted_or_ignored_by_mode() -> None:
 @table(
     ("fields", "field", "words"),
     ({"validation": "loose"}, "validation", "allowed: `strict`, `warn`, `off`"),
-    ({"validation": "off"}, "validation", "nobody would have looked at"),
+    ({"validation": "off"}, "validation", "would be unchecked"),
     ({"validation": "off", "read_only": True, "requires_approval": True}, "validation", "use `strict`"),
     ({"validation": "warn", "requires_approval": ApprovalPolicy()}, "validation", "use `strict`"),
     ({"available": "always"}, "available", "`async def (context)`"),
@@ -214,8 +214,8 @@ def test_schema_mismatch_is_refused_noted_or_ignored_by_mode() -> None:
     ({"capabilities": Capabilities(network="x.de")}, "capabilities.network", "list of names"),  # type: ignore[arg-type]
     ({"capabilities": Capabilities(network=("https://x.de",))}, "capabilities.network", "no scheme"),
     ({"capabilities": Capabilities(network=("*.x.de",))}, "capabilities.network", "no scheme, path or `*`"),
-    ({"capabilities": Capabilities(secrets=("a b",))}, "capabilities.secrets", "no variable's name"),
-    ({"settings": {"region": "eu"}}, "settings", "no `settings_schema` that says what they may be"),
+    ({"capabilities": Capabilities(secrets=("a b",))}, "capabilities.secrets", "neither a variable's name"),
+    ({"settings": {"region": "eu"}}, "settings", "no `settings_schema` for them"),
     ({"settings_schema": {"type": "object", "required": ["a"]}}, "settings.a", "does not fit its `settings_schema`"),
     ({"strict": "yes"}, "strict", "true or false"),
     ({"always_include": "yes"}, "always_include", "true or false"),
@@ -392,7 +392,7 @@ def test_override_request_shows_both_reasons_and_no_unrelated_rule(policy: Any) 
 
 def test_limited_tool_needs_a_known_usage_count() -> None:
     tool = a_tool(usage_limit=UsageLimit(1, "user", 60.0))
-    nobody = "nobody has looked how often `book_flight` was used; do without it"
+    nobody = "the uses of `book_flight` were not counted; do without it"
     assert ruled(tool) == summary("not_available", "usage", nobody, tool)
     spent = ruled(tool, spent={"c1.1": "used up until noon"})
     assert spent == summary("not_available", "usage", "used up until noon", tool)
@@ -462,5 +462,5 @@ def test_unknown_actor_has_no_place() -> None:
     tool = a_tool()
     sight = build_catalog(tools=(tool,), actors=(an_actor(),)).tool_view(pinned("gone"))
     found = sight.resolution("book_flight")
-    assert found == Resolution("book_flight", (), 0, tool, "the actor stands nowhere that is known")
+    assert found == Resolution("book_flight", (), 0, tool, "the actor's position is unknown")
     assert (found.visible_tool, sight.sees(tool), sight.visible()) == (None, False, ())

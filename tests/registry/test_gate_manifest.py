@@ -112,7 +112,7 @@ def test_manifest_sets_all_fields_the_gates_read(folder: Path) -> None:
 
 @table(
     ("before", "after", "words"),
-    ("[TOKEN]", "[$TOKEN]", "which is no variable's name"),
+    ("[TOKEN]", "[$TOKEN]", "which is neither a variable's name"),
     ("settings: {region: eu}", "settings: {region: mars}", "`settings.region` that does not fit its `settings_schema`"),
     ("settings: {region: eu}", "settings: {}", "does not fit its `settings_schema`"),
     ("settings: {region: eu}", "settings: {region: eu, api_key: abc}", "has a secret in `settings.api_key`"),

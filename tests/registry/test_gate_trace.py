@@ -47,7 +47,7 @@ def test_trace_of_invalid_arguments_ends_at_the_schema() -> None:
 
 @table(
     ("tool", "words"),
-    (a_tool(), "it runs, nobody is asked: "),
+    (a_tool(), "it runs without approval: "),
     (a_tool(requires_approval=True), "people are asked: "),
 )
 def test_trace_of_the_last_gate_names_the_rule(tool: Tool, words: str) -> None:

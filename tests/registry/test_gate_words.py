@@ -105,7 +105,7 @@ def test_turn_call_limit_message_is_exact(limit: int, made: int, expected: str) 
     if not expected:
         assert gate_decision.kind == "run"
         return
-    message = f"this turn has made its {expected} calls; answer with what you have"
+    message = f"this turn has made its {expected} calls; answer with the results so far"
     assert gate_decision == settled("caps", "too_many_calls", message)
 
 

@@ -75,9 +75,9 @@ def test_valid_grant_request_has_no_problem(wish: GrantRequest | None, verdict: 
     ({}, {"edited_args": {"flight": "TP 9"}}, "changed arguments are not remembered"),
     ({}, {"edited_args": {}}, "changed arguments are not remembered"),
     ({"veto": False}, {"verdict": "denied"}, "one denial does not end this request, so it cannot be remembered"),
-    ({"rule": REQUESTER_RULE}, {}, "who asked for this is not who the directory says, so each call is asked about"),
+    ({"rule": REQUESTER_RULE}, {}, "the directory does not confirm the requester, so each call needs approval"),
     ({"rule": PERMISSION_RULE}, {}, "a permission is overridden for one call at a time"),
-    ({}, {"subject": ""}, "an answer that names nobody is not remembered"),
+    ({}, {"subject": ""}, "an answer without an author is not remembered"),
     ({"definition": "f" * 64}, {}, "the tool has changed since this was asked"),
     ({"tool": "book_train"}, {}, "the tool has changed since this was asked"),
 )

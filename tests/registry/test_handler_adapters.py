@@ -155,7 +155,7 @@ async def test_single_factory_makes_handlers_of_several_tools(tmp_path: Path) ->
     search, count, odd = (some(registry.resolve(name)) for name in ("user_search", "user_count", "odd"))
     assert await search.handler({"query": "tea"}, a_context(user_id="ana")) == "tea of ana"
     assert await count.handler({}, a_context(user_id="ana")) == 3
-    with pytest.raises(TypeError, match="what `per_call` made for this call is no function"):
+    with pytest.raises(TypeError, match="the `per_call` result for this call is no function"):
         await odd.handler({}, a_context())
     other = per_call(lambda context: {"search": search.handler, "count": count.handler}, "user_search")
     with pytest.raises(TypeError, match="has no handler `user_search`, only `search`, `count`"):
@@ -167,7 +167,7 @@ async def test_single_factory_makes_handlers_of_several_tools(tmp_path: Path) ->
     ("    per_call", "    handler: factories:kept\n    per_call", ":3: tool `user_search` has both `handler` and"),
     ("    per_call: factories:user_tool\n", "", ":3: `handler` of tool `user_search` is missing, or `per_call`"),
     ("user_tool", "late", ":4: tool `user_search` needs `per_call` to be `def .context.`, but it is `async def`"),
-    ("user_tool", "other", ":4: .* but it does not take `.context.`; what takes time belongs into the handler"),
+    ("user_tool", "other", ":4: .* but it does not take `.context.`; slow work belongs in its handler"),
     ("user_tool", "nobody", ":4: `per_call` of tool `user_search`: "),
     ("    parameters: {type: object, properties: {query: {type: string}}}\n", "", ":4: .* give its `input_schema`"),
 )

@@ -195,7 +195,7 @@ def test_respond_is_reserved_under_every_key(folder: Path, given: dict[str, str]
     error = refusal(folder, f"{HEAD}tools: {json.dumps({key: {**bare, **given}})}\n")
     assert "reserved name" in error.message
     listed = refusal(folder, f"{HEAD}actors: {{a: {{model: m, tools: [respond]}}}}\n")
-    assert "lists `respond`; every actor has it by itself" in listed.message
+    assert "lists `respond`; every actor has it already" in listed.message
 
 
 @pytest.mark.row("F23")
@@ -292,7 +292,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "no module in its path": (
         TOOL.replace("kit_handlers", "kit_nowhere.tools"),
         5,
-        "add the folder it lies in to `path`",
+        "add its directory to `path`",
     ),
     "broken module": (TOOL.replace("kit_handlers", "kit_broken"), 5, "cannot import `kit_broken`: ZeroDivisionError"),
     "leaving module": (TOOL.replace("kit_handlers", "kit_leaves"), 5, "cannot import `kit_leaves`: SystemExit"),
@@ -378,7 +378,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "person's shape": (HEAD + "people:\n  - ana\n", 4, "with an `id`"),
     "person's id": (HEAD + "people:\n  - id: a b\n", 4, "does not match"),
     "people file": (HEAD + "people: nowhere.yaml\n", None, "there is no such file"),
-    "context": (HEAD + "context:\n  user.tier: {type: string}\n", 4, "cannot be declared anew"),
+    "context": (HEAD + "context:\n  user.tier: {type: string}\n", 4, "cannot be declared again"),
     "context schema": (HEAD + "context:\n  project: {type: strin}\n", 4, "not valid JSON Schema"),
 }
 

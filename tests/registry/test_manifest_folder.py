@@ -113,17 +113,20 @@ def test_sections_of_file_and_directory_are_combined(tmp_path: Path) -> None:
     ({"people.yaml": "- {id: ana, rols: []}\n"}, "people.yaml:1: unknown key `rols` of a person"),
     (
         {"signoff.yaml": MAIN + "tools:\n  search: {handler: a}\n"},
-        "tools/search.yaml:1: `search` of `tools` stands here and on signoff.yaml:5; keep one",
+        "tools/search.yaml:1: `search` of `tools` is declared here and in signoff.yaml:5; keep one",
     ),
     (
         {"signoff.yaml": MAIN + "actors:\n  desk: {}\n"},
-        "actors/desk.yaml:1: `desk` of `actors` stands here and on signoff.yaml:5; keep one",
+        "actors/desk.yaml:1: `desk` of `actors` is declared here and in signoff.yaml:5; keep one",
     ),
     (
         {"signoff.yaml": MAIN + "policies:\n  " + RULE},
-        "policies.yaml:1: the rule `frozen` stands here and on signoff.yaml:5; keep one",
+        "policies.yaml:1: the rule `frozen` is declared here and in signoff.yaml:5; keep one",
     ),
-    ({"signoff.yaml": MAIN + "people: []\n"}, "people.yaml:1: people stand here and on signoff.yaml:4; keep one"),
+    (
+        {"signoff.yaml": MAIN + "people: []\n"},
+        "people.yaml:1: people are declared here and in signoff.yaml:4; keep one",
+    ),
     ({"tools/pay.yml": SEARCH}, "signoff.yaml:1: `tools/pay.yml` would not be read; write `tools/<name>.yaml`"),
     ({"tools/more/pay.yaml": SEARCH}, "`tools/more/pay.yaml` would not be read"),
     ({"policies.yml": RULE}, "`policies.yml` would not be read; call it `policies.yaml`"),

@@ -134,7 +134,7 @@ def test_manifest_names_the_function_that_selects_routes(tmp_path: Path) -> None
     ("shadowing: allow", "shadowing: forbid", "14: actor `desk` has a tool `pay` in `routes.trip.tools` that shadows"),
     ("loosens: The agency", "reducer: x:y\n            loosens: The agency", "22: own tool `pay` has a `reducer`"),
     ("loosens: The agency's card has a limit of its own.", "loosens: todo", "14: actor `desk` gives no real reason"),
-    ("greet: {handler", "respond: {handler", "actor `desk` has in `own_tools` what is no tool"),
+    ("greet: {handler", "respond: {handler", "actor `desk` has in `own_tools` an invalid tool"),
     ("talk:\n        select: registry_kit:nothing", "talk: []", "27: route `talk` must be a mapping"),
     ("registry_kit:nothing", "registry_kit:nobody", "28: `select`: "),
     ("registry_kit:nothing", "registry_kit:a_call", "28: actor `desk` needs `routes.talk.select` to be"),

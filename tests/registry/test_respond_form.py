@@ -49,7 +49,7 @@ def test_invalid_payload_error_names_the_problem(args: Any, words: str) -> None:
 @pytest.mark.row("B61")
 def test_pass_to_is_required_exactly_with_the_state_passed() -> None:
     assert AMONG.parse({"text": "ask them", "state": "passed", "passTo": "law"}) == ("passed", "ask them", "law", ())
-    rule = "`passTo` goes with the state `passed` and with no other; it is one of `bank`, `law`"
+    rule = "`passTo` is for the state `passed` only; it is one of `bank`, `law`"
     for state, more in (("passed", {}), ("complete", {"passTo": "law"}), ("awaiting", {"passTo": "law"})):
         assert rule in str(AMONG.parse({"text": "x", "state": state, **more}))
     assert "`passTo` must be one of" in str(AMONG.parse({"text": "x", "state": "passed", "passTo": "nobody"}))

@@ -86,9 +86,7 @@ def test_declared_secret_covers_its_nested_secrets() -> None:
 
 @table("more", {"additionalProperties": SECRET}, {"writeOnly": True}, {"propertyNames": SECRET})
 def test_unnamed_secrets_are_refused(more: dict[str, Any]) -> None:
-    with pytest.raises(
-        RegistrationError, match=r"without a name of their own.*name them in its `properties`"
-    ) as caught:
+    with pytest.raises(RegistrationError, match=r"arguments without a name.*name them in its `properties`") as caught:
         build_catalog(tools=[a_tool(input_schema={**SCHEMA, **more})], actors=[an_actor()])
     assert caught.value.context["field"] == "input_schema"
 

@@ -64,7 +64,7 @@ WRONG = [
     case("B10", {"bypass_routing": BypassRouting(REASON)}, "bypass_routing", "but is `routed`"),
     case("B03", {"name": "book flight"}, "name", "matches"),
     case("B03", {"name": "x" * 65}, "name", "matches"),
-    case("B04", {"description": "  "}, "description", "a handler with a docstring: it is what the model reads"),
+    case("B04", {"description": "  "}, "description", "a handler with a docstring: the model reads it"),
     case("B07", {"handler": lambda args, ctx: None}, "handler", "but it is not `async def`; or declare"),
     case(
         "B07", {"handler": None}, "handler", "needs `handler` to be `async def (args, context)`, but it is no function"

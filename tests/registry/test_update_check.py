@@ -54,7 +54,7 @@ def test_only_declared_updates_are_accepted() -> None:
     ({"city": "a-secret-text"}, {"project": "x"}, "the value of `data.city` must have at most 9 characters"),
     ({"city": "Porto"}, {"project": 7}, "the value of `project` must be of type string"),
     ({"date": {"a": [2**60]}}, {}, "the value of `data.date` is an integer outside"),
-    ({"date": "x" * SESSION_UPDATES_BYTES}, {}, "what it changes is over 8192 bytes"),
+    ({"date": "x" * SESSION_UPDATES_BYTES}, {}, "the changes are over 8192 bytes"),
 )
 def test_single_invalid_value_rejects_all_updates(data: Any, context: Any, words: str) -> None:
     found = asked(catalog_with(*NAMES), data, context)

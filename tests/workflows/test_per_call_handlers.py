@@ -57,5 +57,5 @@ async def test_handler_factory_builds_a_handler_for_each_user(turn_rig: TurnRig)
     texts = [str(each.value.inline) for each in found]
     assert texts[:3] == [f'Found 1 results for "tea" of {user} at main' for user in ("ana", "ben", "ana")]
     assert "no data of this user" in texts[3]
-    assert "what `per_call` made for this call is no function" in texts[4]
+    assert "the `per_call` result for this call is no function" in texts[4]
     assert sorted(made) == ["ana", "ana", "ben", "cid", "dan"]

@@ -185,8 +185,8 @@ async def test_program_path_is_resolved_once_and_never_from_working_directory(
 
 @table(
     ("declared", "words"),
-    ({"process": ("sh",)}, "may run `sh`, which runs whatever it is told"),
-    ({"process": ("/bin/BASH",)}, "may run `/bin/BASH`, which runs whatever it is told"),
+    ({"process": ("sh",)}, "may run `sh`, a shell, which runs any command"),
+    ({"process": ("/bin/BASH",)}, "may run `/bin/BASH`, a shell, which runs any command"),
     ({"process": ("bin/git",)}, "which is neither a plain name nor an absolute path"),
     ({"environment": ("A=1",), "process": ("git",)}, "shows its programs `A=1`, which is no variable's name"),
     ({"environment": ("LANG",)}, "declares an `environment`, but no `process` that would see it"),
