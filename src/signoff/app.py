@@ -31,15 +31,14 @@ _GUARD = """
 
 
 class App(Program):
-    """Everything that a program declares: tools, actors, rules, people and channels, and the ways to run it.
+    """The declarations of a program: tools, actors, rules, people and channels, and the ways to run it.
 
-    `people` are persons, a YAML file of them, or a directory of your own. `approvers` decide where a policy names
-    none. `routing` says by which channel people are reached first. `model` is that of actors that name none.
-    `registry` brings tools that are declared already. `manifest` is a YAML file or folder, relative to the module,
-    that adds to the declarations and may tighten them. `backends` are for the capabilities of tools, by kind.
-    `reducers` shorten results of tools. `name` is in the head of pages, and in the greeting of `signoff dev`. `version`
-    is the build id of its workers, which a deployment with versions needs. `settings` are those of `SIGNOFF_*` and
-    `signoff.toml` if left out.
+    `people` are persons, a YAML file of them, or your own directory. `approvers` decide if a policy names none.
+    `routing` orders the channels to people. `model` is the default of actors. `registry` brings declared tools.
+    `manifest` is a YAML file or directory, relative to the module, that adds to the declarations and may tighten them.
+    `backends` are for the capabilities of tools, by kind. `reducers` shorten results of tools. `name` is in the head of
+    pages, and in the greeting of `signoff dev`. `version` is the build id of its workers, for a versioned deployment.
+    `settings` come from `SIGNOFF_*` and `signoff.toml` by default.
     """
 
     def run(self, **settings: Any) -> None:
@@ -95,10 +94,10 @@ class App(Program):
     def test(self, model: "Driver | None" = None, **settings: Any) -> "AbstractAsyncContextManager[AppTest]":
         """Run the app for a test: `async with app.test(model) as test`, with Temporal's server, a worker and a gateway.
 
-        `model` answers for every model of the actors, such as a `signoff.testing.ScriptedModel`. Left out, the model
-        `offline` answers for those of providers: `test.say("refund ana 50")`. `settings` are fields of `Settings`.
-        `SIGNOFF_*` and `signoff.toml` are not read. Channels and subscriptions with an address do not run. Nothing is
-        kept after the block.
+        `model` answers for every model of the actors, such as a `signoff.testing.ScriptedModel`. By default, the model
+        `offline` answers for providers' models: `test.say("refund ana 50")`. `settings` are fields of `Settings`.
+        `SIGNOFF_*` and `signoff.toml` are ignored. Channels and subscriptions with an address do not run. The block
+        deletes its data at the end.
         """
         from signoff.testing.app_test import open_app_test  # noqa: PLC0415
 
@@ -110,7 +109,7 @@ class App(Program):
 
     @property
     def reference(self) -> str:
-        """The name by which another process imports this app, `MODULE:APP`; "" if no module has it."""
+        """The import name of this app for another process, `MODULE:APP`. "" if no module has it."""
         for module_name, module in list(sys.modules.items()):
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is self:

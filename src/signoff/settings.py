@@ -1,6 +1,6 @@
 """Reads settings: environment variables `SIGNOFF_*`, then `signoff.toml` in the working directory, then defaults.
 
-The connection to Temporal is no setting of ours: it is read from `TEMPORAL_*` by Temporal's own rules.
+Temporal's own rules read the connection to Temporal from `TEMPORAL_*`.
 """
 
 import difflib
@@ -42,7 +42,7 @@ from signoff.keys.secret_references import FORMS, is_reference
 
 RETENTION_DAYS: Final = 90
 _SECRETS: Final = ("oidc_client_secret", "encryption_keys")
-"""Settings whose wrong values are not shown: somebody may have written the secret itself."""
+"""Settings whose wrong values are not shown: the value may be the secret itself."""
 _FOREIGN_PLUGIN: Final = re.compile(r"(?!signoff:)[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9_.-]+\Z")
 
 
@@ -67,7 +67,7 @@ def _default_encryption_keys(known: Mapping[str, Any]) -> str:
 
 
 def _default_url(known: Mapping[str, Any]) -> str:
-    # Fields that were refused are missing in `known`; their own error is told, not one of this.
+    # Rejected fields are missing in `known`; they have their own error.
     return address_of(str(known.get("host", DEFAULT_HOST)), known.get("port"))
 
 
@@ -77,11 +77,11 @@ def _default_codec_url(known: Mapping[str, Any]) -> str:
 
 def _issuer(text: str) -> str:
     parts = urlsplit(text)
-    # Over plain HTTP anybody on the way could say who signs in; on this machine nobody is on the way.
+    # Over plain HTTP an attacker on the network could forge sign-ins. On this machine there is no network.
     plain = parts.scheme == "http" and is_loopback(text)
     if not parts.hostname or parts.query or parts.fragment or not (parts.scheme == "https" or plain):
         raise ValueError("an issuer looks like https://login.example.com/realm")
-    # As written, a final slash included: `iss` must match it exactly (OpenID Connect Core, 3.1.3.7).
+    # Unchanged, with a final slash: `iss` must match it exactly (OpenID Connect Core, 3.1.3.7).
     return text
 
 
@@ -118,109 +118,111 @@ def _object_name(text: str) -> str:
 class Settings(BaseSettings):
     """The settings of an installation. Paths are relative to the working directory.
 
-    Make one with `load_settings`, whose errors are sentences.
+    Use `load_settings`, whose errors are sentences.
     """
 
-    # Compose files and CI pass unset variables on as empty ones: those count as not given.
+    # Compose files and CI pass unset variables as empty ones: ignore these.
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
         env_prefix=ENV_PREFIX, env_ignore_empty=True, toml_file=SETTINGS_FILE, extra="forbid", frozen=True
     )
 
     profile: Literal["development", "production"] = "development"
     app: str = ""
-    """The program, `MODULE:APP`, in the place of a manifest. The working directory is searched first."""
+    """The program, `MODULE:APP`, instead of a manifest. The working directory is searched first."""
     manifest: Path = Path("signoff.yaml")
     """The YAML file that declares actors, tools and policies."""
     state_dir: Path = Path(DEFAULT_STATE_DIR)
-    """Where the embedded server and the default store keep their files."""
+    """The directory of the embedded server and the default store."""
     store_url: str = Field(default_factory=_default_store, min_length=1)
-    """The database of tickets and blobs, as SQLAlchemy writes it; SQLite in `state_dir` when not given."""
+    """The database of tickets and blobs, a URL of SQLAlchemy. By default SQLite in `state_dir`."""
     task_queue: str = Field(default=DEFAULT_TASK_QUEUE, min_length=1, max_length=200)
     deployment: str = Field(default="", max_length=200, pattern=r"^[^.\s]*$")
-    """The worker deployment that workers belong to; without one they are not versioned."""
+    """The worker deployment of the workers. Without one they are not versioned."""
     build_id: str = Field(default="", max_length=200, pattern=r"^\S*$")
-    """Which version of the deployment a worker is; made of Signoff's version and the catalog when not given."""
+    """The worker's version in the deployment. By default made from Signoff's version and the catalog."""
     versioning: Literal["auto-upgrade", "pinned"] = "auto-upgrade"
-    """Whether a turn goes on with the version that is current, or ends with the one that it began with."""
+    """Whether a turn moves to the current version, or keeps the version that it started with."""
     model: str = ""
-    """The model, `provider:name`, that answers where the manifest names a script; the script when not given."""
+    """The model, `provider:name`, that replaces the manifest's scripts."""
     host: str = Field(default=DEFAULT_HOST, min_length=1)
-    """The address the gateway listens on."""
+    """The address of the gateway."""
     port: int = Field(default=DEFAULT_PORT, ge=1, le=65535)
-    """The port the gateway listens on."""
+    """The port of the gateway."""
     unsafe_open: bool = False
-    """Whether the development profile, which asks for no sign-in, serves other machines as well."""
+    """Whether the development profile, which has no sign-in, serves other machines too."""
     raw_answers: bool = True
-    """Whether the development profile takes answers and starts that nobody signed, as from Temporal's own UI."""
+    """Whether the development profile accepts unsigned answers and starts, such as from Temporal's own UI."""
     words_hold: float | None = Field(default=None, ge=0, le=60)
-    """Seconds for which an approval in words on a channel waits for later words of its author; 5 in production and 0
-    in development when not given."""
+    """Seconds that a text approval on a channel waits for later texts of its author.
+
+    By default 5 in production and 0 in development.
+    """
     codec_port: int = Field(default=8301, ge=1, le=65535)
-    """The port the codec server listens on, at `host`."""
+    """The port of the codec server, at `host`."""
     codec_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_codec_url)
-    """How Temporal's UI and command line reach the codec server; made of `host` and `codec_port` when not given."""
+    """The address of the codec server for Temporal's UI and command line. By default from `host` and `codec_port`."""
     public_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_url)
-    """How people reach the gateway; made of `host` and `port` when not given."""
+    """The address of the gateway for people. By default from `host` and `port`."""
     log: Literal["text", "json"] = "text"
-    """How a process that serves logs: for people, or as JSON for a collector of logs."""
+    """The format of a server's log: text for people, or JSON for a log collector."""
     otel: bool = False
-    """Whether spans are sent by OpenTelemetry; where to is said by `OTEL_*`."""
+    """Whether OpenTelemetry sends spans. `OTEL_*` sets the receiver."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
-    """The port where this process answers scrapes of its metrics; none when not given."""
+    """The port for scrapes of this process's metrics. None by default."""
     metrics_host: str = Field(default=DEFAULT_HOST, min_length=1)
-    """The address it answers them on."""
+    """The address for scrapes."""
     people: Path | None = None
-    """The YAML file of people; without it the development profile's `guest` and `approver` are there."""
+    """The YAML file of people. Without it, the development profile has `guest` and `approver`."""
     signing_keys: Path = Field(default_factory=_default_signing_keys)
-    """The file of private keys by which the gateway signs; nobody else reads it. In `state_dir` when not given."""
+    """The file of the gateway's private signing keys, which only the gateway reads. By default in `state_dir`."""
     public_keys: Path = Field(default_factory=_default_public_keys)
-    """The file of public keys by which workers check; it holds no secret. In `state_dir` when not given."""
+    """The file of public keys for the workers' checks, without secrets. By default in `state_dir`."""
     encryption: bool = Field(default_factory=_default_encryption)
-    """Whether what Temporal keeps is encrypted; in production when not given."""
+    """Whether Temporal's data is encrypted. By default in production."""
     encryption_keys: Annotated[str, AfterValidator(_reference)] = Field(default_factory=_default_encryption_keys)
-    """Where the encryption keys of workers and gateways are, a reference; a file in `state_dir` when not given."""
+    """A reference to the encryption keys of workers and gateways. By default a file in `state_dir`."""
     secrets: Annotated[str, AfterValidator(_object_name)] = ""
-    """The source that `secret:NAME` is read from, `package.module:name`; without it there are no such references."""
+    """The source of `secret:NAME`, `package.module:name`. Without it there are no such references."""
     plugins: Annotated[tuple[str, ...], AfterValidator(_plugin_names)] = PLUGIN_NAMES
-    """The plugins that may be loaded: names of Signoff's own, and `distribution:name` for all others."""
+    """The plugins that may be loaded: names of Signoff's own, and `distribution:name` for others."""
     oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = None
-    """The OpenID Connect provider by which people sign in, as it writes its own name; without it by tokens only."""
+    """The OpenID Connect provider for sign-in, by its own issuer name. Without it, people sign in with tokens."""
     oidc_client_id: str = ""
-    """The name that the provider knows the gateway by."""
+    """The gateway's client id at the provider."""
     oidc_client_secret: Annotated[str, AfterValidator(_reference)] | None = None
-    """Where the gateway's secret at the provider is, a reference such as `env:NAME`; none for a public client."""
+    """A reference to the gateway's secret at the provider, such as `env:NAME`. None for a public client."""
     oidc_groups_claim: str = Field(default="groups", min_length=1)
-    """The claim that lists the groups of whoever signs in."""
+    """The claim that lists a person's groups."""
     oidc_roles: dict[str, tuple[str, ...]] = {}
-    """The roles that each group gives to people who are not declared."""
+    """The roles of undeclared people, by group."""
     oidc_tenant_claim: str = ""
-    """The claim that names the tenant of whoever signs in; without one everybody who does is of the tenant `main`."""
+    """The claim that names a person's tenant. Without it, everyone who signs in has the tenant `main`."""
     oidc_tenants: dict[str, str] = {}
-    """The tenant that each value of that claim means; without it the value is the tenant's name."""
+    """The tenant for each value of that claim. Without it, the value is the tenant's name."""
     oidc_mfa_acr: list[str] = []
-    """The values of the claim `acr`, each in full, by which the provider says that a second factor was used."""
+    """The complete values of the claim `acr` that mean a second factor."""
     oidc_days: int = Field(default=7, ge=1, le=90)
-    """For how many days what a sign-in said of somebody who is not declared is believed."""
+    """The number of days for which an undeclared person's sign-in data is valid."""
     tenant_limits: Annotated[str, AfterValidator(_limits)] = ""
-    """How much a tenant may begin, have waiting and be sent, see `parse_tenant_limits`; without it what it likes."""
+    """A tenant's limits on starts, waiting requests and messages, see `parse_tenant_limits`. Unlimited by default."""
     result_chars: int = Field(default=RESULT_CHARS_PER_BATCH, ge=1, le=RESULT_BYTES)
-    """How many characters of results a model reads of one completion's calls together, where its actor says nothing."""
+    """The maximum number of result characters that a model reads per completion, unless its actor sets one."""
     trace: bool = False
-    """Whether log and record tell of every call which tool its name means, and which levels won and lost."""
+    """Whether log and audit log name the tool of each call, with the winning and losing levels."""
     retention: int = Field(default=RETENTION_DAYS, ge=1, le=3650)
-    """For how many days the embedded server remembers finished turns."""
+    """The number of days for which the embedded server keeps finished turns."""
     event_days: int = Field(default=30, ge=1, le=3650)
-    """For how many days events are kept for whoever reads them; the record is kept without an end."""
+    """The number of days for which events are kept for readers. The audit log is kept without limit."""
     temporal_port: int = Field(default=7233, ge=1, le=65535)
     """The embedded server's port."""
     ui_port: int = Field(default=8233, ge=1, le=65535)
-    """The port of the proxy before Temporal's own UI."""
+    """The port of the proxy for Temporal's own UI."""
     temporal_ui: str = Field(default="", pattern=r"^(https?://[^\s\"'<>]+)?$")
-    """Where people reach Temporal's UI; empty is the embedded server's, and in production no link."""
+    """The address of Temporal's UI for people. If empty, the embedded server's. In production no link."""
     temporal_binary: Path | None = None
-    """The `temporal` program; looked up on PATH when not given."""
+    """The `temporal` program. By default found on PATH."""
     durable: bool = False
-    """Whether the embedded server survives a power cut without losing its last second, at half the speed."""
+    """Whether the embedded server keeps its last second after a power cut, at half the speed."""
 
     @classmethod
     def settings_customise_sources(
@@ -231,13 +233,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Orders the sources: given values, then the environment, then `signoff.toml`; nothing else is read."""
-        # No `.env` and no folder of secrets: one more place would be one more where a setting comes from unseen.
+        """Order the sources: arguments, then the environment, then `signoff.toml`. No other source is read."""
+        # No `.env` and no directory of secrets: a setting must not come from an unexpected place.
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
 class _GivenSettings(Settings):
-    """Settings without any source beside the given values."""
+    """Settings from arguments and defaults only."""
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(toml_file=None)
 
@@ -254,18 +256,18 @@ class _GivenSettings(Settings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Loads the settings in force here; an override of None counts as not given.
+    """Load the settings that apply here. An override of `None` is ignored.
 
-    Raises `ConfigError`, one sentence naming the variable, key or option that is wrong.
+    Raises `ConfigError`, one sentence with the wrong variable, key or option.
     """
     refuse_misspelt_variables()
     return _make(Settings, overrides)
 
 
 def given_settings(**given: Any) -> Settings:
-    """Make settings of these values and of defaults alone; None counts as not given.
+    """Make settings from these values and defaults only. `None` is ignored.
 
-    Neither the environment nor `signoff.toml` is read. Raises `ConfigError` as `load_settings`.
+    Neither the environment nor `signoff.toml` is read. Raises `ConfigError` as `load_settings` does.
     """
     return _make(_GivenSettings, given)
 
@@ -277,7 +279,7 @@ def _make(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"`{SETTINGS_FILE}` is not TOML: {_sentence(str(error))}", file=SETTINGS_FILE) from None
     except SettingsError as error:
-        # It names the field and the place, and holds no value.
+        # It names the field and the source, and contains no value.
         raise ConfigError(f"a setting of several values is no JSON: {_sentence(str(error))}") from None
     except OSError as error:
         raise ConfigError(f"`{SETTINGS_FILE}` cannot be read: {error.strerror}", file=SETTINGS_FILE) from None
@@ -286,22 +288,21 @@ def _make(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
 
 
 def encryption_file(settings: Settings) -> Path | None:
-    """Returns the file of encryption keys; None where they are read from elsewhere."""
+    """Return the file of encryption keys. `None` if they come from elsewhere."""
     kind, _, name = settings.encryption_keys.partition(":")
     return Path(name) if kind == "file" else None
 
 
 def login_roles(settings: Settings) -> frozenset[str]:
-    """Returns the roles that undeclared people may have; none where there is no provider to sign in with."""
+    """Return the roles that undeclared people may have. Empty without a provider for sign-in."""
     mapped = settings.oidc_roles.values() if settings.oidc_issuer is not None else ()
     return frozenset(role for roles in mapped for role in roles)
 
 
 def require_ready(settings: Settings, **there: bool) -> None:
-    """Raises `ConfigError` for a production process that lacks something, naming all of it and the remedies.
+    """Raise `ConfigError` for a production process with missing parts, naming all of them and the remedies.
 
-    `there` tells for each thing the process needs whether it is there: `people`, `signing_keys`, `public_keys`,
-    `encryption_keys`, `login`.
+    `there` maps each part to its presence: `people`, `signing_keys`, `public_keys`, `encryption_keys`, `login`.
     """
     missing = [name for name, found in there.items() if not found]
     if settings.profile == "production" and missing:
@@ -310,7 +311,7 @@ def require_ready(settings: Settings, **there: bool) -> None:
 
 
 def require_deployment(settings: Settings) -> None:
-    """Raise `ConfigError` for a version of no deployment."""
+    """Raise `ConfigError` for a version without a deployment."""
     if not settings.deployment and (settings.build_id or settings.versioning == "pinned"):
         raise ConfigError(
             "SIGNOFF_BUILD_ID and SIGNOFF_VERSIONING are about versions of a deployment: name it in "
@@ -331,19 +332,19 @@ def require_real_model(profile: str, models: Iterable[str]) -> None:
 
 
 def require_closed(settings: Settings) -> None:
-    """Raise `ConfigError` where the development profile would serve other machines without a sign-in."""
+    """Raise `ConfigError` if the development profile would serve other machines without a sign-in."""
     if settings.profile == "development" and not settings.unsafe_open and not is_loopback_host(settings.host):
         raise ConfigError(
             f"`{settings.host}` is open to the network, and the development profile asks for no sign-in: any caller "
-            "could approve. Set SIGNOFF_HOST to 127.0.0.1, or SIGNOFF_PROFILE to production. To serve the network all "
-            "the same, add --unsafe-open (SIGNOFF_UNSAFE_OPEN=true)",
+            "could approve. Set SIGNOFF_HOST to 127.0.0.1, or SIGNOFF_PROFILE to production. To serve the network "
+            "anyway, add --unsafe-open (SIGNOFF_UNSAFE_OPEN=true)",
             field="host",
             value=settings.host,
         )
 
 
 def exposure_warnings(settings: Settings) -> tuple[str, ...]:
-    """Return what is unsafe about the addresses that people and browsers reach; nothing where all is well."""
+    """Return the risks of the addresses that people and browsers use. Empty if there are none."""
     if settings.profile == "development":
         if not settings.unsafe_open:
             return ()
@@ -367,7 +368,7 @@ def exposure_warnings(settings: Settings) -> tuple[str, ...]:
 _NEEDS: Final = {
     "people": "people, in a file named by SIGNOFF_PEOPLE or in the manifest",
     "signing_keys": "a key to sign with: `signoff keys create`, or name its file in SIGNOFF_SIGNING_KEYS",
-    "public_keys": "public keys to check with: take what `signoff keys export` writes where the gateway is, and name "
+    "public_keys": "public keys to check with: copy the output of `signoff keys export` from the gateway, and name "
     "the file in SIGNOFF_PUBLIC_KEYS",
     "encryption_keys": "a key to encrypt with: `signoff keys create` where the gateway is, and the file that "
     "SIGNOFF_ENCRYPTION_KEYS names on every machine (or SIGNOFF_ENCRYPTION=false)",

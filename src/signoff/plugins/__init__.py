@@ -1,4 +1,4 @@
-"""What you need to write a plugin."""
+"""The interface for authors of plugins."""
 
 from typing import TYPE_CHECKING
 

@@ -30,7 +30,7 @@ OURS: Final[Mapping[str, str]] = {
 }
 """Signoff's own entry points, as in pyproject.toml. Each offers one channel of the plugin's name, or routes."""
 OWN_CHANNELS: Final = frozenset({"apprise", "telegram", "twilio"})
-"""Those of them that offer a channel."""
+"""The ones with a channel."""
 PREFIX: Final = "/plugins"
 """Begins the addresses of other distributions' plugins."""
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
@@ -39,7 +39,7 @@ _WHY_CHARS: Final = 300
 
 @dataclass(frozen=True)
 class LoadedPlugin:
-    """A plugin that the settings name, and what it adds or the reason why it cannot be loaded."""
+    """A plugin from the settings: its additions, or the reason why it cannot be loaded."""
 
     name: str
     """Its name in the settings: `telegram`, or `distribution:name`."""
@@ -50,7 +50,7 @@ class LoadedPlugin:
 
 
 class Plugins:
-    """The plugins that the settings name. Each is imported when it is first needed; all others are never imported."""
+    """The plugins from the settings. Each is imported at first use, and no others."""
 
     def __init__(self, names: Sequence[str] = PLUGIN_NAMES) -> None:
         self._names = tuple(names)
@@ -149,7 +149,7 @@ def _entry_point(owner: str, name: str) -> EntryPoint:
 
 
 def _offered(setting: str, entry: EntryPoint, owner: str) -> LoadedPlugin:
-    """Return what the plugin of an entry point offers. Raises `ConfigError`, whatever its code does."""
+    """Return the plugin of an entry point. Raises `ConfigError` for any failure of its code."""
     try:
         plugin: Plugin = entry.load()()
         name, channels, routers = plugin.name, dict(plugin.channels()), tuple(plugin.routers())

@@ -23,7 +23,7 @@ class Plugin(Protocol):
 
 
 class BasePlugin:
-    """A plugin that adds nothing. Override what yours adds."""
+    """A plugin that adds nothing. Override its methods."""
 
     name: ClassVar[str]
 

@@ -12,9 +12,9 @@ from starlette.routing import compile_path
 from signoff.contracts.responses import Fault
 
 CallerKind: TypeAlias = Literal["agent", "peer", "anyone"]
-"""Who may use a route: an external agent or a peer by its token, or whoever asks."""
+"""The allowed callers of a route: an external agent or a peer with its token, or anyone."""
 FaultWriter: TypeAlias = Callable[[Request, Fault, int, Mapping[str, str]], Response]
-"""Writes a fault with its status and headers as the protocol wants it."""
+"""Writes a fault with its status and headers in the protocol's format."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -44,9 +44,9 @@ class PluginRoute:
 class PluginRouter:
     """The routes of a plugin below one prefix.
 
-    That of another distribution's plugin is `/plugins/NAME`, with the name of its entry point. `fault` writes what the
-    gateway refuses there; without it that is `{code, message}`. Extra slashes are no matter where people type addresses
-    into other programs (`is_typed`).
+    The prefix of another distribution's plugin is `/plugins/NAME`, with the name of its entry point. `fault` formats
+    the gateway's refusals there, by default as `{code, message}`. `is_typed` ignores extra slashes in addresses that
+    people type into other programs.
     """
 
     def __init__(self, prefix: str, *, tag: str, fault: FaultWriter | None = None, is_typed: bool = False) -> None:
@@ -69,12 +69,12 @@ class PluginRouter:
         return self._adder("POST", path, summary, options)
 
     def has_path(self, path: str) -> bool:
-        """Return whether an address lies below the prefix."""
+        """Return whether an address is below the prefix."""
         return path == self.prefix or path.startswith(f"{self.prefix}/")
 
     def takes_nothing(self, method: str, path: str) -> bool:
         """Return whether a request to an address below the prefix may come without a body."""
-        # A browser sends no DELETE to another site before it has asked.
+        # A browser sends no DELETE to another site without asking it first.
         return method == "DELETE" or any(
             each.takes_nothing and each.method == method and compile_path(each.path)[0].match(path)
             for each in self.routes

@@ -132,7 +132,7 @@ async def test_denied_call_rejects_the_task(peers: PeerRig, word: str, source: s
 async def test_peer_cannot_answer_its_own_tasks_request(peers: PeerRig) -> None:
     async with peers.agent() as client:
         task = await client.send("pay")
-        with pytest.raises(UnsupportedOperationError, match="people decide"):
+        with pytest.raises(UnsupportedOperationError, match="approvers decide"):
             await client.send("approved", task_id=task.id)
         view = await peers.gateway.turns.waiting(key_of(task))
         (approval,) = [each.approval for each in view.calls if each.approval is not None]

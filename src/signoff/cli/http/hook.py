@@ -38,8 +38,8 @@ class HookHostName(StrEnum):
 Host = Annotated[HookHostName, typer.Argument(help="Whose hook it is, as its answers differ.")]
 Hold = Annotated[float, typer.Option(min=0, help="Seconds to wait for people; 20 less than the hook's time-out.")]
 Defer = Annotated[bool, typer.Option("--defer", help="End a `claude -p` run that waits, to be resumed later.")]
-Agent = Annotated[str, typer.Option(help="In development, whose calls they are; needless with one agent.")]
-User = Annotated[str, typer.Option(help="In whose name, by id; needless where the agent acts for one alone.")]
+Agent = Annotated[str, typer.Option(help="In development, the agent of the calls; optional with one agent.")]
+User = Annotated[str, typer.Option(help="The requester's id; optional if the agent acts for one person.")]
 
 app = typer.Typer(rich_markup_mode=None)
 

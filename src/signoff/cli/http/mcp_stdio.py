@@ -28,7 +28,7 @@ _INTERNAL: Final = -32603
 _REFUSED: Final = -32000
 
 Agent = Annotated[str, typer.Argument(help="The external agent whose host this is.")]
-User = Annotated[str, typer.Option(help="In whose name, by id; needless where the agent acts for one alone.")]
+User = Annotated[str, typer.Option(help="The requester's id; optional if the agent acts for one person.")]
 
 app = typer.Typer(rich_markup_mode=None)
 

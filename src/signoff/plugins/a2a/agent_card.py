@@ -1,4 +1,4 @@
-"""Makes the card of an actor: exactly the tools of it that are exposed to other agents (B14, B79)."""
+"""Makes the card of an actor: exactly its tools that are exposed to other agents (B14, B79)."""
 
 import hashlib
 import json
@@ -11,34 +11,34 @@ from signoff.contracts.names import PEER
 from signoff.plugins.a2a.rpc_request import PROTOCOL
 
 PEERS: Final = "/a2a"
-"""Begins the addresses at which other agents speak to actors."""
+"""The prefix of the addresses of actors for other agents."""
 CARD_PATH: Final = "/.well-known/agent-card.json"
 CARD_SECONDS: Final = 3600
-"""How long a card may be kept by whoever fetched it."""
+"""How long the reader of a card may cache it."""
 TOOLS: Final = "urn:signoff:a2a:tools:1"
-"""Of the card's extension that tells what the protocol has no field for."""
+"""The card's extension for facts without a field in the protocol."""
 PART: Final = "urn:signoff:a2a:part:"
-"""Begins the extension by which a peer says that it takes a type of parts."""
+"""The prefix of the extension with which a peer accepts a type of parts."""
 MEDIA_TYPES: Final = ("text/plain", "application/json")
 _CONSUMES: Final = ("text", "data")
 
 
 class AgentCard(NamedTuple):
-    """A card as it is sent."""
+    """A card with its headers' values."""
 
     body: bytes
     etag: str
 
 
 class AgentCards:
-    """Makes the cards of what is exposed, each once: nothing of them changes while a gateway runs."""
+    """Makes the cards of exposed actors, each once. They never change while a gateway runs."""
 
     def __init__(self, exposed: Exposed, public_url: str) -> None:
         self._exposed = exposed
         self._public_url = public_url
 
     def card(self, actor: str = "") -> AgentCard | None:
-        """Returns the card of an actor, or of the first that is exposed; None where that is none."""
+        """Return the card of an actor, by default of the first exposed one. `None` if it is not exposed."""
         return self._cards.get(actor or next(iter(self._cards), ""))
 
     @cached_property
@@ -52,7 +52,7 @@ class AgentCards:
 
 
 def agent_card(exposed: Exposed, actor: ExposedActor, public_url: str) -> dict[str, Any]:
-    """Returns the card of an actor."""
+    """Return the card of an actor."""
     types = [each for each in exposed.part_types if each not in RESERVED_PART_TYPES]
     withheld = [each for each in types if each in exposed.withheld]
     details = {
@@ -80,7 +80,7 @@ def agent_card(exposed: Exposed, actor: ExposedActor, public_url: str) -> dict[s
             "token": {
                 "httpAuthSecurityScheme": {
                     "scheme": "Bearer",
-                    "description": f"A personal token of the scope `{PEER}`, made by whoever runs this gateway.",
+                    "description": f"A personal token of the scope `{PEER}`, issued by the operator of this gateway.",
                 }
             }
         },
@@ -97,7 +97,7 @@ def _skill(shown: ExposedTool) -> dict[str, Any]:
         "id": shown.name,
         "name": shown.title or shown.name,
         "description": shown.description,
-        # The specification wants one at least.
+        # The specification requires at least one.
         "tags": list(shown.tags) or ["tool"],
         "examples": [json.dumps(each, ensure_ascii=False) for each in examples] if isinstance(examples, list) else [],
     }
@@ -109,6 +109,6 @@ def _details(shown: ExposedTool) -> dict[str, Any]:
 
 
 def consumed_types(header: str) -> frozenset[str]:
-    """Returns the types of parts that a peer says it takes, by the extensions that it names in `A2A-Extensions`."""
+    """Return the types of parts that a peer accepts, from the extensions in `A2A-Extensions`."""
     named = (each.strip() for each in header.split(","))
     return frozenset(each.removeprefix(PART) for each in named if each.startswith(PART))

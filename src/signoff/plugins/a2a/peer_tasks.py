@@ -1,4 +1,4 @@
-"""Starts, reads, lists and stops the tasks of one peer: turns that it asked for by A2A, and nothing else."""
+"""Starts, reads, lists and stops the tasks of one peer: only turns that it requested by A2A."""
 
 import base64
 import contextlib
@@ -44,29 +44,29 @@ from signoff.plugins.a2a.task_view import (
 )
 
 HEARTBEAT_SECONDS: Final = 15.0
-"""How often a silent stream says that it is still there."""
+"""The interval of heartbeats on a silent stream."""
 WAIT_SECONDS: Final = 300.0
-"""How long the answer to a message may be waited for; after that the task is told as it stands."""
+"""How long a request waits for the answer to a message before it gets the task's present state."""
 STOP_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.3
-"""How often it is looked whether something happened."""
+"""How often tasks are checked for changes."""
 _ID_CHARS: Final = 200
 LISTED: Final = 500
-"""Of so many tasks, the newest, a list is made."""
+"""A list is made from at most this many tasks, the newest ones."""
 _NAMES: Final = uuid.UUID("6f0f4a0e-6a43-4f0e-9c0b-0f7f0c2f9d1a")
 
 
 class TaskUpdate(NamedTuple):
-    """What a follower is told: a task as it stands now and stood before, or neither, where nothing has changed."""
+    """An update for a follower: the task now and before. Both are `None` if nothing changed."""
 
     now: PeerTask | None = None
     before: PeerTask | None = None
 
 
 class PeerTasks:
-    """The tasks of a peer with one actor. Methods raise `RpcError`, and `SignoffError` where something is away.
+    """The tasks of a peer with one actor. Methods raise `RpcError`, and `SignoffError` if a service is unavailable.
 
-    What is not there and what is somebody else's are one error.
+    A missing task and another peer's task give the same error.
     """
 
     def __init__(self, turns: PeerTurns, exposed: Exposed, actor: str, public_url: str) -> None:
@@ -76,7 +76,7 @@ class PeerTasks:
         self._public_url = public_url
 
     async def send(self, params: SendParams) -> TurnKey:
-        """Starts the turn of a message, which says nothing to another one. The same message again is the same turn."""
+        """Start the turn of a message, which cannot address another turn. A repeated message is the same turn."""
         message = params.message
         if params.configuration.task_push_notification_config is not None:
             raise RpcError(NO_PUSH, "this agent sends no push notifications; follow the task, or read it again")
@@ -92,22 +92,22 @@ class PeerTasks:
         try:
             await self._turns.say(key, self._actor, text)
         except Conflict:
-            # Its words name the turn, whose id the peer has never seen.
+            # The error's text names the turn, whose id the peer has never seen.
             own = quote_name(message.message_id, _ID_CHARS)
             raise Conflict(f"`messageId` {own} was sent before, with other words; choose another one") from None
         return key
 
     async def find(self, name: str) -> TurnKey:
-        """Returns the turn of a task. Raises `RpcError` for one that is not this peer's with this actor."""
+        """Return the turn of a task. Raises `RpcError` for a task that is not this peer's with this actor."""
         parts = name.split(".")
         key = TurnKey(*parts) if len(parts) == 3 and all(map(is_id, parts)) else None
-        # A turn that follows one is no task of its own, nor is what a person sent who chose its id.
+        # A follow-up turn is not a task. A person's turn with a chosen id is not one either.
         if key is None or not _is_turn_id(key.turn) or not self._turns.is_session(SessionKey(key.tenant, key.session)):
             raise _not_found(name)
         try:
             begun = await self._turns.start(key)
         except NotFound:
-            # Not begun yet, or never: its session knows.
+            # It has not begun yet, or never will: its session knows.
             await self._read_waiting(key)
             return key
         if begun != (self._turns.user, PEER, self._actor):
@@ -115,7 +115,7 @@ class PeerTasks:
         return key
 
     async def read(self, key: TurnKey, *, parts: bool = True) -> PeerTask:
-        """Returns a task as it stands: the turn that its message led to last; without `parts` no answer is loaded."""
+        """Return the present state of a task: the last turn of its message. Without `parts`, no answer is loaded."""
         found: TurnView | None = None
         for number in range(1, MAX_TURNS_PER_MESSAGE + 1):
             try:
@@ -123,7 +123,7 @@ class PeerTasks:
             except NotFound:
                 break
             found = view
-            # Only where its work goes on elsewhere another turn of the same message follows.
+            # Another turn of the same message follows only if its work continues elsewhere.
             if view.result is None or STATES.get(view.state) != WORKING:
                 break
         if found is None:
@@ -131,7 +131,7 @@ class PeerTasks:
         return await self._task(key, found, parts=parts)
 
     async def wait_for(self, key: TurnKey, states: frozenset[str], seconds: float) -> PeerTask:
-        """Returns a task once it is in one of `states`, or as it stands after so many seconds."""
+        """Return a task once it is in one of `states`, or its state after this many seconds."""
         task = self._base(key)
         async for update in self._watch(key, seconds):
             task = update.now or task
@@ -140,18 +140,18 @@ class PeerTasks:
         return task
 
     async def read_at_once(self, key: TurnKey) -> PeerTask:
-        """Returns a task as it stands at once; one that no worker has seen yet is only there."""
+        """Return the present state of a task at once. Before a worker sees it, it merely exists."""
         try:
             return await self.read(key)
         except ServerUnavailable:
             return self._base(key)
 
     async def wait_for_answer(self, key: TurnKey, seconds: float) -> PeerTask:
-        """Returns a task once it is over or waits for somebody, as an answer to its message has to (3.2.2)."""
+        """Return a task once it ends or waits for input, as an answer to its message must (3.2.2)."""
         return await self.wait_for(key, TERMINAL | INTERRUPTED, seconds)
 
     async def follow(self, key: TurnKey) -> AsyncIterator[TaskUpdate]:
-        """Yields a task now, then whenever it changed, until it is over; where nothing does, now and then nothing."""
+        """Yield a task now and after each change, until it ends. Yields empty updates as heartbeats."""
         before: PeerTask | None = None
         async for update in self._watch(key):
             if update.now is None:
@@ -161,14 +161,14 @@ class PeerTasks:
             before = update.now
 
     async def stop(self, key: TurnKey) -> None:
-        """Stop a task. Raises `RpcError` for one that is over or has not begun."""
+        """Stop a task. Raises `RpcError` for a finished or waiting task."""
         task = await self.read(key)
         if task.is_over or task.state == SUBMITTED:
             raise RpcError(TASK_NOT_CANCELABLE, f"this task is {task.state}", taskId=task.id)
         await self._turns.stop(await self._last(key))
 
     async def list_page(self, params: ListParams) -> tuple[list[PeerTask], str, int]:
-        """Returns a page of tasks, those that changed last first, where the next one begins, and how many there are."""
+        """Return a page of tasks, last changed first, the token of the next page, and the total."""
         what = ("peer tasks", self._actor, params.model_dump_json())
         return await self._turns.share(what, lambda: self._read_page_of_tasks(params))
 
@@ -176,7 +176,7 @@ class PeerTasks:
         rows = await self._turns.rows(self._actor, lambda row: self._is_listed(row, params), LISTED)
         rows.sort(key=_place, reverse=True)
         if params.status:
-            # Their states alone: the answers of so many at once would fill the memory.
+            # The states only: the answers of all these tasks would fill the memory.
             found = [each for each in [await self._read_row(row, parts=False) for row in rows] if each is not None]
             rows = [row for row, task in found if task.state == params.status]
         after = _read_page(params.page_token)
@@ -195,7 +195,7 @@ class PeerTasks:
 
     def _is_listed(self, row: TurnRow, params: ListParams) -> bool:
         since = params.status_timestamp_after
-        # A heir, `<turn>-2`, belongs to the task of its message.
+        # A successor turn, `<turn>-2`, belongs to the task of its message.
         first = _is_turn_id(row.turn)
         return first and params.context_id in ("", row.session) and (since is None or _changed_at(row) >= since)
 
@@ -206,7 +206,7 @@ class PeerTasks:
         task = await self.read(key)
         why = "it is over; say something new in its context, without `taskId`"
         if not task.is_over:
-            why = "it takes no messages; people decide what it waits for. It can be cancelled"
+            why = "it takes no messages, because approvers decide it. It can be cancelled"
         raise RpcError(UNSUPPORTED, f"the task is {task.state}: {why}", taskId=task.id)
 
     def _context(self, message: PeerMessage) -> SessionKey:
@@ -226,7 +226,7 @@ class PeerTasks:
         return PeerTask(id=turn_name(key), context=key.session)
 
     async def _read_waiting(self, key: TurnKey) -> PeerTask:
-        """Returns the task of a turn that is not there, by its session. Raises `RpcError` where that knows none."""
+        """Return the task of a missing turn from its session. Raises `RpcError` if the session does not know it."""
         try:
             session = await self._turns.session(SessionKey(key.tenant, key.session))
         except NotFound:
@@ -235,7 +235,7 @@ class PeerTasks:
             return self._base(key)
         for turn in session.turns:
             if turn.turn == key.turn and turn.requester == self._turns.user:
-                # It could not begin, or begins this moment.
+                # It could not begin, or begins at this moment.
                 lost = self._base(key) if turn.error is None else replace(self._base(key), words=turn.error.message)
                 return replace(lost, state=FAILED if turn.error is not None else SUBMITTED, at=turn.started_at)
         raise _not_found(turn_name(key))
@@ -255,7 +255,7 @@ class PeerTasks:
         return part.type, await self._turns.value(part, place)
 
     async def _last(self, key: TurnKey) -> TurnKey:
-        """Returns the last turn that the message of a task led to."""
+        """Return the last turn of a task's message."""
         last = key
         for number in range(2, MAX_TURNS_PER_MESSAGE + 1):
             one = TurnKey(key.tenant, key.session, turn_of(key.turn, number))
@@ -267,12 +267,12 @@ class PeerTasks:
         return last
 
     async def _watch(self, key: TurnKey, seconds: float = float("inf")) -> AsyncIterator[TaskUpdate]:
-        """Yields a task now and whenever it changed until it is over, streams end, or so many seconds have passed."""
+        """Yield a task now and after each change, until it ends, streams end, or the time has passed."""
         last: PeerTask | None = None
         passed = silent = 0.0
         while True:
             task = last
-            # No worker answers: nothing happens to it either.
+            # Without a worker the task cannot change either.
             with contextlib.suppress(ServerUnavailable):
                 task = await self.read(key)
             if task is not None and task != last:
@@ -309,7 +309,7 @@ def _changed_at(row: TurnRow) -> datetime:
 
 
 def _place(row: TurnRow) -> tuple[datetime, str]:
-    """Returns where a row stands in a list: by when it changed, and by its id where two changed at once."""
+    """Return the sort key of a row: the time of its change, then its id."""
     return _changed_at(row), row.turn
 
 

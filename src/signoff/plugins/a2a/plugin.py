@@ -1,4 +1,4 @@
-"""The routes of A2A: the cards of exposed actors, and the one address of each at which peers send JSON-RPC."""
+"""The routes of A2A: the cards of exposed actors, and one JSON-RPC address per actor."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -46,13 +46,13 @@ Cards = Annotated[AgentCards, Depends(_cards)]
 
 @first_card.get("", summary="Get the card of the first exposed actor", caller="anyone")
 async def show_first_card(request: Request, cards: Cards) -> Response:
-    """An agent card of A2A 1.0, for whoever asks; 404 where no tool is `peer_exposed`."""
+    """An agent card of A2A 1.0, for anyone; 404 if no tool is `peer_exposed`."""
     return _card(request, cards)
 
 
 @router.get(f"/{{actor}}{CARD_PATH}", summary="Get the card of an exposed actor", caller="anyone")
 async def show_card(actor: str, request: Request, cards: Cards) -> Response:
-    """The same of an actor that is named."""
+    """The card of a named actor."""
     return _card(request, cards, actor)
 
 
@@ -80,7 +80,7 @@ async def call_method(actor: str, request: Request, external: External, cards: C
 
 
 class _PeerCall:
-    """Answers one request of a peer, as far as that takes the parts that are withheld from others."""
+    """Answers one request of a peer, with withheld parts only if the peer accepts them."""
 
     def __init__(self, turns: PeerTurns, tasks: PeerTasks, consumes: frozenset[str], exposed: Exposed) -> None:
         self._turns = turns
@@ -95,7 +95,7 @@ class _PeerCall:
                 return self._result(named, {"task": self._json(await self._first_state(params))})
             case "SendStreamingMessage":
                 params = parse_params(named, SendParams)
-                # Before it: what is refused must not have begun.
+                # Check first: a rejected request must not have started a turn.
                 self._turns.refuse_more()
                 return self._stream(named, await self._tasks.send(params))
             case "SubscribeToTask":
@@ -110,11 +110,11 @@ class _PeerCall:
                     return self._result(named, self._json(await self._tasks.wait_for(key, TERMINAL, seconds)))
             case "ListTasks":
                 wanted = parse_params(named, ListParams)
-                # Each asks for the state of up to as many tasks as are listed.
+                # Each reads the state of up to a full list of tasks.
                 async with self._turns.hold():
                     return self._result(named, await self._list(wanted))
             case "GetExtendedAgentCard":
-                raise RpcError(UNSUPPORTED, "there is no extended card: the public one tells all that is exposed")
+                raise RpcError(UNSUPPORTED, "there is no extended card: the public one is complete")
         if named.method in _PUSH:
             raise RpcError(NO_PUSH, "this agent sends no push notifications; follow the task, or read it again")
         raise RpcError(METHOD_NOT_FOUND, f"there is no method `{named.method[:60]}`")
@@ -123,7 +123,7 @@ class _PeerCall:
         key = await self._tasks.send(params)
         if params.configuration.return_immediately:
             return await self._tasks.read_at_once(key)
-        # Each asks a worker again and again for as long as it waits.
+        # Each asks a worker repeatedly while it waits.
         async with self._turns.waiting(WAIT_SECONDS, turn_name(key)) as seconds:
             return await self._tasks.wait_for_answer(key, seconds)
 
@@ -155,7 +155,7 @@ class _PeerCall:
             yield _event(_error(named, rpc_error_of(error)))
 
     def _changes(self, update: TaskUpdate) -> list[dict[str, Any]]:
-        """Returns the events of a change: the task first, later its artifact before the status that ends it."""
+        """Return the events of a change: the task first, later its artifact before the final status."""
         now, before = update
         if now is None:
             return []

@@ -9,7 +9,7 @@ _DOMAIN: Final = "a2a-protocol.org"
 
 
 class RpcErrorKind(NamedTuple):
-    """A kind of errors: its code, and the reason that stands for it in details."""
+    """A kind of error: its code and its reason in the details."""
 
     code: int
     reason: str
@@ -30,7 +30,7 @@ VERSION: Final = RpcErrorKind(-32009, "VERSION_NOT_SUPPORTED")
 
 
 class RpcError(Exception):
-    """Raised for a request that is answered by an error of the protocol."""
+    """Raised for a request that gets an error of the protocol."""
 
     def __init__(self, kind: RpcErrorKind, message: str, **metadata: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class RpcError(Exception):
         self.metadata: Mapping[str, str] = metadata
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the error object of an answer."""
+        """Return the error object of a response."""
         detail: dict[str, Any] = {
             "@type": "type.googleapis.com/google.rpc.ErrorInfo",
             "reason": self.kind.reason,
@@ -51,7 +51,7 @@ class RpcError(Exception):
 
 
 def rpc_error_of(error: SignoffError) -> RpcError:
-    """Converts one of our errors; what is not there and what is somebody else's read alike."""
+    """Convert one of our errors. A missing task and another peer's task look alike."""
     match error:
         case NotFound():
             return RpcError(TASK_NOT_FOUND, "there is no such task")

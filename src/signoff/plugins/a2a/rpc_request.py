@@ -1,4 +1,4 @@
-"""Reads requests of A2A's JSON-RPC binding: what its version 1.0 says they hold, and what of it is looked at here."""
+"""Reads requests of A2A's JSON-RPC binding, version 1.0, as far as Signoff uses their fields."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -12,14 +12,14 @@ from signoff.formats.json_reader import NotJson, read_json
 from signoff.plugins.a2a.rpc_error import INVALID_PARAMS, INVALID_REQUEST, PARSE, VERSION, RpcError
 
 PROTOCOL: Final = "1.0"
-"""The version that is spoken."""
+"""The supported version."""
 PAGE_TASKS: Final = 50
 _ID_CHARS: Final = 200
 _JSON_RPC: Final = "2.0"
 
 
 class RpcParams(BaseModel):
-    """Parameters of a method. What nobody here knows is passed over, as the specification asks (5.7)."""
+    """Parameters of a method. Unknown fields are ignored, as the specification requires (5.7)."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore")
 
@@ -38,7 +38,7 @@ class PeerPart(RpcParams):
 
 
 class PeerMessage(RpcParams):
-    """What a peer says."""
+    """A message of a peer."""
 
     message_id: str = Field(min_length=1, max_length=_ID_CHARS)
     context_id: str = ""
@@ -48,7 +48,7 @@ class PeerMessage(RpcParams):
 
 
 class SendOptions(RpcParams):
-    """How a peer wants to be answered."""
+    """The response that a peer wants."""
 
     accepted_output_modes: list[str] = []
     task_push_notification_config: Any = None
@@ -56,20 +56,20 @@ class SendOptions(RpcParams):
 
 
 class SendParams(RpcParams):
-    """Say something."""
+    """Parameters of a message."""
 
     message: PeerMessage
     configuration: SendOptions = SendOptions()
 
 
 class TaskParams(RpcParams):
-    """Name one task."""
+    """The name of one task."""
 
     id: str = Field(min_length=1)
 
 
 class ListParams(RpcParams):
-    """List tasks."""
+    """Filters and page of a list of tasks."""
 
     context_id: str = ""
     status: str = ""
@@ -91,7 +91,7 @@ _Params = TypeVar("_Params", bound=RpcParams)
 
 
 def parse_request(body: bytes) -> RpcRequest:
-    """Reads a request's envelope. Raises `RpcError`."""
+    """Read a request's envelope. Raises `RpcError`."""
     try:
         found = read_json(body)
     except NotJson as error:
@@ -105,18 +105,18 @@ def parse_request(body: bytes) -> RpcRequest:
 
 
 def request_id(found: Mapping[str, Any]) -> str | int:
-    """Returns the id of a request. Raises `RpcError` for none: a notification would get no answer."""
+    """Return the id of a request. Raises `RpcError` without one: a notification would get no response."""
     given = found.get("id")
     if isinstance(given, bool) or not isinstance(given, str | int):
         raise RpcError(INVALID_REQUEST, "a request has an `id`, a text or a whole number")
-    # It is sent back: what no answer can carry would make an answer of ours fail.
+    # The id is sent back: one that JSON cannot carry would make our response fail.
     if bounds_problem(given) or (isinstance(given, str) and len(given) > _ID_CHARS):
         raise RpcError(INVALID_REQUEST, f"an `id` is Unicode of at most {_ID_CHARS} characters, or within ±(2^53-1)")
     return given
 
 
 def parse_params(request: RpcRequest, kind: type[_Params]) -> _Params:
-    """Reads the parameters of a method. Raises `RpcError`."""
+    """Read the parameters of a method. Raises `RpcError`."""
     if why := bounds_problem(request.params):
         raise RpcError(INVALID_PARAMS, f"the parameters cannot be taken: {why}")
     try:
@@ -124,12 +124,12 @@ def parse_params(request: RpcRequest, kind: type[_Params]) -> _Params:
     except ValidationError as error:
         raise RpcError(INVALID_PARAMS, sentence(error.errors())) from None
     if params.tenant:
-        raise RpcError(INVALID_PARAMS, "the card names no `tenant`: the token says whose tasks these are")
+        raise RpcError(INVALID_PARAMS, "the card names no `tenant`: the token identifies the peer")
     return params
 
 
 def check_version(asked: str) -> None:
-    """Raises `RpcError` for another version than ours; none at all is 0.3, as the specification says (3.6.2)."""
+    """Raise `RpcError` for an unsupported version. Without a header it is 0.3, by the specification (3.6.2)."""
     if ".".join(asked.strip().split(".")[:2]) != PROTOCOL:
         words = f"`{asked[:20]}`" if asked else "0.3, which no `A2A-Version` means,"
         raise RpcError(VERSION, f"version {words} is not spoken here; send `A2A-Version: {PROTOCOL}`")

@@ -1,4 +1,4 @@
-"""Makes tasks of turns: their states, what is waited for, and what came of them. Pure."""
+"""Makes tasks from turns: states, waiting requests and outcomes. Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,46 +26,46 @@ STATES: Final = {
     "suspended": AUTH_REQUIRED,
     "complete": COMPLETED,
     "clarifying": COMPLETED,
-    # The turn is over, and what it is about goes on: in a turn of the same message, or outside.
+    # The turn is over, but its work continues, in a turn of the same message or outside.
     "awaiting": WORKING,
     "delegated": WORKING,
     "passed": WORKING,
     "error": FAILED,
     "cancelled": CANCELED,
-    # Of a turn that was ended from outside, by the server's word.
+    # The server's states for turns that were ended from outside.
     "terminated": FAILED,
     "failed": FAILED,
     "timed_out": FAILED,
 }
-"""The state of a task by that of its turn; `REJECTED` hangs on its calls, too."""
+"""The state of a task by its turn's state. `REJECTED` also depends on its calls."""
 DENIAL_LIMIT: Final = "denial_limit"
 
 
 @dataclass(frozen=True)
 class PeerTask:
-    """A task as a peer sees it. `parts` are those of the answer, by type."""
+    """A task as a peer sees it. `parts` are the answer's parts by type."""
 
     id: str
     context: str
     state: str = SUBMITTED
     at: datetime | None = None
     words: str = ""
-    """What is said of the state."""
+    """A description of the state."""
     facts: tuple[dict[str, Any], ...] = ()
-    """The requests that are waited for."""
+    """The waiting requests."""
     parts: tuple[tuple[str, Any], ...] = ()
     turn_state: str = ""
     calls: tuple[dict[str, Any], ...] = ()
 
     @property
     def is_over(self) -> bool:
-        """Returns whether nothing of it changes any more."""
+        """Whether it can no longer change."""
         return self.state in TERMINAL
 
     def as_json(
         self, consumes: Collection[str], withheld: Collection[str], *, artifacts: bool = True
     ) -> dict[str, Any]:
-        """Returns it in the protocol's form, without the parts that are `withheld` and that the peer does not take."""
+        """Return its form in the protocol, without `withheld` parts that the peer does not accept."""
         found: dict[str, Any] = {"id": self.id, "contextId": self.context, "status": self.status()}
         artifact = self.artifact(consumes, withheld) if artifacts else None
         if artifact is not None:
@@ -75,7 +75,7 @@ class PeerTask:
         return found
 
     def status(self) -> dict[str, Any]:
-        """Returns the status alone."""
+        """Return the status alone."""
         found: dict[str, Any] = {"state": self.state}
         if self.words:
             found["message"] = {
@@ -90,8 +90,8 @@ class PeerTask:
         return found
 
     def artifact(self, consumes: Collection[str], withheld: Collection[str]) -> dict[str, Any] | None:
-        """Returns the answer; None where there is none for this peer."""
-        # An answer of parts alone has no words, and a part of no words says nothing.
+        """Return the answer. `None` if there is none for this peer."""
+        # An answer may consist of parts only; drop its empty text.
         told = [(kind, value) for kind, value in self.parts if value != ""]
         kept = [(kind, value) for kind, value in told if kind not in withheld or kind in consumes]
         if not kept:
@@ -104,7 +104,7 @@ class PeerTask:
 def task_of(
     base: PeerTask, view: TurnView, exposed: Collection[str], public_url: str, at: datetime | None = None
 ) -> PeerTask:
-    """Returns the task of a turn as it stands; `at` is when it ended. `exposed` are the tools that peers may know."""
+    """Return the present task of a turn. `at` is its end. `exposed` are the tools that peers may know."""
     waiting = [call.approval for call in view.calls if call.approval is not None and call.approval.state == "pending"]
     outcomes = [each for each in (() if view.result is None else view.result.calls) if each.tool in exposed]
     state = STATES.get(view.state, WORKING)
@@ -116,7 +116,7 @@ def task_of(
     words = "" if error is None else error.message
     denied = [each for each in outcomes if each.denied is not None]
     if (error is not None and error.code == DENIAL_LIMIT) or (view.state == "complete" and _none_ran(denied, outcomes)):
-        # What was asked for was not done, as people, their silence or a rule said no.
+        # An approver, a timeout or a rule denied the request.
         state, words = REJECTED, words or _denied_words(denied)
     ended = view.result is not None
     return replace(
@@ -130,12 +130,12 @@ def task_of(
 
 
 def time_text(at: datetime) -> str:
-    """Writes a time as the protocol does: UTC, to the millisecond."""
+    """Format a time as the protocol does: UTC, with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def is_told(kind: str) -> bool:
-    """Returns whether a part of an answer may go to a peer at all."""
+    """Return whether a peer may ever get a part of an answer."""
     return kind not in RESERVED_PART_TYPES
 
 
@@ -154,7 +154,7 @@ def _waiting_words(waiting: Iterable[ApprovalRequest]) -> str:
 
 
 def _waiting_facts(request: ApprovalRequest, public_url: str) -> dict[str, Any]:
-    """Returns code and page of a request, to be handed on to somebody who can decide and signs in there."""
+    """Return code and page of a request, for an approver who signs in there."""
     found: dict[str, Any] = {
         "type": "approval-required",
         "code": show_code(request.code),

@@ -1,4 +1,4 @@
-"""Says how an approval request stands, by how its call does. Pure."""
+"""Derives the state of an approval request from its call. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -19,36 +19,34 @@ _SHOWN_CHARS: Final = 4_000
 
 @dataclass(frozen=True)
 class GivenRequest:
-    """What an adapter asked for, and what it was promised: told the same for as long as it is told."""
+    """An adapter's request with its promised times, which never change."""
 
     id: str
-    """The id of the request, a UUID."""
     body: dict[str, Any]
-    """What was sent."""
+    """The body of the request."""
     created_at: datetime
-    """When it was asked."""
     deadline_at: datetime
-    """Until when people may answer."""
+    """The deadline for approvers."""
     usable_until: datetime
-    """Until when what needs nobody can be used."""
+    """The end of use for a call that needs no approval."""
     call: str
     """The name of its call."""
 
     def dump(self) -> str:
-        """Writes it for the store."""
+        """Format it for the store."""
         times = [each.isoformat() for each in (self.created_at, self.deadline_at, self.usable_until)]
         return json.dumps([self.body, *times, self.call], ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def load(cls, request_id: str, given: str) -> "GivenRequest":
-        """Reads what `dump` wrote."""
+        """Read the output of `dump`."""
         body, *times, call = json.loads(given)
         created, deadline, usable = map(datetime.fromisoformat, times)
         return cls(request_id, body, created, deadline, usable, call)
 
 
 class ApprovedCall(NamedTuple):
-    """The approval of a call: since when, until when, with which arguments, and what was said with it."""
+    """The approval of a call: start, end, arguments and note."""
 
     at: datetime
     until: datetime
@@ -58,22 +56,22 @@ class ApprovedCall(NamedTuple):
 
 @dataclass(frozen=True)
 class ApprovalRequestView:
-    """An approval request as its adapter may see it now."""
+    """The present state of an approval request for its adapter."""
 
     given: GivenRequest
-    """What was asked for."""
+    """The request."""
     answer: CallAnswer
-    """How its call stands."""
+    """The state of its call."""
     asked: AskedQuestion | None
-    """The question to people; None where there was none."""
+    """The question to approvers. `None` if there was none."""
     ticket: CallUse | None
-    """The use of its permit; None of one that was not used."""
+    """The use of its permit. `None` if it was not used."""
 
     @property
     def approval(self) -> ApprovedCall | None:
-        """The approval of its call; None where it has none. One that was given is there whatever comes later."""
+        """The approval of its call. `None` if it has none. Later events never remove one."""
         if self.answer.state == "waiting":
-            # The store may have the yes before its turn has taken it in: told now, nothing could be used yet.
+            # The store may have the approval before the turn has processed it: it could not be used yet.
             return None
         if self.asked is not None:
             request = self.asked.request
@@ -81,7 +79,7 @@ class ApprovalRequestView:
             if request.state not in ("approved", "happened") or at is None or self._is_late:
                 return None
             return ApprovedCall(at, at + timedelta(seconds=request.grant_ttl), self.asked.args, request.reason)
-        # Nobody was asked: a rule lets it pass, or did and it was used or not in time.
+        # No approval was needed: a rule passes the call, now or before its use or timeout.
         if self.answer.state in _USABLE or self.answer.source == "timeout":
             given = self.given
             return ApprovedCall(given.created_at, given.usable_until, given.body["arguments"])
@@ -89,12 +87,12 @@ class ApprovalRequestView:
 
     @property
     def is_as_proposed(self) -> bool:
-        """Whether what was approved is what was asked for."""
+        """Whether the approved arguments are the requested ones."""
         return self.approval is not None and same_arguments(self.approval.args, self.given.body["arguments"])
 
     @property
     def status(self) -> ApprovalStatus:
-        """The status; what was approved with other arguments is denied, as an adapter runs its own."""
+        """The status. An approval with other arguments is a denial, because an adapter runs its own."""
         if self.approval is not None:
             return "approved" if self.is_as_proposed else "denied"
         if self._is_late:
@@ -105,11 +103,11 @@ class ApprovalRequestView:
 
     @property
     def usable_until(self) -> datetime | None:
-        """Until when an approved call may begin."""
+        """The latest start of an approved call."""
         return self.approval.until if self.approval is not None and self.is_as_proposed else None
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the request as the protocol tells it."""
+        """Return the request in the protocol's form."""
         status, given = self.status, self.given
         times = {"created_at": _stamp(given.created_at), "deadline_at": _stamp(given.deadline_at)}
         facts = {**given.body, "id": given.id, "status": status, **times}
@@ -121,7 +119,7 @@ class ApprovalRequestView:
             decision["note"] = note
         if status != "approved" or self.approval is None:
             return {**facts, "decision": decision}
-        # The second after what was decided at that moment, as the protocol wants it to be later.
+        # At least a microsecond after the decision: the protocol requires a later time.
         until = max(self.approval.until, decided + timedelta(microseconds=1))
         decision["expires_at"] = _stamp(until)
         used = self._consumption(decided)
@@ -129,12 +127,12 @@ class ApprovalRequestView:
 
     @property
     def _is_late(self) -> bool:
-        # A question is open for its time from when it lay in the store, which is a moment after its call was proposed.
+        # The deadline of a question counts from its arrival in the store, a moment after the proposal.
         decided = None if self.asked is None else self.asked.request.decided_at
         return decided is not None and decided > self.given.deadline_at
 
     def _decided_at(self) -> datetime:
-        # What was approved before this was asked was decided for it when it was asked.
+        # An approval older than this request was decided, for the request, at its creation.
         begun = self.given.created_at
         if self._is_late:
             return self.given.deadline_at
@@ -155,7 +153,7 @@ class ApprovalRequestView:
         ticket = self.ticket
         if ticket is None:
             return None
-        # By another clock than the decision: what the two differ by must not make it a use before the yes.
+        # Two clocks may differ: a use must not appear before its approval.
         used = max(ticket.claimed_at, decided)
         facts: dict[str, Any] = {"consumed_at": _stamp(used)}
         status = _OUTCOMES.get(self.answer.code if self.answer.state == "ended" else "")

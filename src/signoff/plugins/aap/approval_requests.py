@@ -1,4 +1,4 @@
-"""Takes approval requests: each is an external call, and its answer is how that stands. Nothing is decided here."""
+"""Handles approval requests: each is an external call, whose state is the answer. Nothing is decided here."""
 
 import uuid
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ _CONFLICT_WORDS: Final = "this key was used before, for another request; choose 
 class ApprovalRequests:
     """The approval requests of one agent in the name of one person.
 
-    Methods raise `ApprovalProblem` for what is refused, `Unavailable` for what is away.
+    Methods raise `ApprovalProblem` for a rejected request, and `Unavailable` if a service is unavailable.
     """
 
     calls: AgentCalls
     asker: AgentIdentity
 
     async def create(self, body: CreateBody, key: str) -> tuple[ApprovalRequestView, bool]:
-        """Proposes a call, once for each key; returns its request, and whether it is new."""
+        """Propose a call, once for each key. Return its request, and whether it is new."""
         request_id = str(uuid.uuid5(_NAMES, self._digest("approval request", key)))
         row, is_new = self._digest("request", request_id), False
         found = await self.calls.kept(row)
@@ -52,12 +52,12 @@ class ApprovalRequests:
         return await self._view(given, await self._call(given)), is_new
 
     async def show(self, request_id: str, wait: float = 0.0) -> ApprovalRequestView:
-        """Returns a request as it stands, after `wait` seconds at the latest where it is pending."""
+        """Return the present state of a request. If it is pending, wait up to `wait` seconds."""
         given, call = await self._load(request_id)
         return await self._view(given, call, wait)
 
     async def cancel(self, request_id: str) -> ApprovalRequestView:
-        """Withdraws what is pending; nobody is asked any more."""
+        """Withdraw a pending request."""
         given, call = await self._load(request_id)
         found = await self._view(given, call)
         if found.status == "pending":
@@ -73,10 +73,10 @@ class ApprovalRequests:
         return found
 
     async def consume(self, request_id: str, key: str) -> ApprovalRequestView:
-        """Uses the approval of a request, once; the same key again is the same use."""
+        """Use the approval of a request once. The same key repeats the same use."""
         given, call = await self._load(request_id)
         found, use = await self._view(given, call), f"{request_id}/{key}"
-        # Looked at before it is used: of what people changed nothing may be used up here.
+        # Check before the use: an edited approval must not be used up here.
         if found.status != "approved":
             raise ApprovalProblem("not_approved", f"the request is {found.status}")
         if found.ticket is None and found.usable_until is not None and self.calls.now() >= found.usable_until:
@@ -89,12 +89,12 @@ class ApprovalRequests:
                     raise
                 raise ApprovalProblem(_UNUSABLE.get(error.code, "not_approved"), error.message) from None
             if not same_arguments(used.answer.args, given.body["arguments"]):
-                raise ApprovalProblem("not_approved", "what was permitted is not what was asked for")
+                raise ApprovalProblem("not_approved", "the permitted call is not the requested one")
             found = await self._view(given, call)
         return found
 
     async def report(self, request_id: str, report: OutcomeReport) -> ApprovalRequestView:
-        """Takes what became of a call that ran; the first report stands."""
+        """Record the outcome of an executed call. The first report is final."""
         given, call = await self._load(request_id)
         if (await self._view(given, call)).status != "approved":
             raise ApprovalProblem("not_consumed", "only a call whose approval was consumed has an outcome")
@@ -110,16 +110,16 @@ class ApprovalRequests:
         return await self._view(given, call)
 
     async def _begin(self, body: CreateBody, request_id: str) -> GivenRequest:
-        """Finds the call that people wanted with just these arguments, or proposes one."""
+        """Find the call whose edit has exactly these arguments, or propose one."""
         terms = self.calls.terms(body.tool_name)
         if not terms.is_external:
-            # Run here and by its agent as well, one approval would be two effects.
+            # If Signoff and the agent both ran it, one approval would have two effects.
             words = f"{quote_name(body.tool_name)} is run by Signoff itself; propose it as an external call"
             raise await self._refusal("run_by_signoff", words, body.tool_name)
         window = min(seconds(body.timeout), CALL_SECONDS)
         edited = await self._find_edited(body, request_id)
         call = edited or await self._propose(body, request_id, window)
-        # By its own moment, from which its deadline is counted: it may have been proposed by an earlier try.
+        # Its deadline counts from its own start, which an earlier attempt may have made.
         begun = call.begun_at if edited is None else None
         begun = begun or self.calls.now()
         usable = begun + timedelta(seconds=terms.usable_seconds)
@@ -141,7 +141,7 @@ class ApprovalRequests:
             raise await self._refusal("idempotency_conflict", _CONFLICT_WORDS, body.tool_name) from None
 
     async def _find_edited(self, body: CreateBody, request_id: str) -> CallHandle | None:
-        """Returns the call that was approved with just these arguments in place of its own, once for each approval."""
+        """Return the call that was approved with exactly these arguments, once for each approval."""
         named = await self.calls.kept(self._edited_key(body.tool_name, body.arguments))
         if not named:
             return None
@@ -151,7 +151,7 @@ class ApprovalRequests:
             return None
         if asked is None or not same_arguments(asked.args, body.arguments):
             return None
-        # Of several that ask with these arguments one is given the approval; of the others people are asked.
+        # Of several requests with these arguments, one gets the approval. The others need a new one.
         taken = await self.calls.keep(self._digest("edited request", call.id), request_id)
         return call if taken.value == request_id else None
 
@@ -173,14 +173,14 @@ class ApprovalRequests:
         try:
             return given, await self._call(given)
         except NotFound:
-            # Its turn is older than the server keeps any.
+            # Its turn is older than the server's retention.
             raise await self._refusal("not_found", words) from None
 
     async def _call(self, given: GivenRequest) -> CallHandle:
         return await self.calls.load(given.call, self.asker.agent)
 
     async def _refusal(self, code: ProblemCode, words: str, tool: str = "") -> ApprovalProblem:
-        """Returns a refusal that is written down, by the code that those of all agents have."""
+        """Return a refusal that is recorded, under the code that all agents share."""
         noted = Refused(words, code=_NOTED[code])
         await self.calls.note_refusal(noted, tool)
         return ApprovalProblem(code, words)
@@ -189,5 +189,5 @@ class ApprovalRequests:
         return self._digest("edited", tool, args)
 
     def _digest(self, *values: Any) -> str:
-        """Returns a key of this agent's alone, in the name of this person."""
+        """Return a key of this agent alone, in the name of this person."""
         return sha256_hex(["approval requests", *self.asker, *values])

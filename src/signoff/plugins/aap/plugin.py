@@ -16,7 +16,7 @@ from signoff.plugins.aap.problems import PROBLEMS, REQUEST_ID, ApprovalProblem, 
 from signoff.plugins.aap.request_body import AdapterBody, CreateBody, OutcomeReport, parse_body, read_duration
 
 WAIT_SECONDS: Final = 30.0
-"""The longest that a request is waited for at once."""
+"""The longest wait of one request."""
 Key = Annotated[
     str | None, Header(alias="Idempotency-Key", description="Needed; the same key again is the same request, or use.")
 ]
@@ -53,13 +53,13 @@ async def show_request(own: Own, id: str, wait: Wait = None) -> Response:
 
 
 async def cancel_request(own: Own, id: str) -> Response:
-    """Has nobody asked any more. 409 `already_terminal` where it is settled."""
+    """Withdraws the request. 409 `already_terminal` if it is settled."""
     with naming("request", id):
         return _answer(await own.cancel(id))
 
 
 async def consume_request(own: Own, id: str, key: Key = None) -> Response:
-    """Uses the approval: the call may run once this is answered.
+    """Uses the approval. The call may run after a success.
 
     409 `already_consumed`, `approval_expired` or `not_approved`.
     """
@@ -68,7 +68,7 @@ async def consume_request(own: Own, id: str, key: Key = None) -> Response:
 
 
 async def report_request(own: Own, id: str, request: Request) -> Response:
-    """Takes the first report. 409 `not_consumed` before its use, `outcome_conflict` where another was reported."""
+    """Records the first report. 409 `not_consumed` before its use, `outcome_conflict` after a different report."""
     with naming("request", id):
         return _answer(await own.report(id, parse_body(OutcomeReport, await request.body())))
 

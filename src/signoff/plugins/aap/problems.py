@@ -1,4 +1,4 @@
-"""Says in the protocol's own shape what is refused; an error never lets a call run."""
+"""Formats refusals for the protocol. An error never lets a call run."""
 
 import uuid
 from collections.abc import Mapping
@@ -55,20 +55,20 @@ _SCHEMA: Final = {"application/json": {"schema": _ERROR}}
 PROBLEMS: Final[Mapping[int | str, dict[str, Any]]] = MappingProxyType(
     {status: {"description": "Refused, with why.", "content": _SCHEMA} for status in (400, *_KINDS)}
 )
-"""What the API's description says of requests that are refused."""
+"""The API description of rejected requests."""
 _MALFORMED: Final = 400
 _BAD_BODY: Final = (413, 415, 422)
 
 
 class ApprovalProblem(BadRequest):
-    """Raised for what an adapter may not do, by a code that it can read."""
+    """Raised for a forbidden action of an adapter, with a code that it can read."""
 
     def __init__(self, code: ProblemCode, message: str) -> None:
         super().__init__(message, status=_STATUS[code], code=code)
 
 
 def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
-    """Returns the answer to a fault in the shape that adapters read."""
+    """Return the response to a fault in the adapters' format."""
     status = _MALFORMED if status in _BAD_BODY else status
     exchange = str(uuid.uuid4())
     kind = _KINDS.get(status, "invalid_request")

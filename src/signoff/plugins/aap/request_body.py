@@ -1,4 +1,4 @@
-"""Reads what an adapter sends, as strictly as the protocol has it: nothing unknown, no nulls, numbers as they are."""
+"""Reads an adapter's request strictly, as the protocol requires: no unknown fields, no nulls, exact numbers."""
 
 import re
 from decimal import Decimal, InvalidOperation
@@ -15,13 +15,13 @@ from signoff.formats.json_reader import NotJson, read_json
 from signoff.plugins.aap.problems import ApprovalProblem
 
 CONTEXT_BYTES: Final = 16 * KIB
-"""Bytes of the context that an adapter may send, and of the agent's reasoning."""
+"""The maximum size of an adapter's context and of the agent's reasoning."""
 TOOL_CHARS: Final = 200
 _DURATION: Final = re.compile(r"[1-9][0-9]{0,8}[smh]\Z", re.ASCII)
 
 
 def read_duration(given: Any) -> str:
-    """Returns a duration of the protocol as it was sent. Raises `ValueError`."""
+    """Return a duration of the protocol unchanged. Raises `ValueError`."""
     if not isinstance(given, str) or _DURATION.match(given) is None:
         raise ValueError("must be a positive whole number of seconds, minutes or hours, as `30s`, `30m` or `24h`")
     seconds(given)
@@ -33,13 +33,13 @@ Duration = Annotated[StrictStr, BeforeValidator(read_duration)]
 
 
 class AdapterBody(BaseModel):
-    """An object that an adapter sends: a field that nobody knows refuses it."""
+    """An object from an adapter. An unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class CreateBody(AdapterBody):
-    """Asks whether one tool call may run."""
+    """A request to run one tool call."""
 
     tool: StrictStr = Field(min_length=1, max_length=TOOL_CHARS)
     arguments: dict[str, Any]
@@ -50,17 +50,17 @@ class CreateBody(AdapterBody):
 
     @property
     def tool_name(self) -> str:
-        """The tool's name in the gateway's manifest: that of a tool of a server has the server in it."""
+        """The tool's name in the gateway's manifest. A tool of a server has the server in its name."""
         return f"mcp__{self.server}__{self.tool}" if self.server else self.tool
 
     @property
     def as_sent(self) -> dict[str, Any]:
-        """The fields that were sent, and no others."""
+        """The sent fields only."""
         return self.model_dump(exclude_unset=True)
 
 
 class OutcomeReport(AdapterBody):
-    """Says what became of a call that ran."""
+    """The outcome of an executed call."""
 
     status: Literal["succeeded", "failed"]
     note: StrictStr = Field(default="", min_length=1, max_length=CONTEXT_BYTES)
@@ -70,7 +70,7 @@ B = TypeVar("B", bound=AdapterBody)
 
 
 def parse_body(kind: type[B], sent: bytes) -> B:
-    """Parses a body. Raises `ApprovalProblem` for one that is none, in a sentence that names the fields."""
+    """Parse a body. Raises `ApprovalProblem` with a sentence that names the fields."""
     try:
         found = read_json(sent, _parse_exactly)
     except NotJson as error:
@@ -88,7 +88,8 @@ def parse_body(kind: type[B], sent: bytes) -> B:
 
 
 def _parse_exactly(text: str) -> float:
-    # The adapter compares what it is told with what it sent, digit by digit; rounded, it would refuse its own call.
+    # The adapter compares the response with its request digit by digit: with a rounded number it would reject its own
+    # call.
     number = float(text)
     try:
         if Decimal(repr(number)) == Decimal(text):
@@ -102,6 +103,6 @@ def _check_size(name: str, value: Any, most: int) -> None:
     try:
         size = len(canonical_json(value))
     except NotCanonical:
-        raise ApprovalProblem("malformed", f"`{name}` holds what JSON cannot carry safely") from None
+        raise ApprovalProblem("malformed", f"`{name}` holds a value that JSON cannot carry safely") from None
     if size > most:
         raise ApprovalProblem("too_large", f"`{name}` is larger than {most // KIB} KiB; {SEND_IN_PARTS}")

@@ -46,7 +46,7 @@ _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 class AppriseOptions(ChannelOptions):
-    """One service of apprise's. Each person is told at an address of their own."""
+    """One service of apprise's. Each person has an address there."""
 
     url_secret: str = Field(
         description="The service's address as apprise writes it, env:NAME; `{identity}` in it stands for the person's."

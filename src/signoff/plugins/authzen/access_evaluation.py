@@ -1,4 +1,4 @@
-"""Answers whether a call may be made: by the rules as they stand, or once by an approval. A denial remains one."""
+"""Decides whether a call may run: by the present rules, or once by an approval. A denial stays a denial."""
 
 from typing import Any, Final, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ _CONFLICT: Final = 409
 
 
 class NextStep(NamedTuple):
-    """What an enforcement point is told to do after its approval did not count."""
+    """The next step of an enforcement point after a rejected approval."""
 
     reason: str
     action: Literal["request", "retry", "none"]
@@ -25,7 +25,7 @@ class NextStep(NamedTuple):
 
 _STEPS: Final = {
     "waiting": NextStep("grant_pending", "retry"),
-    # Single use is what people approved: asking them again is for whoever wants another call.
+    # Approvers approved a single use. Another call needs another request.
     "used": NextStep("approval_used", "none"),
     "lapsed": NextStep("approval_expired", "request"),
     "frozen": NextStep("policy_denied", "retry"),
@@ -36,13 +36,13 @@ _OUT_OF_SCOPE: Final = NextStep("out_of_scope", "request")
 _EDITED: Final = NextStep("out_of_scope", "none")
 
 _REFUSALS: Final = {"not_available": "unknown", _UNKNOWN.reason: "unproved", _OUT_OF_SCOPE.reason: "stale"}
-"""Reasons that are written down: no tool of this agent, no approval of its, and another call than was approved."""
+"""The recorded reasons: unknown tool, unknown approval, or a call other than the approved one."""
 
 
 async def evaluate(calls: AgentCalls, body: EvaluationBody) -> dict[str, Any]:
-    """Returns the decision on a call. Raises `Unavailable`.
+    """Return the decision on a call. Raises `Unavailable`.
 
-    Without an approval nobody is asked, nothing is kept and no permit is handed out. With one its permit is used: the
+    Without an approval, nothing is requested or stored, and no permit is issued. With one, its permit is used: the
     decision is `true` once.
     """
     try:
@@ -77,21 +77,21 @@ async def _decide(calls: AgentCalls, asked: AskedCall) -> dict[str, Any]:
 
 
 async def _use_approval(calls: AgentCalls, asked: AskedCall, context: dict[str, Any]) -> dict[str, Any]:
-    """Uses the permit of an approved call, where it is the very call that is asked about."""
+    """Use the permit of an approved call, if it is the call of the evaluation."""
     sealer, given = await calls.sealer(SEAL), context[APPROVAL]
     approval_id = given.get("id") if isinstance(given, dict) else None
     named = open_approval(sealer, approval_id) if isinstance(approval_id, str) else None
     if named is None:
         return await _refuse(calls, asked, _UNKNOWN)
     try:
-        # As one of the agent that asks: another's is not there.
+        # Load it as the asking agent's: another agent's call does not exist for it.
         call = await calls.load(named.call, asked.agent)
     except NotFound:
         return await _refuse(calls, asked, _UNKNOWN)
     task, wanted = await view_of(calls, call), sha256_hex(asked.args)
     if (call.answer.tool, call.user) != (asked.tool, asked.user) or sha256_hex(task.proposed) != wanted:
         return await _refuse(calls, asked, _OUT_OF_SCOPE)
-    # Looked at before it is used: of what people changed nothing may be used up here.
+    # Check before the use: an edited approval must not be used up here.
     if task.approval is not None and not task.is_as_proposed:
         return await _refuse(calls, asked, _EDITED)
     try:
@@ -107,7 +107,7 @@ async def _use_approval(calls: AgentCalls, asked: AskedCall, context: dict[str, 
 
 
 async def _refuse(calls: AgentCalls, asked: AskedCall, step: NextStep, words: str = "") -> dict[str, Any]:
-    """Returns a denial that says what is to be done; to request anew it takes a denial that can be requested."""
+    """Return a denial with the next step. A new request needs a requestable denial."""
     if step.action != "request":
         after = {"retry_after": RETRY_SECONDS} if step.action == "retry" else {}
         return _denial(step.reason, words, next_action=step.action, **after)

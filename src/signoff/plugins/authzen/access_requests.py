@@ -1,4 +1,4 @@
-"""Takes access requests: each is an external call, whose task says how it stands. Nothing is decided here."""
+"""Handles access requests: each is an external call, whose task shows its state. Nothing is decided here."""
 
 from typing import Final
 
@@ -13,11 +13,11 @@ from signoff.plugins.authzen.problems import AccessProblem
 from signoff.plugins.authzen.sealed_ids import SEAL, open_denial, open_task
 
 _WORDS: Final = "business_justification"
-"""The member of a request's context in which people are told why."""
+"""The member of a request's context with the reason for approvers."""
 
 
 async def submit(calls: AgentCalls, body: SubmissionBody, key: str | None) -> AccessTaskView:
-    """Proposes the call that was denied, once for each denial or `key`. Raises `AccessProblem` and as `propose`."""
+    """Propose the denied call, once for each denial or `key`. Raises `AccessProblem`, and as `propose` does."""
     asked = await _find_denied(calls, body)
     evaluation = body.denial.evaluation_id
     denial = open_denial(await calls.sealer(SEAL), evaluation)
@@ -46,7 +46,7 @@ async def submit(calls: AgentCalls, body: SubmissionBody, key: str | None) -> Ac
 
 
 async def _note(calls: AgentCalls, error: Refused, code: str, tool: str = "") -> None:
-    # By a code of ours: those of this dialect are not known elsewhere.
+    # Under a code of ours: this dialect's codes are unknown elsewhere.
     await calls.note_refusal(Refused(error.message, code=code), tool)
 
 
@@ -57,19 +57,19 @@ async def _find_denied(calls: AgentCalls, body: SubmissionBody) -> AskedCall:
         await _note(calls, error.refusal, error.refusal.code, body.resource.id)
         raise AccessProblem("not_requestable", error.message) from None
     actor = None if body.client is None else body.client.actor
-    # What is claimed is proved by the token alone: it is the agent's own, and says nothing of anybody behind it.
+    # The token proves only the agent, and nothing about any person behind it.
     if actor is not None and (actor.id != asked.agent or actor.act is not None):
         raise Refused("`client.actor` is not the agent of this token", code="not_allowed")
     return asked
 
 
 async def read_task(calls: AgentCalls, task: str) -> AccessTaskView:
-    """Returns a task of this agent as it stands. Raises `AccessProblem`, `Unavailable`."""
+    """Return the present task of this agent. Raises `AccessProblem`, `Unavailable`."""
     return await view_of(calls, await _load(calls, task))
 
 
 async def cancel_task(calls: AgentCalls, task: str) -> AccessTaskView:
-    """Withdraws the call of a task that is pending. Raises `AccessProblem`, `Unavailable`."""
+    """Withdraw the call of a pending task. Raises `AccessProblem`, `Unavailable`."""
     call = await _load(calls, task)
     if (await view_of(calls, call)).status != "pending":
         raise AccessProblem("invalid_task_state", "the task is over")
@@ -85,7 +85,7 @@ async def cancel_task(calls: AgentCalls, task: str) -> AccessTaskView:
 
 
 async def view_of(calls: AgentCalls, call: CallHandle) -> AccessTaskView:
-    """Returns the task of a call as it stands. Raises `Unavailable`."""
+    """Return the present task of a call. Raises `Unavailable`."""
     answer, proposed = (await calls.wait(call, 0)).answer, await calls.arguments(call)
     approval = find_approval(answer, await calls.question(call), proposed, calls.now())
     return AccessTaskView(call.agent, answer, proposed, approval)
@@ -99,7 +99,7 @@ async def _load(calls: AgentCalls, task: str) -> CallHandle:
         raise missing
     try:
         return await calls.load(named.call, named.agent)
-    # Another agent's is answered like one that is not there.
+    # Another agent's task gets the same answer as a missing one.
     except (NotFound, Refused) as error:
         await _note(calls, error, error.code)
         raise missing from None

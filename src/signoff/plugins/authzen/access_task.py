@@ -1,4 +1,4 @@
-"""Says how the task of an access request stands, by how its call does. Pure."""
+"""Derives the state of an access request's task from its call. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from signoff.plugins.authzen.sealed_ids import SealedCall, seal_approval, seal_t
 
 TaskStatus: TypeAlias = Literal["pending", "approved", "denied", "expired", "cancelled"]
 AUTO_SECONDS: Final = 60.0
-"""How long what a rule lets pass is said to be approved."""
+"""How long the approval of a rule is reported to last."""
 _ENDINGS: Final[dict[str, TaskStatus]] = {"timeout": "expired", "cancelled": "cancelled"}
 _USABLE: Final = ("permitted", "used", "ended")
 _SHOWN_CHARS: Final = 2_000
@@ -20,7 +20,7 @@ _SHOWN_CHARS: Final = 2_000
 
 @dataclass(frozen=True)
 class CallApproval:
-    """The approval of a call: until when it can be used, and with which arguments."""
+    """The approval of a call: its end and its arguments."""
 
     until: datetime
     args: dict[str, Any]
@@ -30,14 +30,14 @@ class CallApproval:
 def find_approval(
     answer: CallAnswer, asked: AskedQuestion | None, proposed: dict[str, Any], now: datetime
 ) -> CallApproval | None:
-    """Returns the approval of a call; None where it has none. One that was given is there whatever comes later."""
+    """Return the approval of a call. `None` if it has none. Later events never remove one."""
     if asked is not None:
         request = asked.request
         if request.state not in ("approved", "happened") or request.decided_at is None:
             return None
         until = request.decided_at + timedelta(seconds=request.grant_ttl)
         return CallApproval(until, dict(asked.args), request.decided_at)
-    # Nobody was asked: a rule lets it pass, or did and it was used or not in time.
+    # No approval was needed: a rule passes the call, now or before its use or timeout.
     if answer.state == "permitted":
         return CallApproval(now + timedelta(seconds=AUTO_SECONDS), proposed)
     if answer.state in _USABLE or answer.source == "timeout":
@@ -47,25 +47,25 @@ def find_approval(
 
 @dataclass(frozen=True)
 class AccessTaskView:
-    """The task of an access request, as its agent may see it now."""
+    """The present task of an access request, for its agent."""
 
     agent: str
-    """The agent whose call it is."""
+    """The agent of the call."""
     answer: CallAnswer
-    """How its call stands."""
+    """The state of the call."""
     proposed: dict[str, Any]
-    """The arguments that were proposed."""
+    """The proposed arguments."""
     approval: CallApproval | None
 
     @property
     def is_as_proposed(self) -> bool:
-        """Whether what was approved is what was proposed."""
-        # By their canonical form: in Python 1 is 1.0, and True as well.
+        """Whether the approved arguments are the proposed ones."""
+        # Compare canonical forms: in Python 1 equals 1.0 and True.
         return self.approval is not None and sha256_hex(self.approval.args) == sha256_hex(self.proposed)
 
     @property
     def status(self) -> TaskStatus:
-        """The status; what was approved with other arguments is denied, as an enforcement point runs its own."""
+        """The status. An approval with other arguments is a denial, because an enforcement point runs its own."""
         if self.approval is not None:
             return "approved" if self.is_as_proposed else "denied"
         if self.answer.state in MOVING:
@@ -73,7 +73,7 @@ class AccessTaskView:
         return _ENDINGS.get(self.answer.source, "denied")
 
     def as_json(self, sealer: Sealer, endpoint: str) -> dict[str, Any]:
-        """Returns the task and, of an approved one, its result; `endpoint` is where access is requested."""
+        """Return the task, with its result if approved. `endpoint` is the address of access requests."""
         task_id = seal_task(sealer, SealedCall(self.answer.id, self.agent))
         address = f"{endpoint}/{task_id}"
         links = {"ticket": self.answer.page} if self.answer.page else {}
@@ -88,7 +88,7 @@ class AccessTaskView:
         return {"task": task, "result": {"mode": "reevaluate", "approval": self.approval_json(sealer)}}
 
     def approval_json(self, sealer: Sealer) -> dict[str, str]:
-        """Returns the reference by which the call is evaluated anew; its id alone lets nothing pass."""
+        """Return the reference for the next evaluation of the call. The id alone permits nothing."""
         if self.approval is None:
             return {}
         at = {} if self.approval.at is None else {"approved_at": self.approval.at.isoformat()}
@@ -103,7 +103,7 @@ class AccessTaskView:
             return {"title": "Approved", **({"description": self.answer.note} if self.answer.note else {})}
         if self.approval is not None:
             args = json.dumps(self.approval.args, ensure_ascii=False)[:_SHOWN_CHARS]
-            words = f"approved with other arguments alone; ask anew with these: {args}"
+            words = f"approved only with other arguments; send a new request with these: {args}"
             return {"title": "Approved with changes", "description": words}
         pending = self.status == "pending"
         words = self.answer.code if pending else self.answer.reason

@@ -1,4 +1,4 @@
-"""Finds the call that an evaluation is about: which agent's, in whose name, of which tool, with which arguments."""
+"""Finds the call of an evaluation: agent, person, tool and arguments."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,16 +12,16 @@ from signoff.plugins.authzen.evaluation_body import EvaluationBody
 TOOL: Final = "tool"
 """The type of resources that are tools."""
 ACTIONS: Final = ("tools/call", "invoke")
-"""The actions that are a call of a tool: as the mapping of MCP names it, and as the profile's own example does."""
+"""The actions that call a tool: the name in the mapping of MCP, and in the profile's example."""
 NOT_ALLOWED: Final = "subject_not_allowed"
-"""The reason where the agent may not ask in this name."""
+"""The reason if the agent may not act in this name."""
 _PEOPLE: Final = ("user", "identity")
 _AGENTS: Final = ("agent", "ai_agent")
 
 
 @dataclass(frozen=True)
 class AskedCall:
-    """A call that somebody asks about."""
+    """The call of an evaluation."""
 
     tenant: str
     agent: str
@@ -36,7 +36,7 @@ class AskedCall:
 
 
 class NoSuchCall(Exception):
-    """Raised where what is asked about is no call that this caller could make; `reason` is a code."""
+    """Raised if this caller cannot make the call of an evaluation. `reason` is a code."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -45,15 +45,15 @@ class NoSuchCall(Exception):
 
     @property
     def refusal(self) -> Refused:
-        """The refusal in our own words."""
+        """The refusal with our own message."""
         return Refused(self.message, code="not_allowed" if self.reason == NOT_ALLOWED else "malformed")
 
 
 def find_call(calls: AgentCalls, body: EvaluationBody) -> AskedCall:
-    """Returns the call that `body` is about. Raises `NoSuchCall`.
+    """Return the call that `body` describes. Raises `NoSuchCall`.
 
-    The subject is a person for whom the agent of the token may act, or the agent itself; the resource is the tool, and
-    the arguments are those of the action.
+    The subject is a person of the token's agent, or the agent itself. The resource is the tool. The
+    action holds the arguments.
     """
     if body.action.name not in ACTIONS:
         raise NoSuchCall("unknown_action", f"the action of a call is `{ACTIONS[0]}`")
@@ -62,25 +62,25 @@ def find_call(calls: AgentCalls, body: EvaluationBody) -> AskedCall:
     named, user = _read_subject(body)
     try:
         asker = calls.asker(named, user)
-    # One answer for all: nobody is told who else is there.
+    # One answer for all, so that other people's existence stays unknown.
     except (Refused, NotFound) as error:
         raise NoSuchCall(NOT_ALLOWED, _words(error)) from None
     return AskedCall(*asker, body.resource.id, _read_arguments(body))
 
 
 def _read_subject(body: EvaluationBody) -> tuple[str | None, str | None]:
-    """Returns which agent and which person a subject names."""
+    """Return the agent and the person that a subject names."""
     subject, act = body.subject, body.subject.properties.get("act")
     acting = act.get("sub") if isinstance(act, dict) else None
     if act is not None and (not isinstance(acting, str) or (isinstance(act, dict) and "act" in act)):
-        raise NoSuchCall(NOT_ALLOWED, "`act` names the agent as `sub`, and nobody behind it")
+        raise NoSuchCall(NOT_ALLOWED, "`act` names the agent as `sub`, without another `act`")
     if subject.type in _PEOPLE:
         return acting, subject.id
     if subject.type in _AGENTS:
         if acting not in (None, subject.id):
             raise NoSuchCall(NOT_ALLOWED, "the subject is one agent, and `act` names another")
         return subject.id, None
-    raise NoSuchCall(NOT_ALLOWED, "the subject is a `user` for whom the agent acts, or the `agent` itself")
+    raise NoSuchCall(NOT_ALLOWED, "the subject must be a `user` of the agent, or the `agent` itself")
 
 
 def _read_arguments(body: EvaluationBody) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _read_arguments(body: EvaluationBody) -> dict[str, Any]:
     try:
         size = len(canonical_json(args))
     except NotCanonical:
-        raise NoSuchCall("invalid_arguments", "the arguments hold what JSON cannot carry safely") from None
+        raise NoSuchCall("invalid_arguments", "the arguments hold a value that JSON cannot carry safely") from None
     if size > ARGUMENTS_BYTES:
         raise NoSuchCall("invalid_arguments", "the arguments are too large")
     return args

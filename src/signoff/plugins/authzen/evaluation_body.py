@@ -1,4 +1,4 @@
-"""Reads what a policy enforcement point sends: who is to do what, as AuthZEN's Authorization API 1.0 has it."""
+"""Reads the request of a policy enforcement point, in the format of AuthZEN's Authorization API 1.0."""
 
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,7 @@ _BAD_REQUEST: Final = 400
 
 
 class PointBody(BaseModel):
-    """An object of a request. What nobody here knows is passed over, as the specification asks."""
+    """An object of a request. Unknown fields are ignored, as the specification requires."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -28,14 +28,14 @@ class EntityPart(PointBody):
 
 
 class ActionPart(PointBody):
-    """What is to be done."""
+    """The requested action."""
 
     name: StrictStr
     properties: dict[str, Any] = {}
 
 
 class EvaluationBody(PointBody):
-    """Whether a subject may do something with a resource."""
+    """Asks whether a subject may do something with a resource."""
 
     subject: EntityPart
     action: ActionPart
@@ -44,14 +44,14 @@ class EvaluationBody(PointBody):
 
 
 class DenialPart(PointBody):
-    """The denial that an access request is about, as far as it proves that there was one."""
+    """The denial behind an access request, as proof that there was one."""
 
     evaluation_id: StrictStr = Field(default="", max_length=_ID_CHARS)
     expires_at: AwareDatetime | None = None
 
 
 class ActorPart(PointBody):
-    """Who submits an access request in the subject's name."""
+    """The submitter of an access request in the subject's name."""
 
     id: StrictStr
     act: dict[str, Any] | None = None
@@ -64,7 +64,7 @@ class ClientPart(PointBody):
 
 
 class SubmissionBody(EvaluationBody):
-    """Asks that what was denied be approved."""
+    """Requests approval of a denied call."""
 
     denial: DenialPart
     client: ClientPart | None = None
@@ -74,7 +74,7 @@ B = TypeVar("B", bound=PointBody)
 
 
 def parse_body(kind: type[B], sent: bytes) -> B:
-    """Parses a body. Raises `BadRequest` (400) for one that is none, in a sentence that names the fields."""
+    """Parse a body. Raises `BadRequest` (400) with a sentence that names the fields."""
     try:
         found = read_json(sent)
     except NotJson as error:

@@ -1,4 +1,4 @@
-"""The routes of AuthZEN: a policy decision point, and access requests for what it denies."""
+"""The routes of AuthZEN: a policy decision point, and access requests for its denials."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final
@@ -52,7 +52,7 @@ async def show_configuration(external: External) -> dict[str, Any]:
     body=EvaluationBody,
 )
 async def evaluate_access(request: Request, calls: Calls) -> Response:
-    """`{"decision": true}` or `false`, by the rules alone: nobody is asked, nothing is kept. With the approval of a
+    """`{"decision": true}` or `false`, by the rules alone, without any request or stored data. With the approval of a
     task in its context it is `true` once, which uses that approval.
     """
     body = parse_body(EvaluationBody, await request.body())
@@ -90,7 +90,7 @@ async def show_task(task: str, request: Request, calls: Calls, external: Externa
     responses=PROBLEMS,
 )
 async def cancel_request(task: str, request: Request, calls: Calls, external: External) -> Response:
-    """Nobody is asked any more. 409 where it is over."""
+    """Withdraws the request. 409 if it is over."""
     return await _answer(request, calls, external, await cancel_task(calls, task), 200)
 
 

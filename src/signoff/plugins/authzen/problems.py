@@ -1,4 +1,4 @@
-"""Says in AuthZEN's own shapes what is refused: a sentence for evaluations, problem details for access requests."""
+"""Formats refusals for AuthZEN: a sentence for evaluations, problem details for access requests."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from signoff.contracts.errors import BadRequest
 from signoff.contracts.responses import Fault
 
 ACCESS: Final = "/access"
-"""Begins the addresses at which policy enforcement points ask."""
+"""The prefix of the addresses for policy enforcement points."""
 EVALUATION: Final = f"{ACCESS}/v1/evaluation"
 REQUESTS: Final = f"{ACCESS}/v1/requests"
 PROBLEM_TYPE: Final = "urn:openid:authzen:access-request:error:"
@@ -53,7 +53,7 @@ EVALUATION_FAULTS: Final[Mapping[int | str, dict[str, Any]]] = MappingProxyType(
         for status in _STATUSES
     }
 )
-"""What the API's description says of evaluations that are refused."""
+"""The API description of rejected evaluations."""
 PROBLEMS: Final[Mapping[int | str, dict[str, Any]]] = MappingProxyType(
     {
         status: {
@@ -63,20 +63,20 @@ PROBLEMS: Final[Mapping[int | str, dict[str, Any]]] = MappingProxyType(
         for status in _STATUSES
     }
 )
-"""What it says of access requests that are."""
+"""The API description of rejected access requests."""
 _REQUEST_ID: Final = "x-request-id"
 _REQUEST_ID_CHARS: Final = 200
 
 
 class AccessProblem(BadRequest):
-    """Raised for an access request that is refused by one of the kinds that the profile names."""
+    """Raised for a rejected access request, with a kind that the profile defines."""
 
     def __init__(self, kind: ProblemKind, message: str) -> None:
         super().__init__(message, status=_STATUS[kind], code=kind)
 
 
 def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
-    """Returns the answer to a fault in the shape that enforcement points read."""
+    """Return the response to a fault in the enforcement points' format."""
     if request.url.path == EVALUATION:
         response: Response = PlainTextResponse(fault.message, status, headers)
     else:
@@ -89,7 +89,7 @@ def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[s
 
 
 def echo_request_id(request: Request, response: Response) -> None:
-    """Repeats the id that an enforcement point gave its request, as the specification asks."""
+    """Repeat the id that an enforcement point gave its request, as the specification requires."""
     given = request.headers.get(_REQUEST_ID, "")
     if 0 < len(given) <= _REQUEST_ID_CHARS and given.isascii() and given.isprintable():
         response.headers[_REQUEST_ID] = given

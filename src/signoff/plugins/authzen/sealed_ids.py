@@ -1,4 +1,4 @@
-"""Seals the ids that enforcement points carry: of denials, tasks and approvals. Nothing of them is kept in between."""
+"""Seals the ids of denials, tasks and approvals for enforcement points, so that nothing is stored in between."""
 
 import secrets
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ from signoff.calls import Sealer
 from signoff.plugins.authzen.asked_call import AskedCall
 
 SEAL: Final = "authzen"
-"""The name of the key by which they are sealed."""
+"""The name of the sealing key."""
 DENIAL_SECONDS: Final = 600.0
 """How long a denial can be followed by an access request."""
 _DENIAL: Final = "authzen denial"
@@ -17,48 +17,48 @@ _APPROVAL: Final = "authzen approval"
 
 
 class SealedDenial(NamedTuple):
-    """A denial whose id was opened: of which call, and until when it counts."""
+    """An opened denial: the digest of its call and its end."""
 
     digest: str
     expires_at: datetime
 
 
 def seal_denial(sealer: Sealer, asked: AskedCall, now: datetime) -> tuple[str, datetime]:
-    """Returns the id of a requestable denial, no two of which are alike, and until when it counts."""
+    """Return the unique id of a requestable denial, and its end."""
     until = (now + timedelta(seconds=DENIAL_SECONDS)).replace(microsecond=0)
     return sealer.seal(_DENIAL, [asked.digest, int(until.timestamp()), secrets.token_hex(8)]), until
 
 
 def open_denial(sealer: Sealer, given: str) -> SealedDenial | None:
-    """Opens the id of a denial; returns None for one that is not ours."""
+    """Open the id of a denial. Return `None` if it is not ours."""
     values = sealer.unseal(_DENIAL, given)
     return None if values is None else SealedDenial(values[0], datetime.fromtimestamp(values[1], UTC))
 
 
 class SealedCall(NamedTuple):
-    """A call whose task or approval was named: which, and of which agent."""
+    """The call of a task or approval, and its agent."""
 
     call: str
     agent: str
 
 
 def seal_task(sealer: Sealer, of: SealedCall) -> str:
-    """Returns the id of the task of a call: always the same, and nobody can guess it."""
+    """Return the id of a call's task: always the same, and impossible to guess."""
     return sealer.seal(_TASK, list(of))
 
 
 def open_task(sealer: Sealer, given: str) -> SealedCall | None:
-    """Returns the call of a task; None for an id that is not ours."""
+    """Return the call of a task. `None` if the id is not ours."""
     return _open(sealer, _TASK, given)
 
 
 def seal_approval(sealer: Sealer, of: SealedCall) -> str:
-    """Returns the id of the approval of a call."""
+    """Return the id of the approval of a call."""
     return sealer.seal(_APPROVAL, list(of))
 
 
 def open_approval(sealer: Sealer, given: str) -> SealedCall | None:
-    """Returns the call that an approval is of; None for an id that is not ours."""
+    """Return the call of an approval. `None` if the id is not ours."""
     return _open(sealer, _APPROVAL, given)
 
 

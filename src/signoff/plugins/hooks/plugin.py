@@ -1,4 +1,4 @@
-"""The plugin of coding agents' hooks: Claude Code and Codex send theirs as they are, and read their own answers."""
+"""The plugin for coding agents' hooks. Claude Code and Codex send their own format and read their own answers."""
 
 import hashlib
 import json
@@ -22,24 +22,24 @@ from signoff.formats.replace import replace
 from signoff.plugins import BasePlugin, PluginRouter
 
 HookHost = Literal["claude-code", "codex"]
-"""Whose hooks these are; each reads an answer of its own shape."""
+"""The host of the hooks. Each reads an answer in its own format."""
 GATES: Final = ("PreToolUse", "PermissionRequest")
-"""Events to which the answer says whether the call may run."""
+"""Events whose answer decides whether the call may run."""
 _SESSIONS: Final = uuid.UUID("0d6a1f2e-93f5-5f0e-8a55-6a1b8f4c7c02")
 _CUT: Final = 30_000
-"""Characters that are kept of a result that is too large, as ASCII: escaped in JSON some take two bytes."""
+"""The kept length of a result that is too large, as ASCII: escaped in JSON, some characters take two bytes."""
 HookAnswer = dict[str, Any]
-"""The object that a hook answers; an empty one says nothing."""
+"""The answer object of a hook. An empty one decides nothing."""
 SILENT: Final[HookAnswer] = {}
-USED_WORDS: Final = "Not run: the permit of this call was used before. Call it again to ask anew."
-_AGAIN: Final = "Call it again with the same arguments to go on waiting; nothing was run."
+USED_WORDS: Final = "Not run: the permit of this call was used before. Call it again for a new request."
+_AGAIN: Final = "Call it again with the same arguments to keep waiting; nothing ran."
 _NOT_EDITED: Final = "Not run: it was approved with other arguments, which cannot be given to you here: "
 router = PluginRouter("/v1/hooks", tag="calls")
 
 HOLD_SECONDS = 50.0
-"""How long a hook is held that says nothing of it: proxies give up at a minute."""
+"""The default hold of a hook: proxies give up at a minute."""
 LONGEST_HOLD_SECONDS = 3_600.0
-"""The longest that a hook may be held."""
+"""The longest hold of a hook."""
 
 Hold = Annotated[
     float, Query(ge=0, le=LONGEST_HOLD_SECONDS, description="Seconds to wait for people; below the hook's time-out.")
@@ -47,12 +47,12 @@ Hold = Annotated[
 Defer = Annotated[
     bool, Query(description="End a `-p` run that waits with `defer`, to be resumed later; a session passes over it.")
 ]
-Agent = Annotated[str | None, Query(description="In development, whose calls they are; needless with one agent.")]
-User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
+Agent = Annotated[str | None, Query(description="In development, the agent of the calls; optional with one agent.")]
+User = Annotated[str | None, Query(description="The requester's id; optional if the agent acts for one person.")]
 
 
 class HookBody(BaseModel):
-    """What a hook of Claude Code or Codex sends; of its many fields those that count here."""
+    """The event of a hook of Claude Code or Codex, with the fields that count here."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -61,23 +61,23 @@ class HookBody(BaseModel):
     tool_name: str = Field(default="", description="The tool, by its name in the gateway's manifest.")
     tool_input: Any = Field(default=None, description="The tool's arguments.")
     tool_use_id: str = Field(default="", description="The call's id; a permission request has none.")
-    cwd: str = Field(default="", description="Where it would run, which people are shown.")
-    tool_response: Any = Field(default=None, description="What came of the call.")
+    cwd: str = Field(default="", description="Its working directory, which approvers see.")
+    tool_response: Any = Field(default=None, description="The result of the call.")
     error: str = Field(default="", description="Why it failed.")
-    is_interrupt: bool = Field(default=False, description="Whether somebody broke it off.")
+    is_interrupt: bool = Field(default=False, description="Whether the call was interrupted.")
 
     @property
     def session(self) -> str | None:
-        """The session of its calls, always the same for the same one of the coding agent."""
+        """The session of its calls, always the same for one session of the coding agent."""
         if not self.session_id or is_id(self.session_id):
             return self.session_id or None
         return str(uuid.uuid5(_SESSIONS, sha256_hex(self.session_id)))
 
     @property
     def key(self) -> str | None:
-        """The key of the call in its session; None without an id, so that an equal call is meant.
+        """The key of the call in its session. `None` without an id: then an equal call matches.
 
-        Some models use an id again for another call. The key has the arguments too, and ends with the call's report.
+        Some models reuse an id for another call. The key includes the arguments, and ends with the call's report.
         """
         return self.key_of(self.tool_input) if self.tool_use_id else None
 
@@ -87,16 +87,16 @@ class HookBody(BaseModel):
 
     @property
     def outcome(self) -> OutcomeBody | None:
-        """The report of what became of the call; None of an event that tells none."""
+        """The report of the call's outcome. `None` for an event without one."""
         if self.hook_event_name == "PostToolUse":
             return _report("ok", self.tool_response)
         if self.hook_event_name == "PostToolUseFailure":
-            # Of what was broken off nobody knows how far it had come.
+            # An interrupted call may have taken effect.
             return _report("in_doubt" if self.is_interrupt else "execution_failed", self.error)
         return None
 
     def proposal(self, agent: str | None, user: str | None) -> CallBody:
-        """Makes the proposal of its call. Raises pydantic's `ValidationError` for a call that nobody can propose."""
+        """Make the proposal of its call. Raises pydantic's `ValidationError` for an invalid call."""
         says = f"in {self.cwd}"[:REASON_CHARS] if self.cwd else ""
         return CallBody(
             tool=self.tool_name,
@@ -109,12 +109,12 @@ class HookBody(BaseModel):
         )
 
     def place(self, agent: str | None, user: str | None) -> CallBody:
-        """Makes a proposal without arguments, by which a call is found whose key is known."""
+        """Make a proposal without arguments, to find a call by its key."""
         return CallBody(tool=self.tool_name, agent=agent, user=user, session=self.session)
 
 
 def _plain(args: Any) -> Any:
-    """Return arguments that have a digest: text in place of a number that JSON cannot carry safely."""
+    """Return arguments that have a digest: text replaces a number that JSON cannot carry safely."""
     try:
         canonical_json(args)
     except NotCanonical:
@@ -123,7 +123,7 @@ def _plain(args: Any) -> Any:
 
 
 def run_key(tool: str, args: dict[str, Any]) -> str:
-    """Returns the key under which a call is found whose end is told with an id that was not there when it began."""
+    """Return the key of a call whose final event has an id that its first event lacked."""
     return f"run:{sha256_hex([tool, args])}"
 
 
@@ -132,24 +132,24 @@ def _report(code: ReportCode, result: Any) -> OutcomeBody:
         whole = json_bytes(result)
         if len(whole) <= ARGUMENTS_BYTES:
             return OutcomeBody(code=code, result=result)
-        # Who has the whole of it can show that it is what ran.
+        # The holder of the whole result can prove that it is the call's.
         digest = hashlib.sha256(whole).hexdigest()
         return OutcomeBody(
             code=code, result=f"{json.dumps(result)[:_CUT]} (cut: {len(whole)} bytes of JSON, sha-256 {digest})"
         )
     except NotCanonical:
-        # A result that JSON cannot carry safely, such as half of a surrogate pair, is kept as text with escapes.
+        # Keep a result that JSON cannot carry safely, such as half of a surrogate pair, as escaped text.
         return OutcomeBody(code=code, result=json.dumps(result)[:_CUT])
 
 
 def allow(host: HookHost, event: HookBody, permit: CallAnswer) -> HookAnswer:
-    """Says that the call may run, with the arguments of `permit` where they are others."""
+    """Answer that the call may run, with the arguments of `permit` if they differ."""
     args = permit.args or {}
     changed = not same_arguments(args, event.tool_input)
     if event.hook_event_name == "PermissionRequest":
         return _decide(event, {"behavior": "allow", **({"updatedInput": args} if changed else {})})
     if not changed and not permit.note:
-        # Codex takes no bare yes: it would count the hook as failed. Without an answer it goes on by its own rules.
+        # Codex counts a bare approval as a failed hook. Without an answer it follows its own rules.
         return SILENT if host == "codex" else _permit(event, "allow")
     if not changed and host != "codex":
         return _permit(event, "allow", additionalContext=permit.note)
@@ -159,7 +159,7 @@ def allow(host: HookHost, event: HookBody, permit: CallAnswer) -> HookAnswer:
 
 
 def deny(event: HookBody, reason: str) -> HookAnswer:
-    """Says that the call must not run, and why, for the model."""
+    """Answer, for the model, that the call must not run, and why."""
     words = reason.strip() or "not allowed"
     if event.hook_event_name == "PermissionRequest":
         return _decide(event, {"behavior": "deny", "message": words})
@@ -167,24 +167,24 @@ def deny(event: HookBody, reason: str) -> HookAnswer:
 
 
 def defer(event: HookBody, call: CallAnswer) -> HookAnswer:
-    """Says that the run shall end here and ask again when it is resumed; for Claude Code's `-p` alone."""
+    """Answer that the run ends here and asks again after it resumes. Only for Claude Code's `-p`."""
     return _permit(event, "defer", permissionDecisionReason=wait_words(call))
 
 
 def can_edit(host: HookHost, event: HookBody) -> bool:
-    """Returns whether a call can be run with other arguments than were proposed."""
+    """Return whether a call can run with other arguments than proposed."""
     return host != "codex" or event.hook_event_name != "PermissionRequest"
 
 
 def wait_words(call: CallAnswer) -> str:
-    """Writes for the model that people have not answered yet, and how to go on."""
+    """Return the text for the model about a waiting call, and how to continue."""
     code = f" {call.code}" if call.code else ""
     where = f" ({call.page})" if call.page else ""
     return f"Not run: waiting for approval{code}{where}. {_AGAIN}"
 
 
 def refusal_words(call: CallAnswer) -> str:
-    """Writes for the model why a call that is settled must not be run by it."""
+    """Return the text for the model about a settled call that it must not run."""
     match call.state:
         case "denied":
             by = f" by {call.by}" if call.source == "human" and call.by else ""
@@ -211,9 +211,10 @@ def _output(event: HookBody, output: dict[str, Any]) -> HookAnswer:
 
 @dataclass(frozen=True)
 class HookCalls:
-    """What one request of a hook needs: who it is, in whose name it asks, and how long it may be held.
+    """One request of a hook: its host, agent and person, and its longest hold.
 
-    Methods raise `SignoffError` for what is refused or away, and pydantic's `ValidationError` for what is no call.
+    Methods raise `SignoffError` for a refused request or an unavailable service, and pydantic's `ValidationError` for
+    an invalid call.
     """
 
     calls: AgentCalls
@@ -225,7 +226,7 @@ class HookCalls:
     may_defer: bool
 
     async def gate(self, event: HookBody) -> HookAnswer:
-        """Returns whether the call may run, after people have answered or `hold` seconds at the latest."""
+        """Return whether the call may run, after a decision or `hold` seconds at the latest."""
         try:
             return await self._gate(event)
         except BadRequest as error:
@@ -239,10 +240,10 @@ class HookCalls:
         if call.answer.state in MOVING:
             call = await self.calls.wait(call, self.hold)
             if await self.request.is_disconnected():
-                # Nobody would read the yes: the call stays as it is, for who asks again.
+                # The approval would not reach its reader: the call keeps its state for the next request.
                 return deny(event, wait_words(call.answer))
             if call.answer.state == "permitted" or (call.answer.state == "used" and event.key is not None):
-                # The same try for the same id: the answer to a hook may be lost, and it asks again.
+                # The same attempt for the same id: the answer to a hook may get lost, and it asks again.
                 call = await self.calls.use(call, event.key)
         answer = call.answer
         if answer.state == "used" and answer.args is not None:
@@ -255,7 +256,7 @@ class HookCalls:
         return deny(event, refusal_words(answer))
 
     async def report(self, event: HookBody, outcome: OutcomeBody) -> HookAnswer:
-        """Takes the report of a call that ran. Returns `SILENT` for an unknown call, too."""
+        """Record the report of an executed call. Also returns `SILENT` for an unknown call."""
         place = event.place(self.agent, self.user)
         call = await self.calls.find(place, event.key) if event.key is not None else None
         if call is None and isinstance(event.tool_input, dict):
@@ -264,7 +265,7 @@ class HookCalls:
             try:
                 await self.calls.report(call, outcome)
             except Refused as error:
-                # The first report stands: the same hook may be sent twice.
+                # The first report is final: a hook may be sent twice.
                 if not isinstance(error, Conflict) and error.code != "not_used":
                     raise
             if event.key is not None:
@@ -272,7 +273,7 @@ class HookCalls:
         return SILENT
 
     async def _allow(self, event: HookBody, body: CallBody, call: CallHandle) -> HookAnswer:
-        # A call that was joined may have other words: its agent runs it with its own.
+        # A joined call may have other remarks: its agent runs it with its own.
         remarks, args = self.calls.remarks(body.tool), call.answer.args or {}
         if not call.edited_by:
             own = {name: value for name, value in body.args.items() if name in remarks}
@@ -324,7 +325,7 @@ async def _answer(calls: HookCalls, event: HookBody) -> HookAnswer:
         try:
             return await calls.report(event, outcome)
         except (ValidationError, NotCanonical):
-            # No call that could have been permitted.
+            # Such a call cannot have had a permit.
             return SILENT
     if event.hook_event_name not in GATES:
         return SILENT
@@ -335,7 +336,7 @@ async def _answer(calls: HookCalls, event: HookBody) -> HookAnswer:
         return deny(event, f"Not run: {sentence(error.errors())}")
     except SignoffError as error:
         await calls.calls.note_refusal(error, event.tool_name)
-        # In the hook's own way of saying no: by default a status that is no success lets the call run.
+        # In the hook's own format of a denial: by default an error status lets the call run.
         return deny(event, f"Not run: {error.message}")
 
 

@@ -1,4 +1,4 @@
-"""Remembers which requests are held, so that a client can say that it does not wait for one any more."""
+"""Tracks held requests, so that a client can cancel one."""
 
 import asyncio
 from collections import Counter
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 
 class RequestName(NamedTuple):
-    """Names one request among those of all clients."""
+    """The name of one request among all clients."""
 
     session: str
     """The id of the client's session."""
     request: str
-    """The request's own id, which is the client's."""
+    """The client's own id of the request."""
 
 
 class HeldRequests:
@@ -26,7 +26,7 @@ class HeldRequests:
 
     @contextmanager
     def hold(self, name: RequestName | None) -> Iterator[asyncio.Event]:
-        """Remembers a request while the block runs; the event is set where its client cancels it."""
+        """Track a request during the block. The event is set if its client cancels it."""
         cancelled = asyncio.Event()
         if name is not None:
             self._held[name] = cancelled
@@ -38,7 +38,7 @@ class HeldRequests:
 
     @contextmanager
     def wait_for(self, call: str) -> Iterator[None]:
-        """Counts a request that waits for a call while the block runs."""
+        """Count a request that waits for a call during the block."""
         self._waiting[call] += 1
         try:
             yield
@@ -48,21 +48,21 @@ class HeldRequests:
                 del self._waiting[call]
 
     def is_awaited(self, call: str) -> bool:
-        """Returns whether a request waits for a call here."""
+        """Return whether a request waits for a call here."""
         return call in self._waiting
 
     def finish_later(self, rest: Coroutine[Any, Any, None]) -> None:
-        """Runs the rest of a request whose connection was closed: its own task is at its end."""
+        """Run the rest of a request whose connection was closed, because its own task ends."""
         task = asyncio.create_task(rest)
         self._rests.add(task)
         task.add_done_callback(self._rests.discard)
 
     def names(self) -> frozenset[RequestName]:
-        """Returns the requests that are held now, as far as they have names."""
+        """Return the held requests that have names."""
         return frozenset(self._held)
 
     def cancel(self, name: RequestName) -> None:
-        """Ends the hold of a request; one that another gateway holds ends with its connection."""
+        """End the hold of a request. A hold of another gateway ends with its connection."""
         found = self._held.get(name)
         if found is not None:
             found.set()

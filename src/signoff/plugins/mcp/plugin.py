@@ -1,4 +1,4 @@
-"""The routes of MCP: one address for each external agent, and who lets its clients in."""
+"""The routes of MCP: one address for each external agent, and the description of its sign-in."""
 
 import asyncio
 import json
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from signoff.plugins.mcp.protocol_server import ProtocolServer
 
 _MCP: Final = "/mcp"
-"""Begins the addresses at which external agents speak MCP."""
+"""The prefix of the addresses for external agents that speak MCP."""
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
-"""Begins the addresses at which clients are told who lets them in (RFC 9728)."""
+"""The prefix of the addresses that describe sign-in (RFC 9728)."""
 SESSION: Final = "mcp-session-id"
-"""The header by which a client of the older versions says to which session a request belongs."""
+"""The header with the session of a request, in the older versions."""
 _PARSE_ERROR: Final = -32700
 _NO_SESSION: Final = {"code": -32001, "message": "Session not found"}
 _MESSAGE: Final = {"application/json": {"schema": {"type": "object"}}}
@@ -48,7 +48,10 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
-    """Returns the answer to a fault; who is not let in is told where more of that stands (RFC 9728, 5.1)."""
+    """Return the response to a fault.
+
+    A rejected client gets the address of the sign-in's description (RFC 9728, 5.1).
+    """
     error = {"unauthenticated": "", "scope": 'error="insufficient_scope", '}.get(fault.code)
     challenge = {}
     if error is not None:
@@ -61,7 +64,7 @@ def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[s
 router = PluginRouter(_MCP, tag="mcp", fault=answer_fault, is_typed=True)
 resource = PluginRouter(RESOURCE + _MCP, tag="mcp", is_typed=True)
 
-User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
+User = Annotated[str | None, Query(description="The requester's id; optional if the agent acts for one person.")]
 
 
 @router.post("/{agent}", summary="Send MCP requests", responses=_ANSWERS, body={"type": "object"})
@@ -77,19 +80,19 @@ async def answer_message(agent: str, request: Request, external: External, calls
     sealer = await calls.sealer(SEAL)
     session = open_session_id(sealer, calls.tenant, agent, given) if given else ClientSession()
     if session is None:
-        # A client begins a new one then, as the protocol asks.
+        # The protocol requires the client to begin a new session.
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": _NO_SESSION}, status_code=404)
     body = await request.body()
     try:
         method, params = _peek(body)
     except NotJson as error:
-        # The protocol's package reads the body again, and of two equal names takes one.
+        # The protocol's package reads the body again, and takes one of two equal names.
         unreadable = {"code": _PARSE_ERROR, "message": f"Parse error: the body {error}"}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": unreadable}, status_code=400)
     if method == "notifications/cancelled" and session.id:
         held.cancel(RequestName(session.id, str(params.get("requestId"))))
     if method == "tools/call":
-        # Now: the headers of the answer may be out before the call is held.
+        # Check now: the response's headers may be sent before the call is held.
         calls.has_room()
     begun = ""
     if method == "initialize" and not session.id:
@@ -100,8 +103,8 @@ async def answer_message(agent: str, request: Request, external: External, calls
 
 @resource.get("/{agent}", summary="Describe the sign-in of MCP clients", caller="anyone")
 async def show_resource(agent: str, external: External) -> dict[str, Any]:
-    """Metadata of a protected resource (RFC 9728): a token of the scope `call`, sent as a bearer's. No authorization
-    server gives one; whoever runs this gateway makes it.
+    """Metadata of a protected resource (RFC 9728): a token of the scope `call`, sent as a bearer's. The operator of
+    the gateway issues it, and no authorization server does.
     """
     if not external.has_agent(agent):
         raise NotFound("there is no such agent")
@@ -114,7 +117,7 @@ async def show_resource(agent: str, external: External) -> dict[str, Any]:
 
 
 class _ProtocolResponse(Response):
-    """An answer that the protocol's own package writes, to a body that was read already."""
+    """A response from the protocol's own package, for a body that was read already."""
 
     def __init__(self, server: ASGIApp, calls: ToolCalls, body: bytes, session: str) -> None:
         super().__init__()
@@ -138,7 +141,7 @@ class _ProtocolResponse(Response):
             self._begun.set()
 
         async def send_beside(message: dict[str, Any]) -> None:
-            # The package sends no request where its answer might come to another gateway.
+            # The package sends no request whose answer might reach another gateway.
             await self._begun.wait()
             event = f"event: message\r\ndata: {json.dumps(message)}\r\n\r\n"
             await send({"type": "http.response.body", "body": event.encode(), "more_body": True})
@@ -155,7 +158,7 @@ def _held_of(request: Request) -> HeldRequests:
 
 
 def _peek(body: bytes) -> tuple[str, dict[str, Any]]:
-    """Return method and parameters of a message; nothing of JSON of another shape. Raises `NotJson`."""
+    """Return method and parameters of a message. Empty for JSON of another form. Raises `NotJson`."""
     found = read_json(body)
     if not isinstance(found, dict):
         return "", {}
@@ -165,7 +168,7 @@ def _peek(body: bytes) -> tuple[str, dict[str, Any]]:
 
 @cache
 def _load_server() -> "ProtocolServer":
-    # In a thread, and once: it takes a second, for which nobody else is to wait.
+    # In a thread, and once: the import takes a second, and must not block other requests.
     from signoff.plugins.mcp.protocol_server import ProtocolServer  # noqa: PLC0415
 
     return ProtocolServer()

@@ -1,7 +1,7 @@
-"""Speaks MCP by its own package: both eras of the protocol over Streamable HTTP, without sessions of its own.
+"""Speaks MCP through its own package: both eras of the protocol over Streamable HTTP, without stored sessions.
 
-Makes results of `tools/call` and tasks of the tasks extension of how far a call has come. Imported only where the extra
-`mcp` is installed.
+Converts the state of a call to a result of `tools/call`, or to a task of the tasks extension. Imported only if the
+extra `mcp` is installed.
 """
 
 import json
@@ -43,36 +43,33 @@ from signoff.plugins.mcp.url_elicitation import (
 )
 
 REFUSED: Final = -32000
-"""The code of what is refused for a reason that the protocol has no code for."""
+"""The code of a refusal without a code in the protocol."""
 ROUNDS: Final = 10
-"""After so many rounds of one request its client is told to come back later: clients give up after as many."""
+"""The number of rounds before a client is asked to return later. Clients give up after as many."""
 TOOL_USE_ID: Final = "claudecode/toolUseId"
-"""Where in `_meta` a client says which of its calls this is."""
+"""The key of `_meta` with the client's id of the call."""
 _UNIQUE_ID: Final = re.compile(r"toolu_[A-Za-z0-9_]{20,}")
 """Ids that the provider makes at random. Other models count from 0, and would get an earlier call's result."""
 _INSTRUCTIONS: Final = (
     "People are asked before some of these calls run. A call that waits for them is answered once they have decided, "
     "or says under which code it waits: call the same tool with the same arguments later to get its result."
 )
-# What it says at INFO it says of every request.
+# At INFO it logs every request.
 logging.getLogger("mcp.server").setLevel(logging.WARNING)
 
 
 _Context: TypeAlias = ServerRequestContext[Any, Any]
 TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The extension's name."""
 POLL_MILLISECONDS: Final = 5_000
-"""How often a client should look again."""
+"""The interval at which a client should poll."""
 
 
 class _TaskParams(RequestParams):
-    """Names one task."""
-
     task_id: str
 
 
 class ProtocolServer:
-    """Answers requests of MCP; `ToolCalls` of each stand in its scope."""
+    """Answers requests of MCP. Each request's scope holds its `ToolCalls`."""
 
     def __init__(self) -> None:
         self._server: Server[Any] = Server(
@@ -81,7 +78,7 @@ class ProtocolServer:
             instructions=_INSTRUCTIONS,
             on_list_tools=_list_tools,
         )
-        # A call's result may be a task, for which that constructor has no word.
+        # A call's result may be a task, which that constructor does not support.
         self._server.add_request_handler("tools/call", CallToolRequestParams, _call_tool)
         self._server.extensions[TASKS] = {}
         self._server.add_request_handler("tasks/get", _TaskParams, _get_task)
@@ -89,14 +86,14 @@ class ProtocolServer:
         self._server.add_request_handler("tasks/update", _TaskParams, _update_task)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request. It holds nothing beyond that, so that any gateway may answer the next one."""
+        """Answer one request. No state remains, so that any gateway may answer the next one."""
         manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=REQUEST_BODY_BYTES)
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
 
 async def _list_tools(ctx: _Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-    # From 2026-07-28 on the protocol has them kept.
+    # The protocol requires it from 2026-07-28 on.
     calls, is_modern = _calls(ctx), ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     try:
         return ListToolsResult.model_validate({"tools": calls.tools(takes_choices=is_modern)})
@@ -116,7 +113,7 @@ async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> dict[str, 
 
 
 class _ToolRequest:
-    """One request to call a tool: what its client can take while people are asked."""
+    """One request to call a tool, with its client's abilities during a wait."""
 
     def __init__(self, ctx: _Context, calls: ToolCalls, params: CallToolRequestParams) -> None:
         self._ctx = ctx
@@ -132,12 +129,12 @@ class _ToolRequest:
         calls = self._calls
         call, rounds = await self._find()
         if call.answer.state not in SETTLED and _takes_tasks(self._ctx):
-            # It is in Temporal: a client finds it by its id from now on.
+            # It is in Temporal now: a client finds it by its id.
             return created_task(call.answer, await calls.times(call))
         if call.answer.state not in SETTLED:
             page = await calls.decision_page(call) if rounds == 0 and self._opens_urls() else None
             if page is not None and self._is_modern:
-                # At once: its user cannot decide while the request that shows them where is held.
+                # Return at once: the user cannot decide while the request that opens the page is held.
                 return {**await self._next_round(call, rounds), "inputRequests": input_requests(page)}
             call = await self._hold(call, page)
         # A client would begin its next round at once.
@@ -168,9 +165,9 @@ class _ToolRequest:
         return declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
 
     async def _find(self) -> tuple[CallHandle, int]:
-        """Returns the call as it stands, and after how many rounds."""
+        """Return the present call, and the number of past rounds."""
         if self._state is None:
-            # A task goes on while nobody looks; what a request asked for runs while one waits for it.
+            # A task continues without a reader. A plain request's call runs while a request waits for it.
             attended = not _takes_tasks(self._ctx)
             key = _key(self._meta, self._calls.session.id, self._tool, self._args)
             return await self._calls.propose(self._tool, self._args, key, attended=attended), 0
@@ -180,7 +177,7 @@ class _ToolRequest:
         return await self._calls.join(opened[0]), opened[1]
 
     def _seconds(self) -> float:
-        # A client that knows rounds has no need of longer ones: each is bounded, and none is lost with a connection.
+        # Clients with rounds need no longer ones: each is limited, and a lost connection loses none.
         is_longer = "progress_token" in self._meta and not self._is_modern
         return LONG_HOLD_SECONDS if is_longer else HOLD_SECONDS
 
@@ -192,7 +189,7 @@ class _ToolRequest:
 async def _get_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
     calls = _task_calls(ctx, params)
     try:
-        # One that was proposed by a request, and is a task since: nobody else has it run.
+        # A call that a request proposed may have become a task, whose reader must start it.
         call = await calls.run_permitted(await calls.load(params.task_id))
         found = detailed_task(call.answer, await calls.times(call))
         await calls.hand_out(call)
@@ -216,7 +213,7 @@ async def _update_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
         await calls.load(params.task_id)
     except SignoffError as error:
         raise await _refuse(calls, error) from None
-    # Nothing is ever asked of the client, so that all it answers is out of date.
+    # Signoff asks the client nothing, so every answer is outdated.
     return {"resultType": "complete"}
 
 
@@ -227,7 +224,7 @@ def _takes_tasks(ctx: _Context) -> bool:
 
 
 def _task_calls(ctx: _Context, params: _TaskParams) -> ToolCalls:
-    """Returns the `ToolCalls` of a request about a task. Raises `MCPError` for a client that takes no tasks."""
+    """Return the `ToolCalls` of a request about a task. Raises `MCPError` if the client does not support tasks."""
     if not _takes_tasks(ctx):
         wanted: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", wanted)
@@ -273,7 +270,7 @@ def _error_of(error: SignoffError) -> MCPError:
 
 
 def result_of(answer: CallAnswer) -> dict[str, Any]:
-    """Returns the result for a call as it stands: its own, why it was not run, or how it is asked for later."""
+    """Return the result of a call: its own, the reason for a refusal, or how to get it later."""
     match answer.state:
         case "ended" if answer.code == "ok":
             return _outcome_result(answer)
@@ -285,13 +282,13 @@ def result_of(answer: CallAnswer) -> dict[str, Any]:
 
 
 def waiting_words(answer: CallAnswer) -> str:
-    """Says that a call is not settled, and how its result is got."""
+    """Return the text about an unfinished call, and how to get its result."""
     state = f"Waiting for approval, {answer.code}." if answer.code else "Not finished yet."
     return f"{state} Call the same tool with the same arguments later to get its result."
 
 
 def _outcome_result(answer: CallAnswer) -> dict[str, Any]:
-    # Beside the result, not in it: what people changed must not read as something that the tool said.
+    # A separate text: an approver's edit must not look like the tool's output.
     texts = [*([answer.note] if answer.note else []), _result_text(answer.result)]
     found: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in texts], "isError": False}
     return {**found, "structuredContent": answer.result} if isinstance(answer.result, dict) else found
@@ -315,12 +312,12 @@ def _join(note: str, text: str) -> str:
 
 
 def created_task(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
-    """Returns the result of a call that became a task."""
+    """Return the result of a call that became a task."""
     return {"resultType": "task", **_base(answer, times)}
 
 
 def detailed_task(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
-    """Returns a task as `tasks/get` answers it: one that is over with its result."""
+    """Return a task for `tasks/get`. A finished one includes its result."""
     found = {"resultType": "complete", **_base(answer, times)}
     return {**found, "result": result_of(answer)} if found["status"] == "completed" else found
 
@@ -339,7 +336,7 @@ def _base(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
 
 
 def _status(answer: CallAnswer) -> str:
-    # Never `input_required`: the client's user is not who decides.
+    # Never `input_required`: the client's user does not decide.
     if answer.state in (*MOVING, "permitted"):
         return "working"
     return "cancelled" if (answer.state, answer.source) == ("denied", "cancelled") else "completed"

@@ -1,6 +1,6 @@
-"""Seals what clients of MCP carry for the gateway: ids of sessions, and states of requests between two rounds.
+"""Seals values that MCP clients carry: session ids, and states of requests between two rounds.
 
-Every gateway over one store reads what another one sealed; nothing of a client is kept in between.
+Every gateway of one store opens them. Nothing about a client is stored in between.
 """
 
 import secrets
@@ -12,34 +12,34 @@ from signoff.calls import Sealer
 from signoff.contracts.canonical_json import sha256_hex
 
 SEAL: Final = "mcp"
-"""The name of the key by which both are sealed."""
+"""The name of the sealing key."""
 _SESSION: Final = "mcp session"
 _STATE: Final = "mcp request state"
 
 
 class ClientSession(NamedTuple):
-    """What the id of a client's session says of the client."""
+    """The facts in a client's session id."""
 
     id: str = ""
-    """Empty of a client that has no session."""
+    """Empty for a client without a session."""
     opens_urls: bool = False
-    """Whether it said that it shows its user a page that it is asked to open."""
+    """Whether the client can show its user a page."""
 
 
 def new_session_id(sealer: Sealer, tenant: str, agent: str, *, opens_urls: bool = False) -> str:
-    """Returns the id of a new session of an agent's."""
+    """Return the id of a new session of an agent."""
     return sealer.seal(_SESSION, [tenant, agent, secrets.token_hex(8), opens_urls])
 
 
 def open_session_id(sealer: Sealer, tenant: str, agent: str, given: str) -> ClientSession | None:
-    """Returns the session of an id that this agent's client was given; None for any other."""
+    """Return the session of an id that this agent's client received. `None` for any other."""
     values = sealer.unseal(_SESSION, given)
     return ClientSession(given, values[3]) if values is not None and values[:2] == [tenant, agent] else None
 
 
 @dataclass(frozen=True)
 class RequestBinding:
-    """To what the state of a request is bound: who asks, in whose name, and for what."""
+    """The binding of a request's state: agent, person and call."""
 
     tenant: str
     agent: str
@@ -51,11 +51,11 @@ class RequestBinding:
         return [self.tenant, self.agent, self.user, sha256_hex(["tools/call", self.tool, self.args])]
 
     def seal_state(self, sealer: Sealer, call: str, rounds: int, expires: datetime) -> str:
-        """Returns the state of a request after so many rounds: which call it waits for."""
+        """Return the state of a request after a number of rounds, with the call that it waits for."""
         return sealer.seal(_STATE, [*self._values(), call, rounds, int(expires.timestamp())])
 
     def open_state(self, sealer: Sealer, given: str, now: datetime) -> tuple[str, int] | None:
-        """Returns the call that a state names and its rounds; None for one of another request, and for an old one."""
+        """Return the call and the rounds of a state. `None` for another request's or an expired state."""
         values = sealer.unseal(_STATE, given)
         if values is None or values[:4] != self._values() or now.timestamp() >= values[6]:
             return None

@@ -1,4 +1,4 @@
-"""Lists tools to one external agent that speaks MCP, and calls them: each request is held while people are asked."""
+"""Lists and calls tools for one external agent that speaks MCP. Each request is held during its approval."""
 
 import asyncio
 import contextlib
@@ -19,27 +19,27 @@ from signoff.plugins.mcp.sealed_values import SEAL, ClientSession, RequestBindin
 from signoff.plugins.mcp.url_elicitation import DecisionPage
 
 SCOPE: Final = "signoff.mcp"
-"""Where in a request's scope its `ToolCalls` are kept."""
+"""The key of the `ToolCalls` in a request's scope."""
 HOLD_SECONDS: Final = 50.0
-"""How long a request is held while people are asked: clients give up after a minute."""
+"""The longest hold of a request: clients give up after a minute."""
 LONG_HOLD_SECONDS: Final = 3_600.0
-"""The same of a request whose client is told now and then that it is still under way."""
+"""The longest hold of a request whose client gets progress messages."""
 PROGRESS_SECONDS: Final = 15.0
-"""How often it is told that."""
+"""The interval of progress messages."""
 STATE_LIFETIME: Final = timedelta(hours=1)
-"""For how long the state of a request is good between two rounds."""
+"""The lifetime of a request's state between two rounds."""
 AWAY_SECONDS: Final = 600.0
-"""How long people are asked about a call whose request was broken off, unless another one waits for it again."""
+"""How long a call without a waiting request keeps its request for approval."""
 
 Progress = Callable[[CallAnswer], Awaitable[None]]
-"""Tells a client how its call stands."""
+"""Reports the state of a call to a client."""
 
 
 @dataclass(frozen=True)
 class ToolCalls:
     """The calls of one agent's request, with the agent, its person and the HTTP request.
 
-    Methods raise `SignoffError` for what is refused or away.
+    Methods raise `SignoffError` for a refused request or an unavailable service.
     """
 
     calls: AgentCalls
@@ -51,43 +51,43 @@ class ToolCalls:
     session: ClientSession
 
     def tools(self, *, takes_choices: bool = False) -> list[dict[str, Any]]:
-        """Returns the tools that the agent may see, for the person in whose name it asks; see `list_tools`."""
+        """Return the agent's visible tools for its person. See `list_tools`."""
         return list_tools(self.calls.tools(agent=self.agent, user=self.user), takes_choices=takes_choices)
 
     def require_tool(self, name: str) -> None:
-        """Raises `NotFound` for a tool that is not in the list."""
+        """Raise `NotFound` for a tool that is not listed."""
         if all(each["name"] != name for each in self.tools()):
             raise NotFound(f"Unknown tool: {name[:64]}")
 
     async def propose(self, name: str, args: dict[str, Any], key: str | None, *, attended: bool) -> CallHandle:
-        """Proposes a call, or joins it, and returns how it stands at once.
+        """Propose or join a call, and return its present state.
 
-        One that is `attended` runs only while a request of its agent waits for it.
+        An `attended` call runs only while a request of its agent waits for it.
         """
         body = CallBody(tool=name, args=args, agent=self.agent, user=self.user)
         call = await self.calls.propose(body, key=key, joins=True, attended=attended)
         return call if call.is_new else await self._attend(call)
 
     async def join(self, name: str) -> CallHandle:
-        """Returns a call as it stands, which is not withdrawn any more if its request was broken off before."""
+        """Return the present state of a call, and cancel its withdrawal if its request was interrupted."""
         return await self._attend(await self.load(name))
 
     async def load(self, name: str) -> CallHandle:
-        """Returns a call of this agent as it stands."""
+        """Return the present state of a call of this agent."""
         return await self.calls.wait(await self.calls.load(name, self.agent), 0)
 
     async def withdraw(self, name: str) -> None:
-        """Withdraws a call of this agent; one whose work has begun goes on."""
+        """Withdraw a call of this agent. A started one continues."""
         call = await self.load(name)
         with contextlib.suppress(BadRequest):
             await self.calls.withdraw(call)
 
     async def times(self, call: CallHandle) -> CallTimes:
-        """Returns when a call began and changed."""
+        """Return the start and the last change of a call."""
         return await self.calls.times(call)
 
     async def decision_page(self, call: CallHandle) -> DecisionPage | None:
-        """Returns the page on which the person in whose name a call is asked for may decide; None where others may."""
+        """Return the page on which the call's person may decide. `None` if only others may."""
         asked = await self.calls.question(call)
         if asked is None or asked.request.state != "pending":
             return None
@@ -97,22 +97,22 @@ class ToolCalls:
         return DecisionPage(f"{self.public_url}/approvals/{asked.request.id}", words)
 
     async def seal_state(self, tool: str, args: dict[str, Any], call: CallHandle, rounds: int) -> str:
-        """Returns the sealed state of a request after a round, for its next one."""
+        """Return the sealed state of a request after a round, for the next one."""
         sealer, until = await self.calls.sealer(SEAL), self.calls.now() + STATE_LIFETIME
         return self._binding(tool, args).seal_state(sealer, call.id, rounds, until)
 
     async def open_state(self, tool: str, args: dict[str, Any], state: str) -> tuple[str, int] | None:
-        """Returns the call of a state and its rounds; None where it is not of this request, or too old."""
+        """Return the call and the rounds of a state. `None` if it is another request's, or expired."""
         return self._binding(tool, args).open_state(await self.calls.sealer(SEAL), state, self.calls.now())
 
     async def hold(
         self, call: CallHandle, request_id: str | int | None, seconds: float, progress: Progress
     ) -> CallHandle:
-        """Returns a call once it is settled, or as it stands after so many seconds, or once its client has cancelled.
+        """Return a call once it is settled, cancelled by its client, or after this many seconds.
 
-        Its agent's token is looked at again before a result is told.
+        The agent's token is checked again before a result is returned.
         """
-        # Without a session another client's request may have the same id.
+        # Without a session, another client's request may have the same id.
         name = RequestName(self.session.id, str(request_id)) if self.session.id else None
         try:
             with self.held.wait_for(call.id), self.held.hold(name) as cancelled:
@@ -125,11 +125,11 @@ class ToolCalls:
         return call
 
     async def run_permitted(self, call: CallHandle) -> CallHandle:
-        """Has a call run that people let run while nobody waited for it; returns how it stands."""
+        """Run a call that was approved while no request waited. Return its state."""
         return await self.calls.run(call) if call.answer.state == "permitted" else call
 
     async def hand_out(self, call: CallHandle) -> None:
-        """Lets nobody join a call any more whose result is about to be sent."""
+        """Prevent joins of a call whose result is about to be sent."""
         if call.answer.state in SETTLED:
             await self.calls.hand_out(call)
 
@@ -139,7 +139,7 @@ class ToolCalls:
         return call
 
     async def _leave(self, call: CallHandle) -> None:
-        # Another request of the same agent may wait for it here: it is not left.
+        # If another request of the agent waits for it here, the call is still attended.
         if not self.held.is_awaited(call.id):
             with contextlib.suppress(ServerUnavailable):
                 await self.calls.attend(call, AWAY_SECONDS)
@@ -170,17 +170,17 @@ class ToolCalls:
 
 
 def list_tools(visible: Iterable[ToolListing], *, takes_choices: bool = False) -> list[dict[str, Any]]:
-    """Returns the tools that Signoff runs, sorted by name, so that the list of one client is as that of another.
+    """Return the tools that Signoff runs, sorted by name, equal for all clients.
 
-    A tool that its agent runs itself is left out: by MCP nobody is handed a permit. Without `takes_choices` a schema
-    that chooses between schemas at its top is told as one object, as clients of the older versions refuse it.
+    Tools that their agent runs are left out, because MCP has no permits. Without `takes_choices`, a schema that chooses
+    between schemas at its top becomes one object: clients of the older versions reject it.
     """
     found = {tool.name: _describe(tool, takes_choices=takes_choices) for tool in visible if tool.runs_here}
     return [found[name] for name in sorted(found)]
 
 
 def _describe(tool: ToolListing, *, takes_choices: bool) -> dict[str, Any]:
-    # No `outputSchema`: a result may have been cut, shortened or masked for its reader, and need not fit any more.
+    # Without `outputSchema`: a result may be cut, shortened or masked for its reader, and no longer fit.
     found: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,

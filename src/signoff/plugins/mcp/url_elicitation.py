@@ -1,6 +1,6 @@
-"""Has the client of an agent show its user the page on which they may decide: URL elicitation of MCP, in both eras.
+"""Makes an agent's client show its user the page for a decision: URL elicitation of MCP, in both eras.
 
-What the client answers is whether its user opened the page. Nothing follows from it: they decide there, signed in.
+The client only answers whether its user opened the page, which decides nothing. The user decides there, signed in.
 """
 
 import uuid
@@ -10,45 +10,45 @@ from typing import Any, Final, NamedTuple
 Message = dict[str, Any]
 """A message of JSON-RPC."""
 SendBeside = Callable[[Message], Awaitable[None]]
-"""Sends a client a message beside the answer of its request."""
+"""Sends a client a message in addition to its response."""
 SEND_BESIDE: Final = "signoff.mcp.send"
-"""Where in a request's scope that is kept."""
+"""The key of that function in a request's scope."""
 _METHOD: Final = "elicitation/create"
 _INPUT: Final = "page"
-"""The name of the page among what a client is asked for."""
+"""The name of the page among the client's input requests."""
 
 
 class DecisionPage(NamedTuple):
-    """The page on which the person in whose name a call is asked for may decide about it."""
+    """The page on which the call's person may decide."""
 
     url: str
     words: str
 
 
 def opens_urls(capabilities: Any) -> bool:
-    """Returns whether a client whose `capabilities` these are shows its user a page that it is asked to open."""
+    """Return whether a client with these `capabilities` can show its user a page."""
     elicitation = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
 
 def input_requests(page: DecisionPage) -> dict[str, Message]:
-    """Makes the requests that a client of 2026-07-28 answers with its next round."""
+    """Make the requests that a client of 2026-07-28 answers in its next round."""
     return {_INPUT: {"method": _METHOD, "params": _params(page)}}
 
 
 def elicitation(page: DecisionPage, name: str) -> Message:
-    """Returns the request to a client of 2025-11-25. Its answer comes to any gateway, and is not waited for."""
+    """Return the request to a client of 2025-11-25. Its answer reaches any gateway, and is not awaited."""
     params = {**_params(page), "elicitationId": name}
     return {"jsonrpc": "2.0", "id": f"signoff-{name}", "method": _METHOD, "params": params}
 
 
 def completion(name: str) -> Message:
-    """Returns the notification that nothing is to be done on a page any more."""
+    """Return the notification that a page needs no further action."""
     return {"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": {"elicitationId": name}}
 
 
 def new_elicitation_name() -> str:
-    """Returns the name of an elicitation that no other one has."""
+    """Return a unique name for an elicitation."""
     return uuid.uuid4().hex
 
 

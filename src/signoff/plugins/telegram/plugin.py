@@ -121,10 +121,12 @@ class TelegramOptions(ChannelOptions):
     token: str = Field(description="The bot's token, env:NAME.", pattern=r"^[0-9]{1,20}:[A-Za-z0-9_-]{1,100}$")
     webhook_secret: str = Field(
         "",
-        description="Any secret of your own, env:NAME, of letters, digits, - and _, by which Telegram shows who it is.",
+        description="Your own secret, env:NAME, of letters, digits, - and _, which Telegram sends as proof.",
         pattern=r"^$|^[A-Za-z0-9_-]{16,256}$",
     )
-    api_url: str = Field("https://api.telegram.org", description="Where the Bot API is.", pattern=r"^https?://[!-~]+$")
+    api_url: str = Field(
+        "https://api.telegram.org", description="The address of the Bot API.", pattern=r"^https?://[!-~]+$"
+    )
 
 
 class Telegram(Channel):
@@ -218,7 +220,7 @@ class Telegram(Channel):
             _describe(webhook, "url"),
             _describe(webhook, "last_error_message"),
         )
-        findings = [CheckFinding(True, f"the bot is @{name}; who is to be reached writes to it first")]
+        findings = [CheckFinding(True, f"the bot is @{name}; each recipient must write to it first")]
         wanted = self._webhook()["url"] if self._options.webhook_secret else ""
         if wanted and not wanted.startswith("https://"):
             what = f"Telegram calls no address without TLS, such as {wanted}"
@@ -227,12 +229,12 @@ class Telegram(Channel):
             )
         elif url != wanted:
             what = f"Telegram calls {url or 'nobody'}, and is to call {wanted or 'nobody'}"
-            findings.append(CheckFinding(False, what, "start the gateway, which tells it"))
+            findings.append(CheckFinding(False, what, "start the gateway, which registers it"))
         elif failed:
             what = f"Telegram called {url} last with this: {failed}"
             findings.append(CheckFinding(False, what, "see that the gateway's public address can be reached"))
         else:
-            findings.append(CheckFinding(True, f"Telegram calls {url}" if url else "what people do is fetched"))
+            findings.append(CheckFinding(True, f"Telegram calls {url}" if url else "the gateway fetches updates"))
         return findings
 
     async def _send(self, chat: int, message: Mapping[str, Any]) -> SentCard:

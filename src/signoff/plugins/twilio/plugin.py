@@ -138,7 +138,7 @@ class Twilio(Channel):
         except NotDelivered as error:
             if error.code != str(OUTSIDE):
                 raise
-            _log.info("nobody is told on `%s` that `%s` is over: it is too long ago", self.name, name)
+            _log.info("no message on `%s` about the end of `%s`: the 24 hours have passed", self.name, name)
             return None
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
@@ -186,7 +186,7 @@ class Twilio(Channel):
         try:
             answer = await self._call("GET", self._api(".json"))
         except NotDelivered as error:
-            what = f"Twilio refuses to tell of the account: {error.message} ({error.code})"
+            what = f"Twilio refuses access to the account: {error.message} ({error.code})"
             return [CheckFinding(False, what, "check `account_sid` and `auth_token`")]
         status, name = (
             one_line(str(answer.get(field) or "?"), _NAME_CHARS).text for field in ("status", "friendly_name")
@@ -196,13 +196,13 @@ class Twilio(Channel):
 
     async def _check_callback(self) -> CheckFinding:
         """Check that Twilio calls us. WhatsApp and Messaging Services are not checked."""
-        sender, remedy = self._options.sender, f"set {self._address} (POST) as what is called when a message comes in"
+        sender, remedy = self._options.sender, f"set {self._address} (POST) as the webhook for incoming messages"
         if self._options.via != "sms" or not sender.startswith("+"):
-            return CheckFinding(True, f"Twilio is to call {self._address} (POST) when a message comes in")
+            return CheckFinding(True, f"Twilio must call {self._address} (POST) for each incoming message")
         try:
             answer = await self._call("GET", self._api("/IncomingPhoneNumbers.json"), PhoneNumber=sender)
         except NotDelivered as error:
-            return CheckFinding(False, f"Twilio refuses to tell of {sender}: {error.message} ({error.code})", remedy)
+            return CheckFinding(False, f"Twilio refuses access to {sender}: {error.message} ({error.code})", remedy)
         listed = answer.get("incoming_phone_numbers")
         numbers = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         if not numbers:
@@ -226,7 +226,7 @@ class Twilio(Channel):
                 content, await self._call("GET", url), await self._call("GET", f"{url}/ApprovalRequests")
             )
         except NotDelivered as error:
-            what = f"Twilio refuses to tell of the template {content}: {error.message} ({error.code})"
+            what = f"Twilio refuses access to the template {content}: {error.message} ({error.code})"
             return CheckFinding(False, what, "check `content_sids`")
 
     async def _said_at(self, message: str) -> datetime | None:
@@ -235,7 +235,7 @@ class Twilio(Channel):
             async with asyncio.timeout(_TIME_SECONDS):
                 answer = await self._call("GET", self._api(f"/Messages/{message}.json"))
         except (NotDelivered, TimeoutError) as error:
-            _log.warning("Twilio did not tell the time of a message on `%s`: %s", self.name, type(error).__name__)
+            _log.warning("Twilio did not return the time of a message on `%s`: %s", self.name, type(error).__name__)
             return None
         return time_from_date_header(answer.get("date_created"))
 
