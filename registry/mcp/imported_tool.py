@@ -168,7 +168,7 @@ def mark_malformed(name: str, why: str) -> dict[str, Any]:
 
 
 def malformed_reason(data: Mapping[str, Any]) -> str:
-    """Return why a tool violates the protocol; "" if it does not."""
+    """Return why a tool violates the protocol, or "" if it does not."""
     meta = data.get("_meta")
     return str(meta.get(_MALFORMED, "")) if isinstance(meta, Mapping) else ""
 
