@@ -38,7 +38,7 @@ from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp
 
 PHONE: Final = FakeWhatsApp.identities[0]
 NAMED: Final = frozenset({"approval_id", "approval", "delivery_id", "verdict", "decision", "question_hash", "permit"})
-"""Fields by which a shape carries an answer, or names its request."""
+"""Fields that hold an answer or identify its request."""
 SECONDS: Final = 30.0
 
 
@@ -53,7 +53,7 @@ class Trace:
         self.shapes: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Watches this thread and all that start later."""
+        """Watch this thread and later ones."""
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
 
