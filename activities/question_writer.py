@@ -135,7 +135,7 @@ class QuestionWriter:
         if decision.question_hash != question_hash(old):
             return _NOT_THIS
         if old.edit == "off":
-            return "arguments cannot be changed here; deny and say what to change"
+            return "these arguments cannot be edited; deny and name the change"
         if tool is None or definition_hash(tool) != old.definition:
             return _CHANGED
         delivery = decision.delivery_id

@@ -77,7 +77,7 @@ async def verdict_of(
         call = HandlerCall(tool.facts, copy.deepcopy(dict(args)))
         answer = await ask(POLICY_HANDLER, handler, call, guard_user(ctx), seconds=seconds)
     except NoAnswer as none:
-        answer = HandlerVerdict("ask", reason=f"`handler` {none}, so a person is asked", failed=True)
+        answer = HandlerVerdict("ask", reason=f"`handler` {none}, so the call needs approval", failed=True)
         logger.warning("%s of tool %s: %s", rule.label, tool.name, answer.reason)
     # Redact before truncating: half of a secret would not be recognised.
     reason = redact_secrets(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]

@@ -57,7 +57,7 @@ class Vendors:
         for words in (cards[0][0], cards[1][0], cards[2][0]):
             expect("what a card says", (True, True), ("petty cash of Lisbon" in words, code in words))
         return Scene(
-            f"80 EUR for Lisbon: Ana has a card in Slack, by e-mail and on WhatsApp, each with the code {code}", key
+            f"80 EUR for Lisbon: Ana has a card in Slack, by email and on WhatsApp, each with the code {code}", key
         )
 
     async def forged(self, stage: Stage, key: TurnKey) -> Scene:
@@ -88,7 +88,7 @@ class Vendors:
         took = time.monotonic() - began
         buttons = [each["action_id"] for block in self.slack.messages[0].blocks for each in block.get("elements", ())]
         expect("buttons left in Slack", ["signoff.open"], buttons)
-        return Scene(f"{took:.1f} s later Slack, WhatsApp and the mail's thread say: {told} by e-mail, and when", key)
+        return Scene(f"{took:.1f} s later Slack, WhatsApp and the mail's thread say: {told} by email, and when", key)
 
     async def late_click(self, stage: Stage, key: TurnKey, late: InboundRequest) -> Scene:
         """The card was still open on another screen."""

@@ -101,7 +101,7 @@ class Agents:
         expect("what is asked", sorted(("Bash", "refund", "top_up")), sorted(found))
         return Scene(
             "a coding agent's hook, an MCP client and a program over HTTP ask at once: Ana has three cards, each in"
-            " Slack, by e-mail, on WhatsApp and in her inbox",
+            " Slack, by email, on WhatsApp and in her inbox",
             self._key("Bash"),
         )
 

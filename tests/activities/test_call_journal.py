@@ -423,7 +423,7 @@ async def test_stale_permit_is_recorded_as_refused(store: Store) -> None:
     reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, digest="0" * 64)))
     assert reply.again == "stale"
     (record,) = await written(store)
-    assert record.facts["refused"] == "the tool changed while you were asked"
+    assert record.facts["refused"] == "the tool changed while the request was waiting"
 
 
 async def test_request_entry_holds_the_hash_of_its_card(store: Store) -> None:
@@ -438,7 +438,7 @@ async def test_request_entry_holds_the_hash_of_its_card(store: Store) -> None:
     assert second.facts["card"] != first.facts["card"]
     assert (first.facts["rule"]["name"], first.facts["approvers"]) == ("require_approval_if", ["role:finance"])
     assert (second.facts["digest"], second.facts["definition"]) == (request.digest, request.definition)
-    assert (second.facts["note"], second.facts["revision"]) == ("the tool changed while you were asked", 2)
+    assert (second.facts["note"], second.facts["revision"]) == ("the tool changed while the request was waiting", 2)
 
 
 async def test_call_settled_by_gates_is_recorded_with_gate_and_rule(store: Store) -> None:

@@ -132,7 +132,7 @@ async def test_edit_always_needs_approval(store: Store) -> None:
     assert (found.kind, request.revision, request.edit_of, request.edited_by) == ("ask", 2, 1, "approver")
     assert [row.value for row in request.before] == ["20", "Ana"]
     # The approver is not asked again: the edit answers the question.
-    assert request.card.note == "Approver changed the arguments"
+    assert request.card.note == "Approver edited the arguments"
     assert request.args.blob is not None
     assert await load(store, request.args) == large
 
@@ -158,7 +158,7 @@ async def test_edit_that_does_not_match_the_question_is_rejected(store: Store, c
 async def test_edit_needs_a_policy_that_allows_it_and_the_same_approvers(store: Store) -> None:
     """With `edit: off`, no edit is accepted. An edit that would change the approvers is rejected too."""
     for policy, why in (
-        (ApprovalPolicy(edit="off"), "arguments cannot be changed here; deny and say what to change"),
+        (ApprovalPolicy(edit="off"), "these arguments cannot be edited; deny and name the change"),
         (
             ApprovalPolicy(edit="approve", route_to="args.amount > 5.0 ? ['user:ana'] : ['role:approvers']"),
             "other approvers decide about these arguments; deny, so that the agent can ask again",
@@ -210,7 +210,7 @@ async def denies(args: Any, context: HookContext) -> Permission:
     (
         {"validate_input": corrects},
         "schema",
-        "the tool would not take these arguments as they are. The arguments were corrected (`amount`): "
+        "the tool would not accept these arguments as they are. The arguments were corrected (`amount`): "
         "whole units only.",
     ),
     ({"check_permissions": denies}, "permission", "the tool does not permit these arguments: over the budget"),
@@ -232,7 +232,10 @@ async def test_edited_arguments_that_need_correction_are_rejected(
 async def test_arguments_of_the_model_are_corrected_and_may_be_overridden(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER, validate_input=corrects, check_permissions=denies))
     request = request_of((await gate_decision(deps, {"amount": 1})).request)
-    assert (request.args.inline, request.rule_text) == ({"amount": 2}, "over the budget; the tool always asks")
+    assert (request.args.inline, request.rule_text) == (
+        {"amount": 2},
+        "over the budget; the tool always needs approval",
+    )
     wrong = await gate_decision(deps, {"amount": "much"}, call="c1.2")
     assert str(some(wrong.outcome).value.inline).endswith(". Correct them and call it again")
 
@@ -349,7 +352,7 @@ async def test_finished_call_returns_its_outcome_instead_of_a_question(store: St
     found = await gate_decision(deps)
     assert (found.kind, found.request, found.outcome) == ("settled", None, done)
     other = request_of((await gate_decision(deps, {"amount": 21})).request)
-    assert other.card.note == "under this call something else ran already: pay"
+    assert other.card.note == "this call id already ran another tool: pay"
     assert request_of((await gate_decision(deps, {"amount": 21})).request).revision == other.revision
 
 
@@ -564,7 +567,7 @@ async def test_later_ticket_is_noted_and_reported_like_the_first(store: Store) -
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, ticket_key(digest, 2))
     asked_again = request_of((await gate_decision(deps)).request)
-    assert asked_again.card.note == "this very call was begun before, and nobody knows whether it happened"
+    assert asked_again.card.note == "this same call started before, and its outcome is unknown"
     done = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(ticket_key(digest, 2), done)
     assert (await gate_decision(deps)).outcome == done
@@ -576,8 +579,7 @@ async def test_card_names_every_tool_begun_under_the_call(store: Store) -> None:
     for tool, nonce in zip(tools, "abc", strict=True):
         await begun(store, permit_for(tool).digest, tool=tool.name, nonce=nonce)
     assert request_of((await gate_decision(deps)).request).card.note == (
-        "this very call was begun before, and nobody knows whether it happened; "
-        "under this call something else ran already: book, wire"
+        "this same call started before, and its outcome is unknown; this call id already ran another tool: book, wire"
     )
 
 

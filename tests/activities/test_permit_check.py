@@ -127,7 +127,7 @@ def test_only_the_turn_and_call_of_the_permit_may_use_it(caller: ActivityCaller,
 @table("kind", "auto", "approved")
 async def test_permit_with_another_digest_is_stale(store: Store, kind: Any) -> None:
     tool = pay_tool(LEDGER, kind == "approved")
-    stale = PermitCheck("again", "the tool changed while you were asked", "stale")
+    stale = PermitCheck("again", "the tool changed while the request was waiting", "stale")
     assert await weighed(store, tool, permit_for(tool, kind=kind, digest="0" * 64)) == stale
     assert await weighed(store, tool, permit_for(tool, {"amount": 2}, kind=kind)) == stale
 
@@ -429,7 +429,7 @@ def test_card_whose_content_changed_is_asked_again() -> None:
 
 def test_repeated_question_states_its_reason() -> None:
     assert checked(bound(), stale="this was asked again") == PermitCheck("again", "this was asked again", "stale")
-    changed = PermitCheck("again", "the tool changed while you were asked", "stale")
+    changed = PermitCheck("again", "the tool changed while the request was waiting", "stale")
     assert checked(bound(digest="other")) == changed
     assert checked(bound(), problem="this was withdrawn") == PermitCheck("refuse", "this was withdrawn")
 

@@ -221,7 +221,7 @@ async def test_undeclared_author_of_an_edit_is_named_from_the_sign_in(store: Sto
 
 
 @table(("names", "who"), ({"ana": "Ana"}, "Ana"), ({}, "ana"))
-@table("note", "", "the policy changed while you were asked")
+@table("note", "", "the policy changed while the request was waiting")
 async def test_note_of_an_edited_question_starts_with_the_author(
     store: Store, names: dict[str, str], who: str, note: str
 ) -> None:
@@ -229,7 +229,7 @@ async def test_note_of_an_edited_question_starts_with_the_author(
     request = await first_of(deps)
     found = await after(deps, await edit_of(deps, change_of(request, subject="ana")), notes=(note,) if note else ())
     assert (found.edited_by, found.edited_name) == ("ana", names.get("ana", ""))
-    assert found.card.note == "; ".join(filter(None, (f"{who} changed the arguments", note)))
+    assert found.card.note == "; ".join(filter(None, (f"{who} edited the arguments", note)))
     assert found.card.notes == found.notes
     assert [(row.name, row.value) for row in found.before] == [("amount", "20"), ("to", "Ana")]
 
@@ -254,6 +254,6 @@ async def test_edited_question_keeps_the_escalation_state(store: Store, late: bo
     assert edit.old.escalated is escalated
     found = await after(deps, edit)
     assert (found.edit_of, found.edit_delivery) == (1, "of approver")
-    assert found.card.note == "Approver changed the arguments"
+    assert found.card.note == "Approver edited the arguments"
     assert ("role:board" in found.approvers) is escalated
     assert found.escalate_after == (None if escalated else 3_600.0)

@@ -356,7 +356,7 @@ async def test_approver_who_leaves_before_the_last_vote_is_replaced(turn_rig: Tu
         await turns.signoff.decide(yes(key, subject="eve"))
         asked = await turns.until(key, lambda view: view.calls[0].approval.revision == 2)
         assert ledger.rows == []
-        assert asked.calls[0].approval.card.note == "this was answered before, and has not run"
+        assert asked.calls[0].approval.card.note == "an earlier approval was not used"
         for who in ("approver", "eve"):
             await turns.signoff.decide(yes(key, subject=who, revision=2))
         result = await turns.signoff.result(key)

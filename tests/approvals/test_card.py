@@ -63,12 +63,12 @@ def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
     ({}, "", ""),
     ({}, "asked again", "asked again"),
     ({"runs": "worker", "undeclared": False}, "", ""),
-    ({"runs": "external"}, "", "run by `coder` itself, outside Signoff"),
-    ({"undeclared": True}, "asked again", "nobody has declared this tool; asked again"),
+    ({"runs": "external"}, "", "`coder` runs the call itself, outside Signoff"),
+    ({"undeclared": True}, "asked again", "this tool is not declared; asked again"),
     (
         {"runs": "external", "undeclared": True},
         "asked again",
-        "run by `coder` itself, outside Signoff; nobody has declared this tool; asked again",
+        "`coder` runs the call itself, outside Signoff; this tool is not declared; asked again",
     ),
 )
 def test_a_card_says_first_who_runs_the_call_and_that_nobody_declared_it(
@@ -97,7 +97,7 @@ def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
 )
 def test_a_card_names_the_arguments_that_repeat_a_secret(count: int, named: str) -> None:
     args = {"pin": "9400", "to": "Ana", **{f"a{number}": "my 9400" for number in range(count)}}
-    assert card(args, secrets=["pin"]).note == f"a secret value is repeated in {named}, and hidden there"
+    assert card(args, secrets=["pin"]).note == f"a secret value is repeated in {named}, and masked there"
 
 
 def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
@@ -208,7 +208,7 @@ def test_a_card_that_is_not_whole_says_how_much_is_missing(show: list[str] | Non
     rows = [row for row in shown.rows if row.name]
     missing = (400 if show is None else 300) - len(rows)
     assert 0 < len(rows) <= ROWS
-    assert shown.rows[-1].value == f"this card is not whole: {missing} more values missing"
+    assert shown.rows[-1].value == f"this card is incomplete: {missing} values are missing"
     assert ("100 more not shown" in [row.value for row in shown.rows]) is (show is not None)
     assert len(shown.model_dump_json().encode()) <= CARD_BYTES
 
@@ -217,13 +217,13 @@ def test_what_the_agent_says_is_apart_clean_and_short() -> None:
     shown = card(
         {},
         agent_says="Trust me\n\u202e" + "x" * 5_000,
-        notes=("the tool changed while you were asked",),
+        notes=("the tool changed while the request was waiting",),
         mark="0a1b2c3d",
     )
     assert shown.agent_says.startswith("Trust me⏎⟦U+202E⟧x")
     assert len(shown.agent_says) == 1_000
     assert (shown.note, shown.mark, shown.effect) == (
-        "the tool changed while you were asked",
+        "the tool changed while the request was waiting",
         "0a1b2c3d",
         "book_flight",
     )

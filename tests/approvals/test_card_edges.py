@@ -98,7 +98,7 @@ def test_a_row_that_counts_says_what_and_how_many() -> None:
     assert shown.rows[-1] == CardRow(name="", label="to", value="2 more of to not shown", length=2, format="more_of")
     full = card({f"a{number}": number for number in range(61)})
     assert [row.name for row in full.rows[:-1]] == [f"a{number}" for number in range(60)]
-    missing = "this card is not whole: 1 more value missing"
+    missing = "this card is incomplete: 1 value is missing"
     assert full.rows[-1] == CardRow(name="", label="", value=missing, length=1, format="missing")
 
 

@@ -57,7 +57,7 @@ def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: An
 
 
 def test_whoever_changed_it_and_what_it_stands_in_for() -> None:
-    assert english(editor_note("Ana Sousa")) == "Ana Sousa changed the arguments"
+    assert english(editor_note("Ana Sousa")) == "Ana Sousa edited the arguments"
     note = fallback_note(("rates", "old"))
     assert note is not None
     assert english(note) == "this is a fallback of `rates`, `old`"
@@ -77,11 +77,9 @@ def test_note_with_a_secret_is_redacted_in_every_language() -> None:
         editor_note("Bo of 4711"), Remark.of("misfit", what=(Remark.of("constant", value="4711"),)), pin="4711"
     )
     assert german(card) == (
-        f"Bo of {HIDDEN} hat die Argumente geändert; Die Argumente passen nicht zum Schema: muss `{HIDDEN}` sein."
+        f"Bo of {HIDDEN} hat die Argumente bearbeitet; Die Argumente passen nicht zum Schema: muss `{HIDDEN}` sein."
     )
-    assert (
-        card.note == f"Bo of {HIDDEN} changed the arguments; The arguments do not fit the schema: must be `{HIDDEN}`."
-    )
+    assert card.note == f"Bo of {HIDDEN} edited the arguments; The arguments do not fit the schema: must be `{HIDDEN}`."
 
 
 def test_a_secret_cannot_hide_words_of_ours() -> None:
@@ -92,17 +90,17 @@ def test_a_secret_cannot_hide_words_of_ours() -> None:
 def test_note_that_takes_too_long_to_search_is_withheld_in_every_language() -> None:
     many = [f"secret {number}" for number in range(2_000)]
     (found,) = redact_remarks(["x" * (REDACTION_CHARS // len(many) + 1)], many)
-    assert english(found) == "a note that may repeat a secret value is hidden here"
-    assert remark_text(found, "de") == "ein Hinweis, der einen geheimen Wert wiederholen könnte, ist hier verborgen"
+    assert english(found) == "a note that may repeat a secret value is masked"
+    assert remark_text(found, "de") == "eine Notiz, die einen geheimen Wert wiederholen kann, ist verdeckt"
 
 
 def test_long_note_is_cut_in_every_language() -> None:
     card = drawn(NOT_RUN, editor_note("Bo" * NOTE_CHARS), TOOL_CHANGED, POLICY_CHANGED)
-    assert (card.note[-2:], len(card.note)) == ("o…", NOTE_CHARS)
+    assert (card.note[-1:], len(card.note)) == ("…", NOTE_CHARS)
     before, changed, more = german(card).split("; ")
     assert (before, more) == (remark_text(NOT_RUN, "de"), "…")
     assert changed.startswith("BoBo")
-    assert changed.endswith("… hat die Argumente geändert")
+    assert changed.endswith("… hat die Argumente bearbeitet")
     assert len(changed) < NOTE_CHARS
 
 
@@ -116,10 +114,10 @@ def test_many_problems_of_one_note_are_cut() -> None:
 
 def test_invisible_characters_of_a_note_are_marked_in_every_language() -> None:
     card = drawn(editor_note("Bo\u202e\nBerg"), "again\u200b")
-    assert german(card) == "Bo⟦U+202E⟧⏎Berg hat die Argumente geändert; again⟦U+200B⟧"
-    assert card.note == "Bo⟦U+202E⟧⏎Berg changed the arguments; again⟦U+200B⟧"
+    assert german(card) == "Bo⟦U+202E⟧⏎Berg hat die Argumente bearbeitet; again⟦U+200B⟧"
+    assert card.note == "Bo⟦U+202E⟧⏎Berg edited the arguments; again⟦U+200B⟧"
 
 
 def test_name_of_a_repeating_argument_is_marked_once() -> None:
     card = drawn(**{"pin": "4711", "a\u202e": "4711"})
-    assert card.note == "a secret value is repeated in `a⟦U+202E⟧`, and hidden there"
+    assert card.note == "a secret value is repeated in `a⟦U+202E⟧`, and masked there"

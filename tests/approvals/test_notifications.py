@@ -57,7 +57,10 @@ def test_a_new_revision_closes_the_one_before_and_is_opened() -> None:
     assert summary(asked, again) == [("closed", closed), ("opened", again)]
     bare = request(revision=2)
     assert summary(asked, bare) == [
-        ("closed", replace(asked, state="cancelled", decided_at=NOW, reason="This is asked again.")),
+        (
+            "closed",
+            replace(asked, state="cancelled", decided_at=NOW, reason="A newer revision of this request is waiting."),
+        ),
         ("opened", bare),
     ]
     assert summary(replace(asked, state="approved"), again) == [("opened", again)]

@@ -136,7 +136,7 @@ def test_a_card_shows_numbers_and_names_whatever_the_agent_calls_secret() -> Non
         notes=("again",),
     )
     assert card.effect == f"Pay 9400 to Mallory {HIDDEN}"
-    assert card.note == "again; a secret value is repeated in `to`, and hidden there"
+    assert card.note == "again; a secret value is repeated in `to`, and masked there"
     assert [row.value for row in card.rows] == ["hidden, 4 characters", "9400", f"Mallory {HIDDEN}", "x"]
 
 

@@ -229,10 +229,10 @@ def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, stat
 
 @table(
     ("ending", "reason"),
-    ("superseded", "This is asked again."),
-    ("not_asked", "The turn asks this no longer."),
-    ("cancelled", "The turn was stopped, or the question withdrawn."),
-    ("lapsed", "This is judged again."),
+    ("superseded", "A newer revision of this request is waiting."),
+    ("not_asked", "The turn no longer needs this approval."),
+    ("cancelled", "The turn was stopped, or the request was withdrawn."),
+    ("lapsed", "The policies judge the call again."),
     (None, ""),
 )
 def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: str) -> None:

@@ -37,7 +37,7 @@ async def test_proved_sender_of_a_contradictory_mail_is_asked_again(
     # His approval is not read, and the reply explains how to write one. Without the fallback in `_read` of
     # `mail_hearing.py` no reply was sent.
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example")) as site:
-        assert "No decision could be read" in await told_after(site, signed(contradicting(site, kind)))
+        assert "We found no decision" in await told_after(site, signed(contradicting(site, kind)))
 
 
 @pytest.mark.parametrize("kind", CONTRADICTIONS)
@@ -47,4 +47,4 @@ async def test_unproved_sender_of_a_contradictory_mail_is_informed(
     # The reply states that the sender was not proved, as after any other mail. Without the fallback in `_read` of
     # `mail_hearing.py` no reply was sent.
     async with mail_site(tmp_path, monkeypatch, {}) as site:
-        assert "could not be proved" in await told_after(site, contradicting(site, kind))
+        assert "could not verify" in await told_after(site, contradicting(site, kind))

@@ -22,7 +22,7 @@ SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "pla
 
 async def become(page: Page, served: Served, person: str) -> None:
     await page.goto(served.base)
-    await page.get_by_label("You are").select_option(person)
+    await page.get_by_label("Acting as").select_option(person)
     await page.get_by_role("button", name="Switch").click()
 
 
@@ -31,26 +31,26 @@ async def become(page: Page, served: Served, person: str) -> None:
 async def test_change_review_and_approve(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
     approval = await served.rig.asked("book")
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
-    await page.get_by_role("link", name="Change something first").click()
+    await page.get_by_role("link", name="Edit before approving").click()
     await page.get_by_label("Cost").fill("3 hundred")
     await page.get_by_label("Class").select_option("economy")
-    await page.get_by_role("button", name="Review the changes").click()
+    await page.get_by_role("button", name="Review changes").click()
     await expect(page.get_by_role("alert")).to_contain_text("Nothing was decided")
     cost = page.get_by_label("Cost")
     await expect(cost).to_have_value("3 hundred")
     await expect(cost).to_have_attribute("aria-invalid", "true")
     await expect(cost).to_have_accessible_description(re.compile("Must be a number"))
     await cost.fill("300")
-    await page.get_by_role("button", name="Review the changes").click()
+    await page.get_by_role("button", name="Review changes").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Book TP 531 in economy, 300 EUR")
     await expect(page.locator(".diff tbody tr")).to_have_text(
         [re.compile(r"Cost\s*420.00 EUR\s*300.00 EUR"), re.compile(r"Class\s*business\s*economy")]
     )
-    await page.get_by_role("button", name="Change more").click()
+    await page.get_by_role("button", name="Edit more").click()
     await expect(page.get_by_label("Cost")).to_have_value("300")
-    await page.get_by_role("button", name="Review the changes").click()
+    await page.get_by_role("button", name="Review changes").click()
     await page.get_by_role("button", name="Approve with these changes").click()
-    await until(page, "Ran as changed by Approver, approved by Approver", scripts=scripts)
+    await until(page, "Ran as edited by Approver, approved by Approver", scripts=scripts)
     ran = [args for name, args, _ in served.rig.ledger.rows if name == "book"][-1]
     assert ran == {**FLIGHT, "cost": 300, "class": "economy"}
 
@@ -62,7 +62,7 @@ async def test_long_list_is_approved_only_after_each_page_was_confirmed_below_it
 ) -> None:
     approval = await served.rig.asked("order")
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
-    await expect(page.locator(".unseen")).to_contain_text("Read all of them first")
+    await expect(page.locator(".unseen")).to_contain_text("Read them all first")
     await expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
     await page.locator(".choices .open").click()
     # Beside `Waiting` stands how many requests wait, and not how many values the page has.
@@ -100,15 +100,15 @@ async def test_long_list_is_approved_only_after_each_page_was_confirmed_below_it
 async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
     approval = await served.rig.doubted()
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
-    names = ("It happened", "It did not, run it", "Give up")
+    names = ("It happened", "It did not happen: run it", "Give up")
     boxes = [await page.get_by_role("button", name=name).bounding_box() for name in names]
     sizes = {(round(box["width"]), round(box["height"])) for box in boxes if box is not None}
     assert len(sizes) == 1
     assert sizes.pop()[1] >= 48
-    await page.get_by_label(re.compile("What came of it")).fill("receipt no 7")
+    await page.get_by_label(re.compile("Result, if it happened")).fill("receipt no 7")
     await page.get_by_role("button", name="It happened").click()
-    await until(page, "Approver (you) says that it happened", scripts=scripts)
-    await until(page, "Happened, says Approver", scripts=scripts)
+    await until(page, "Approver (you) confirmed that the call happened", scripts=scripts)
+    await until(page, "Happened, confirmed by Approver", scripts=scripts)
     await page.get_by_text("Result", exact=True).click()
     await expect(page.locator(".receipt pre")).to_have_text("receipt no 7")
 
@@ -119,15 +119,15 @@ async def test_remember_an_answer_and_take_it_back(window: Open, served: Served,
     page = await window(f"/approvals/{approval}", scripts=scripts)
     await page.get_by_text("Remember this answer").click()
     await page.get_by_label("Give the same answer next time").check()
-    await page.get_by_label("How often at most").fill("3")
+    await page.get_by_label("Maximum uses").fill("3")
     await page.get_by_role("button", name="Approve").click()
     await until(page, "Ran, approved by Approver", scripts=scripts)
     await page.get_by_role("link", name="Grants").click()
-    await expect(page.locator(".grants")).to_contain_text("Exactly the arguments that were asked about")
+    await expect(page.locator(".grants")).to_contain_text("Exactly the arguments of the request")
     await expect(page.locator(".grants")).to_contain_text("3 of 3")
-    await page.get_by_role("button", name="Take back").click()
-    await expect(page.get_by_role("status").first).to_contain_text("Taken back")
-    await expect(page.locator("main")).to_contain_text("Nothing is remembered")
+    await page.get_by_role("button", name="Revoke").click()
+    await expect(page.get_by_role("status").first).to_contain_text("Revoked")
+    await expect(page.locator("main")).to_contain_text("No remembered answers")
 
 
 @SIZES
@@ -140,9 +140,9 @@ async def test_choose_read_and_decide_several(
     await page.goto(f"{served.base}/?choose=1")
     for approval in asked:
         await page.locator(f'input[value="{approval}"]').check()
-    await page.get_by_role("button", name="Read those chosen").click()
+    await page.get_by_role("button", name="Read selected").click()
     await expect(page.get_by_role("heading", name="Log in to https://example.com")).to_have_count(2)
-    await page.get_by_label("Decide this one with the others").nth(1).uncheck()
+    await page.get_by_label("Include this request").nth(1).uncheck()
     await page.get_by_label(re.compile("Reason")).fill("not today")
     await page.get_by_role("button", name="Deny all ticked").click()
     await expect(page.locator(".grants > li")).to_have_count(1)
@@ -173,13 +173,13 @@ async def test_what_one_ticks_survives_another_s_vote(window: Open, served: Serv
     await page.goto(f"{served.base}/approvals/{approval}")
     await page.get_by_text("Remember this answer").click()
     await page.get_by_label("Give the same answer next time").check()
-    await page.get_by_label("For how long").select_option("7d")
-    await page.get_by_label("Where this is true:").first.check()
+    await page.get_by_label("Duration").select_option("7d")
+    await page.get_by_label("If this is true:").first.check()
     await served.rig.decide(approval, verdict="approved", **{"as": "ana"})
     await expect(page.locator(".card")).to_contain_text("1 of 2 approvals")
     await expect(page.get_by_label("Give the same answer next time")).to_be_checked()
-    await expect(page.get_by_label("Where this is true:").first).to_be_checked()
-    await expect(page.get_by_label("For how long")).to_have_value("7d")
+    await expect(page.get_by_label("If this is true:").first).to_be_checked()
+    await expect(page.get_by_label("Duration")).to_have_value("7d")
     await served.rig.decide(approval, verdict="denied", **{"as": "bo"})
 
 
@@ -224,9 +224,9 @@ async def test_every_state_fits_and_axe_finds_nothing(window: Open, served: Serv
     edit = next(path for path in states if path.endswith("/edit"))
     await page.goto(served.base + edit)
     await page.get_by_label("Cost").fill("x")
-    await page.get_by_role("button", name="Review the changes").click()
+    await page.get_by_role("button", name="Review changes").click()
     await judge("mistake")
     await page.get_by_label("Cost").fill("1")
-    await page.get_by_role("button", name="Review the changes").click()
+    await page.get_by_role("button", name="Review changes").click()
     await judge("review")
     assert {path: found for path, found in findings.items() if found} == {}

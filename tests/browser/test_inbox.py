@@ -14,7 +14,7 @@ SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "pla
 
 async def say(page: Page, words: str) -> str:
     """Type words to the desk; returns the name of the turn."""
-    await page.get_by_label("What do you want?").fill(words)
+    await page.get_by_label("What do you need?").fill(words)
     await page.get_by_role("button", name="Send").click()
     await expect(page.locator(".said")).to_contain_text(words)
     return page.url.rpartition("/")[2]
@@ -90,7 +90,7 @@ async def test_an_open_card_becomes_its_receipt_when_somebody_else_decides(windo
 async def test_what_one_types_survives_another_s_vote(window: Open, served: Served) -> None:
     approval = await served.rig.asked("both")
     page = await window("/")
-    await page.get_by_label("You are").select_option("bo")
+    await page.get_by_label("Acting as").select_option("bo")
     await page.get_by_role("button", name="Switch").click()
     await page.goto(f"{served.base}/approvals/{approval}")
     await page.get_by_label(re.compile("Reason")).fill("wait for")
@@ -197,7 +197,7 @@ async def test_table_on_a_phone_shows_every_column_and_keeps_words_whole(window:
 async def test_the_last_button_stands_inside_its_card(window: Open, served: Served) -> None:
     approval = await served.rig.asked("pay")
     page = await window("/")
-    await page.get_by_label("You are").select_option("guest")
+    await page.get_by_label("Acting as").select_option("guest")
     await page.get_by_role("button", name="Switch").click()
     await page.goto(f"{served.base}/approvals/{approval}")
     below = "(button) => button.closest('.card').getBoundingClientRect().bottom - button.getBoundingClientRect().bottom"
@@ -232,7 +232,7 @@ async def test_axe_finds_nothing(window: Open, served: Served) -> None:
     await page.keyboard.press("d")
     findings["confirmation"] = await axe_findings(page)
     await page.goto(served.base)
-    await page.get_by_label("You are").select_option("guest")
+    await page.get_by_label("Acting as").select_option("guest")
     await page.get_by_role("button", name="Switch").click()
     findings["empty"] = await axe_findings(page)
     assert {path: found for path, found in findings.items() if found} == {}
@@ -245,13 +245,13 @@ async def test_first_of_two_approvals_shows_its_state_and_moves_to_the_others(
 ) -> None:
     approval = await served.rig.asked("both")
     page = await window("/", size=size, scripts=scripts)
-    await page.get_by_label("You are").select_option("bo")
+    await page.get_by_label("Acting as").select_option("bo")
     await page.get_by_role("button", name="Switch").click()
     waiting = int(await page.locator("#count").inner_text())
     await page.goto(f"{served.base}/approvals/{approval}")
     await page.get_by_role("button", name="Approve").click()
     await expect(page.locator(".receipt.own")).to_contain_text("You approved, 1 of 2")
-    await expect(page.locator(".receipt.own")).to_contain_text("Nothing runs until the others have answered.")
+    await expect(page.locator(".receipt.own")).to_contain_text("The call does not run before the others have answered.")
     await expect(page.locator(".receipt.own")).to_be_in_viewport()
     await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     await expect(page.get_by_role("button", name="Deny")).to_be_hidden()

@@ -18,7 +18,7 @@ async def test_the_record_of_a_turn(window: Open, served: Served) -> None:
     page = await window(f"/turns/{turn}")
     await page.get_by_role("link", name="Record").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Record")
-    await page.get_by_text("As written").first.click()
+    await page.get_by_text("Original entry").first.click()
     for size in (WIDE, PHONE):
         await page.set_viewport_size({"width": size[0], "height": size[1]})
         wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

@@ -14,7 +14,7 @@ async def test_picture_of_cards_equals_the_cards_that_vendors_hold() -> None:
         "K7Q-2FM",
         ">Approve<",
         ">Deny<",
-        "Approved by Ana Sousa by e-mail",
+        "Approved by Ana Sousa by email",
     ):
         assert words in drawn
     assert PICTURE.read_text(encoding="utf-8") == drawn, "run python tests/channels/card_pictures.py"

@@ -78,11 +78,11 @@ def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
         f"Approval needed ({SHOWN_CODE})\n\n"
         "Pay 20 EUR to Bo\n\n"
         "- Amount: 20\n\n"
-        "clerk wants to do this for Guest.\n"
-        "People are asked because this tool always needs a person.\n\n"
-        "Answer by 16:02 UTC (in 2 h); otherwise it is denied.\n\n"
-        f"To answer, write “approve {SHOWN_CODE}”, or “deny {SHOWN_CODE}” and why.\n"
-        f"Read it whole: {LINK}"
+        "Requested by clerk on behalf of Guest.\n"
+        "Needs approval: this tool always does.\n\n"
+        "Answer by 16:02 UTC (in 2 h), or the request is denied.\n\n"
+        f"To answer, write “approve {SHOWN_CODE}”, or “deny {SHOWN_CODE}” and your reason.\n"
+        f"Read every value: {LINK}"
     )
     assert words.whole
     assert words.decides
@@ -112,19 +112,19 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
 
 @table(
     ("fields", "message"),
-    ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "It is not known whether this happened"),
-    ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "otherwise it is given up"),
-    ({"on_timeout": "escalate"}, "then others are asked too"),
-    ({"on_timeout": "escalate", "extended": True}, "otherwise it is denied"),
-    ({"rule": _rule("policy-7")}, "because of the rule “policy-7”"),
-    ({"rule": PERMISSION_RULE}, "the tool's own check refuses this"),
+    ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "Outcome unknown: did this happen?"),
+    ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "or the call is given up"),
+    ({"on_timeout": "escalate"}, "or others are asked too"),
+    ({"on_timeout": "escalate", "extended": True}, "or the request is denied"),
+    ({"rule": _rule("policy-7")}, "rule “policy-7”"),
+    ({"rule": PERMISSION_RULE}, "the tool's own permission check refuses this call"),
     ({"quorum": 2}, "0 of 2 approvals so far"),
     (
         {"revision": 3, "card": Card(effect="x", notes=("the tool changed",))},
-        "Asked again (revision 3): the tool",
+        "Revision 3: the tool",
     ),
-    ({"card": Card(effect="x", notes=(runner_note("a"),))}, "run by `a` itself, outside Signoff"),
-    ({"expires_at": NOW - timedelta(seconds=1)}, "the time is over"),
+    ({"card": Card(effect="x", notes=(runner_note("a"),))}, "`a` runs the call itself, outside Signoff"),
+    ({"expires_at": NOW - timedelta(seconds=1)}, "deadline passed"),
 )
 def test_a_card_says_what_is_special(fields: dict[str, Any], message: str) -> None:
     assert message in card_words(notice(request(**fields)), ENGLISH_VOICE, how="buttons").text
@@ -145,7 +145,7 @@ def test_what_a_channel_cannot_decide_says_so_and_links(fields: dict[str, Any]) 
     assert link_only(asked, "channel")
     words = card_words(notice(asked), ENGLISH_VOICE, how="reply")
     assert not words.decides
-    assert words.how == f"This is answered only where you are signed in: {LINK}"
+    assert words.how == f"Sign in to answer: {LINK}"
     assert "approve" not in words.text
 
 
@@ -156,11 +156,11 @@ def test_a_stronger_channel_may_decide_more() -> None:
 
 def test_a_reminder_and_a_digest_say_what_they_are() -> None:
     remind = card_words(notice(request(), kind="remind"), ENGLISH_VOICE, how="text")
-    assert remind.heading == "Still waiting for your answer"
+    assert remind.heading == "Reminder: your answer is still needed"
     digest = card_words(notice(request(), kind="digest", more=6), ENGLISH_VOICE, how="text")
-    assert digest.heading == "7 requests wait for your answer"
+    assert digest.heading == "7 requests need your answer"
     assert (digest.decides, digest.rows) == (False, ())
-    assert "6 more wait for your answer" in digest.text
+    assert "6 more requests need your answer" in digest.text
     assert LINK in digest.text
 
 
@@ -236,7 +236,7 @@ def test_values_are_cut_before_any_is_dropped() -> None:
     assert words.rows[0].note == "cut: 480 characters"
     assert (words.rows[1].value, words.rows[2].value) == ("Bo", "20")
     assert not words.whole
-    assert words.incomplete == f"This does not show everything. Read it whole before you answer: {LINK}"
+    assert words.incomplete == f"This message does not show every value. Read them all before you answer: {LINK}"
 
 
 def test_a_card_that_the_gates_cut_says_so_in_any_room() -> None:
@@ -264,23 +264,23 @@ def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
 
 @table(
     ("state", "fields", "words"),
-    ("approved", {}, "Approved by Ana by e-mail, 14:02 UTC"),
+    ("approved", {}, "Approved by Ana by email, 14:02 UTC"),
     ("denied", {"decided_channel": "slack"}, "Denied by Ana in Slack, 14:02 UTC"),
-    ("happened", {"kind": "in_doubt"}, "Ana says that it happened (by e-mail, 14:02 UTC)"),
+    ("happened", {"kind": "in_doubt"}, "Ana confirmed that the call happened (by email, 14:02 UTC)"),
     (
         "approved",
         {"kind": "in_doubt"},
-        "Ana says that it did not happen, so it may run again (by e-mail, 14:02 UTC)",
+        "Ana confirmed that the call did not happen; it may run again (by email, 14:02 UTC)",
     ),
-    ("denied", {"kind": "in_doubt"}, "Given up by Ana by e-mail, 14:02 UTC"),
-    ("timed_out", {}, "Timed out: nobody answered in time, so it was denied"),
-    ("timed_out", {"kind": "in_doubt"}, "Timed out: nobody answered in time, so it was given up"),
+    ("denied", {"kind": "in_doubt"}, "Given up by Ana by email, 14:02 UTC"),
+    ("timed_out", {}, "Timed out without an answer, so the call was denied"),
+    ("timed_out", {"kind": "in_doubt"}, "Timed out without an answer, so the call was given up"),
     ("cancelled", {}, "Withdrawn by Ana, 14:02 UTC"),
     ("cancelled", {"decided_by": "", "decided_name": ""}, "Withdrawn"),
-    ("lapsed", {}, "The approval was not used in time, and it is asked again"),
-    ("pending", {}, "Changed meanwhile, and asked again"),
-    ("approved", {"decided_name": ""}, "Approved by ana by e-mail, 14:02 UTC"),
-    ("approved", {"decided_name": "", "decided_by": ""}, "Approved by somebody by e-mail, 14:02 UTC"),
+    ("lapsed", {}, "The approval was not used in time; approval is needed again"),
+    ("pending", {}, "Replaced by a newer revision"),
+    ("approved", {"decided_name": ""}, "Approved by ana by email, 14:02 UTC"),
+    ("approved", {"decided_name": "", "decided_by": ""}, "Approved by an unnamed person by email, 14:02 UTC"),
     ("approved", {"decided_at": None, "decided_channel": "pigeon"}, "Approved by Ana by pigeon, —"),
 )
 def test_an_ending_says_who_where_and_when(state: str, fields: dict[str, Any], words: str) -> None:
@@ -299,7 +299,7 @@ def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
 def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
     closed = ClosedCard(request=decided("denied", reason="too dear"), person=ANA, token="t", link=LINK)
     assert closing_text(closed, ENGLISH_VOICE) == (
-        f"Denied by Ana by e-mail, 14:02 UTC.\nReason: too dear\n\nPay 20 EUR to Bo ({SHOWN_CODE})\n\nSee {LINK}"
+        f"Denied by Ana by email, 14:02 UTC.\nReason: too dear\n\nPay 20 EUR to Bo ({SHOWN_CODE})\n\nSee {LINK}"
     )
 
 
@@ -320,22 +320,22 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
 
 @table(
     ("receipt", "words"),
-    (Receipt(status="accepted", verdict="approved"), "Approved: your answer decides it."),
-    (Receipt(status="accepted", verdict="denied"), f"{SHOWN_CODE}: Denied: your answer"),
+    (Receipt(status="accepted", verdict="approved"), "Approved. Your answer was the last one needed."),
+    (Receipt(status="accepted", verdict="denied"), f"{SHOWN_CODE}: Denied. The call will not run"),
     (Receipt(status="accepted", state="withdrawn"), "Withdrawn."),
-    (Receipt(status="counted", votes=1, needed=2), "Your answer is counted: 1 of 2 approvals."),
-    (Receipt(status="pending"), "Your answer is kept and takes effect as soon as it can."),
+    (Receipt(status="counted", votes=1, needed=2), "Your approval counts: 1 of 2."),
+    (Receipt(status="pending"), "Your answer is saved and will take effect soon."),
     (
         settled_receipt(decided()),
-        "Already decided. Approved by Ana by e-mail, 14:02 UTC. Your answer changed nothing.",
+        "Already decided. Approved by Ana by email, 14:02 UTC. Your answer changed nothing.",
     ),
     (settled_receipt(decided("denied", reason="no")), "Reason: no"),
-    (settled_receipt(decided("timed_out")), "The time to answer is over."),
-    (settled_receipt(decided("cancelled")), "This was withdrawn."),
-    (Receipt(status="refused"), "Your answer could not be taken"),
+    (settled_receipt(decided("timed_out")), "The deadline has passed."),
+    (settled_receipt(decided("cancelled")), "The request was withdrawn."),
+    (Receipt(status="refused"), "Your answer could not be read"),
     (
         Receipt(status="refused", code="already_decided", state="pending", why="begun"),
-        "Nothing was decided: this has begun already, and can be neither denied, withdrawn nor changed.",
+        "Nothing was decided: the call has already started, so it cannot be denied, withdrawn or edited.",
     ),
 )
 def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) -> None:
@@ -354,7 +354,7 @@ def test_asking_which_lists_each_with_its_code() -> None:
     other = request(code="ABCDEF", card=Card(effect="Send a mail"))
     page_text = which_request_text([request(), other], ENGLISH_VOICE)
     assert f"- {SHOWN_CODE}: Pay 20 EUR to Bo\n- ABC-DEF: Send a mail\n" in page_text
-    assert page_text.endswith("write “approve CODE”, or “deny CODE” and why.")
+    assert page_text.endswith("write “approve CODE”, or “deny CODE” and your reason.")
 
 
 @table("language", *LANGUAGES)

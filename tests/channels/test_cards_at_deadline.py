@@ -14,7 +14,7 @@ from signoff.channels.envelopes import OutboundCard, SentCard
 from signoff.formats.replace import replace
 from signoff.testing.rig import ChannelRig
 
-WORDS = "Timed out: nobody answered in time, so it was denied"
+WORDS = "Timed out without an answer, so the call was denied"
 
 
 async def end_during_delivery(rig: ChannelRig, after: Callable[[], Awaitable[None]]) -> None:

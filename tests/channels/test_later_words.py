@@ -85,7 +85,7 @@ async def test_held_approval_says_how_to_stop_it_and_a_denial_within_the_hold_co
     rig.processor = rig.another(hold=5.0)
     request = await rig.ask()
     reply = await rig.heard(text="yes")
-    assert "counts in 5 s" in reply.text
+    assert "takes effect in 5 s" in reply.text
     assert rig.decisions.request(request.id).state == "pending"
     await rig.hear(text="no")
     assert rig.decisions.request(request.id).state == "denied"

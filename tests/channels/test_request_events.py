@@ -115,7 +115,10 @@ async def test_a_new_revision_closes_the_old_one_and_opens_the_new(asking: Askin
     second = await asking.ask(amount=30)
     closed, opened = await events.poll()
     assert summary([closed, opened]) == [("closed", "c1.1", 1, "cancelled"), ("opened", "c1.1", 2, "pending")]
-    assert (closed.request.question_hash, closed.request.reason) == (first.question_hash, "This is asked again.")
+    assert (closed.request.question_hash, closed.request.reason) == (
+        first.question_hash,
+        "A newer revision of this request is waiting.",
+    )
     assert (opened.request.question_hash, opened.request.card.effect) == (second.question_hash, "Pay 30 to Ana")
     assert await events.poll() == []
 

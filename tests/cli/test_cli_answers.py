@@ -51,7 +51,7 @@ async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> 
     watched = await served_cli("watch", card["turn"])
     assert "ok paid 1500 to Bo" in watched.out
     text = (await served_cli("show", card["id"])).out
-    assert "changed by Approver" in text
+    assert "edited by Approver" in text
     assert "Amount: 2000 -> 1500" in text
     assert PIN not in text + ran.out
 
@@ -61,7 +61,7 @@ async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> 
     [
         ("amount=much", 1, "`amount` must be a whole number, such as 380"),
         ("amuont=5", 1, "there is no argument `amuont`; did you mean `amount`?"),
-        ("amount=2100", 1, "nothing was changed; approve it as it is, or change something"),
+        ("amount=2100", 1, "you changed nothing; change a value, or approve the request as it is"),
     ],
 )
 async def test_what_does_not_fit_is_one_sentence_and_changes_nothing(
@@ -114,7 +114,7 @@ async def test_an_editor_left_alone_decides_nothing(
     card = await waiting_request(served_cli, "pay 2400")
     clean_env.setenv("EDITOR", "true")
     message = assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
-    assert message == "nothing was changed; approve it as it is, or change something"
+    assert message == "you changed nothing; change a value, or approve the request as it is"
     clean_env.setenv("EDITOR", str(tmp_path / "there-is-none"))
     assert "name an editor in EDITOR" in assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
     assert (await shown(served_cli, card)).state == "pending"
@@ -191,7 +191,7 @@ async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli, fail
     shown_text = (await served_cli("show", card["id"])).out
     assert shown_text.startswith("Did this happen? Pay 2600 EUR to Ana")
     failure.assert_seen(shown_text)
-    for found in ("in doubt", "otherwise given up", "signoff happened", "it did not, run it", "give up"):
+    for found in ("in doubt", "otherwise given up", "signoff happened", "it did not happen: run it", "give up"):
         assert found in shown_text
     assert "because" not in shown_text
     failure.follow("signoff happened")
@@ -249,6 +249,6 @@ def test_a_box_of_the_form_makes_a_field_null() -> None:
     form = {field.key: field.shown for field in fields} | {name.null_key: "null"}
     assert read_fields(fields, form, args, None).args == {"name": None, "id": "k"}
     typed = read_fields(fields, form | {name.key: "y"}, args, None)
-    assert problem_words(typed) == "`name` is marked as null and changed, choose one of the two"
+    assert problem_words(typed) == "`name` is both null and changed; choose one"
     empty = fields_of({"name": None}, NULLABLE)
     assert read_fields(empty, {name.key: "y", name.null_key: "null"}, {"name": None}, None).args == {"name": "y"}

@@ -58,7 +58,7 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         assert (await run_as("ana", "approve", approval, *wish)).code == 0
         assert (await run_as("rui", "watch", turn)).code == 0
         (grant,) = (await run_as("ana", "grants", "list", "--json")).data
-        assert "takes the role `admin`" in assert_one_sentence(await run_as("rui", "grants", "revoke", grant["id"]))
+        assert "needs the role `admin`" in assert_one_sentence(await run_as("rui", "grants", "revoke", grant["id"]))
         assert (await run_as("ana", "grants", "revoke", grant["id"])).out.startswith(f"taken back: {grant['id']}")
         twice = await run_as("ana", "grants", "revoke", grant["id"])
         assert twice.out.startswith(f"was taken back already, by ana: {grant['id']}")
@@ -68,11 +68,11 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         # By which channel a turn was asked for rules may read, and so nobody says it of themselves.
         assert "asked clerk over api" in found.out
         refused = assert_one_sentence(await run_as("rui", "audit", "show", turn))
-        assert refused == "reading the record takes the role `auditor` or `admin`"
+        assert refused == "the audit log needs the role `auditor` or `admin`"
 
         again = await run_as("rui", "chat", "pay 440", "--session", "s2", "--json")
         waits = again.data["turns"][0]["calls"][0]["approval"]["id"]
-        assert "only who asked" in (await run_as("olga", "withdraw", waits)).out
+        assert "only the requester" in (await run_as("olga", "withdraw", waits)).out
         assert (await run_as("ana", "withdraw", waits, "--reason", "drill")).out.startswith("withdrawn: ")
         again = await run_as("rui", "chat", "pay 450", "--session", "s3", "--json")
         stopped = again.data["turns"][0]["calls"][0]["approval"]["id"].rpartition(".c1")[0]
@@ -83,11 +83,11 @@ async def test_a_token_lists_reads_freezes_and_thaws(
 
         for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
             for who in ("rui", "olga"):
-                assert "takes the role `admin`" in assert_one_sentence(await run_as(who, *words))
+                assert "needs the role `admin`" in assert_one_sentence(await run_as(who, *words))
             assert "cannot act as `ana`" in assert_one_sentence(await run_as("rui", *words, "--as", "ana"))
         waits = await run_as("rui", "chat", "pay 430", "--session", "s1", "--json")
         frozen = await run_as("ana", "freeze", "main", "--reason", "a stolen laptop")
-        assert (frozen.code, frozen.out.splitlines()[1]) == (0, "withdrawn: 1 of what waited"), frozen
+        assert (frozen.code, frozen.out.splitlines()[1]) == (0, "withdrawn requests: 1"), frozen
         assert waits.code == 0
         assert "is frozen: a stolen laptop" in assert_one_sentence(await run_as("rui", "chat", "pay 5"))
         assert "frozen by ana" in (await run_as("ana", "thaw", "main")).out

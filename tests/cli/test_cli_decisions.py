@@ -93,7 +93,7 @@ async def test_requests_are_withdrawn_from_a_terminal(served_cli: Cli) -> None:
     cards = [await waiting_request(served_cli, f"pay {amount}") for amount in (910, 920)]
     codes = [card["code"] for card in cards]
     stranger = await served_cli("withdraw", codes[0], "--as", "rui")
-    assert (stranger.code, "only who asked, who may decide" in stranger.out) == (1, True), stranger
+    assert (stranger.code, "only the requester, an approver" in stranger.out) == (1, True), stranger
     ran = await served_cli("withdraw", *codes, "nothing-here", "--as", "guest", "--reason", "changed my mind")
     assert ran.code == 1
     lines = ran.out.splitlines()
@@ -102,7 +102,7 @@ async def test_requests_are_withdrawn_from_a_terminal(served_cli: Cli) -> None:
     request = ApprovalRequest.model_validate((await served_cli("show", cards[0]["id"], "--json")).data)
     assert (request.state, request.decided_by, request.reason) == ("cancelled", "guest", "changed my mind")
     late = await served_cli("withdraw", codes[0], "--as", "guest")
-    assert (late.code, late.out.strip()[:18]) == (1, "This was withdrawn")
+    assert (late.code, late.out.strip()[:25]) == (1, "The request was withdrawn")
 
 
 async def test_a_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
@@ -124,7 +124,7 @@ async def test_a_turn_is_stopped_as_somebody(served_cli: Cli) -> None:
     assert (await served_cli("cancel", card["turn"], "--as", "guest")).code == 0
     assert (await served_cli("watch", card["turn"])).code == 1
     record = (await served_cli("audit", "show", card["id"].rpartition(".c1")[0])).out
-    assert [line for line in record.splitlines() if "guest" in line and "wanted to stop it" in line], record
+    assert [line for line in record.splitlines() if "guest" in line and "requested a stop" in line], record
 
 
 async def test_turns_are_listed_newest_first(served_cli: Cli) -> None:
@@ -168,14 +168,14 @@ async def test_a_turn_is_found_by_the_beginning_of_its_id(served_cli: Cli) -> No
 
 
 async def test_who_has_nothing_to_decide_is_told_how_to_begin(served_cli: Cli) -> None:
-    assert "nothing waits for rui" in (await served_cli("inbox", "--as", "rui")).out
+    assert "no requests wait for rui" in (await served_cli("inbox", "--as", "rui")).out
     assert (await served_cli("inbox", "--as", "rui", "--json")).data == []
 
 
 async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 1150")
     text = (await served_cli("inbox", "--as", "rui")).out
-    assert "nothing waits for rui; " in text
+    assert "no requests wait for rui; " in text
     assert "for role:approvers: `signoff inbox --as PERSON` in development, else their token" in text
     assert (await served_cli("deny", card["code"], "--reason", "no")).code == 0
 

@@ -111,7 +111,7 @@ async def test_dev_takes_up_where_it_stopped(dev: Dev, cli: Cli, number: signal.
     timed_out = await until(lambda: _in_state(cli, expires["id"], "timed_out"))
     assert timed_out["decided_by"] == ""
     late = await cli("approve", expires["id"])
-    assert (late.code, "The time to answer is over" in late.out) == (1, True)
+    assert (late.code, "The deadline has passed" in late.out) == (1, True)
     assert (await cli("approve", stays["code"])).code == 0
     assert "ok paid 500 to Ana" in (await cli("watch", stays["turn"])).out
     states = {row["turn"]: row["state"] for row in (await cli("turns", "--json")).data}

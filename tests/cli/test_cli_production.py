@@ -172,7 +172,7 @@ async def test_with_a_token_the_command_line_speaks_to_the_gateway(
         shown = await run_as("ana", "show", card["code"])
         assert (shown.code, "Pay 420 EUR" in shown.out, "asked by" in shown.out) == (0, True, True)
         own = await run_as("rui", "approve", card["code"])
-        assert (own.code, "you asked for this yourself" in own.out or "may not" in own.out) == (1, True)
+        assert (own.code, "you requested this yourself" in own.out or "may not" in own.out) == (1, True)
         other = await run_as("ana", "approve", card["code"], "--as", "rui")
         assert (other.code, "cannot act as `rui`" in other.out) == (1, True)
         clean_env.setenv("SIGNOFF_TOKEN", looking)

@@ -26,7 +26,7 @@ async def test_turns_that_ended_are_retired_and_those_that_wait_stay(served_cli:
     assert (await served_cli("audit", "verify")).code == 0
     shown = await served_cli("audit", "show", over)
     assert (shown.code, "records were retired, signed by key" in shown.out) == (0, True)
-    assert "needs people" in (await served_cli("audit", "show", waits)).out
+    assert "needs approval" in (await served_cli("audit", "show", waits)).out
     acts = (await served_cli("audit", "show", "admin/main", "--json")).data["records"]
     retired = next(facts for each in acts if (facts := json.loads(each["data"]))["act"] == "retire")
     assert (retired["turns"], bool(retired["account"])) == (1, True)

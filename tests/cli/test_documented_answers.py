@@ -63,5 +63,5 @@ async def test_the_walk_through_comes_to_what_the_page_says(payables: Cli) -> No
     assert "1 of 2" in changed
     assert second.startswith("approved: Pay 7400")
     assert "answered approved for bo" in record
-    assert "is asked as revision 2: changed amount" in record
+    assert "revision 2 of the request for" in record
     assert "none changed or missing" in record

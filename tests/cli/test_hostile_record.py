@@ -75,7 +75,7 @@ async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_other
     assert not re.search(r"<script>alert|<b>bold", answer.text)
     text = words(answer.text)
     assert "asked desk over api" in text
-    assert "As it was written: no record of it is changed, missing or out of place." in text
+    assert "Verified: no entry is changed, missing or out of place." in text
 
     report = (await rig.http.get(f"/v1/audit/{TURN}")).json()
     assert len(report["timeline"]) == len(report["records"]) == count

@@ -52,7 +52,7 @@ async def test_what_people_approve_is_run_as_they_approved_it(rig: ClientRig, bl
     await rig.decide(call, edited_args={"order": "A7", "euro": 150}, reason="half of it")
     await running
     assert (call.args, call.is_edited, call.status.edited_by) == ({"order": "A7", "euro": 150}, True, "Approver")
-    assert call.text.startswith("refunded 150\n(Approver changed the arguments before it ran, to {")
+    assert call.text.startswith("refunded 150\n(Approver edited the arguments before it ran, to {")
     assert '"euro":150' in call.text.replace(" ", "")
 
 

@@ -24,7 +24,7 @@ async def test_the_example_runs_what_people_approve(rig: ClientRig) -> None:
     waiting = rig.call({"order": "D1", "euro": 200}, key="toolu-1", user="guest", wait=0)
     await waiting.settle()
     await rig.decide(waiting, edited_args={"order": "D1", "euro": 120})
-    assert (await task).startswith("refunded 120 EUR for D1\n(Approver changed the arguments")
+    assert (await task).startswith("refunded 120 EUR for D1\n(Approver edited the arguments")
     assert (await rig.show(waiting.id))["result"] == "refunded 120 EUR for D1"
     assert (await refund_order("toolu-2", "D1", 2_000)).startswith("Not run: a rule denies it")
 

@@ -57,7 +57,7 @@ async def test_changed_verdict_is_reported_with_its_rule() -> None:
         "verdict",
         "ask",
         "run",
-        "requires_approval: the tool never asks",
+        "requires_approval: the tool needs no approval",
     )
     [gone] = await differences(case, a_catalog(a_tool("look")))
     assert (gone.kind, gone.was, gone.now) == ("verdict", "ask", "not_available")

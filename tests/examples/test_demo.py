@@ -53,7 +53,7 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
         ("main", ["SIGKILL", "ToolDenied reached the model", "as its effect is unknown", "still one row"]),
         ("two-people", ["1 of 2", "Dee stands in for Bo", "reminded", "escalated", "none changed or missing"]),
         ("edit", ["malformed", "revision 2", "7,400 EUR are paid, once", "none changed or missing"]),
-        ("channels", ["Slack, by e-mail and on WhatsApp", "401", "paid, once", "s later", "none changed or missing"]),
+        ("channels", ["Slack, by email and on WhatsApp", "401", "paid, once", "s later", "none changed or missing"]),
         ("external", ["three cards", "the hook allows", "nothing is paid", "started again", "none changed or missing"]),
         ("grant", ["1 use left", "people were asked", "Ana takes it back", "none changed or missing"]),
     ],

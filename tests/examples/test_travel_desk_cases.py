@@ -79,10 +79,10 @@ Unknown tool: cancel_booking; use one of the tools you were given
         find a flight to Lisbon|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
         book the 420 euro flight to Lisbon|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
         book the 420 euro flight to Lisbon|c1.1 book_flight|missing|ask
-        book the 420 euro flight to Lisbon|c1.1 flight_search|new|run|requires_approval: the tool never asks
+        book the 420 euro flight to Lisbon|c1.1 flight_search|new|run|requires_approval: the tool needs no approval
         book the 39 euro flight to Porto|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
         book the 39 euro flight to Porto|c1.1 book_flight|missing|run
-        book the 39 euro flight to Porto|c1.1 flight_search|new|run|requires_approval: the tool never asks
+        book the 39 euro flight to Porto|c1.1 flight_search|new|run|requires_approval: the tool needs no approval
         cancel booking TD-1|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
         refund 420 euro for TD-1|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
         calls: 5; would run: 3, be asked: 1, be denied or refused: 1; unrecorded: 2

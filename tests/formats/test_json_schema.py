@@ -126,9 +126,9 @@ UNION = {
 
 @table(
     ("value", "words"),
-    ({"kind": "card"}, "nearest is branch `Card`: `number` is required"),
-    ({"kind": "bank", "iban": "x"}, "nearest is branch 2: `iban` must have at least 5 characters"),
-    ("x", "nearest is branch 3: must have at least 3 characters"),
+    ({"kind": "card"}, "closest branch is `Card`: `number` is required"),
+    ({"kind": "bank", "iban": "x"}, "closest branch is 2: `iban` must have at least 5 characters"),
+    ("x", "closest branch is 3: must have at least 3 characters"),
 )
 def test_union_mismatch_names_the_nearest_branch(value: Any, words: str) -> None:
     assert told(compile_schema(UNION), {"to": value}) == [("to", f"does not meet `oneOf` of the schema; {words}")]
@@ -137,5 +137,5 @@ def test_union_mismatch_names_the_nearest_branch(value: Any, words: str) -> None
 def test_data_matching_several_branches_of_one_of_is_reported() -> None:
     schema = {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
     [problem] = compile_schema(schema).check({"a": 1, "b": 2})
-    words = "does not meet `oneOf` of the schema; it fits more than one branch, and must fit one"
+    words = "does not meet `oneOf` of the schema; it fits more than one branch, but must fit exactly one"
     assert english(problem.message) == words

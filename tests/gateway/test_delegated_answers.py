@@ -89,8 +89,8 @@ async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: D
     assert approval in await rig.listed("bo")
     page = await rig.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=bo"})
     assert "Approve" in page.text
-    assert "You answer for Ana." in page.text
-    assert "May decide: Ana, cy, Bo for Ana (finance)" in words(page.text)
+    assert "You answer on behalf of Ana." in page.text
+    assert "Approvers: Ana, cy, Bo for Ana (finance)" in words(page.text)
     first = await rig.decide(approval, "bo")
     assert (first["status"], first["votes"], first["needed"]) == ("counted", 1, 2)
     same_seat = await rig.decide(approval, "ana")
@@ -99,7 +99,7 @@ async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: D
     counted = words((await rig.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=cy"})).text)
     assert "1 of 2 approvals" in counted
     assert "Approved Bo for Ana" in counted
-    assert "May still answer: cy (finance)" in counted
+    assert "Can still answer: cy (finance)" in counted
     assert (await rig.decide(approval, "cy"))["status"] == "accepted"
     await rig.turns.signoff.result(key)
     votes = (await rig.turns.signoff.request(approval)).votes

@@ -142,7 +142,7 @@ async def test_who_stops_a_turn_is_recorded_and_who_may_not_as_well(gateway: Gat
         ("approver", "refused"),
         ("guest", "asked"),
     ]
-    assert [each.what for each in timeline(records)] == ["wanted to stop it: refused", "wanted to stop it: asked"]
+    assert [each.what for each in timeline(records)] == ["requested a stop: refused", "requested a stop: asked"]
 
 
 async def test_who_may_not_read_a_turn_leaves_no_mark_in_it(gateway: GatewayRig, locked: GatewayRig) -> None:

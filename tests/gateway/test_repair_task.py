@@ -171,7 +171,10 @@ async def test_cards_of_what_is_over_are_closed(rig: GatewayRig) -> None:
     rows = {approval: (await cards.of_request(approval, 1))[0] for approval in (over, again, waits)}
     assert [rows[approval].ended_at is not None for approval in (over, again, waits)] == [True, True, False]
     assert (rows[over].request.state, rows[over].request.decided_by) == ("denied", "approver")
-    assert (rows[again].request.state, rows[again].request.reason) == ("cancelled", "This is asked again.")
+    assert (rows[again].request.state, rows[again].request.reason) == (
+        "cancelled",
+        "A newer revision of this request is waiting.",
+    )
     assert await sweep.step() == 0
 
 

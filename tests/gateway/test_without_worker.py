@@ -22,7 +22,7 @@ async def test_turns_are_taken_while_no_worker_is_there(gateway: GatewayRig) -> 
     assert (view.status_code, view.json()["code"]) == (503, "unavailable")
     page = await nobody.get(f"/turns/{turn}")
     assert page.status_code == 503
-    assert "Nothing is lost" in page.text
+    assert "decisions are safe" in page.text
 
 
 async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(client: Client, store: Store) -> None:

@@ -178,9 +178,9 @@ def test_a_locale_gives_a_language(locale: str, language: str) -> None:
 
 def test_a_text_of_one_is_said_in_the_singular() -> None:
     assert [text("waiting.count", "en", n=n) for n in (0, 1, 2)] == [
-        "0 requests wait for your answer.",
-        "1 request waits for your answer.",
-        "2 requests wait for your answer.",
+        "0 requests need your answer.",
+        "1 request needs your answer.",
+        "2 requests need your answer.",
     ]
     assert [form_of("waiting.count", "fr", n).split()[1] for n in (0, 1, 2)] == ["demande", "demande", "demandes"]
     assert form_of("time.h", "en", 1) == "{n} h"

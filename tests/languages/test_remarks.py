@@ -171,7 +171,7 @@ def test_remarks_are_translated_whole(language: str) -> None:
 @pytest.mark.parametrize(
     ("remark", "expected"),
     [
-        (editor_note("Bo Berg"), "Bo Berg hat die Argumente geändert"),
+        (editor_note("Bo Berg"), "Bo Berg hat die Argumente bearbeitet"),
         (SchemaProblem("[2].price", Remark.of("minimum", n="5")).words, "`[2].price` muss mindestens 5 sein"),
         (Remark.of("line", what=Remark.of("integer")), "jede Zeile: muss eine ganze Zahl sein, etwa 380"),
         (
@@ -226,7 +226,7 @@ def test_remark_values_stay_as_they_are() -> None:
 
 def test_remarks_of_a_list_are_joined() -> None:
     assert english((Remark.of("tool_changed"), "the flight is full")) == (
-        "the tool changed while you were asked; the flight is full"
+        "the tool changed while the request was waiting; the flight is full"
     )
 
 
@@ -246,7 +246,7 @@ def test_remark_survives_json() -> None:
 def test_refusal_is_read_in_the_language_of_the_page(language: str) -> None:
     with pytest.raises(Refused) as refused:
         check_operator(a_person("rui"), (), development=False)
-    assert refused.value.message == "this takes the role `admin`, which `rui` does not have"
+    assert refused.value.message == "this needs the role `admin`, which `rui` does not have"
     assert error_text(refused.value, language) not in ("role", refused.value.message)
     assert error_text(NotFound("gone"), language) == "gone"
     assert worded(NotFound, Remark.of("no_grant", grant="`g`")).code == "unknown"

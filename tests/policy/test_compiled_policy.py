@@ -48,7 +48,7 @@ def test_verdict_explains_itself() -> None:
     policy = compiled(auto_approve_if=CHEAP)
     verdict = policy.judge(arguments(), context())
     assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("auto", RuleReference(name="auto_approve_if"), CHEAP)
-    assert verdict.why == "`auto_approve_if` is true, so nobody need be asked"
+    assert verdict.why == "`auto_approve_if` is true, so the call needs no approval"
     assert verdict.policy_hash == policy.hash
     assert len(policy.hash) == 64
     assert [(each.engine, each.kind) for each in verdict.engines] == [

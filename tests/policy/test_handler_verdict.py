@@ -90,13 +90,13 @@ def test_handler_with_rules_only_tightens(rules: Any, word: Any, verdict: str, r
 
 def test_agreeing_handler_is_named_with_the_rule() -> None:
     found = after(policy(**AUTO), HandlerVerdict("auto", reason="known payee"))
-    assert found.why == "`auto_approve_if` is true, so nobody need be asked; known payee"
+    assert found.why == "`auto_approve_if` is true, so the call needs no approval; known payee"
     assert (found.rule_text, found.terms.approvers) == ("auto: known payee", ())
 
 
 def test_reason_of_an_asking_handler_follows_the_rule() -> None:
     found = after(policy(**ASKS), HandlerVerdict("ask", reason="new payee"))
-    assert found.why == "`require_approval_if` is true, so a person is asked; new payee"
+    assert found.why == "`require_approval_if` is true, so the call needs approval; new payee"
     assert (found.rule_text, len(found.engines)) == ("ask: new payee", 2)
 
 

@@ -24,7 +24,7 @@ def test_cases_report_expected_and_actual_verdict() -> None:
     assert good.passed
     assert not bad.passed
     assert (bad.case.name, bad.verdict.verdict) == ("dear", "ask")
-    assert bad.verdict.why == "`auto_approve_if` is false, so a person is asked"
+    assert bad.verdict.why == "`auto_approve_if` is false, so the call needs approval"
 
 
 @pytest.mark.parametrize(

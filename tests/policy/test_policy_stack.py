@@ -67,7 +67,7 @@ def test_rule_of_the_other_tool_cannot_approve_unfit_arguments() -> None:
     assert over(False, SMALL, fits=True).judge({"amount": 1.0}, {}).verdict == "auto"
     judged = over(False, SMALL, fits=False).judge({"amount": 1.0}, {})
     assert (judged.verdict, judged.terms.approvers) == ("ask", DEFAULT)
-    assert "would not take these arguments" in judged.why
+    assert "would not accept these arguments" in judged.why
 
 
 def test_policy_that_never_asks_adds_nothing_to_a_stack() -> None:

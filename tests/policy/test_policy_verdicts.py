@@ -49,7 +49,11 @@ def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
 # Verdicts
 
 
-@table(("requires", "verdict", "why"), (False, "auto", "the tool never asks"), (True, "ask", "the tool always asks"))
+@table(
+    ("requires", "verdict", "why"),
+    (False, "auto", "the tool needs no approval"),
+    (True, "ask", "the tool always needs approval"),
+)
 def test_tool_without_a_policy_always_or_never_asks(requires: bool, verdict: Any, why: str) -> None:
     policy = compiled(requires)
     assert in_english(policy.judge({"x": BAD}, {})) == PolicyVerdict(
@@ -66,7 +70,7 @@ def test_policy_without_rules_asks() -> None:
         "ask",
         REQUIRES_APPROVAL,
         "",
-        ("the policy has no rule that lets it pass without a person",),
+        ("no rule of the policy approves this call automatically",),
         policy.hash,
         EVALUATORS,
         (),
@@ -89,21 +93,21 @@ CLEAR = (*answers("deny_if", "false", "false"), *answers("require_approval_if", 
         6,
         "ask",
         "require_approval_if",
-        "`require_approval_if` is true, so a person is asked",
+        "`require_approval_if` is true, so the call needs approval",
         (*CLEAR[:2], *answers("require_approval_if", "true", "true")),
     ),
     (
         2,
         "auto",
         "auto_approve_if",
-        "`auto_approve_if` is true, so nobody need be asked",
+        "`auto_approve_if` is true, so the call needs no approval",
         (*CLEAR, *answers("auto_approve_if", "true", "true")),
     ),
     (
         1,
         "ask",
         "auto_approve_if",
-        "`auto_approve_if` is false, so a person is asked",
+        "`auto_approve_if` is false, so the call needs approval",
         (*CLEAR, *answers("auto_approve_if", "false", "false")),
     ),
 )
@@ -119,24 +123,24 @@ def test_verdict_names_the_deciding_rule(count: int, verdict: Any, rule: str, wh
 def test_false_rules_do_not_approve(rule: str) -> None:
     verdict = of({rule: "args.count > 5"}).judge(arguments(), context())
     assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("ask", REQUIRES_APPROVAL, "")
-    assert verdict.why == "the policy has no rule that lets it pass without a person"
+    assert verdict.why == "no rule of the policy approves this call automatically"
     assert verdict.engines == answers(rule, "false", "false")
 
 
 @table(
     ("first", "second", "reading"),
-    ("true", "false", "was answered differently by the two engines"),
-    ("false", "true", "was answered differently by the two engines"),
-    ("true", "1", "gave no true or false"),
-    ("args.meta.x", "true", "gave no true or false"),
-    ("args.meta.x", "args.meta.x", "gave no true or false"),
+    ("true", "false", "got different answers from the two engines"),
+    ("false", "true", "got different answers from the two engines"),
+    ("true", "1", "did not return true or false"),
+    ("args.meta.x", "true", "did not return true or false"),
+    ("args.meta.x", "args.meta.x", "did not return true or false"),
     ("true", "1 / 0 == 1", "could not be evaluated (modulus or divide by zero)"),
     ("args.meta.x", "1 / 0 == 1", "could not be evaluated (modulus or divide by zero)"),
     ("args.count / 0 == 1", "true", "could not be evaluated (divide by zero)"),
     ("args.meta.y == 1", "true", "could not be evaluated (key not found in map)"),
 )
 def test_unclear_engine_answers_have_their_own_reason(first: str, second: str, reading: str) -> None:
-    for rule, meaning in (("auto_approve_if", "a person is asked"), ("deny_if", "the call is denied")):
+    for rule, meaning in (("auto_approve_if", "the call needs approval"), ("deny_if", "the call is denied")):
         policy = split(of({rule: first}), rule, second)
         verdict = policy.judge(arguments(meta={"x": "text"}), context())
         assert verdict.why == f"`{rule}` {reading}, so {meaning}"
@@ -167,7 +171,7 @@ def test_unreadable_data_gives_the_safe_verdict_with_its_reason(args: Any, ctx: 
         RuleReference(name="auto_approve_if"),
         "true",
         (
-            f"`auto_approve_if` could not be evaluated ({problem}), so a person is asked"
+            f"`auto_approve_if` could not be evaluated ({problem}), so the call needs approval"
             "; `route_to` could not be evaluated, so the named approvers are asked",
         ),
         policy.hash,
@@ -206,7 +210,7 @@ def test_route_answers_follow_the_rule_that_asked() -> None:
     policy = compiled(approvers=["role:a"], require_approval_if="args.count > 1", route_to="['user:' + args.currency]")
     verdict = policy.judge(arguments(), context())
     assert verdict.terms.approvers == ("user:EUR",)
-    assert verdict.why == "`require_approval_if` is true, so a person is asked"
+    assert verdict.why == "`require_approval_if` is true, so the call needs approval"
     notes = ("a list<dyn>", "a ListType")
     assert verdict.engines[:2] == answers("require_approval_if", "true", "true")
     assert [(each.rule, each.kind, each.note) for each in verdict.engines[2:]] == [
@@ -230,7 +234,7 @@ def test_route_counts_only_if_both_engines_agree(first: str, second: str, people
     policy = split(compiled(approvers=["role:a"], route_to=first), "route_to", second)
     verdict = policy.judge(arguments(), context())
     assert verdict.terms.approvers == (people or ("role:a",))
-    base = "the policy has no rule that lets it pass without a person"
+    base = "no rule of the policy approves this call automatically"
     assert verdict.why == (base if people else base + NO_ROUTE)
     assert [(each.rule, each.engine) for each in verdict.engines] == [("route_to", ONE), ("route_to", TWO)]
 
@@ -299,7 +303,7 @@ def test_findings_are_listed_rule_by_rule() -> None:
 @table(
     ("expression", "reading"),
     ("1 / (size(actor.tags) - 1) == 1", "could not be evaluated (divide by zero)"),
-    ("ctx.free.x", "gave no true or false"),
+    ("ctx.free.x", "did not return true or false"),
 )
 def test_unclear_global_rule_applies_with_its_reason(expression: str, reading: str) -> None:
     rule = GlobalRule(name="night", rule=expression, effect="require_approval", reason="at night")
@@ -318,7 +322,7 @@ def test_global_rule_with_disagreeing_engines_applies() -> None:
     ):
         split_rules = replace(rules, rules=((rule, replace(rules.rules[0][1], second=second_program(second))),))
         assert split_rules.judge(actor=ACTOR, tool=TOOL, ctx=ctx) == RulesVerdict(
-            "deny", rule, "rule `r` was answered differently by the two engines", answers("r", *kinds)
+            "deny", rule, "rule `r` got different answers from the two engines", answers("r", *kinds)
         )
 
 

@@ -83,7 +83,7 @@ def test_corrected_arguments_are_a_deep_copy() -> None:
 
 @table(
     ("to", "expected"),
-    (lambda args: {**args, "flight": args["flight"] + "!"}, "are corrected again and again"),
+    (lambda args: {**args, "flight": args["flight"] + "!"}, "keep changing with each correction"),
     (
         lambda args: {**args, "totalCost": 2**60},
         "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",

@@ -261,7 +261,7 @@ def test_corrected_arguments_are_judged_like_proposed_ones() -> None:
 @table(
     ("corrected", "words"),
     (lambda args: Correction({"flight": 1, "totalCost": 1}), "`flight` must be of type string"),
-    (lambda args: Correction({**args, "flight": args["flight"] + "!"}), "corrected again and again"),
+    (lambda args: Correction({**args, "flight": args["flight"] + "!"}), "keep changing with each correction"),
     (lambda args: Correction({**args, "totalCost": 2**60}), "integer outside"),
     (lambda args: Correction(None), "cannot be checked"),
     (lambda args: None, "cannot be checked"),
@@ -365,7 +365,7 @@ def test_missing_capability_message_names_the_tool() -> None:
     assert away == summary("not_available", "available", "Tool book_flight is not currently available", tool)
     needs = ", ".join(tool.capabilities.kinds)
     assert set(tool.capabilities.kinds) == {"network", "storage"}
-    message = f"`book_flight` needs {needs}, which is not set up here; do without it"
+    message = f"`book_flight` needs {needs}, which is not set up here; continue without it"
     assert ruled(tool) == summary("not_available", "capabilities", message, tool)
 
 

@@ -48,7 +48,7 @@ def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:
     assert reader().ago(NOW - timedelta(minutes=3)) == "3 min ago"
     assert reader().ago(NOW) == "just now"
     assert reader().until(tomorrow) == "in 24 h"
-    assert reader().until(NOW) == "the time is over"
+    assert reader().until(NOW) == "deadline passed"
     assert reader().moment(NOW).clock == "17:00"
     assert reader(zone="Asia/Tokyo").moment(NOW).clock == "02:00"
     assert reader().moment(tomorrow).clock == "Sun 22 Nov, 16:40"
@@ -88,7 +88,7 @@ def test_a_count_has_the_marks_of_the_locale() -> None:
     assert reader("de-CH").count(12_400) == "12.400"
     assert Formatter("fr", UTC, NOW).count(12_400) == "12\u202f400"
     assert reader().text("card.length", n=12_400) == "12,400 characters"
-    assert Formatter("en", UTC, NOW).text("waiting.count", n=1) == "1 request waits for your answer."
+    assert Formatter("en", UTC, NOW).text("waiting.count", n=1) == "1 request needs your answer."
 
 
 @table(
@@ -119,13 +119,13 @@ def test_a_person_is_spoken_to_in_their_language() -> None:
 def test_the_card_s_own_words_are_in_the_language() -> None:
     german, none = Formatter("de", UTC, NOW), ()
     left_out = CardRow(name="", label="items", value="3 more of items not shown", format="more_of", length=3)
-    missing = CardRow(name="", label="", value="this card is not whole", format="missing", length=1)
+    missing = CardRow(name="", label="", value="this card is incomplete", format="missing", length=1)
     assert (
         german.value(row("hidden, 4 characters", kind="string", secret=True, length=4), none) == "verborgen, 4 Zeichen"
     )
     assert german.value(row("hidden", secret=True, length=2), none) == "verborgen"
     assert german.value(left_out, none) == "3 weitere von items nicht gezeigt"
-    assert german.value(missing, none) == "diese Karte ist nicht vollständig: 1 weiterer Wert fehlt"
+    assert german.value(missing, none) == "diese Karte ist unvollständig: 1 Wert fehlt"
     assert (german.value(row("yes", kind="boolean"), none), german.value(row("yes", kind="string"), none)) == (
         "ja",
         "yes",
@@ -140,8 +140,8 @@ def test_open_places_and_stricter_terms_are_told_in_words() -> None:
     assert english.open(()) == ""
     applied = (AppliedTerm(reason="it is the weekend", quorum=2), AppliedTerm(reason="new\n\u202epayee", timeout=60.0))
     found = english.stricter_reasons(applied)
-    assert found[0] == "2 people have to approve: it is the weekend."
-    assert found[1].startswith("Asked more strictly: new")
+    assert found[0] == "2 approvals are needed: it is the weekend."
+    assert found[1].startswith("Stricter approval: new")
     assert "\u202e" not in found[1]
 
 

@@ -114,7 +114,7 @@ async def test_deadline_that_passes_without_a_worker_denies_the_call(turn_rig: T
     assert ledger.rows == []
 
 
-@pytest.mark.failure("this was answered before, and has not run")
+@pytest.mark.failure("an earlier approval was not used")
 async def test_unused_approval_lapses_and_the_request_is_asked_again(
     turn_rig: TurnRig, failure: Failure, ledger: Ledger
 ) -> None:

@@ -69,7 +69,7 @@ async def test_approval_survives_a_deploy_that_rewords_its_tool(turn_rig: TurnRi
 
 
 @pytest.mark.row("N08", "N25")
-@pytest.mark.failure("the tool changed while you were asked")
+@pytest.mark.failure("the tool changed while the request was waiting")
 async def test_approval_of_a_changed_tool_is_stale_and_asked_again(turn_rig: TurnRig, failure: Failure) -> None:
     ledger = Ledger()
     key = await suspended(turn_rig, [pay_tool(ledger)])

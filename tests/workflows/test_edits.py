@@ -108,7 +108,7 @@ async def test_edited_call_runs_with_the_edited_arguments(door: str, turn_rig: T
     assert [(call.code, call.edited_by, call.decided_by) for call in result.calls] == [("ok", "approver", "approver")]
     assert (request.revision, request.edited_by, request.digest != first.digest) == (2, "approver", True)
     assert request.before == first.card.rows
-    assert (request.card.effect, request.card.note) == ("Pay 380 to Ana", "Approver changed the arguments")
+    assert (request.card.effect, request.card.note) == ("Pay 380 to Ana", "Approver edited the arguments")
     assert value[0].note == "A person changed arguments of this call before it ran: amount is 380 (was 420)."
 
 

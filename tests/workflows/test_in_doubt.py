@@ -71,7 +71,7 @@ async def test_outcome_question_keeps_its_approvers_and_rejects_unfit_answers(tu
     assert (doubt.id, doubt.code, doubt.approvers) == (first.id, first.code, first.approvers)
     assert (doubt.edit, doubt.allow_remember, doubt.digest != first.digest) == ("off", False, True)
     assert doubt.card.rows == first.card.rows
-    assert doubt.card.note == "Nobody knows whether this happened: the tool was begun and never answered."
+    assert doubt.card.note == "Outcome unknown: the tool started and never reported its outcome."
     assert view.state == "suspended"
     assert codes == ["stale", "stale", "malformed", "malformed", "malformed", "not_allowed"]
 

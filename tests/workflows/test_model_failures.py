@@ -16,7 +16,7 @@ def busy(request: CompletionRequest) -> Completion:
     raise ModelUnavailable("the model's provider answered 503", retry_after=60)
 
 
-@pytest.mark.failure("the model is asked again, try ...")
+@pytest.mark.failure("the model failed; next, try ...")
 async def test_view_shows_model_retries(turn_rig: TurnRig, failure: Failure) -> None:
     answers = [busy, busy, lambda request: respond("done")]
     model = ScriptedModel(lambda request: answers.pop(0)(request))

@@ -105,7 +105,9 @@ async def test_terminated_turn_is_recorded_by_the_next_turn(turn_rig: TurnRig) -
         await session.answer("b")
         records = await records_of(session, "b")
     assert summary(records) == [("", "turn", "a", "refused", "stopped")]
-    assert [each.what for each in timeline(records)] == ["the turn reports: turn a of the session is gone: stopped"]
+    assert [each.what for each in timeline(records)] == [
+        "the turn reports: turn a of the session no longer exists: stopped"
+    ]
 
 
 async def test_turn_with_a_taken_id_passes_its_session_events_on(turn_rig: TurnRig) -> None:

@@ -84,7 +84,7 @@ async def test_failing_handler_asks_an_approver_and_the_turn_continues(turn_rig:
         key = await turns.start_waiting()
         request = await turns.question(key)
         assert request.rule.label == f"{RULE} (failed)"
-        assert request.rule_text == "ask: `handler` failed (KeyError), so a person is asked"
+        assert request.rule_text == "ask: `handler` failed (KeyError), so the call needs approval"
         await turns.signoff.decide(yes(key))
         assert [outcome.code for outcome in (await turns.signoff.result(key)).calls] == ["ok"]
     assert len(ledger.rows) == 1

@@ -134,7 +134,7 @@ class Call:
             return ""
         who = self.status.edited_by or "The approver"
         note = f": {self.status.note}" if self.status.note else ""
-        return f"{who} changed the arguments before it ran, to {to_text(dict(self.status.args))}{note}"
+        return f"{who} edited the arguments before it ran, to {to_text(dict(self.status.args))}{note}"
 
     def fail(self, reason: str) -> None:
         """Report a failure without an exception. Raises `NotRun` if the call must not be run."""

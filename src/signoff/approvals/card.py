@@ -271,7 +271,8 @@ def _with_rows(base: Card, entries: Sequence[_Entry], tail: Sequence[CardRow], k
     missing = sum(entry.values for entry in entries[kept:])
     rows = [entry.row for entry in entries[:kept]] + list(tail)
     if missing:
-        rows.append(_remark(f"this card is not whole: {plural(missing, 'more value')} missing", "missing", missing))
+        values = "1 value is" if missing == 1 else f"{missing} values are"
+        rows.append(_remark(f"this card is incomplete: {values} missing", "missing", missing))
     return replace(base, rows=tuple(rows))
 
 

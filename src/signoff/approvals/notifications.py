@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
+from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.replace import replace
 
@@ -58,7 +59,7 @@ def _close(before: ApprovalRequest, after: ApprovalRequest, now: datetime) -> Ap
     if after.state != "pending":
         ending = dict(after)
         return replace(before, **{name: ending[name] for name in _ENDING})
-    reason = after.card.note or "This is asked again."
+    reason = after.card.note or ENDINGS["superseded"]
     return replace(
         before,
         state="cancelled",

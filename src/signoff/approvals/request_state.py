@@ -17,10 +17,10 @@ from signoff.formats.replace import replace
 NO_CARD = Card(effect="")
 """Placeholder for a card that is not shown."""
 ENDINGS: Final[Mapping[str, str]] = {
-    "superseded": "This is asked again.",
-    "cancelled": "The turn was stopped, or the question withdrawn.",
-    "not_asked": "The turn asks this no longer.",
-    "lapsed": "This is judged again.",
+    "superseded": "A newer revision of this request is waiting.",
+    "cancelled": "The turn was stopped, or the request was withdrawn.",
+    "not_asked": "The turn no longer needs this approval.",
+    "lapsed": "The policies judge the call again.",
 }
 """Reasons for a request cancelled by its turn, by the question's end."""
 _MARK: Final = "/undo/"

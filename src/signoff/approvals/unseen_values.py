@@ -23,7 +23,7 @@ FILE_CHARS: Final = 2_000
 """Texts of at least this length have their size and hash, to compare with a file."""
 SEEN_CHARS: Final = 12
 """The length of the part of the proof that people copy. The terminal sends all of it."""
-SEEN_NEEDED: Final = "its card does not draw every value: read all of them first"
+SEEN_NEEDED: Final = "the card does not show every value; read them all first"
 
 
 class FullValue(NamedTuple):

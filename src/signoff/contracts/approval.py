@@ -41,7 +41,7 @@ class Card(FrozenModel):
     agent_says: str = ""
     """The model's own text, marked as such."""
     note: str = ""
-    """Why the question is asked again, such as `the tool changed while you were asked`; English."""
+    """Why the question is asked again, such as `the tool changed while the request was waiting`; English."""
     notes: tuple[Words, ...] = ()
     """The same for readers of other languages."""
     mark: str = ""

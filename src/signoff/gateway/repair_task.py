@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from signoff.approvals.request_state import ENDINGS
 from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
@@ -213,4 +214,9 @@ class RequestSweep:
         latest = loaded.rows.latest
         if latest.revision == row.revision:
             return loaded.request
-        return replace(loaded.request, state="cancelled", decided_at=latest.opened_at, reason="This is asked again.")
+        return replace(
+            loaded.request,
+            state="cancelled",
+            decided_at=latest.opened_at,
+            reason=ENDINGS["superseded"],
+        )

@@ -440,7 +440,7 @@ def _describe_reading(pair: Iterable[EngineAnswer]) -> str:
         return f"is {answers[0].kind}"
     if (failed := _failure(answers)) is not None:
         return f"could not be evaluated ({failed})"
-    return "gave no true or false" if "other" in kinds else "was answered differently by the two engines"
+    return "did not return true or false" if "other" in kinds else "got different answers from the two engines"
 
 
 def _rule_remark(rule: str, pair: Iterable[EngineAnswer], what: Remark) -> Remark:

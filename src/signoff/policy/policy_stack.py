@@ -17,7 +17,7 @@ from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.terms import terms_of
 
 _NEEDS: Final = ("never", "maybe", "always")
-_MISFIT: Final = "the tool that this one shadows would not take these arguments, so a person is asked"
+_MISFIT: Final = "the tool that this one shadows would not accept these arguments, so the call needs approval"
 
 
 class UnderlyingPolicy(NamedTuple):

@@ -138,7 +138,7 @@ class WhatsAppMessage:
     @property
     def is_card(self) -> bool:
         """Whether it asks: it has buttons, or leads to where it is answered."""
-        return bool(self.buttons) or "signed in: http" in self.text
+        return bool(self.buttons) or "Sign in to answer: http" in self.text
 
     @property
     def token(self) -> str:

@@ -169,7 +169,7 @@ async def test_invalid_handler_answer_asks_an_approver(store: Store, function: s
         "ask",
         f"handler:test_policy_handlers:{function} (failed)",
     )
-    assert gate_decision.request.rule_text == f"ask: `handler` {why}, so a person is asked"
+    assert gate_decision.request.rule_text == f"ask: `handler` {why}, so the call needs approval"
 
 
 async def test_handler_that_cancels_itself_asks_an_approver(store: Store) -> None:
@@ -184,7 +184,10 @@ async def test_hanging_handler_is_abandoned_after_its_timeout(store: Store, func
     rules_say = catalog.policy("pay").judge(ARGS, {})
     verdict = await verdict_of(catalog, tool, ARGS, {}, rules_say, seconds=0.05)
     assert ENDED == []
-    assert (verdict.verdict, verdict.why) == ("ask", "`handler` gave no answer within 0.05 s, so a person is asked")
+    assert (verdict.verdict, verdict.why) == (
+        "ask",
+        "`handler` gave no answer within 0.05 s, so the call needs approval",
+    )
 
 
 async def test_handlers_of_a_batch_run_concurrently(store: Store) -> None:
@@ -241,7 +244,9 @@ async def test_log_names_the_failed_handler_and_its_error(store: Store, caplog: 
     tool = handled()
     for _ in range(2):
         await gate(store, tool)
-    message = "handler:test_policy_handlers:answer of tool pay: `handler` failed (ValueError), so a person is asked"
+    message = (
+        "handler:test_policy_handlers:answer of tool pay: `handler` failed (ValueError), so the call needs approval"
+    )
     assert [record.getMessage() for record in caplog.records if record.name == "signoff.activities"] == [message]
 
 

@@ -97,7 +97,7 @@ async def test_a_request_is_one_thread_from_its_card_to_its_end() -> None:
         assert later.mail["Subject"] == f"Re: {card.mail['Subject']}"
         assert later.mail["Reply-To"] == card.mail["Reply-To"]
     assert len({each.mail["Message-ID"] for each in rig.server.taken}) == 3
-    assert "Still waiting for your answer" in reminded.plain
+    assert "Reminder: your answer is still needed" in reminded.plain
     assert "Approved by Ana in Slack, 14:00 UTC.\nReason: it is fine" in over.plain
     assert "Approved by Ana in Slack, 14:00 UTC. Reason: it is fine" in Text(over.html).words
 
@@ -108,14 +108,14 @@ async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
             "to": BO, "token": TOKEN, "subject": "Re: x", "message_id": "<2@people.example>",
             "references": ["<1@signoff.example>"],
         }  # fmt: skip
-        await rig.channel.answer(where, ChannelReply(text="No decision could be read.\nTo answer, ..."))
+        await rig.channel.answer(where, ChannelReply(text="We found no decision.\nTo answer, ..."))
         [answer] = rig.server.taken
     assert answer.sender == ""
     assert answer.mail["Auto-Submitted"] == "auto-replied"
     assert (answer.mail["In-Reply-To"], answer.mail["Subject"]) == ("<2@people.example>", "Re: x")
     assert str(answer.mail["References"]).split() == ["<1@signoff.example>", "<2@people.example>"]
     assert answer.mail["Reply-To"] == ReplyAddresses(APPROVALS, b"k" * 32).address(TOKEN)
-    assert "No decision could be read. To answer, ..." in Text(answer.html).words
+    assert "We found no decision. To answer, ..." in Text(answer.html).words
 
 
 @pytest.mark.parametrize("token", [TOKEN, ""])
@@ -202,14 +202,14 @@ async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:
         card = await rig.card()
     assert card.mail["Reply-To"] is None
     assert MARK not in card.plain + card.html
-    assert f"This is answered only where you are signed in: {LINK}" in card.plain
+    assert f"Sign in to answer: {LINK}" in card.plain
 
 
 async def test_a_digest_says_how_many_wait() -> None:
     async with mail_rig() as rig:
         sent = await rig.channel.deliver(a_notice(kind="digest", more=6), None)
         [digest] = rig.server.taken
-    assert "7 requests wait for your answer" in digest.plain
+    assert "7 requests need your answer" in digest.plain
     assert ".digest@" in sent.vendor_id
 
 

@@ -200,13 +200,13 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
         held = only_action(await rig.hear(replied(card, BO, "approve").as_bytes()))
         assert (held.identity, held.token, held.verdict, held.text) == (f"{BO} (not proved)", "", None, "")
         before = len(rig.server.taken)
-        await rig.channel.answer(held.where, ChannelReply(text="Nobody here is known by this address."))
+        await rig.channel.answer(held.where, ChannelReply(text="This address belongs to no account."))
         [value] = rig.server.taken[before:]
         assert value.to == (BO,)
-        assert "could not be proved that this mail comes from you" in value.plain
+        assert "could not verify that this email is from you" in value.plain
         assert "https://signoff.example" in value.plain
         without = only_action(await rig.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
-        await rig.channel.answer(without.where, ChannelReply(text="Nobody here is known by this address."))
+        await rig.channel.answer(without.where, ChannelReply(text="This address belongs to no account."))
         assert len(rig.server.taken) == before + 1
 
 

@@ -41,7 +41,7 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
     ({"edited_args": {**FLIGHT, "cost": 1}, "verdict": "denied"}, 422, "only an approval can change"),
     ({"verdict": "happened"}, 422, "is only for a call with an unknown outcome"),
     ({"result": "booked"}, 422, "only for the verdict `happened`"),
-    ({"remember": {}}, 403, "answers to this are not remembered"),
+    ({"remember": {}}, 403, "this policy does not remember answers"),
 )
 async def test_what_cannot_be_meant_changes_nothing(
     gateway: GatewayRig, fields: dict[str, Any], status: int, expected: str
@@ -110,7 +110,7 @@ async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: Gatew
         assert (answer.status_code, answer.json()["code"]) == (422, "malformed"), answer.text
         assert "the value of `amount` typed again" in answer.json()["message"]
     other = await gateway.decide(first, verdict="approved", revision=1, question_hash="0" * 64)
-    assert (other.json()["code"], "asked again" in other.json()["message"]) == ("stale", True)
+    assert (other.json()["code"], "newer revision" in other.json()["message"]) == ("stale", True)
     odd = await gateway.decide(first, verdict="approved", revision=1, confirm="420", edited_args={"to": [1]})
     assert (odd.status_code, odd.json()["code"]) == (422, "malformed")
     shown = (await gateway.turns.signoff.request(first)).question_hash

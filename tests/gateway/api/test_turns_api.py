@@ -61,7 +61,7 @@ def _nested(levels: int) -> object:
     (
         {"text": "x", "actor": "desk", "context": {"a": float("nan")}},
         422,
-        "the body holds NaN, which is no JSON number",
+        "the body holds NaN, which is not a JSON number",
     ),
     ({"text": "x", "actor": "desk", "context": {"a": _nested(31)}}, 422, "cannot be taken: values nested deeper"),
     ({"text": "x", "actor": "desk", "context": {"a": _nested(200)}}, 422, "cannot be taken: values nested deeper"),

@@ -168,7 +168,7 @@ async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayRig, lock
     url = await link_for(locked, approval, revision=2)
     async with browser(locked) as page:
         opened = (await page.get(url)).text
-    assert "asked again since this link was sent" in words(opened)
+    assert "has a newer revision than this link" in words(opened)
     assert 'id="decide"' not in opened
     assert f'href="/approvals/{approval}"' in opened
 
@@ -239,7 +239,7 @@ async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayRig,
     url = await link_for(locked, approval, revision=(await gateway.turns.signoff.request(approval)).revision)
     async with browser(locked) as page:
         opened = (await page.get(url)).text
-        assert "not answered by a link" in words(opened)
+        assert "A link cannot settle an unknown outcome" in words(opened)
         assert 'id="decide"' not in opened
 
 

@@ -154,7 +154,7 @@ def test_an_optional_field_emptied_is_left_out(name: str) -> None:
     ({"tags": "a\nb\nc\nd"}, "tags", "must have at most 3 items"),
     ({"legs": "[1]"}, "legs", "`[0]` must be of type object"),
     ({"legs": "[1"}, "legs", "is not JSON: expecting ',' delimiter in line 1"),
-    ({"legs": "[NaN]"}, "legs", "holds NaN, which is no JSON number"),
+    ({"legs": "[NaN]"}, "legs", "holds NaN, which is not a JSON number"),
     ({"legs": "[" * 100_000}, "legs", "is nested too deeply"),
 )
 def test_a_problem_is_told_where_it_is(changed: dict[str, str], where: str, expected: str) -> None:

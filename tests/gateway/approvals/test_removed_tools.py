@@ -13,7 +13,7 @@ from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.approval import ApprovalRequest
 from signoff.texts.formatter import Formatter
 
-WORDS = "The tool pay is not declared here any more."
+WORDS = "The tool pay is no longer declared here."
 
 
 def in_terminal(request: ApprovalRequest) -> str:

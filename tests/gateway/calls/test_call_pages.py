@@ -22,7 +22,7 @@ async def test_its_page_says_that_its_agent_runs_it(agent: CallRig) -> None:
         await agent.show(call, wait=20)
         assert "Approved by Approver, may run Run by coder itself, outside Signoff." in await shown(call)
         await agent.use(call)
-        assert "Approved by Approver, handed out, not reported yet Run by coder itself" in await shown(call)
+        assert "Approved by Approver, released to the agent, no report yet Run by coder itself" in await shown(call)
         await agent.report(call)
         assert "Run by coder itself, outside Signoff." in await shown(call)
         own = (await agent.propose(tool="pay", args={"amount": 20})).json()["id"]

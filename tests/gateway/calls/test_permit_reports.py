@@ -27,7 +27,7 @@ from signoff.texts.formatter import Formatter
 from signoff.texts.record_entries import entry_words
 
 LOOKS = 20
-"""How often at most a turn looks for a report."""
+"""Maximum uses a turn looks for a report."""
 
 
 class _Mute(Interceptor):
@@ -122,14 +122,14 @@ async def test_late_report_is_shown_on_the_card_and_recorded(agent: CallRig) -> 
     request = await agent.rig.request(approval)
     assert (request.state, request.late_report and request.late_report.text) == ("pending", "the bank⏎is closed")
     page = await agent.http.get(f"/approvals/{approval}")
-    assert "it failed." in page.text
+    assert "the call failed." in page.text
     assert "the bank⏎is closed" in page.text
     shown = Console(width=200, record=True, file=StringIO())
     shown.print(card_lines(request, request.opened_at or datetime.now(UTC)))
-    assert "reported late" in shown.export_text()
+    assert "late report" in shown.export_text()
     sent = OutboundCard(token="t", request=request, person=PEOPLE[0], address="a", link="https://x.example/1")
     card = card_words(sent, Formatter("en", UTC, datetime.now(UTC)), how="link")
-    assert card.note.endswith("it failed. the bank⏎is closed")
+    assert card.note.endswith("the call failed. the bank⏎is closed")
     facts = [facts for _, facts in await agent.record(call) if "reported" in facts]
     assert [each["reported"] for each in facts] == ["execution_failed"]
     assert entry_words("in_doubt", facts[0], "en") == "the agent reported asked c1.1 late: execution failed"

@@ -103,11 +103,11 @@ async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(age
     early = await agent.use(call)
     assert (early.status_code, early.json()["code"]) == (409, "waiting")
     request = await agent.rig.request(approval_of(call))
-    assert request.card.note == "run by `coder` itself, outside Signoff"
+    assert request.card.note == "`coder` runs the call itself, outside Signoff"
     async with browser(agent.rig) as page:
         card = words((await page.get(f"/approvals/{approval_of(call)}")).text)
-    assert "run by coder itself, outside Signoff" in card
-    assert "Asked again" not in card
+    assert "coder runs the call itself, outside Signoff" in card
+    assert "Revision 2" not in card
     assert (await agent.decide(call, reason="charged twice")).json()["status"] == "accepted"
     permitted = await agent.show(call, wait=20)
     assert (permitted["state"], permitted["args"]) == ("permitted", {"order": "A7", "euro": 200})
@@ -133,7 +133,7 @@ async def test_an_edit_that_a_rule_denies_is_refused_with_the_rules_words(agent:
     call = (await agent.propose(euro=200)).json()["id"]
     receipt = (await agent.decide(call, edited_args={"order": "A7", "euro": 2_000})).json()
     assert (receipt["status"], receipt["code"]) == ("refused", "not_allowed")
-    assert "the change was not taken" in receipt["message"].lower()
+    assert "the change was rejected" in receipt["message"].lower()
     assert "`deny_if` is true" in receipt["message"]
     assert "You may not decide this" not in receipt["message"]
     assert (await agent.show(call))["state"] == "waiting"

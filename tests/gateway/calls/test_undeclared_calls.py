@@ -18,11 +18,11 @@ async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig)
     call = (await agent.propose(**SHELL)).json()["id"]
     request = await agent.rig.request(approval_of(call))
     assert (request.tool, request.allow_remember) == ("Shell", False)
-    assert request.card.note == "run by `roamer` itself, outside Signoff; nobody has declared this tool"
+    assert request.card.note == "`roamer` runs the call itself, outside Signoff; this tool is not declared"
     assert {row.name: row.value for row in request.card.rows}["command"] == "rm -rf build"
     async with browser(agent.rig) as page:
         card = words((await page.get(f"/approvals/{approval_of(call)}")).text)
-    assert "Run by roamer itself, outside Signoff. Nobody has declared this tool." in card
+    assert "roamer runs the call itself, outside Signoff. This tool is not declared." in card
     assert (await agent.decide(call)).json()["status"] == "accepted"
     params = {"agent": "roamer"}
     permitted = await agent.show(call, wait=20, **params)

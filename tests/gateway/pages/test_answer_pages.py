@@ -16,23 +16,30 @@ async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> N
     approval = await gateway.doubted()
     async with browser(gateway) as page:
         card = words((await page.get(f"/approvals/{approval}")).text)
-        for part in ("In doubt", "Did this happen?", "Nobody knows", "It happened", "It did not, run it", "Give up"):
+        for part in (
+            "Outcome unknown",
+            "Did this happen?",
+            "never reported its outcome",
+            "It happened",
+            "It did not happen: run it",
+            "Give up",
+        ):
             assert part in card
         assert "otherwise given up" in card
         assert "Did this happen? Pay 420 EUR to Ana" in words((await page.get("/")).text)
-        assert "Change something first" not in card
+        assert "Edit before approving" not in card
         done = words((await answered(page, approval, verdict="happened", result="receipt no 7")).text)
         talk = words((await page.get(f"/turns/{approval.rsplit('.', 2)[0]}")).text)
-    assert "Approver (you) says that it happened" in done
-    assert "What came of it: receipt no 7" in done
-    assert "Happened, says Approver" in talk
+    assert "Approver (you) confirmed that the call happened" in done
+    assert "Reported result: receipt no 7" in done
+    assert "Happened, confirmed by Approver" in talk
     assert await gateway.runs(approval) == 0
 
 
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        ("approved", "Approver (you) says that it did not happen: it may run again"),
+        ("approved", "Approver (you) confirmed that the call did not happen; it may run again"),
         ("denied", "Given up by Approver (you)"),
     ],
 )
@@ -59,7 +66,7 @@ async def test_time_is_told_in_words(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         card = words((await page.get(f"/approvals/{approval}")).text)
     assert "A reminder follows at" in card
-    assert "If nobody has answered, Ana, Bo (finance) may answer too from" in card
+    assert "Without an answer, Ana, Bo (finance) may answer too from" in card
     assert "then Ana, Bo (finance) may answer too, until" in card
 
 
@@ -74,7 +81,7 @@ async def test_a_list_says_what_was_changed(rig: GatewayRig) -> None:
         while "300 EUR" not in text:
             await asyncio.sleep(0.05)
             text = words((await page.get("/")).text)
-    assert "Book TP 531 in business, 300 EUR desk for Guest · changed by Ana" in text
+    assert "Book TP 531 in business, 300 EUR desk for Guest · edited by Ana" in text
 
 
 async def test_an_answer_is_remembered_listed_and_taken_back(rig: GatewayRig) -> None:
@@ -89,7 +96,7 @@ async def test_an_answer_is_remembered_listed_and_taken_back(rig: GatewayRig) ->
         assert (await rig.turns.signoff.result(key)).calls[0].code == "ok"
         listed = (await page.get("/grants")).text
         text = words(listed)
-        assert "Runs without asking" in text
+        assert "Runs without a request" in text
         assert "args.amount <= 500.0" in text
         assert "2 of 3" in text
         assert "Every conversation" in text
@@ -97,8 +104,8 @@ async def test_an_answer_is_remembered_listed_and_taken_back(rig: GatewayRig) ->
         bad = await page.post(f"/grants/{action}", data={"token": "0" * 64})
         assert (bad.status_code, "out of date" in words(bad.text)) == (403, True)
         gone = await page.post(f"/grants/{action}", data=hidden(listed, f"/grants/{action}"), follow_redirects=True)
-        assert "Taken back" in words(gone.text)
-        assert "Nothing is remembered" in words(gone.text)
+        assert "Revoked" in words(gone.text)
+        assert "No remembered answers" in words(gone.text)
     assert (await rig.turns.signoff.request(await rig.asked("alike"))).state == "pending"
 
 
@@ -112,14 +119,14 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(rig: Gateway
         action = "/grants/" + listed.split('action="/grants/')[1].split('"')[0]
         refused = await page.post(action, data=hidden(listed, action))
         assert refused.status_code == 403
-        assert "Nothing was changed: this takes the role `admin`" in words(refused.text)
+        assert "Nothing was changed: this needs the role `admin`" in words(refused.text)
 
 
 @table(
     ("wish", "expected"),
     ({"uses": "0"}, "a whole number from 1 to 1000"),
     ({"uses": "many"}, "a whole number from 1 to 1000"),
-    ({"uses": "1", "which": "where", "where": " "}, "write down for which calls"),
+    ({"uses": "1", "which": "where", "where": " "}, "write a condition"),
     ({"uses": "1", "which": "where", "where": "args.amount < 10.0"}, "not true of the arguments of this very call"),
     ({"uses": "1", "which": "where", "where": "args.amuont < 10.0"}, "amuont"),
 )
@@ -146,8 +153,8 @@ async def test_several_are_read_before_they_are_decided_together(gateway: Gatewa
         text = words(shown.text)
         assert text.count("Pay 420 EUR to Ana") >= 3
         assert "Log in to https://example.com" in text
-        assert "To be decided alone: something has to be typed to approve it" in text
-        assert "To be decided alone: it asks what became of a call" in text
+        assert "Decide this one separately: approval needs a typed confirmation" in text
+        assert "Decide this one separately: its outcome is unknown" in text
         assert shown.text.count('name="pick"') == 3
         await gateway.decide(second, verdict="denied", **{"as": "ana"})
         form = {**hidden(shown.text, "/batch"), "verdict": "approved"}
@@ -178,7 +185,7 @@ async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayRig) -> Non
             assert (await page.post("/batch", data=data)).status_code == status
         await page.get("/batch", params={**form, "pick": [first]})
         assert (await page.get("/batch", params={"pick": ["main.a.b"]})).status_code == 404
-        assert "Nothing is chosen" in words((await page.get("/batch")).text)
+        assert "No request is selected" in words((await page.get("/batch")).text)
     for approval in (first, second):
         assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
@@ -191,7 +198,7 @@ async def test_a_frozen_tenant_is_named_on_every_page(rig: GatewayRig) -> None:
     async with browser(rig) as page:
         for path in pages:
             text = words((await page.get(path)).text)
-            assert "Frozen by Ana: nothing runs in main" in text, path
+            assert "Frozen by Ana: no calls start in main" in text, path
             assert "strange payments" in text, path
         await Freezes(rig.deps.store).thaw("main")
         assert "Frozen by" not in (await page.get("/")).text

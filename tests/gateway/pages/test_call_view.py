@@ -42,15 +42,15 @@ def waits(request: ApprovalRequest) -> CallView:
 
 def test_a_call_in_doubt_is_marked_as_such() -> None:
     found = line(outcome("in_doubt"))
-    assert (found.words, found.tone, found.doubt) == ("In doubt", "doubt", True)
-    assert "Check by other means" in found.detail
+    assert (found.words, found.tone, found.doubt) == ("Outcome unknown", "doubt", True)
+    assert "Check in the other system" in found.detail
 
 
 @table(
     ("source", "expected", "detail"),
     ("human", "Denied by ana", "“no”"),
     ("policy", "Denied by rule", "no"),
-    ("timeout", "Timed out: nobody answered", ""),
+    ("timeout", "Timed out without an answer", ""),
     ("cancelled", "Cancelled", "no"),
     ("repeat", "Denied again, as before", "no"),
 )
@@ -62,20 +62,20 @@ def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, deta
 
 @table(
     ("view", "expected", "tone"),
-    (CallView(call="c1.1", tool="pay", state="proposed"), "Being judged", "live"),
+    (CallView(call="c1.1", tool="pay", state="proposed"), "Checking", "live"),
     (CallView(call="c1.1", tool="pay", state="running"), "Running", "live"),
-    (CallView(call="c1.1", tool="pay", state="something new"), "Being judged", "live"),
+    (CallView(call="c1.1", tool="pay", state="something new"), "Checking", "live"),
     (waits(asked("pending")), "Waiting for finance, Ana", "wait"),
     (waits(asked("denied", decided_name="Bo")), "Denied by Bo", "bad"),
-    (waits(asked("timed_out")), "Timed out: nobody answered", "bad"),
+    (waits(asked("timed_out")), "Timed out without an answer", "bad"),
     (waits(asked("approved", decided_name="Bo")), "Approved by Bo, running now", "live"),
-    (outcome("ok", rule=REQUIRES_APPROVAL), "Ran; this tool never asks", "good"),
-    (outcome("ok", rule=RuleReference(name="auto_approve_if")), "Ran by rule", "good"),
-    (outcome("ok", gate="dry_run"), "Dry run: it would run", "quiet"),
+    (outcome("ok", rule=REQUIRES_APPROVAL), "Ran; this tool needs no approval", "good"),
+    (outcome("ok", rule=RuleReference(name="auto_approve_if")), "Ran, approved by rule", "good"),
+    (outcome("ok", gate="dry_run"), "Dry run: the call would run", "quiet"),
     (outcome("too_many_calls", "enough"), "Rejected: too many calls", "bad"),
     (outcome("not_available", "no"), "Rejected: no such tool", "bad"),
     (outcome("skipped"), "Not run", "quiet"),
-    (outcome("waiting", "waiting for approval, K7Q-2FM"), "Already asked", "wait"),
+    (outcome("waiting", "waiting for approval, K7Q-2FM"), "Request already waiting", "wait"),
 )
 def test_every_state_has_its_words(view: CallView, expected: str, tone: str) -> None:
     found = line(view)
@@ -138,12 +138,12 @@ def test_calls_of_unknown_tools_and_stored_secrets_show_nothing() -> None:
 
 def test_what_stood_in_for_a_tool_that_failed_is_told() -> None:
     found = line(outcome("ok", "paid", fallback="wire", primary_error="the bank is closed", decided_by="ana"))
-    assert found.detail == "the bank is closed; wire was tried in its place"
+    assert found.detail == "the bank is closed; fallback: wire"
     assert (found.state, found.words, found.result) == ("execution_failed", "Failed", "")
     assert line(outcome("ok", "paid")).detail == ""
     meanwhile = CallView(call="c1.1", tool="pay", state="running")
     tried = call_line(meanwhile, None, CATALOG, FixedDirectory(PEOPLE), "en", stood="wire")
-    assert (tried.state, tried.words, tried.detail) == ("execution_failed", "Failed", "wire is tried in its place")
+    assert (tried.state, tried.words, tried.detail) == ("execution_failed", "Failed", "Fallback: wire")
 
 
 async def test_what_stands_in_for_a_call_follows_it_in_the_conversation(store: Store) -> None:

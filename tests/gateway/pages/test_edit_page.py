@@ -61,7 +61,7 @@ async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRi
     assert done.status_code == 200
     text = words(done.text)
     assert "Approved by Approver (you)" in text
-    assert "Changed by Approver (you)" in text
+    assert "Edited by Approver (you)" in text
     assert "420.00 EUR 380.50 EUR" in text
     outcome = await ended(gateway, approval)
     assert (outcome.code, outcome.edited_by) == ("ok", "approver")
@@ -75,7 +75,7 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRi
         form = (await page.get(f"/approvals/{approval}/edit")).text
     text = words(form)
     assert "Cost required" in text
-    assert "Refundable may be left out" in text
+    assert "Refundable optional" in text
     assert "Number · at least 0 · at most 1000" in text
     assert "As on the ticket" in text
     assert '<option value="&#34;business&#34;" selected>business</option>' in form
@@ -90,7 +90,7 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRi
     ({"seats": "1.5"}, "Must be a whole number, such as 380."),
     ({"traveller__name": "Bo", "extras": "a\nb\nc\nd"}, "Must have at most 3 items."),
     ({"meta": "{"}, "Is not JSON"),
-    ({}, "Nothing was changed. Change something"),
+    ({}, "You changed nothing. Change a value"),
 )
 async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
     gateway: GatewayRig, changed: dict[str, str], expected: str
@@ -137,15 +137,15 @@ async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gat
     async with browser(gateway) as page:
         await as_person(page, "ana")
         review = await edited(page, approval, cost="300")
-        assert "Others are asked about your version" in words(review.text)
+        assert "Your version needs the other approvals again" in words(review.text)
         counted = words((await confirmed(page, approval, review)).text)
         assert "1 of 2 approvals" in counted
         assert "You approved, 1 of 2" in counted
         await as_person(page, "bo")
         card = (await page.get(f"/approvals/{approval}")).text
         text = words(card)
-        assert "Changed by Ana" in text
-        assert "May still answer: Bo (finance)" in text
+        assert "Edited by Ana" in text
+        assert "Can still answer: Bo (finance)" in text
         assert (await answered(page, approval, verdict="approved")).status_code == 200
     assert (await ended(gateway, approval)).code == "ok"
 

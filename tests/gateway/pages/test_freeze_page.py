@@ -25,19 +25,19 @@ async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
     async with browser(rig) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
         frozen = await page.post("/freeze", data={**form, "reason": " a stolen laptop ", "sure": "yes"})
-        assert (frozen.status_code, "It is frozen. Withdrawn of what waited: " in words(frozen.text)) == (200, True)
+        assert (frozen.status_code, "Frozen. Withdrawn requests: " in words(frozen.text)) == (200, True)
         assert (await rig.turns.signoff.request(approval)).state == "cancelled"
         for path in ("/", "/turns", "/tools", "/sessions", "/freeze"):
             shown = words((await page.get(path)).text)
-            assert "Frozen by Approver: nothing runs in main" in shown, path
+            assert "Frozen by Approver: no calls start in main" in shown, path
             assert re.search(r"Since \d\d:\d\d UTC ?\. Reason: a stolen laptop", shown), path
         again = await page.post("/freeze", data=hidden((await page.get("/freeze")).text, "/freeze"))
-        assert (again.status_code, "Withdrawn of what waited: 0." in words(again.text)) == (200, True)
+        assert (again.status_code, "Withdrawn requests: 0." in words(again.text)) == (200, True)
         form = hidden((await page.get("/freeze")).text, "/thaw")
         thawed = await page.post("/thaw", data=form)
         assert (thawed.status_code, thawed.headers["location"]) == (303, "/freeze?thawed=1")
         shown = words((await page.get("/freeze?thawed=1")).text)
-        assert ("Thawed." in shown, "Frozen by" in shown) == (True, False)
+        assert ("Unfrozen." in shown, "Frozen by" in shown) == (True, False)
         assert (await page.post("/thaw", data=form)).status_code == 303
     acts = [
         (record.subject, record.facts["act"], record.facts.get("reason"), record.facts["channel"])
@@ -50,8 +50,8 @@ async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
     ("fields", "status", "expected"),
     [
         ({"reason": "drill"}, 422, "tick the box"),
-        ({"reason": " ", "sure": "yes"}, 422, "say why"),
-        ({"reason": "x" * (REASON_CHARS + 1), "sure": "yes"}, 422, "say why"),
+        ({"reason": " ", "sure": "yes"}, 422, "write a reason"),
+        ({"reason": "x" * (REASON_CHARS + 1), "sure": "yes"}, 422, "write a reason"),
         ({"reason": "drill", "sure": "yes", "token": "0" * 64}, 403, "out of date"),
     ],
 )
@@ -96,5 +96,5 @@ async def test_a_person_who_loses_the_role_is_refused_with_a_page_that_is_still_
     async with browser(later) as page:
         page.cookies.update(cookies)
         shown = await page.post("/freeze", data={**form, "reason": "drill", "sure": "yes"})
-    assert (shown.status_code, "this takes the role `admin`" in words(shown.text)) == (403, True)
+    assert (shown.status_code, "this needs the role `admin`" in words(shown.text)) == (403, True)
     assert await Freezes(rig.deps.store).read("main") is None

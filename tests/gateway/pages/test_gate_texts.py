@@ -44,7 +44,7 @@ def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> N
 def test_a_handler_beside_a_rule_is_told_after_it() -> None:
     alone = RuleReference(kind="handler", handler="rules:limits", answer="admin")
     both = RuleReference(name="require_approval_if", handler="rules:limits", answer="admin")
-    reason = "People are asked because: a new payee"
+    reason = "Needs approval: a new payee"
     assert rule_words(alone, "a new payee", "en") == reason
     assert rule_words(both, "a new payee", "en") == f"{text('rule.require_approval_if', 'en')} {reason}"
     assert rule_expression(alone, "a new payee") == rule_expression(both, "a new payee") == ""

@@ -154,6 +154,6 @@ async def test_the_record_is_written_whole_in_the_language(gateway: GatewayRig) 
     async with browser(gateway) as page:
         page.headers["accept-language"] = "de"
         shown = words((await page.get(f"/audit/{turn}")).text)
-    assert "braucht Menschen (Regel" in shown
+    assert "braucht Genehmigung (Regel" in shown
     assert "hat geantwortet: Abgelehnt (über" in shown
-    assert [each for each in ("needs people", "answered", "the request for", "asked ") if each in shown] == []
+    assert [each for each in ("needs approval", "answered", "the request for", "asked ") if each in shown] == []

@@ -32,7 +32,7 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
         card = (await page.get(f"/approvals/{approval}")).text
         page_text = words(card)
         assert "<h1" in card
-        for part in ("Pay 420 EUR to Ana", "420.00 EUR", "Payee", "for Guest", "always needs a person"):
+        for part in ("Pay 420 EUR to Ana", "420.00 EUR", "Payee", "on behalf of Guest", "this tool always does"):
             assert part in page_text
         assert "otherwise denied" in page_text
         answer = await send(page, approval, hidden(card, f"/approvals/{approval}/decide"), verdict="approved")
@@ -153,7 +153,7 @@ async def test_a_stale_card_is_shown_again(gateway: GatewayRig) -> None:
         for change in ({"revision": "2"}, {"question_hash": "0" * 64}):
             answer = await send(page, approval, {**form, **change}, verdict="approved")
             assert answer.status_code == 409
-            assert "Read it as it is now" in words(answer.text)
+            assert "Read it and answer again" in words(answer.text)
     assert await state_of(gateway, approval) == "pending"
 
 
@@ -176,9 +176,9 @@ async def test_those_who_may_not_see_why(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         card = await page.get(f"/approvals/{approval}")
         assert 'id="decide"' not in card.text
-        assert "It is for Ana, Bo (finance)" in words(card.text)
+        assert "Approvers: Ana, Bo (finance)" in words(card.text)
         mine = await page.get(f"/approvals/{own}")
-        assert "You asked for this yourself" in words(mine.text)
+        assert "You requested this yourself" in words(mine.text)
         withdraw = hidden(mine.text, f"/approvals/{own}/withdraw")
         assert (await page.post(f"/approvals/{own}/withdraw", data={"token": "x"})).status_code == 403
         gone = await page.post(f"/approvals/{own}/withdraw", data=withdraw, follow_redirects=True)
@@ -239,7 +239,7 @@ async def test_the_list_filters_and_counts(gateway: GatewayRig) -> None:
         assert f'data-key="{approval}"' in logins
         assert "Pay 420" not in words(logins)
         nothing = words((await page.get("/", params={"actor": "other"})).text)
-        assert "Nothing here matches these filters" in nothing
+        assert "No requests match these filters" in nothing
         assert "<circle" in (await page.get("/icon.svg?n=3")).text
 
 
@@ -247,7 +247,7 @@ async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         await as_person(page, "guest")
         home = await page.get("/")
-    assert "Nothing waits for you" in words(home.text)
+    assert "No requests wait for you" in words(home.text)
     assert "signoff ask pay" in words(home.text)
     assert 'href="/new"' in home.text
 
@@ -268,7 +268,7 @@ async def test_saying_something_starts_a_turn(gateway: GatewayRig) -> None:
         while "Finished" not in talk:
             await asyncio.sleep(0.05)
             talk = words((await page.get(sent.headers["location"])).text)
-    assert "Ran by rule" in talk
+    assert "Ran, approved by rule" in talk
     assert "args.amount < 50.0" in talk
     assert "Denied by rule" in talk
 
@@ -304,7 +304,7 @@ async def test_turns_are_found_by_state_and_person(gateway: GatewayRig) -> None:
         everything = await page.get("/turns")
         assert everything.status_code == 200
         none = await page.get("/turns", params={"person": "asks-nothing"})
-        assert "No conversation matches" in words(none.text)
+        assert "No conversations match" in words(none.text)
         odd = await page.get("/turns", params={"state": '"', "actor": "' OR", "since": "x"})
         assert odd.status_code == 200
 
@@ -313,7 +313,7 @@ async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
     before = len(gateway.ledger.rows)
     async with browser(gateway) as page:
         listed = words((await page.get("/tools")).text)
-        assert "Asks unless a rule allows it" in listed
+        assert "Needs approval, unless a rule approves it" in listed
         form = hidden((await page.get("/tools/small")).text, "/tools/small")
         base = {**form, "actor": "desk", "user": "guest"}
         found = {
@@ -323,10 +323,10 @@ async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
         refused = await page.post("/tools/small", data={"args": "{}"})
         missing = await page.get("/tools/smal")
     ran, asks, wrong, listing, broken = found.values()
-    assert "It would run without asking anybody" in ran
+    assert "The call would run without approval" in ran
     assert "cel-expr-python" in ran
-    assert "It would ask approvers" in asks
-    assert "It would not run" in wrong
+    assert "The call would need approval from approvers" in asks
+    assert "The call would not run" in wrong
     assert "not a JSON object" in listing
     assert "not a JSON object" in broken
     assert refused.status_code == 403
@@ -401,6 +401,6 @@ async def test_what_came_late_stands_under_its_own_name(gateway: GatewayRig) -> 
     assert entries == [
         ("Guest", "hello"),
         ("desk", "You said: hello"),
-        ("Result that came later", "it arrived"),
+        ("Late result", "it arrived"),
         ("desk", "You said: it arrived"),
     ]

@@ -33,7 +33,7 @@ async def test_a_turn_told_record_by_record(rig: GatewayRig) -> None:
             assert f'href="/audit/{turn}"' in (await page.get(path)).text, path
         shown = (await page.get(f"/audit/{turn}")).text
     page_text = words(shown)
-    assert "As it was written: no record of it is changed, missing or out of place." in page_text
+    assert "Verified: no entry is changed, missing or out of place." in page_text
     assert "Approver (approver)" in page_text
     assert "&lt;b&gt;too&lt;/b&gt; expensive" in shown
     assert "<b>too" not in shown
@@ -58,7 +58,7 @@ async def test_beside_the_turns(rig: GatewayRig) -> None:
         assert 'href="/audit/admin%2Fmain"' in (await page.get("/freeze")).text
         page_text = words((await page.get("/audit/admin%2Fmain")).text)
         missing = await page.get("/audit/main.nothing.nothing")
-    assert "What happened in main that belongs to no turn" in page_text
+    assert "Events in main outside turns" in page_text
     assert "drill" in page_text
     assert (missing.status_code, "Nothing is recorded of" in words(missing.text)) == (404, True)
 
@@ -70,7 +70,7 @@ async def test_a_record_that_was_changed_is_pointed_out(rig: GatewayRig) -> None
     await rig.deps.store.run(lambda connection: connection.execute(change, {"stream": stream}))
     async with browser(rig) as page:
         shown = (await page.get(f"/audit/{turn}")).text
-    assert "Not as it was written: " in words(shown)
+    assert "Verification failed: " in words(shown)
     assert '<li class="broken" id="r2">' in shown
     assert shown.count('class="broken"') == 1
     assert "no time · mallory" in words(shown)

@@ -34,8 +34,8 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 DENIED = {
-    "de": "die Änderung wurde nicht übernommen: `deny_if` ergibt true: der Aufruf wird abgelehnt",
-    "pt": "a alteração não foi aceite: `deny_if` dá true: a chamada é recusada",
+    "de": "die Änderung wurde abgewiesen: `deny_if` ergibt true: der Aufruf wird abgelehnt",
+    "pt": "a alteração foi rejeitada: `deny_if` dá true: a chamada é recusada",
 }
 MISFITS = {
     "de": "`amount` muss vom Typ number oder null sein; `mem` ist kein Argument (meinten Sie `memo`?)",
@@ -95,7 +95,7 @@ async def test_program_that_asks_for_no_language_reads_english(rig: GatewayRig) 
     sent = {"verdict": "approved", "revision": 1, "question_hash": shown["question_hash"]}
     answer = await rig.decide(approval, **sent, edited_args={**ARGS, "mem": 1}, **{"as": "approver"})
     misfit = "`mem` is not an argument (did you mean `memo`?)"
-    assert answer.json()["message"] == f"the change was not taken: the arguments of `pay` are not valid: {misfit}"
+    assert answer.json()["message"] == f"the change was rejected: the arguments of `pay` are not valid: {misfit}"
 
 
 async def test_record_says_in_the_readers_language_who_may_read_it(rig: GatewayRig) -> None:
@@ -109,9 +109,9 @@ async def test_record_says_in_the_readers_language_who_may_read_it(rig: GatewayR
             "/v1/audit/main.any.any", headers={"authorization": f"Bearer {secret}", "accept-language": "de"}
         )
     assert (refused.status_code, answer.status_code) == (403, 403)
-    assert "Das Protokoll liest, wer die Rolle auditor oder admin hat." in words(refused.text)
-    assert "reading the record" not in refused.text
-    assert answer.json()["message"] == "das Protokoll liest, wer die Rolle `auditor` oder `admin` hat"
+    assert "Das Prüfprotokoll braucht die Rolle auditor oder admin." in words(refused.text)
+    assert "the audit log needs" not in refused.text
+    assert answer.json()["message"] == "das Prüfprotokoll braucht die Rolle `auditor` oder `admin`"
 
 
 async def test_reason_of_an_error_page_ends_with_one_period(rig: GatewayRig) -> None:
@@ -121,5 +121,5 @@ async def test_reason_of_an_error_page_ends_with_one_period(rig: GatewayRig) -> 
         page.cookies.set("signoff_language", "de")
         refused = await page.get(f"/approvals/{approval}/edit")
     assert refused.status_code == 409
-    assert "Dies lässt sich nicht ändern: Sie können es nicht entscheiden. Zurück" in words(refused.text)
-    assert 'lang="en">Dies' not in refused.text
+    assert "Sie können dies nicht bearbeiten: Sie können nicht darüber entscheiden. Zurück" in words(refused.text)
+    assert 'lang="en">Sie' not in refused.text

@@ -27,7 +27,7 @@ async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) 
         assert (entered.status_code, entered.headers["location"]) == (303, f"/approvals/{approval}")
         card = (await page.get(entered.headers["location"])).text
         assert "Signed in as Ana" in words(card)
-        assert "Development profile" not in card
+        assert "Development mode" not in card
         await answered(page, approval, verdict="approved")
     decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "inbox", "session")
@@ -81,7 +81,7 @@ async def test_only_the_sign_in_page_signs_in(locked: GatewayRig) -> None:
         for form in ({}, {"token": ""}, theirs, {**mine, "token": "0" * 64}):
             answer = await page.post("/login", data={**form, "secret": secret})
             assert answer.status_code == 403
-            assert "You are not signed in" in words(answer.text)
+            assert "so you are not signed in" in words(answer.text)
         foreign = await page.post("/login", data={**mine, "secret": secret}, headers={"origin": "https://evil.example"})
         assert foreign.status_code == 403
         assert (await page.get("/")).status_code == 303
@@ -205,10 +205,10 @@ async def test_pages_of_another_tenant_are_not_there(gateway: GatewayRig, locked
 async def test_the_development_profile_says_so_everywhere(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         for path in ("/", "/new", "/turns", "/tools", "/tools/pay", "/login", "/nothing-here"):
-            assert "Development profile: no logins" in words((await page.get(path)).text), path
+            assert "Development mode: no sign-in" in words((await page.get(path)).text), path
         await sign_in(page, await token_of(gateway, "bo"))
         home = words((await page.get("/")).text)
-        assert "Development profile: no logins" in home
+        assert "Development mode: no sign-in" in home
         assert "Signed in as Bo" in home
 
 
@@ -220,7 +220,7 @@ async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
         sent = await page.post(f"/approvals/{approval}/decide", data={"verdict": "approved"})
         assert sent.headers["location"] == f"/login?lost=1&next=%2Fapprovals%2F{approval}"
         shown = (await page.get(sent.headers["location"])).text
-        assert "what you sent changed nothing" in words(shown)
+        assert "so nothing changed" in words(shown)
         back = hidden(shown, "/login")["next"]
         assert back == f"/approvals/{approval}"
     assert (await gateway.turns.signoff.request(approval)).state == "pending"

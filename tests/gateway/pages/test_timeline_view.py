@@ -29,7 +29,7 @@ def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
     assert summary(row(state="read"), row(channel="email"), row(channel="old", state="closed")) == [
         ("Ana Sousa", "chat (slack)", "read", ""),
         ("Ana Sousa", "email", "sent", ""),
-        ("Ana Sousa", "old", "says how it ended", ""),
+        ("Ana Sousa", "old", "shows the decision", ""),
     ]
 
 

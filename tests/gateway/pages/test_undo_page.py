@@ -25,8 +25,8 @@ from signoff.store.store import Store
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import formatter_for
 
-ALREADY = "the 5 seconds for an undo are over"
-OTHERS = "only the person who denied this can undo it"
+ALREADY = "the 5 seconds for an undo have passed"
+OTHERS = "only the approver who denied this can undo it"
 
 
 @pytest.fixture

@@ -97,8 +97,8 @@ async def test_a_card_shows_a_mail_and_a_statement_line_by_line(gateway: Gateway
     async with browser(gateway) as page:
         letter = (await page.get(f"/approvals/{await gateway.asked('write')}")).text
         assert f'<bdi class="lines">{LETTER}</bdi>' in letter
-        assert "not read to the end" not in letter
+        assert "not fully read" not in letter
         query = (await page.get(f"/approvals/{await gateway.asked('query')}")).text
-    assert f"33 lines, {len(STATEMENT)} characters not read to the end" in words(query)
+    assert f"33 lines, {len(STATEMENT)} characters not fully read" in words(query)
     assert '<bdi class="lines code">select *\n  from invoices\n' in query
     assert query.count('class="lines code"') == 2

@@ -35,7 +35,7 @@ async def test_browser_at_a_foreign_host_gets_a_page_in_its_language(gateway: Ga
     assert "<h1>Wrong address</h1>" in english.text
     assert "This gateway does not answer under that name" in english.text
     assert "<h1>Falsche Adresse</h1>" in german.text
-    assert "Unter dieser Adresse antwortet Signoff nicht." in german.text
+    assert "Signoff antwortet unter dieser Adresse nicht." in german.text
     assert "default-src 'self'" in german.headers["content-security-policy"]
     assert not {"<b>", "<a", "<link", "<script"} & set(re.findall(r"<\w+>?", german.text))
     assert "set-cookie" not in german.headers

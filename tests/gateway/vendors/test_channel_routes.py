@@ -146,7 +146,7 @@ async def test_the_page_of_a_request_says_who_was_told_of_it(spoken: Spoken) -> 
     request, cards = await spoken.asked("pay")
     page = await spoken.http.get(f"/approvals/{request.id}")
     assert page.status_code == 200
-    assert f"Told beside the inbox: {len(cards)}" in page.text
+    assert f"Messages sent beside the inbox: {len(cards)}" in page.text
     assert "chat (signoff.testing.recording_channel): sent" in page.text
 
 

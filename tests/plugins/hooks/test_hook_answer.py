@@ -44,7 +44,7 @@ def test_permitted_call_is_allowed_in_the_hosts_shape(
 def test_edited_arguments_replace_the_proposed_ones(host: HookHost) -> None:
     found = allow(host, GATE, call("used", args=EDITED, edited_by="Ana"))["hookSpecificOutput"]
     assert (found["permissionDecision"], found["updatedInput"]) == ("allow", EDITED)
-    assert found["additionalContext"].startswith("Ana changed the arguments")
+    assert found["additionalContext"].startswith("Ana edited the arguments")
 
 
 @table(("proposed", "approved"), (True, 1), (False, 0), ([True], [1]))
@@ -61,7 +61,7 @@ def test_approvers_remark_is_context_for_the_model(host: HookHost) -> None:
     assert (found["permissionDecision"], found["additionalContext"]) == ("allow", "tell the customer first")
     changed = allow(host, GATE, call("used", args=EDITED, edited_by="Ana", note="tell the customer first"))
     words = changed["hookSpecificOutput"]["additionalContext"]
-    assert "Ana changed" in words
+    assert "Ana edited" in words
     assert words.endswith("tell the customer first")
 
 

@@ -32,7 +32,7 @@ def list_grants(
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
             grants = await client.grants(every=every, tenant=tenant)
-        out.show(grants, grant_table(grants, system_clock()) if grants else "nothing is remembered")
+        out.show(grants, grant_table(grants, system_clock()) if grants else "no remembered answers")
         return 0
 
     run(body, as_json=as_json)

@@ -24,7 +24,7 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.responses import EditPreview
 from signoff.formats.durations import seconds
 
-UNCHANGED: Final = "nothing was changed; approve it as it is, or change something"
+UNCHANGED: Final = "you changed nothing; change a value, or approve the request as it is"
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -172,7 +172,7 @@ async def _inbox(out: Output, url: str | None, person: str) -> int:
     if cards:
         out.show(cards, waiting_table(cards, system_clock()), "", "signoff show CODE    signoff approve CODE")
     else:
-        out.show(cards, f"nothing waits for {clean(person) or 'you'}; {_elsewhere(others)}")
+        out.show(cards, f"no requests wait for {clean(person) or 'you'}; {_elsewhere(others)}")
     return 0
 
 
@@ -258,7 +258,7 @@ async def _edit(out: Output, client: Client, request: ApprovalRequest, change: A
     Raises `Refused` for what does not fit or changes nothing, `NotFound` for an argument that is not there.
     """
     if request.edit == "off":
-        raise Refused("arguments cannot be changed here; deny and say what to change", code="not_allowed")
+        raise Refused("these arguments cannot be edited; deny and name the change", code="not_allowed")
     found = await client.preview(request, change.settings)
     if change.editor:
         found = await _in_editor(out, client, request, arguments_text(found.args))

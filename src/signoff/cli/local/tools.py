@@ -202,7 +202,7 @@ def find_problems(catalog: Catalog) -> list[str]:
 def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
     """Draws the gate inventory, one line a tool."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("Tool", "Gate", "Rule", "Who decides", "Actors"):
+    for column in ("Tool", "Gate", "Rule", "Approvers", "Actors"):
         table.add_column(column, no_wrap=column == "Tool", overflow="fold")
     for row in rows:
         table.add_row(

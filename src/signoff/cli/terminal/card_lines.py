@@ -82,10 +82,10 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
         rows.append(("warning", Text(clean(undeclared_words(request, ENGLISH)), style="bold")))
     if request.late_report is not None:
         late = request.late_report
-        rows.append(("reported late", f"{late.code} at {clock(late.at)}: {late.text}"))
+        rows.append(("late report", f"{late.code} at {clock(late.at)}: {late.text}"))
     if request.edited_by:
         by = clean(request.edited_name or request.edited_by)
-        rows.append((f"changed by {by}", Text("\n".join(change_lines(request)))))
+        rows.append((f"edited by {by}", Text("\n".join(change_lines(request)))))
     rows.append(("asked by", f"{request.actor} for {who}, {ago(request.opened_at, now)}"))
     if request.kind != "in_doubt":
         # Of a call in doubt the note says why.
@@ -112,7 +112,7 @@ def _course(request: ApprovalRequest, now: datetime) -> Facts:
             rows.append(("escalation", f"{clock(request.escalate_at)}, then {', '.join(request.escalate_to)} too"))
     if request.escalated:
         rows.append(("escalated", f"{', '.join(request.escalate_to)} may answer too"))
-    rows.append(("who may decide", ", ".join(request.approvers)))
+    rows.append(("approvers", ", ".join(request.approvers)))
     if request.quorum > 1:
         found = progress(request)
         rows.append(("approvals", f"{found.yes} of {found.needed}"))
@@ -120,7 +120,7 @@ def _course(request: ApprovalRequest, now: datetime) -> Facts:
             rows.append(("still needed", groups_text(found.open)))
     rows += [("answered", _vote(vote)) for vote in request.votes]
     if request.state == "pending" and request.allow_remember:
-        rows.append(("remember", "an answer may be given to the next calls like this: --remember"))
+        rows.append(("remember", "the next matching calls may get the same answer: --remember"))
     return rows
 
 
@@ -159,7 +159,7 @@ def _todo(request: ApprovalRequest) -> list[str]:
     if request.kind == "in_doubt":
         return [
             f"signoff happened {code} --result ...    it happened",
-            f"signoff approve {code}{seen}    it did not, run it",
+            f"signoff approve {code}{seen}    it did not happen: run it",
             f"signoff deny {code} --reason ...    give up",
         ]
     edit = f"    signoff approve {code} --set NAME=VALUE" if request.edit != "off" else ""

@@ -47,4 +47,4 @@ def change_lines(request: ApprovalRequest) -> list[str]:
         return []
     found = row_changes(request.before, request.card.rows)
     lines = [f"{each.label or each.name}: {each.before or 'nothing'} -> {each.after or 'nothing'}" for each in found]
-    return lines or ["what was changed is hidden"]
+    return lines or ["the changed values are masked"]

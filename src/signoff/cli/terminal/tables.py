@@ -32,7 +32,7 @@ STYLES: Final = {
     "in_doubt": "bold red",
     "error": "red",
 }
-_STATES: Final = {"in_doubt": "in doubt: nobody knows whether it happened", "ok": "ran", "timed_out": "timed out"}
+_STATES: Final = {"in_doubt": "outcome unknown", "ok": "ran", "timed_out": "timed out"}
 _DOUBT_VERDICTS: Final = {
     "approved": "it did not happen and runs again",
     "denied": "given up",
@@ -137,7 +137,7 @@ def answer_lines(view: TurnView) -> list[Text]:
     lines = [*place_lines(view.route, view.step), *(call_line(call) for call in view.calls)]
     if view.model_retry is not None:
         retry = view.model_retry
-        lines.append(Text(f"the model is asked again, try {retry.attempt}: {clean(retry.error)}", style="yellow"))
+        lines.append(Text(f"the model failed; next, try {retry.attempt}: {clean(retry.error)}", style="yellow"))
     if view.result is not None:
         lines += [Text(f"{view.actor}: {content_text(part.content)}") for part in view.result.parts]
         if view.result.error is not None:
@@ -164,7 +164,7 @@ def call_line(call: CallView) -> Text:
     if outcome.fallback:
         # What people decided, and what came of it, is told of the tool that stood in, on a line of its own.
         why = " ".join(clean(outcome.primary_error).split())
-        return line + Text(f": {why}; {clean(outcome.fallback)} was tried in its place")
+        return line + Text(f": {why}; fallback: {clean(outcome.fallback)}")
     if outcome.denied is not None:
         by = clean(request.decided_name or request.decided_by) if request is not None else ""
         who = f" by {by}" if by else f" by {outcome.denied.source}"
@@ -217,13 +217,13 @@ def frozen_line(standing: Freeze) -> str:
     """Writes a freeze that stands: who, since when and why."""
     since = f"{standing.at:%Y-%m-%d %H:%M} UTC"
     who = clean(standing.by)
-    return f"frozen: {standing.tenant} by {who} since {since}: {clean(standing.reason)}; nothing of it starts"
+    return f"frozen: {standing.tenant} by {who} since {since}: {clean(standing.reason)}; no calls start"
 
 
 def swept_lines(swept: SweepResult) -> list[str]:
     """Lists the requests that a freeze withdrew, and those that wait all the same."""
-    lines = [f"withdrawn: {swept.withdrawn} of what waited"]
+    lines = [f"withdrawn requests: {swept.withdrawn}"]
     if swept.waiting:
-        lines.append("still waiting, though none of it would run; freeze again to go on:")
+        lines.append("requests still waiting, although their calls cannot run; freeze again to go on:")
         lines += [f"  {each}" for each in swept.waiting]
     return lines

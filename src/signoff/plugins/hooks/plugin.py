@@ -153,7 +153,7 @@ def allow(host: HookHost, event: HookBody, permit: CallAnswer) -> HookAnswer:
         return SILENT if host == "codex" else _permit(event, "allow")
     if not changed and host != "codex":
         return _permit(event, "allow", additionalContext=permit.note)
-    editor = f"{permit.edited_by or 'Somebody'} changed the arguments before approving; it runs with those."
+    editor = f"{permit.edited_by or 'An approver'} edited the arguments before approving. The call runs with these."
     note = "\n".join(filter(None, (editor if changed else "", permit.note)))
     return _permit(event, "allow", updatedInput=args, additionalContext=note)
 
