@@ -234,7 +234,7 @@ class Journal:
     ) -> list[AuditEntry]:
         """Build the entries for the end of the call.
 
-        A call that ran gets its execution facts, and a specialist's call all of its arguments (B39). Raises
+        A call that ran gets its execution facts, and a specialist's call all of its arguments. Raises
         `StoreUnavailable` if large arguments cannot be stored.
         """
         facts = (

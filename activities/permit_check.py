@@ -427,7 +427,7 @@ class _Lack(NamedTuple):
     """The message if approvers are asked again because the policy has changed."""
 
 
-_TOOL_CHANGED = "the tool changed while you were asked"
+_TOOL_CHANGED = "the tool changed while the request was waiting"
 _FEW = _Lack("too few people have approved this", "more people have to approve this now")
 _OWN = _Lack("the requester has approved this", "a person other than the requester has to approve this now")
 _WEAK = _Lack("an approver of this was not identified strongly enough", "this needs a stronger sign-in now")

@@ -31,7 +31,7 @@ from signoff.registry.hooks import override_hash
 from signoff.registry.tool import Tool
 from signoff.store.questions.approval_rows import ApprovalRows, lock_approval, read_rows, read_rows_anew
 
-CHANGED = "the tool changed while you were asked"
+CHANGED = "the tool changed while the request was waiting"
 _EARLIER_IN_DOUBT = (
     "Not run again: it is not known whether an earlier try of this call happened, and too few people have said that it "
     "did not; do not repeat it."

@@ -1,4 +1,4 @@
-"""Checks the uses that calls of limited tools would take (F18). The call's ticket takes the use."""
+"""Checks the uses that calls of limited tools would take. The call's ticket takes the use."""
 
 import dataclasses
 from collections.abc import Sequence

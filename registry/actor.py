@@ -199,7 +199,7 @@ _HASH_CHARS: Final = 16
 class Surface:
     """The tools that do not exist on one channel.
 
-    No rule brings them back (E12).
+    No rule brings them back.
     """
 
     exclude: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ class Surface:
 class Autonomy:
     """The limits on an actor's calls without approval. Policies still apply.
 
-    CEL over `tool`, `actor` and `ctx` (P19). An expression that fails asks, or denies.
+    CEL over `tool`, `actor` and `ctx`. An expression that fails asks, or denies.
     """
 
     unasked_if: Annotated[str, FieldSpec(unset="what policies say")] = ""
@@ -222,7 +222,7 @@ class Autonomy:
 class EscalationPath:
     """The approvers of an actor's requests if the tool's policy names none.
 
-    Without `approvers`, the default ones decide (P19).
+    Without `approvers`, the default ones decide.
     """
 
     approvers: Annotated[tuple[str, ...], FieldSpec(unset="`defaults.approvers`")] = ()
@@ -342,7 +342,7 @@ class Actor:
     [routes.md](routes.md).
     """
     route_select: Annotated[Select | None, FieldSpec(key=IN_CODE)] = field(default=None, repr=False, compare=False)
-    """Selects the available routes for each completion (F10). A turn on any other route sees no tools."""
+    """Selects the available routes for each completion. A turn on any other route sees no tools."""
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
         default=None, repr=False, compare=False
     )

@@ -117,7 +117,7 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
 
 
 def _check_case(actor: Actor, spelled: Mapping[str, str]) -> None:
-    """Raise `ConfigError` for names that differ by case only: the reader of a card could confuse them (X04)."""
+    """Raise `ConfigError` for names that differ by case only: the reader of a card could confuse them."""
     own: dict[str, str] = {}
     for name in sorted(actor.own_names):
         folded = name.casefold()

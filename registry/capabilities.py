@@ -23,7 +23,7 @@ CapabilityCode = Literal[
 
 
 class CapabilityError(Exception):
-    """A handler exceeded its capabilities. The message, `<CODE>: detail`, becomes `execution_failed` (E47)."""
+    """A handler exceeded its capabilities. The message, `<CODE>: detail`, becomes `execution_failed`."""
 
     def __init__(self, code: CapabilityCode, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -34,7 +34,7 @@ class CapabilityError(Exception):
 class Capabilities:
     """The needs of a handler, declared on its tool.
 
-    If a worker lacks a backend for one of them, the call is `not_available` (E16).
+    If a worker lacks a backend for one of them, the call is `not_available`.
     """
 
     network: Annotated[tuple[str, ...], Field(description="Hosts, `host` or `host:port`, in lower case.")] = ()

@@ -138,7 +138,7 @@ class Catalog:
     get = resolve
 
     def available(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[Tool, ...]:
-        """Return the tools that the actor of `ctx` has now, in the order for its model (E01).
+        """Return the tools that the actor of `ctx` has now, in the order for its model.
 
         `withheld` names the tools that hooks or hours remove. A catalog does not run hooks. With `None`, every tool
         that depends on a hook or on the time is left out.
@@ -147,11 +147,11 @@ class Catalog:
         return view.without(_find_unanswered(view) if withheld is None else withheld).visible()
 
     def for_toolset(self, name: str, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[Tool, ...]:
-        """Return the tools of `available` whose toolset is exactly `name` (E01)."""
+        """Return the tools of `available` whose toolset is exactly `name`."""
         return tuple(tool for tool in self.available(ctx, withheld) if tool.toolset == name)
 
     def definitions(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[ModelTool, ...]:
-        """Return the definitions for a model (E01): those of `available`, and `respond`.
+        """Return the definitions for a model: those of `available`, and `respond`.
 
         Raises `ConfigError` as `offered_tools` does. A turn calls that one, with the answers of all hooks.
         """
@@ -333,7 +333,7 @@ def build_catalog(
 
     `people` join the built-in people of the development profile. `context` is JSON Schema by dotted name.
     `part_types` add to the types in contracts/message.py. Another agent gets a type of `requires_peer_consumes` only
-    if it accepts the type. `reducers` shorten results. Later registrations have no effect (E43). `destinations`
+    if it accepts the type. `reducers` shorten results. Later registrations have no effect. `destinations`
     receive the records of tools, and `observer` failed deliveries. `channels` reach people apart from the inbox, by
     the rules of `routing`. `subscriptions` are other systems that receive events. `mcp_servers` are the servers of
     imported `tools`. `timezone` is the zone of `ctx.now`.
@@ -391,7 +391,7 @@ def build_catalog(
         zone=zone,
         bounds=bounds,
     )
-    # List now, so that the first turn does not list the registry (P11).
+    # List now, so that the first turn does not list the registry.
     catalog.tools()
     return catalog
 

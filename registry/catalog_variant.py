@@ -1,4 +1,4 @@
-"""Derives a catalog from another by adding, replacing and removing tools. The old one is unchanged (X01)."""
+"""Derives a catalog from another by adding, replacing and removing tools. The old one is unchanged."""
 
 from collections.abc import Iterable, Mapping
 

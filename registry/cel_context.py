@@ -45,7 +45,7 @@ def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextF
 def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
     """Return the `ctx` mapping of CEL expressions.
 
-    Only declared names of `ctx.extra` with valid values are merged, never over a standard field (P18). A missing field
+    Only declared names of `ctx.extra` with valid values are merged, never over a standard field. A missing field
     makes an expression fail, so that approval is needed.
     """
     user = ctx.user
@@ -71,7 +71,7 @@ def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict
 
 
 def handler_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
-    """Return the read-only `context` of handlers and hooks: declared fields with valid values, by name (F02).
+    """Return the read-only `context` of handlers and hooks: declared fields with valid values, by name.
 
     `user` holds the requester's attributes. Collected data is left out, even if declared: see `handler_data`.
     """
@@ -82,7 +82,7 @@ def handler_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapp
 
 
 def handler_data(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
-    """Return the read-only `data` of handlers and hooks: the session's collected data (F02).
+    """Return the read-only `data` of handlers and hooks: the session's collected data.
 
     Empty if the manifest declares `data` and the value does not fit: handlers must not see data that rules do not.
     """

@@ -1,4 +1,4 @@
-"""Adapters for handlers of other designs. The author chooses one. Nothing is detected (X14, X19)."""
+"""Adapters for handlers of other designs. The author chooses one. Nothing is detected."""
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +13,7 @@ _CODES: Final = get_args(FailureCode)
 
 
 def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any]]) -> Handler:
-    """Adapt a handler `(context, args)` to `(args, context)` (X19)."""
+    """Adapt a handler `(context, args)` to `(args, context)`."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Any:
@@ -23,7 +23,7 @@ def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any
 
 
 def per_call(factory: HandlerFactory, tool: str = "") -> Handler:
-    """Make a handler from a factory `(context)` that makes the handler of one call, for example of its user (F16).
+    """Make a handler from a factory `(context)` that makes the handler of one call, for example of its user.
 
     A factory of several tools returns their handlers by name. `tool` is the name of the handler to run. Raises
     `ConfigError` for a function of another form.
@@ -55,7 +55,7 @@ def _made_for(made: Handler | Mapping[str, Handler], tool: str) -> Handler:
 
 
 def ok_results(handler: Handler) -> Handler:
-    """Adapt a handler that returns `{ok: true, value, structured?, cost_usd?}` or `{ok: false, code, error}` (E08)."""
+    """Adapt a handler that returns `{ok: true, value, structured?, cost_usd?}` or `{ok: false, code, error}`."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Result:

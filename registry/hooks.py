@@ -58,7 +58,7 @@ class HookContext:
 
     @property
     def person_id(self) -> str:
-        """The requester's id as a human, the same for all their accounts (B76)."""
+        """The requester's id as a human, the same for all their accounts."""
         return self.user.human
 
 
@@ -173,7 +173,7 @@ class Permission:
 
 @dataclass(frozen=True)
 class Correction:
-    """Replacement arguments from `validate_input` (V13).
+    """Replacement arguments from `validate_input`.
 
     They are checked again, once, then judged, shown, bound and run as if proposed. Return it only if the meaning is
     certain. Always correct the same arguments to the same result.
@@ -212,7 +212,7 @@ Handler: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
 HandlerFactory: TypeAlias = Callable[[ToolContext], Handler | Mapping[str, Handler]]
 """`(context)`: makes the handler of one call, or the handlers of several tools by name."""
 Available: TypeAlias = Callable[[HookContext], Awaitable[bool]]
-"""`async (context)`: only `True` itself makes the tool available (E04). It runs often and must be quick."""
+"""`async (context)`: only `True` itself makes the tool available. It runs often and must be quick."""
 PermissionCheck: TypeAlias = Callable[[dict[str, Any], HookContext], Awaitable[Permission]]
 """`async (args, context)`. `args` are a copy of the valid arguments. Any answer except a `Permission` denies."""
 Probe: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[ProbeAnswer]]
@@ -220,7 +220,7 @@ Probe: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[ProbeAnswer
 InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[SchemaProblem] | Correction]
 """`(args)`: the problems of arguments that fit the schema, or corrected ones. Pure, and so a plain function."""
 Select: TypeAlias = Callable[[HookContext, dict[str, Any]], Awaitable[Iterable[str]]]
-"""`async (context, data)`: the names of the visible tools to keep, or of the available routes (F10).
+"""`async (context, data)`: the names of the visible tools to keep, or of the available routes.
 
 It cannot add any.
 """

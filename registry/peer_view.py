@@ -1,4 +1,4 @@
-"""The tools of a catalog for other agents (B14, B27)."""
+"""The tools of a catalog for other agents."""
 
 from typing import Any, Literal
 

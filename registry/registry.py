@@ -16,7 +16,7 @@ from signoff.registry.tool_fields import hashed_content
 
 @runtime_checkable
 class ToolResolver(Protocol):
-    """Resolves exact names to tools: a registry, a catalog, or a test's own (P01)."""
+    """Resolves exact names to tools: a registry, a catalog, or a test's own."""
 
     def resolve(self, name: str) -> Tool | None:
         """Return the tool of exactly this name, or None."""
@@ -74,7 +74,7 @@ class ToolRegistryBuilder:
     """Collects tools before there is a registry. Later changes of the builder do not affect built registries.
 
     For the start of a program, when plugins add tools. A running process has a `ToolRegistry` or a `Catalog`, which
-    cannot be reopened (P03, P04).
+    cannot be reopened.
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:

@@ -1,4 +1,4 @@
-"""`respond`, the tool with which a model ends its turn. Every actor has it automatically (B46)."""
+"""`respond`, the tool with which a model ends its turn. Every actor has it automatically."""
 
 import json
 import re
@@ -89,7 +89,7 @@ class RespondForm:
 
 
 def _resolve_answer(args: Any) -> Any:
-    """Return `args` with the names and places of the schema, if a model uses others (X21, X22)."""
+    """Return `args` with the names and places of the schema, if a model uses others."""
     if not isinstance(args, dict):
         return args
     args = resolve_aliases(args, ANSWER_ALIASES)
@@ -125,7 +125,7 @@ def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
 
 
 def withheld_part_types(declared: Iterable[str], types: Collection[str]) -> frozenset[str]:
-    """Return all part types that peers get only if they accept them (B79). Raises `ConfigError` for unknown ones."""
+    """Return all part types that peers get only if they accept them. Raises `ConfigError` for unknown ones."""
     more = frozenset(declared)
     for name in sorted(more.difference(types)):
         why = f"`requires_peer_consumes` names {quote_name(name)}, which is no type of parts{did_you_mean(name, types)}"

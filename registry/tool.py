@@ -289,12 +289,12 @@ class ToolOptions:
     [approvals.md](approvals.md#probes).
     """
     site: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = field(default="", compare=False)
-    """The place of its declaration, `file:line`; empty if unknown (B20)."""
+    """The place of its declaration, `file:line`; empty if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Tool(ToolOptions):
-    """A declared tool. Types are checked at declaration, everything else by a `ToolRegistry` (B17).
+    """A declared tool. Types are checked at declaration, everything else by a `ToolRegistry`.
 
     Raises `RegistrationError` for an unknown field or a wrong type.
     """
@@ -336,7 +336,7 @@ class Tool(ToolOptions):
         if not self.site:
             object.__setattr__(self, "site", _call_site())
         # Hashed, shown and checked values must not change under an approval, nor through a caller of the registry
-        # (P10).
+        # .
         for schema in ("input_schema", "output_schema", "settings_schema", "settings", "metadata"):
             object.__setattr__(self, schema, self._read_only(schema))
 
@@ -408,7 +408,7 @@ class Tool(ToolOptions):
 
     @property
     def of_framework(self) -> bool:
-        """Whether it is the framework's own, which no list, toolset, route or hook excludes (X25)."""
+        """Whether it is the framework's own, which no list, toolset, route or hook excludes."""
         # By its name, which a catalog reserves.
         return self.name in (COLLECT, READ_REST)
 
@@ -424,12 +424,12 @@ class Tool(ToolOptions):
 
     @property
     def for_peers(self) -> bool:
-        """Whether other agents may see and call it: an exposed generalist of the application (B14)."""
+        """Whether other agents may see and call it: an exposed generalist of the application."""
         return self.peer_exposed and self.scope == "generalist" and not self.place
 
     @property
     def tries(self) -> int:
-        """The number of attempts: 3 if it only reads or is idempotent, 1 if it has effects (X18)."""
+        """The number of attempts: 3 if it only reads or is idempotent, 1 if it has effects."""
         if self.attempts is not None:
             return self.attempts
         return REPEATABLE_TRIES if self.read_only or self.idempotent else 1
@@ -490,7 +490,7 @@ def _read_mappings(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationError:
-    """Return the error of a wrong declaration, with `tool_name`, `field`, `value` (B18) and `site`, its `file:line`.
+    """Return the error of a wrong declaration, with `tool_name`, `field`, `value` and `site`, its `file:line`.
 
     The error of a duplicate also has `first_site`.
     """

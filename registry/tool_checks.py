@@ -74,7 +74,7 @@ _Check: TypeAlias = Callable[[Tool], Iterator[FieldProblem]]
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether a reason is a placeholder (B19): the trimmed text is a filler word or has up to two characters."""
+    """Return whether a reason is a placeholder: the trimmed text is a filler word or has up to two characters."""
     return _PLACEHOLDER.fullmatch(text.strip()) is not None
 
 
@@ -100,7 +100,7 @@ def check_fallbacks(tools: Mapping[str, Tool]) -> None:
 
 
 def _name(tool: Tool, taken: Mapping[str, Tool]) -> Iterator[FieldProblem]:
-    # Case-insensitive: readers confuse names that differ by case only (X04). The name may still have any type, because
+    # Case-insensitive: readers confuse names that differ by case only. The name may still have any type, because
     # B17 wants this checked before its shape.
     if str(tool.name).casefold() == RESPOND:
         yield FieldProblem("name", tool.name, "has a reserved name: every actor has `respond` already")
@@ -338,7 +338,7 @@ def _updates(tool: Tool) -> Iterator[FieldProblem]:
         elif name == DATA:
             yield FieldProblem("updates", name, f"updates all of `{DATA}`; name the fields that it changes")
         elif name.split(".")[0] == _IDENTITY:
-            # Identity comes from the gateway, never from a tool (P18).
+            # Identity comes from the gateway, never from a tool.
             yield FieldProblem("updates", name, f"updates `{name}`; no tool may change who the user is")
 
 

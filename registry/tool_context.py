@@ -13,7 +13,7 @@ from signoff.registry.tool_result import HandOff
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """The second argument of every handler and probe: the call to run (B76)."""
+    """The second argument of every handler and probe: the call to run."""
 
     actor_name: str
     """The actor that calls."""
@@ -34,7 +34,7 @@ class ToolContext:
     person_id: str = ""
     """The human behind `user_id`, the same for all their accounts."""
     approval_decision: Literal["approved"] | None = None
-    """`approved` if approvers were asked. A denied call never reaches a handler (N21)."""
+    """`approved` if approvers were asked. A denied call never reaches a handler."""
     approval_reason: str = ""
     """The reason from the last approver."""
     decided_by: str = ""
@@ -42,19 +42,19 @@ class ToolContext:
     attempt: int = 1
     """The number of this attempt, from 1."""
     result_budget_chars: int = RESULT_CHARS_PER_BATCH
-    """How many characters of the result the model will read (E18)."""
+    """How many characters of the result the model will read."""
     route: str = ""
     """The actor's route. Empty if it has none."""
     step: str = ""
     """The route's step. Empty if there is none."""
     context: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The declared context fields, the requester's attributes under `user`. Read-only (F02)."""
+    """The declared context fields, the requester's attributes under `user`. Read-only."""
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The session's collected data. Read-only (F02)."""
+    """The session's collected data. Read-only."""
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The tool's `settings` from manifest or code. Read-only."""
     capabilities: GrantedCapabilities = NOTHING_GRANTED
-    """The declared capabilities of the tool, and no others (E19)."""
+    """The declared capabilities of the tool, and no others."""
 
     @property
     def event_id(self) -> str:

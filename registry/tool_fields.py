@@ -25,14 +25,14 @@ class FieldProblem(NamedTuple):
 
 
 def id_and_title(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `given` with a `name` next to an `id` as the title: other designs show it to people (F02)."""
+    """Return `given` with a `name` next to an `id` as the title: other designs show it to people."""
     if given.get("id") is None or given.get("name") in (None, given["id"]) or "title" in given:
         return given
     return {**{key: value for key, value in given.items() if key != "name"}, "title": given["name"]}
 
 
 def by_own_names(cls: type, given: Mapping[str, Any]) -> Mapping[str, Any] | FieldProblem:
-    """Return `given` with the field names of `cls`, for camelCase and other designs' names (X20).
+    """Return `given` with the field names of `cls`, for camelCase and other designs' names.
 
     Returns a problem if two names of one field differ. Unknown names stay.
     """

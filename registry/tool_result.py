@@ -14,7 +14,7 @@ Privacy: TypeAlias = Literal["public", "private", "secret"]
 
 @dataclass(frozen=True)
 class ToolResult:
-    """An explicit success (N13)."""
+    """An explicit success."""
 
     value: Any
     """The value for the model."""
@@ -37,7 +37,7 @@ FailureCode: TypeAlias = Literal["execution_failed", "input_invalid", "not_avail
 
 @dataclass(frozen=True)
 class ToolFailure:
-    """An explicit failure (E08)."""
+    """An explicit failure."""
 
     message: str
     """The text for the model."""
@@ -57,7 +57,7 @@ class ToolFailure:
 
 @dataclass(frozen=True)
 class HandOff:
-    """A result for work that continues elsewhere: the call succeeds (B43).
+    """A result for work that continues elsewhere: the call succeeds.
 
     The final result arrives later, in this turn or the one that continues it.
     """
@@ -119,7 +119,7 @@ def render_value(value: Any) -> str:
 
 
 def trim(text: str, budget: int) -> TrimmedText:
-    """Cut `text` to `budget` characters and add the marker of E22, which exceeds the budget (E23)."""
+    """Cut `text` to `budget` characters and add the truncation marker, which exceeds the budget."""
     total = len(text)
     if total <= budget:
         return TrimmedText(text, False, total)
@@ -163,7 +163,7 @@ class RecordField:
 
 @dataclass(frozen=True)
 class AnnotatedRecord:
-    """A result of fields. Every destination gets it through its filter (B32)."""
+    """A result of fields. Every destination gets it through its filter."""
 
     fields: Mapping[str, RecordField]
 
@@ -191,7 +191,7 @@ Filter: TypeAlias = Callable[[AnnotatedRecord], AnnotatedRecord]
 
 
 def identity(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Return the whole record. Only for `ui-streaming` and `cache`, and only if declared (X24)."""
+    """Return the whole record. Only for `ui-streaming` and `cache`, and only if declared."""
     return record
 
 

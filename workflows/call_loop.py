@@ -366,6 +366,6 @@ def _without_local(gate_decision: GateDecision) -> GateDecision:
 
 
 def _share_budget(gate_decision: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
-    """Return `gate_decision` with `options`, and at most the call's own share of the batch's characters (N10)."""
+    """Return `gate_decision` with `options`, and at most the call's own share of the batch's characters."""
     options["budget_chars"] = min(gate_decision.options.budget_chars, before.options.budget_chars)
     return replace(gate_decision, options=replace(gate_decision.options, **options))

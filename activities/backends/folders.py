@@ -1,4 +1,4 @@
-"""The backend of `fs_reach`: files of declared folders only, despite any links in them (E47).
+"""The backend of `fs_reach`: files of declared folders only, despite any links in them.
 
 The backend resolves a path with all its links, and the result must be in a declared folder. Then it opens the path from
 the file system's root, folder by folder, without following links. A link inserted in between is refused.

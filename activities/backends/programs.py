@@ -1,4 +1,4 @@
-"""The backend of `process`: runs declared programs without a shell and within limits (E47)."""
+"""The backend of `process`: runs declared programs without a shell and within limits."""
 
 import asyncio
 import contextlib

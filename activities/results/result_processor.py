@@ -75,7 +75,7 @@ class RecordViews(NamedTuple):
 
 
 class RecordDistributor:
-    """Distributes the records of one tool: each destination gets its own view, all in parallel (B34)."""
+    """Distributes the records of one tool: each destination gets its own view, all in parallel."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
         self._distribution = deps.catalog.distribution
@@ -273,7 +273,7 @@ class ResultProcessor:
         return dataclasses.replace(failure, value=None)
 
     def _find_record(self, value: Any) -> str | None:
-        """Return the audit log's text of a result that is not an annotated record: only for specialists (B39)."""
+        """Return the audit log's text of a result that is not an annotated record: only for specialists."""
         return render_value(value) if self._tool.scope == "specialist" else None
 
     async def _make_outcome(
@@ -299,7 +299,7 @@ class ResultProcessor:
     ) -> CallOutcome:
         """Add the tool's requested changes to `outcome`, and its next step's place.
 
-        For a tool that may change the context, adds the accepted changes (F44). Invalid changes, or an unknown step,
+        For a tool that may change the context, adds the accepted changes. Invalid changes, or an unknown step,
         make the call a failure: its effect has happened, and the model must not repeat it. A call that failed anyway
         keeps its own message, after a note that its changes are lost.
         """
@@ -348,7 +348,7 @@ class ResultProcessor:
     async def _make_text_outcome(
         self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int
     ) -> CallOutcome:
-        """Build the outcome with the text of `result` for the model: reduced, then cut, then fenced (N11)."""
+        """Build the outcome with the text of `result` for the model: reduced, then cut, then fenced."""
         tool = self._tool
         text = self._short(permit, args, result)
         cut = trim(text, budget_chars)
@@ -394,7 +394,7 @@ class ResultProcessor:
         return None if value is None else await self._content(value, place)
 
     def _object(self, what: str, value: Any) -> dict[str, Any] | None:
-        """Return the plain JSON object of a result's additional data (F44), or `None` with a warning."""
+        """Return the plain JSON object of a result's additional data, or `None` with a warning."""
         if value is None:
             return None
         plain = _plain(value)

@@ -1,6 +1,6 @@
 """Applies an actor's filters: the tools of a surface, a toolset, a plugin or an MCP server.
 
-`None` is no filter, an empty one passes nothing (X08). Tools of MCP servers are named `mcp__<server>__<tool>`.
+`None` is no filter, an empty one passes nothing. Tools of MCP servers are named `mcp__<server>__<tool>`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _MCP: Final = "mcp__"
 
 
 def is_excluded(actor: Actor, tool: Tool, channel: str) -> bool:
-    """Return whether the tool does not exist on the turn's surface (E12). Nothing overrides this."""
+    """Return whether the tool does not exist on the turn's surface. Nothing overrides this."""
     surface = actor.surfaces.get(channel)
     return surface is not None and tool.name in surface.exclude
 
@@ -26,8 +26,8 @@ def is_excluded(actor: Actor, tool: Tool, channel: str) -> bool:
 def is_permitted(actor: Actor, tool: Tool) -> bool:
     """Return whether the actor's list and filters pass the tool.
 
-    The list is the boundary (B45). Filters for MCP servers or plugins also pass those tools without the list (E13), and
-    always apply to them. The framework's own tools need no list (X25).
+    The list is the boundary. Filters for MCP servers or plugins also pass those tools without the list, and
+    always apply to them. The framework's own tools need no list.
     """
     if tool.is_external and actor.external is None:
         # An internal actor could never use the permit of such a call.
@@ -39,7 +39,7 @@ def is_permitted(actor: Actor, tool: Tool) -> bool:
     if not (_server_passes(actor, tool) and _plugin_passes(actor, tool)):
         return False
     if is_built_in(tool):
-        # `always_include` bypasses the toolset only: no author of a tool moves the list, which is the boundary (B45).
+        # `always_include` bypasses the toolset only: no author of a tool moves the list, which is the boundary.
         in_toolset = actor.toolset is None or tool.toolset == actor.toolset or tool.always_include
         return in_toolset and _is_listed(actor, tool)
     return _is_listed(actor, tool) or _has_filters_for(actor, tool)
@@ -61,7 +61,7 @@ def is_mcp(name: str) -> bool:
 
 
 def mcp_parts(name: str) -> tuple[str, str]:
-    """Split the name of an MCP tool into server and bare name. The bare name may hold `__` itself (E36)."""
+    """Split the name of an MCP tool into server and bare name. The bare name may hold `__` itself."""
     server, _, bare = name.removeprefix(_MCP).partition("__")
     return server, bare
 

@@ -1,4 +1,4 @@
-"""The layers of a call's context, in order: none overrides a layer above it (P18)."""
+"""The layers of a call's context, in order: none overrides a layer above it."""
 
 from dataclasses import dataclass
 

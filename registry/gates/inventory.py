@@ -59,7 +59,7 @@ def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow
 
 
 def exists_for(catalog: Catalog, tool: Tool, tenant: str) -> bool:
-    """Return whether the tool exists for a tenant, by its declaration and those of the tools it shadows (V07)."""
+    """Return whether the tool exists for a tenant, by its declaration and those of the tools it shadows."""
     scopes = catalog.scopes.get(owner_of(tool)[0])
     obeyed = () if scopes is None else scopes.policy_tools.get(tool.activity, ())
     return all(each.tenants is None or tenant in each.tenants for each in (tool, *obeyed))

@@ -106,8 +106,8 @@ def judge(
     for early in _EARLY:
         if (found := early(proposal)) is not None:
             return found
-    # Only a tool of exactly this name runs (P06), the one nearest to the actor's position (F07). A similar name is
-    # suggested, never executed (X04).
+    # Only a tool of exactly this name runs, the one nearest to the actor's position. A similar name is
+    # suggested, never executed.
     tool = view.tool(call.tool)
     if tool is None:
         return _not_there(proposal, "resolve")
@@ -155,7 +155,7 @@ def shape(proposal: _Proposal) -> LocalGateDecision | None:
 
 
 def caps(proposal: _Proposal) -> LocalGateDecision | None:
-    """Check the loop caps of one turn (E48)."""
+    """Check the loop caps of one turn."""
     tally, call = proposal.tally, proposal.call
     tool = proposal.view.tool(call.tool)
     args = proposal.args if tool is None else tool.without_remarks(proposal.args)
@@ -178,7 +178,7 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
 
 
 def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that the tool exists on the turn's surface (E12). Nothing brings back an excluded tool."""
+    """Check that the tool exists on the turn's surface. Nothing brings back an excluded tool."""
     view = proposal.view
     if not view.excludes(tool):
         return None
@@ -202,12 +202,12 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def allowlist(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check the actor's own list and filters, its capability boundary (B45)."""
+    """Check the actor's own list and filters, its capability boundary."""
     return None if proposal.view.permits(tool) else _not_there(proposal, "allowlist")
 
 
 def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that the tool is visible at the actor's route and step (F05, F12).
+    """Check that the tool is visible at the actor's route and step.
 
     A `tool_filter` with a reason shows it to the model. Every other cause hides the tool.
     """
@@ -251,7 +251,7 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
 
 
 def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check with the tool's own check whether this call is permitted. Approvers may override its denial (X10)."""
+    """Check with the tool's own check whether this call is permitted. Approvers may override its denial."""
     if tool.check_permissions is None:
         return None
     answer = proposal.known.permission
@@ -265,8 +265,8 @@ def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that every declared capability has a backend (E16)."""
-    # Without known backends the set is empty: a tool never runs with less than it declares (E16).
+    """Check that every declared capability has a backend."""
+    # Without known backends the set is empty: a tool never runs with less than it declares.
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
     if not missing:
         return None
@@ -275,7 +275,7 @@ def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that the tool has a use left (F18). The ticket of the call takes the use."""
+    """Check that the tool has a use left. The ticket of the call takes the use."""
     if tool.usage_limit is None:
         return None
     spent = proposal.known.spent
@@ -287,7 +287,7 @@ def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def dry_run(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """End a dry run with the text of the call (E17). Nothing is requested and nothing runs."""
+    """End a dry run with the text of the call. Nothing is requested and nothing runs."""
     if not proposal.dry_run:
         return None
     return proposal.settle("dry_run", "ok", dry_run_text(tool, proposal.args), tool)

@@ -1,4 +1,4 @@
-"""Describes the resolution of a name for log and audit log: its tool, the winning level and the losing ones (F19)."""
+"""Describes the resolution of a name for log and audit log: its tool, the winning level and the losing ones."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Decides which tools exist for an actor. The model's list and its calls share one answer (N02)."""
+"""Decides which tools exist for an actor. The model's list and its calls share one answer."""
 
 import dataclasses
 import hashlib
@@ -105,7 +105,7 @@ class ToolView:
         """
         found = self._judge_rules(tool)
         for each in self.over.get(tool.activity, ()):
-            # Otherwise a tool of the same name could escape a rule about the tags or scope of the shadowed one (X03).
+            # Otherwise a tool of the same name could escape a rule about the tags or scope of the shadowed one.
             found = min(found, self._judge_rules(each), key=lambda one: _STRICTEST.index(one.effect))
         return found
 
@@ -168,8 +168,8 @@ class ToolView:
     def permits(self, tool: Tool) -> bool:
         """Return whether the actor's list and filters pass the tool (gate `allowlist`).
 
-        No list means every tool. The tool must also exist for the tenant, as must the tools that it shadows (V07). In a
-        turn of another agent, it must be exposed to peers (B14).
+        No list means every tool. The tool must also exist for the tenant, as must the tools that it shadows. In a
+        turn of another agent, it must be exposed to peers.
         """
         tools = (tool, *self.over.get(tool.activity, ()))
         tenant = self.ctx.get("tenant")

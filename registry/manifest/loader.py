@@ -1,4 +1,4 @@
-"""Loads the manifest: actors, tools, people and policies in YAML, composed over code (V04)."""
+"""Loads the manifest: actors, tools, people and policies in YAML, composed over code."""
 
 import dataclasses
 import inspect

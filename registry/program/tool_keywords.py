@@ -26,7 +26,7 @@ Span: TypeAlias = float | str | timedelta
 
 @dataclass(frozen=True)
 class BypassRouting:
-    """The reason why a specialist tool needs no routing (B10)."""
+    """The reason why a specialist tool needs no routing."""
 
     reason: Annotated[str, Field(description="A real one.")]
 

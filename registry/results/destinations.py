@@ -1,4 +1,4 @@
-"""The destinations of tools' records and their filters, checked when the catalog is built (B33)."""
+"""The destinations of tools' records and their filters, checked when the catalog is built."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping

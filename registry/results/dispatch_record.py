@@ -1,4 +1,4 @@
-"""Facts recorded with a call's outcome: its actor and its dispatch (B39, B40)."""
+"""Facts recorded with a call's outcome: its actor and its dispatch."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ SPECIALIST: Final = "specialist_execution"
 
 
 def dispatch_event(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """Return the first event of a routed call: `source`, `event`, `private`; {} for a bypass (B30).
+    """Return the first event of a routed call: `source`, `event`, `private`; {} for a bypass.
 
     Only the calling actor may react to a private event, and only auditors may read it.
     """
@@ -23,7 +23,7 @@ def dispatch_event(tool: Tool, permit: Permit) -> dict[str, Any]:
 
 
 def execution_facts(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """Return the facts of every executed call, of any owner (B40)."""
+    """Return the facts of every executed call, of any owner."""
     reason = tool.bypass_routing.reason if tool.bypass_routing is not None else ""
     kept: dict[str, Any] = {"record": SPECIALIST} if tool.scope == "specialist" else {}
     return {

@@ -1,4 +1,4 @@
-"""The data of answers, and how one answer's data merge with earlier data (B58)."""
+"""The data of answers, and how one answer's data merge with earlier data."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args

@@ -1,4 +1,4 @@
-"""Checks a tool's result against its declared output (B06, V05)."""
+"""Checks a tool's result against its declared output."""
 
 from typing import Any, Final
 

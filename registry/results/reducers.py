@@ -1,4 +1,4 @@
-"""Reducers shorten one tool's results for the model, after the run and before any cut (E21)."""
+"""Reducers shorten one tool's results for the model, after the run and before any cut."""
 
 import json
 import logging
@@ -52,7 +52,7 @@ _INSTALL_LINE: Final = re.compile(
 
 
 def terminal(result: Result, given: ReducerInput) -> Result:
-    """Shorten the output of the command in `args.command` (or `args.cmd`). Errors stay unchanged (E40).
+    """Shorten the output of the command in `args.command` (or `args.cmd`). Errors stay unchanged.
 
     `git status`: counts and the first five files. Test runs: failures and the summary. Installs: added and removed
     packages, warnings and errors. Other output over 8 KiB, also if none of that is recognised: the first 40 and the
@@ -69,7 +69,7 @@ def terminal(result: Result, given: ReducerInput) -> Result:
 
 
 def read_file(result: Result, given: ReducerInput) -> Result:
-    """Shorten a whole file over 200 lines to a hint and the first 200. A requested range stays unchanged (E41)."""
+    """Shorten a whole file over 200 lines to a hint and the first 200. A requested range stays unchanged."""
     if isinstance(result, ToolFailure) or any(given.args.get(name) is not None for name in _RANGE):
         return result
     lines = str(result.value).split("\n")
@@ -82,7 +82,7 @@ def read_file(result: Result, given: ReducerInput) -> Result:
 
 
 def kanban_list(result: Result, given: ReducerInput) -> Result:
-    """Shorten a JSON list of over 10 items to counts by status and the 5 newest unfinished ones (E42)."""
+    """Shorten a JSON list of over 10 items to counts by status and the 5 newest unfinished ones."""
     if isinstance(result, ToolFailure):
         return result
     try:
@@ -175,7 +175,7 @@ def _ends(text: str) -> str:
 logger = logging.getLogger("signoff.registry")
 
 Reducer: TypeAlias = Callable[[Result, ReducerInput], Result]
-"""Synchronous and deterministic. It calls no model, and reads and writes nothing (E39).
+"""Synchronous and deterministic. It calls no model, and reads and writes nothing.
 
 It gets the result as the model would read it (`value` is text) and returns one of the same class. Only its text is
 used: structured data and cost stay the tool's.
@@ -204,7 +204,7 @@ class ReducerRegistry:
             self.register(each)
 
     def register(self, reducer: ToolReducer) -> Callable[[], None]:
-        """Add a reducer and return a function that removes exactly this one, not a later one of the tool (N16).
+        """Add a reducer and return a function that removes exactly this one, not a later one of the tool.
 
         Raises `RegistrationError` for a second reducer of the tool, and for an object that is not a function.
         """

@@ -1,4 +1,4 @@
-"""Puts outside text between fences that it cannot close, and marks requests for actions in it (E49)."""
+"""Puts outside text between fences that it cannot close, and marks requests for actions in it."""
 
 import re
 import unicodedata

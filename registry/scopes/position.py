@@ -1,4 +1,4 @@
-"""Resolves a name at an actor's position: the nearest layer wins, and the trace explains the others (X03).
+"""Resolves a name at an actor's position: the nearest layer wins, and the trace explains the others.
 
 The order is transient > step inline > step reference > route > agent > registry > undeclared. The nearest layer that
 names a tool owns the name. While it hides the tool, no other layer provides one, so that hiding never loosens anything.
@@ -151,7 +151,7 @@ class Position:
         return Resolution(name, layers, len(layers), None, "no layer names it")
 
     def names(self, moment: ResolutionContext, listed: tuple[str, ...] | None) -> Iterator[str]:
-        """Yield each name that may be visible here, nearest first. `listed` orders the registry's names (N23)."""
+        """Yield each name that may be visible here, nearest first. `listed` orders the registry's names."""
         layers = (_transient(self, moment), *self.layers[:-1]) if moment.transient else self.layers[:-1]
         yielded: set[str] = set()
         for names in (*(layer.tools for layer in layers), self.layers[-1].tools if listed is None else listed):
@@ -222,7 +222,7 @@ class RegistryTools(Mapping[str, Tool]):
 
     def __init__(self, registry: ToolRegistry) -> None:
         self._registry = registry
-        # Once, at build: `list` is for displays and tests, and no turn calls it (P11).
+        # Once, at build: `list` is for displays and tests, and no turn calls it.
         self._names = registry.list()
 
     def __getitem__(self, name: str) -> Tool:

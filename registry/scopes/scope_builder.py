@@ -204,7 +204,7 @@ class _Build:
     def _resolve(
         self, where: str, use: ToolUse, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
     ) -> Tool | None:
-        """Return the tool of one entry at `place`: inline, or the target of a reference (X06).
+        """Return the tool of one entry at `place`: inline, or the target of a reference.
 
         `enclosing` are the own tools of the outer levels, nearest first. A reference `beaten` by an inline tool of the
         same place never runs there, so it is not placed.
@@ -215,7 +215,7 @@ class _Build:
             return self._place(where, use, use.tool, place, [*around, registered])
         self._check_listed(where, use)
         inner = next((tool for tool in around if tool is not None), None)
-        # The registry comes first (X06): an actor's own tool does not take over a reference to its name.
+        # The registry comes first: an actor's own tool does not take over a reference to its name.
         if registered is None:
             if inner is None and not use.optional:
                 near = did_you_mean(
@@ -231,7 +231,7 @@ class _Build:
         if beaten:
             self._check_loosens(where, use, [inner])
             return registered
-        # It covers one of the actor's own tools, so it shadows that one and obeys it (X03).
+        # It covers one of the actor's own tools, so it shadows that one and obeys it.
         return self._place(where, use, registered, place, around)
 
     def _place(self, where: str, use: ToolUse, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
@@ -398,7 +398,7 @@ class _Build:
             raise self._wrong(where, use.min_step, f"has a `min_step` in `{where}`; only a route's tools have one")
 
     def _once(self, where: str, listed: Iterable[ListedTool], *, per_kind: bool = False) -> tuple[ToolUse, ...]:
-        """Return `listed` without duplicates. A step may list a name and a tool of that name (F27)."""
+        """Return `listed` without duplicates. A step may list a name and a tool of that name."""
         keys: set[tuple[str, bool]] = set()
         found = tool_uses(tuple(listed))
         for use in found:
@@ -423,7 +423,7 @@ class _Build:
 
 
 def _mask(tool: Tool, over: Sequence[Tool]) -> Tool:
-    """Return `tool` with the masks of the tools that it obeys (X03), even for names that its schema lacks."""
+    """Return `tool` with the masks of the tools that it obeys, even for names that its schema lacks."""
     known = tool.schema.schema.get("properties", {})
     other = {name for each in over for name in each.masked_arguments}.difference(tool.masked_arguments)
     # A nested masked argument may have another position in an argument of the same name here: mask it whole.

@@ -1,4 +1,4 @@
-"""Selects the tools of one scope of a catalog for displays (F31): a route, a step, an actor or the registry."""
+"""Selects the tools of one scope of a catalog for displays: a route, a step, an actor or the registry."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

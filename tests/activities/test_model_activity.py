@@ -169,7 +169,7 @@ async def test_invalid_respond_call_is_reported_and_kept_as_text(store: Store, a
     ("[1]", {}, "not a JSON object"),
     ([1], {}, "not a JSON object"),
     ("null", {}, ""),
-    ('{"amount": NaN}', {}, "no JSON number"),
+    ('{"amount": NaN}', {}, "not a JSON number"),
     ('{"amount": 1e999}', {}, "number that is too large"),
     ('{"to": "\\ud800"}', {}, "surrogate"),
     ({"n": 2**53}, {}, "integer outside"),

@@ -1,4 +1,4 @@
-"""Computes each tool's metrics from the audit log: runs, failures, time and cost (F21).
+"""Computes each tool's metrics from the audit log: runs, failures, time and cost.
 
 Failures are counted by code.
 """

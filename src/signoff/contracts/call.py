@@ -80,7 +80,7 @@ class RuleReference(FrozenModel):
 REQUIRES_APPROVAL: Final = RuleReference(name="requires_approval")
 """The rule without an expression: the policy is just `true` or `false`, or none of its rules applied."""
 PERMISSION_RULE: Final = RuleReference(kind="permission")
-"""Needs approval: the tool's permission check would deny the call (X10)."""
+"""Needs approval: the tool's permission check would deny the call."""
 REQUESTER_RULE: Final = RuleReference(kind="requester")
 """Needs approval: the requester is doubtful."""
 IN_DOUBT_RULE: Final = RuleReference(kind="in_doubt")

@@ -36,7 +36,7 @@ class ConfigError(SignoffError):
 
 
 class RegistrationError(ConfigError):
-    """A tool's declaration is wrong; `context` has `tool_name`, `field` and `value` (B18)."""
+    """A tool's declaration is wrong; `context` has `tool_name`, `field` and `value`."""
 
 
 class SecretMissing(ConfigError):

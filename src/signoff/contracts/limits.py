@@ -19,9 +19,9 @@ CALLS_KEPT_PER_COMPLETION: Final = 200
 RESULT_BYTES: Final = 1 * MIB
 """JSON bytes of one tool result before trimming."""
 RESULT_CHARS_PER_BATCH: Final = 80_000
-"""Characters (code points) of one batch's results for the model (E10)."""
+"""Characters (code points) of one batch's results for the model."""
 RECORDED_RESULT_CHARS: Final = 2_000
-"""Characters of a result in the audit log, if it holds one (B39)."""
+"""Characters of a result in the audit log, if it holds one."""
 MESSAGES_BYTES: Final = 1 * MIB
 """Bytes of the workflow's message list: references and inline text."""
 # Below the 2 MiB of a payload: a larger completion of a turn would fail its workflow task repeatedly.
@@ -128,7 +128,7 @@ MAX_DENIALS_IN_A_ROW: Final = 3
 MAX_ACTIVE_SECONDS: Final = 3_600.0
 """Seconds of model and tool time of one turn, without the time of waiting for approvers."""
 MAX_TOOLS_AT_ONCE: Final = 10
-"""Parallel tools of one batch. The others wait for a slot (X16)."""
+"""Parallel tools of one batch. The others wait for a slot."""
 MAX_FALLBACKS: Final = 9
 MAX_ATTEMPTS: Final = 10
 """Attempts of a repeatable tool after external failures."""

@@ -54,7 +54,7 @@ MEMO_REQUESTER: Final = "signoff_requester"
 MEMO_STORE: Final = "signoff_store"
 
 RESPOND: Final = "respond"
-"""The reserved tool for ending a turn. Never registered, never listed (B46)."""
+"""The reserved tool for ending a turn. Never registered, never listed."""
 
 OFFLINE_MODEL: Final = "offline"
 """The built-in model for first trials: it reads each message as a command line."""

@@ -27,7 +27,7 @@ PROBLEMS_SHOWN: Final = 3
 """Maximum number of problems in the answer to one request."""
 REQUEST_ALIASES: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"}
 ANSWER_ALIASES: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
-"""Alternative input names of fields, with Signoff's own names. Output has only the latter (X21)."""
+"""Alternative input names of fields, with Signoff's own names. Output has only the latter."""
 _WORD_CHARS: Final = 64
 _URL_CHARS: Final = 2_000
 _WORKFLOW_CHARS: Final = 255

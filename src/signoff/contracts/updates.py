@@ -16,7 +16,7 @@ UPDATE_FAILED: Final = (
     "update_invalid: `{}` ran and took effect, but {}, so none of its changes to the "
     "conversation were applied. Do not call it again for that; tell the user."
 )
-"""The message to the model about such a call (F44). The second placeholder is the reason."""
+"""The message to the model about such a call. The second placeholder is the reason."""
 UPDATE_LOST: Final = "None of the changes of `{}` to the conversation were applied: {}."
 """The message to the model about a call that failed, before its own text."""
 
@@ -46,12 +46,12 @@ NO_UPDATES: Final = Updates()
 
 
 def merge_updates(before: Updates, new: Updates) -> Updates:
-    """Merge two updates by top-level name. `new` wins. Data precede the context (F44)."""
+    """Merge two updates by top-level name. `new` wins. Data precede the context."""
     return Updates(data={**before.data, **new.data}, context={**before.context, **new.context})
 
 
 def apply_updates(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the context of a turn: `updates`, overridden by the caller's `given` (P18)."""
+    """Return the context of a turn: `updates`, overridden by the caller's `given`."""
     extra = {**updates.context, **given}
     data = given.get(DATA, {})
     # Data of another type than an object replace all collected data.

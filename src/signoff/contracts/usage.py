@@ -1,4 +1,4 @@
-"""Limits on a tool's uses (F18), one use of a limited tool, and the message about an exhausted limit."""
+"""Limits on a tool's uses, one use of a limited tool, and the message about an exhausted limit."""
 
 import math
 from dataclasses import dataclass

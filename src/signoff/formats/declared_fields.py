@@ -40,7 +40,7 @@ class FieldSpec:
     its presence counts, because its code has no stable form in all processes.
     """
     shadow: Literal["", "same", "subset"] = ""
-    """The value required of a tool that shadows one with this field (X03).
+    """The value required of a tool that shadows one with this field.
 
     It is the same, or a subset.
     """
@@ -50,7 +50,7 @@ class FieldSpec:
     `IN_CODE` means that it has none.
     """
     aliases: tuple[str, ...] = ()
-    """Names in other designs (X20)."""
+    """Names in other designs."""
     form: str = ""
     """The required form, as text after `needs FIELD to be`. If empty, the type states it."""
     unset: str = ""

@@ -73,7 +73,7 @@ def check_keys(
 ) -> dict[str, str]:
     """Return the key used for each field of `model`.
 
-    Raises `ConfigError` for unknown keys, and for two keys of one field with different values (X20).
+    Raises `ConfigError` for unknown keys, and for two keys of one field with different values.
     """
     known = spellings(model)
     written: dict[str, str] = {}

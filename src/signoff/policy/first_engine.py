@@ -72,7 +72,7 @@ INCLUDES: Final = cel.FunctionDecl(
 )
 """JavaScript's `list.includes(item)` and `text.includes(part)`.
 
-The designs use them for rules over tags (B78).
+The designs use them for rules over tags.
 """
 
 

@@ -1,6 +1,6 @@
 """Combines a policy with the policies that it shadows.
 
-Their requirements count as well, so that the combination can only be stricter (X03).
+Their requirements count as well, so that the combination can only be stricter.
 """
 
 import dataclasses

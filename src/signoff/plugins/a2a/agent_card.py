@@ -1,4 +1,4 @@
-"""Makes the card of an actor: exactly its tools that are exposed to other agents (B14, B79)."""
+"""Makes the card of an actor: exactly its tools that are exposed to other agents."""
 
 import hashlib
 import json
