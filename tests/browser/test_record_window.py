@@ -16,8 +16,8 @@ async def test_the_record_of_a_turn(window: Open, served: Served) -> None:
     turn = approval.rpartition(".c1")[0]
     await served.rig.turns.signoff.result(TurnKey(*turn.split(".")))
     page = await window(f"/turns/{turn}")
-    await page.get_by_role("link", name="Record").click()
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Record")
+    await page.get_by_role("link", name="Audit log").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Audit log")
     await page.get_by_text("Original entry").first.click()
     for size in (WIDE, PHONE):
         await page.set_viewport_size({"width": size[0], "height": size[1]})
