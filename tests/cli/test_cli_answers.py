@@ -207,7 +207,7 @@ async def test_a_doubt_is_given_up_from_a_terminal(served_cli: Cli) -> None:
     card = await doubted(served_cli, "pay 2700")
     ran = await served_cli("deny", card["code"], "--reason", "cannot find out")
     assert (ran.code, ran.out.strip()) == (0, "given up: Pay 2700 EUR to Ana")
-    assert "in doubt" in (await served_cli("watch", card["turn"])).out
+    assert "outcome unknown" in (await served_cli("watch", card["turn"])).out
 
 
 NULLABLE = {

@@ -130,7 +130,7 @@ async def test_diff_of_equal_manifests_is_nothing(manifest: Cli) -> None:
 async def test_diff_says_what_changed_and_what_it_means(manifest: Cli, changed: Path) -> None:
     ran = await manifest("manifest", "diff", str(MANIFEST), str(changed))
     assert ran.code == 1
-    assert "~ tool `pay`: requires_approval.auto_approve_if; its definition is the same" in ran.out
+    assert "~ tool `pay`: requires_approval.auto_approve_if; its definition is unchanged" in ran.out
     data = (await manifest("manifest", "diff", str(MANIFEST), str(changed), "--json")).data
     assert data["old"] != data["new"]
     assert (data["changes"][0]["fields"], data["stale"]) == (["requires_approval.auto_approve_if"], [])

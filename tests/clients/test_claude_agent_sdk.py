@@ -37,7 +37,7 @@ async def test_the_shell_runs_what_people_made_of_its_command(
     text = (await playing)["text"]
     assert os.listdir(tmp_path) == ["approved"]
     told = sorted(each[:30] for each in text.split(" | "))
-    assert told == ["Approver edited the arguments", "Not run: a rule denies it: `de", "two"]
+    assert told == ["Approver edited the arguments ", "Not run: a rule denies it: `de", "two"]
     shown = await rig.show(call.id)
     assert (shown["code"], shown["result"]["stdout"]) == ("ok", "two")
 

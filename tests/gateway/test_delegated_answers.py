@@ -90,7 +90,7 @@ async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: D
     page = await rig.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=bo"})
     assert "Approve" in page.text
     assert "You answer on behalf of Ana." in page.text
-    assert "Approvers: Ana, cy, Bo for Ana (finance)" in words(page.text)
+    assert "Approvers: Ana, cy, Bo on behalf of Ana (finance)" in words(page.text)
     first = await rig.decide(approval, "bo")
     assert (first["status"], first["votes"], first["needed"]) == ("counted", 1, 2)
     same_seat = await rig.decide(approval, "ana")
@@ -98,7 +98,7 @@ async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: D
     assert rig.ledger.rows == []
     counted = words((await rig.http.get(f"/approvals/{approval}", headers={"cookie": "signoff_person=cy"})).text)
     assert "1 of 2 approvals" in counted
-    assert "Approved Bo for Ana" in counted
+    assert "Approved Bo on behalf of Ana" in counted
     assert "Can still answer: cy (finance)" in counted
     assert (await rig.decide(approval, "cy"))["status"] == "accepted"
     await rig.turns.signoff.result(key)

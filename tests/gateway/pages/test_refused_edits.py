@@ -109,7 +109,7 @@ async def test_record_says_in_the_readers_language_who_may_read_it(rig: GatewayR
             "/v1/audit/main.any.any", headers={"authorization": f"Bearer {secret}", "accept-language": "de"}
         )
     assert (refused.status_code, answer.status_code) == (403, 403)
-    assert "Das Prüfprotokoll braucht die Rolle auditor oder admin." in words(refused.text)
+    assert "Das Prüfprotokoll braucht die Rolle auditor oder admin" in words(refused.text)
     assert "the audit log needs" not in refused.text
     assert answer.json()["message"] == "das Prüfprotokoll braucht die Rolle `auditor` oder `admin`"
 

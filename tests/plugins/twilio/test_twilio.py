@@ -98,7 +98,7 @@ class TestSms(ChannelSuite):
     async def test_card_shows_the_answer_format_and_requests_a_status_callback(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         code = show_code(request.code)
-        assert f'write "approve {code}", or "deny {code}" and why' in rig.card(rig.bo).text
+        assert f'write "approve {code}", or "deny {code}" and your reason' in rig.card(rig.bo).text
         sent = fake(rig).bubble(rig.card(rig.bo)).sent
         assert (sent["From"], sent["To"], sent["StatusCallback"]) == (OURS, rig.bo, CALLED)
         assert set(sent) == {"From", "To", "StatusCallback", "Body"}
