@@ -32,7 +32,7 @@ _BOT: Final = {"id": 123456789, "is_bot": True, "first_name": "Signoff", "userna
 _TEXT, _ALERT, _DATA = 4_096, 200, 64
 _TOKEN_IN: Final = re.compile(r"/link/([a-z0-9]+)")
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}\Z")
-_ASKS: Final = ("Answer with the buttons.", "signed in: http")
+_ASKS: Final = ("Answer with the buttons.", "Sign in to answer: http")
 Body: TypeAlias = Mapping[str, Any]
 
 
