@@ -106,7 +106,7 @@ async def test_held_call_runs_with_the_approved_arguments(
     await session.agent.decide(call, edited_args={"command": "rm -r build"})
     answer = await asked
     assert (answer["permissionDecision"], answer["updatedInput"]) == ("allow", {"command": "rm -r build"})
-    assert answer["additionalContext"].startswith("Approver changed")
+    assert answer["additionalContext"].startswith("Approver edited")
     assert await session.answer("PostToolUseFailure", "rm -r build", tool_use_id="toolu_1") == {}
     ended = await session.agent.ended(call)
     assert (ended["state"], ended["code"], ended["result"]) == ("ended", "execution_failed", "Exit code 3\noops")
