@@ -126,7 +126,7 @@ async def build_deps(
         )
     require_real_model(profile, (*catalog.models, model))
     if backends and "secrets" in backends:
-        # A second source would bypass the redaction of secrets. V 128-146 found granted_backends
+        # A second source would bypass the redaction of secrets.
         raise ConfigError("secrets come from the provider: give `secrets` in place of a backend", field="backends")
     found = built_in_backends() if backends is None else backends
     check_backends(catalog.every_tool, found, task_queue)
@@ -157,7 +157,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
     or installation, or an incomplete production profile.
     """
     settings = installation.settings
-    # Read only the public file: an attacker in a worker must not be able to sign. V 155-186 named has_public_url
+    # Read only the public file: an attacker in a worker must not be able to sign.
     verifier = FileVerifier(settings.public_keys)
     drivers = await check_start(installation, settings.task_queue, public_keys=bool(verifier.key_ids))
     check_store_role(store, "worker")

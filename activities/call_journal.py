@@ -122,7 +122,7 @@ async def attribute(deps: WorkerDeps, ctx: CallContext, seen: Sequence[AuditEntr
 
 def attribute_question(deps: WorkerDeps, question: Question, entry: AuditEntry) -> AuditEntry:
     """Return the entry of a question. The requester is a claim unless the gateway signed for them."""
-    # The stored answer proves the author of an edit. V 115-126 known is_known
+    # The stored answer proves the author of an edit.
     known_rows = entry.data.get("edited_by") or (question.requester.key_id and deps.verifier.check_asker(question))
     return entry if known_rows else _claim_subject(entry)
 
@@ -135,7 +135,7 @@ def _claim_subject(entry: AuditEntry) -> AuditEntry:
 
 
 def _is_own(approval: object) -> bool:
-    """Return whether an approval belongs to a call of the turn that scheduled this activity. V 133-138 named key"""
+    """Return whether an approval belongs to a call of the turn that scheduled this activity."""
     named, turn = parse_approval_id(approval) if isinstance(approval, str) else None, _turn()
     return named is not None and named.turn == turn
 
@@ -208,7 +208,7 @@ class Journal:
     ) -> list[AuditEntry]:
         """Build the entries for the start of the handler, with its rule or grant if the call had no approval.
 
-        Raises `StoreUnavailable` if large arguments cannot be stored. V 202-222 found gate_decision
+        Raises `StoreUnavailable` if large arguments cannot be stored.
         """
         event = dispatch_event(self._tool, permit)
         # An external agent runs the tool itself: only its promise says that it does so as approved.
@@ -218,7 +218,7 @@ class Journal:
             permit, self._tool.name, ticket, self._deps.clock(), found.note, {**event, **by}, attempt
         )
         if event:
-            # The audit log is permanent, and binds the arguments by their digest. V 216-220 given content
+            # The audit log is permanent, and binds the arguments by their digest.
             place = SessionKey(permit.ctx.tenant, permit.ctx.session)
             given = await self._arguments(mask_arguments(self._tool, args), place)
             begins = EventEntry(**dict(begins), event_facts=given)

@@ -46,7 +46,7 @@ class GrantedSecrets:
         self.used: set[str] = set()
 
     async def get(self, name: str) -> str:
-        """See `signoff.registry.capabilities.Secrets`. V 48-61 found secret"""
+        """See `signoff.registry.capabilities.Secrets`."""
         if name not in self._names:
             raise CapabilityError("SECRET_NOT_DECLARED", name)
         try:

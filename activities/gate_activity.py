@@ -131,7 +131,7 @@ class GateActivity:
     async def _collect_facts(self, task: GateTask, forged: str) -> GateFacts:
         """Collect the facts for the gates.
 
-        Runs no hooks if the requester is forged. V 126-138 away unavailable V 126-138 used exhausted
+        Runs no hooks if the requester is forged.
         """
         if task.doubt:
             return past_call_facts(self._deps.catalog, task.ctx, task.calls, self._deps.clock())
@@ -488,10 +488,7 @@ def _end_limited(call: CallPart, why: str) -> CallOutcome:
 
 
 def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecision:
-    """Remove the batch's secrets from the texts of `found`: a schema error quotes the invalid value.
-
-    V 98-110 found decision
-    """
+    """Remove the batch's secrets from the texts of `found`: a schema error quotes the invalid value."""
     if not secrets:
         return found
     words, notes = (redact_remarks(each, secrets) for each in (found.words or (found.message,), found.notes))

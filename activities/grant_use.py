@@ -191,10 +191,7 @@ def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> Lo
 
 
 def _deny(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDecision:
-    """Return the call as denied by a remembered denial, with the decision that it repeats.
-
-    V 110-120 given proof V 119-140 found votes_for_grant
-    """
+    """Return the call as denied by a remembered denial, with the decision that it repeats."""
     denied = ToolDenied(
         source="repeat",
         approval_id=grant.approval_id,

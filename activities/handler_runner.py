@@ -67,8 +67,8 @@ def tool_context_of(
         call_id=permit.call,
         tenant_id=ctx.tenant,
         user_id=ctx.user.user,
-        # An account that has left the directory still belongs to that person. V 60-70 known person_id
-        person_id=ctx.user.human if known == ctx.user.user else known,
+        # An account that has left the directory still belongs to that person.
+        person_id="" if not ctx.user.is_person else ctx.user.human if known == ctx.user.user else known,
         user=asker(ctx.user),
         idempotency_key=key,
         approval_decision="approved" if permit.kind == "approved" else None,
@@ -144,7 +144,7 @@ class HandlerExecution:
                 if running.cancelled() and not _is_cancelled():
                     # Reported as a cancelled activity, it would be retried without end.
                     raise HandlerEnded("the tool cancelled itself") from None
-                # Stop a read at once: there is no effect to lose. V 138-152 asked waits_for_end
+                # Stop a read at once: there is no effect to lose.
                 asked = is_unwanted() and not self._tool.read_only
                 if not asked or running.cancelled() or (limit is not None and limit.expired()):
                     running.cancel()

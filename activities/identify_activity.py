@@ -129,7 +129,7 @@ def _is_one(stored: Decision, given: Decision) -> bool:
 
 
 def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> SignatureEvidence:
-    """Check the signature of a decision. A key id or a signature alone counts as signed. V 42-60 found authority"""
+    """Check the signature of a decision. A key id or a signature alone counts as signed."""
     if not decision.signature and not decision.key_id:
         return SignatureEvidence("unsigned", now)
     if not verifier.check_decision(decision):

@@ -202,10 +202,7 @@ class OutcomeActivity:
         return await probing.reply(known_of, args, context)
 
     async def _prove(self, permit: Permit, tool: Tool) -> Permit:
-        """Return `permit` with the approvers from the store, ignoring its own claims.
-
-        V 150-162 found claim V 86-94 found ticket V 104-108 found ticket V 180-204 known_of proved
-        """
+        """Return `permit` with the approvers from the store, ignoring its own claims."""
         approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit) if permit.kind == "approved" else None
         approval = approval_of(permit, rows)

@@ -246,7 +246,7 @@ def _after_edit(question: Question, edit: Edit) -> Question:
 
 
 def edit_problem(edit: Edit, question_approvers: tuple[str, ...], decision: Decision, digest: str) -> str:
-    """Return why the edited call cannot replace the original one, or "". V 88-117 asked row"""
+    """Return why the edited call cannot replace the original one, or ""."""
     if not set(edit.old.approvers).difference(edit.old.escalate_to) <= set(question_approvers):
         return _OTHERS
     args = decision.edited_args

@@ -32,7 +32,7 @@ class ToolContext:
     idempotency_key: str
     """The same for every attempt of one call, also after a crash, a reset or a redeploy."""
     person_id: str = ""
-    """The human behind `user_id`, the same for all their accounts."""
+    """The id of the human behind `user_id`, the same for all their accounts; "" for a subscription."""
     approval_decision: Literal["approved"] | None = None
     """`approved` if approvers were asked. A denied call never reaches a handler."""
     approval_reason: str = ""

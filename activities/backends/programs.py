@@ -31,7 +31,7 @@ class Programs:
         return f"the program `{lacking}`, which is not on this machine: install it, or name its path" if lacking else ""
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Return the declared programs. V 37-42 found path"""
+        """Return the declared programs."""
         paths = {name: self._path(name) for name in declared.process}
         return _Runner(paths, declared.environment)
 
@@ -80,7 +80,7 @@ class _Runner:
             finally:
                 found.kill()
                 transport.close()
-                # Wait for the process, so that no call leaves one unreaped. V 57-90 found conversation
+                # Wait for the process, so that no call leaves one unreaped.
                 await asyncio.shield(found.closed)
         return ProgramResult(transport.get_returncode() or 0, bytes(found.written[1]), bytes(found.written[2]))
 

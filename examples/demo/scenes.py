@@ -163,7 +163,7 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
     if code == "in_doubt":
         await stage.suspended(key)
         request = await stage.request(key)
-        expect("what people are told of the call", True, "its outcome is unknown" in request["card"]["note"])
+        expect("the card says that the outcome is unknown", True, "its outcome is unknown" in request["card"]["note"])
         # That it was given up stands: what became of it is not asked once more, and it does not run.
         await stage.decide(key, verdict="approved", revision=request["revision"])
     outcome = await stage.outcome(key)

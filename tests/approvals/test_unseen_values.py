@@ -1,11 +1,16 @@
-"""What a card does not draw, and where all of it is read instead."""
+"""The values that a card does not show, the pages that show them, and the proof of reading."""
 
 import hashlib
 
+import pytest
+
+from signoff.approvals import unseen_values
+from signoff.approvals.argument_rows import ArgumentLeaf
 from signoff.approvals.card import render_card
 from signoff.approvals.unseen_values import FILE_CHARS, ValuePages, every_value, seen_hash
 from signoff.contracts.approval import Card
 from signoff.contracts.limits import VALUES_PER_PAGE
+from signoff.formats.visible_text import VisibleLine
 
 
 def drawn(args: dict[str, object], **fields: object) -> Card:
@@ -53,6 +58,20 @@ def test_pages_hold_every_value_once() -> None:
     assert [len(page) for page in pages] == [VALUES_PER_PAGE, VALUES_PER_PAGE, 1]
     assert [value.name for page in pages for value in page] == [f"n{n}" for n in range(count)]
     assert (len(pages), pages.total) == (3, count)
+
+
+def test_only_the_page_that_is_read_is_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
+    formatted: list[str] = []
+
+    def format_leaf(leaf: ArgumentLeaf, *_: object) -> VisibleLine:
+        formatted.append(leaf.name)
+        return VisibleLine("", 0)
+
+    monkeypatch.setattr(unseen_values, "leaf_line", format_leaf)
+    pages = ValuePages({f"n{n}": n for n in range(VALUES_PER_PAGE + 1)}, {}, ())
+    assert (len(pages), formatted) == (2, [])
+    assert len(pages[1]) == 1
+    assert formatted == [f"n{VALUES_PER_PAGE}"]
 
 
 def test_arguments_without_a_value_have_one_empty_page() -> None:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 FLOOR_SECONDS = 1.0
 """The longest answer of health on an idle machine."""
-RATIO = 10.0
+RATIO = 5.0
 """The allowance for a slow machine, in answers of the reference server."""
 _BETWEEN_SECONDS = 0.02
 _REFERENCE_EVERY = 5

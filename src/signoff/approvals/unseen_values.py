@@ -6,10 +6,10 @@ question. This module builds the pages of these values, and the proof that a dec
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple
 
 from signoff.approvals.argument_rows import ArgumentLeaf, leaf_line, leaves, suspects_of
 from signoff.approvals.redaction import redact_arguments, secret_values
@@ -43,7 +43,7 @@ class FullValue(NamedTuple):
     """The SHA-256 of these bytes, only for long texts."""
 
 
-class ValuePages(Sequence[Sequence[FullValue]]):
+class ValuePages:
     """All values of a call in full and in order, in pages of `VALUES_PER_PAGE`. There is at least one page.
 
     Formats only the pages that are read: a call has up to `MAX_VALUES` values.
@@ -62,15 +62,12 @@ class ValuePages(Sequence[Sequence[FullValue]]):
     def __len__(self) -> int:
         return max(1, math.ceil(self.total / VALUES_PER_PAGE))
 
-    @overload
-    def __getitem__(self, page: int) -> Sequence[FullValue]: ...
-    @overload
-    def __getitem__(self, page: slice) -> Sequence[Sequence[FullValue]]: ...
-    def __getitem__(self, page: int | slice) -> Sequence[FullValue] | Sequence[Sequence[FullValue]]:
-        """Return the page with this index from 0. Raises `IndexError`."""
-        if isinstance(page, slice):
-            return [self[each] for each in range(*page.indices(len(self)))]
-        start = range(len(self))[page] * VALUES_PER_PAGE
+    def __iter__(self) -> Iterator[list[FullValue]]:
+        return (self[page] for page in range(len(self)))
+
+    def __getitem__(self, page: int) -> list[FullValue]:
+        """Return the page with this index from 0."""
+        start = page * VALUES_PER_PAGE
         return [_value(leaf, self._suspects) for leaf in self._leaves[start : start + VALUES_PER_PAGE]]
 
     @cached_property
