@@ -97,6 +97,7 @@ async def _context(ctx: Any, **fields: Any) -> ToolContext:
     (Principal(user="gone", person_id="bob"), "bob"),
     (Principal(user="ana"), "ana"),
     (Principal(user="stranger"), "stranger"),
+    (Principal(user="subscription:payouts", tier=""), ""),
 )
 async def test_handler_receives_the_person_behind_the_account(user: Principal, human: str) -> None:
     people = FixedDirectory(

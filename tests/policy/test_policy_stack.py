@@ -217,7 +217,7 @@ A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
     (ApprovalPolicy(level="admin"), [True], STRANGE.format("role:admin", "`role:approvers`")),
 )
 def test_incomparable_policies_are_reported(own: RequiresApproval, below: list[RequiresApproval], why: str) -> None:
-    """Without known approvers nothing is asked: the policy's author is told the alternative."""
+    """The message names the remedy: a policy without known approvers could ask none."""
     assert incomparable(compiled(own), [compiled(each) for each in below], DEFAULT) == why
 
 

@@ -250,7 +250,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
     command = ask_command(place.catalog, settings.model)
     named = f"{place.name}: " if place.name else ""
     lines = [
-        f"{named}Signoff {VERSION}, development profile: nobody signs in, everyone says who they are",
+        f"{named}Signoff {VERSION}, development profile without sign-in: choose a person with --as or in the inbox",
         "",
         f"Inbox     {settings.public_url}",
         f"Temporal  {server.ui_url or 'without its UI'}  (server {server.address})",

@@ -43,7 +43,7 @@ Operator = Annotated[
 Stopper = Annotated[
     str, typer.Option("--as", help="Who does it: the id of a person; else nobody in particular, or whose token it is.")
 ]
-"""In the development profile nobody signs in: one says who one is."""
+"""Names the person in the development profile, which has no sign-in."""
 
 
 def past_moment(text: str) -> datetime:

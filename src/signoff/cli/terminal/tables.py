@@ -224,6 +224,6 @@ def swept_lines(swept: SweepResult) -> list[str]:
     """Lists the requests that a freeze withdrew, and those that wait all the same."""
     lines = [f"withdrawn requests: {swept.withdrawn}"]
     if swept.waiting:
-        lines.append("requests still waiting, although their calls cannot run; freeze again to go on:")
+        lines.append("requests still waiting, although their calls cannot run; run the command again to withdraw them:")
         lines += [f"  {each}" for each in swept.waiting]
     return lines
