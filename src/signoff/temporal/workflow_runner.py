@@ -17,6 +17,7 @@ The core gives such events the time of the last task, or of a task with a lost w
 replayed runs. Therefore it evicts each replayed run whose first live events are followed by a separate query.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal
 
@@ -101,6 +102,7 @@ class _Watched(WorkflowInstance):
         self._begun: dict[int, str] = {}
         """Maps the numbers of local activities whose end the workflow does not know to their activity ids."""
         self._before: Any = None
+        self._is_evicting = False
         self._is_unsure = False
         """True if the last activation is the first live one after a replay, and so may belong to no task."""
 
@@ -120,6 +122,7 @@ class _Watched(WorkflowInstance):
         # An evicted run may be replayed here: the new instance has not received the old one's events.
         if any(job.HasField("remove_from_cache") for job in act.jobs):
             self._fence.forget(act.run_id)
+            self._drop_ended_tasks()
         if self._is_ahead(act):
             self._fence.release(act.run_id)
         ended = [job for job in act.jobs if job.HasField("resolve_activity") and job.resolve_activity.is_local]
@@ -127,6 +130,17 @@ class _Watched(WorkflowInstance):
             known = [self._begun.pop(job.resolve_activity.seq, "") for job in ended]
             self._fence.record_known(act.run_id, known)
         return self._follow(act)
+
+    def _drop_ended_tasks(self) -> None:
+        """Remove the ended tasks of a run if the SDK repeats its eviction.
+
+        The SDK's deadlock detector can interrupt the removal of an ended task. The SDK then repeats the eviction
+        forever, and its worker does not stop. Instances in a sandbox hide their tasks.
+        """
+        if self._is_evicting:
+            tasks: set[asyncio.Task[Any]] = getattr(self._inner, "_tasks", set())
+            tasks.difference_update([task for task in tasks if task.done()])
+        self._is_evicting = True
 
     def _is_ahead(self, act: Any) -> bool:
         # Each task has its own time, so later events with the last task's time belong to no task.
