@@ -58,5 +58,6 @@ async def test_worker_stops_although_an_ended_task_remains_in_a_run(
             runs.append(await client.start_workflow(KeepsEndedTask.run, id=name, task_queue=task_queue))
             while not await runs[-1].query(KeepsEndedTask.is_ready):
                 await asyncio.sleep(0.05)
+    assert not worker.is_running
     for run in runs:
         await run.terminate()
