@@ -14,7 +14,7 @@ from documents import ROOT, shell_lines
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from tables import table
-from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool
+from turn_fixtures import PATIENCE, Ledger, TurnRig, catalog_of, no, pay_tool
 
 from signoff.activities.models.drivers import build_driver, build_drivers
 from signoff.activities.models.pydantic_ai_driver import ProviderModel, to_library
@@ -280,7 +280,7 @@ async def test_complete_turn_runs_over_a_real_provider(monkeypatch: pytest.Monke
             catalog, turn_rig.store, catalog.people, drivers, await turn_rig.store.secret_key("card-mark")
         )
         async with build_worker(turn_rig.client, deps, task_queue=turn_rig.task_queue):
-            signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue)
+            signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE)
             key = await signoff.start_turn(
                 TurnInput(
                     engine=names.ENGINE,
@@ -351,7 +351,7 @@ async def test_turn_whose_model_repeats_a_call_id_completes(turn_rig: TurnRig, m
             catalog, turn_rig.store, catalog.people, drivers, await turn_rig.store.secret_key("card-mark")
         )
         async with build_worker(turn_rig.client, deps, task_queue=turn_rig.task_queue):
-            signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue)
+            signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE)
             key = await signoff.start_turn(
                 TurnInput(
                     engine=names.ENGINE,

@@ -1,5 +1,6 @@
 """The client's errors for unusual responses."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from tables import table
 
+from signoff.client import turn_handle
 from signoff.client.client import Client
 from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
 from signoff.temporal.embedded_server import free_port
@@ -62,7 +64,33 @@ async def test_unreachable_gateway_is_an_error_with_the_remedy() -> None:
             await attempt
 
 
-async def test_broken_event_stream_ends_in_an_error() -> None:
+VIEW = {"tenant": "main", "session": "s", "turn": "t", "actor": "a", "state": "running", "requester": {"user": "u"}}
+DONE = VIEW | {"state": "complete", "result": {"state": "complete"}}
+
+
+async def test_waiting_for_a_result_outlasts_a_missing_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_handle, "PAUSE_SECONDS", 0)
+    events = iter(
+        (
+            'event: problem\ndata: {"code": "unavailable", "message": "no worker answered"}\n\n',
+            f"event: turn\ndata: {json.dumps(VIEW)}\n\n",
+            f"event: turn\ndata: {json.dumps(DONE)}\n\n",
+        )
+    )
+
+    async def answer(request: Request) -> Response:
+        if request.url.path.endswith("/events"):
+            return StreamingResponse(iter((next(events),)), media_type="text/event-stream")
+        return JSONResponse(VIEW)
+
+    async with answering(answer) as client:
+        result = await (await client.turn("main.s.t")).result()
+    assert result.state == "complete"
+    assert next(events, None) is None
+
+
+async def test_broken_event_stream_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_handle, "OUTAGE_SECONDS", 0)
     found = iter(
         (
             'event: problem\ndata: {"code": "unavailable", "message": "no worker answered"}\n\n',
@@ -70,12 +98,11 @@ async def test_broken_event_stream_ends_in_an_error() -> None:
             "event: turn\ndata: [\n\n",
         )
     )
-    view = {"tenant": "main", "session": "s", "turn": "t", "actor": "a", "state": "running", "requester": {"user": "u"}}
 
     async def answer(request: Request) -> Response:
         if request.url.path.endswith("/events"):
             return StreamingResponse(iter((next(found),)), media_type="text/event-stream")
-        return JSONResponse(view)
+        return JSONResponse(VIEW)
 
     async with answering(answer) as client:
         turn = await client.turn("main.s.t")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import Client
-from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns
+from turn_fixtures import PATIENCE, Ledger, RunningTurns, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.engine.turn_client import TurnClient
@@ -32,7 +32,13 @@ async def test_turns_of_tenants_are_taken_alternately(fair_client: Client, store
         return respond("done")
 
     async with running_turns(fair_client, store, "elsewhere", catalog_of([pay_tool(Ledger())]), []) as other:
-        queue = RunningTurns(TurnClient(fair_client, task_queue=task_queue), fair_client, store, task_queue, other.deps)
+        queue = RunningTurns(
+            TurnClient(fair_client, task_queue=task_queue, patience=PATIENCE),
+            fair_client,
+            store,
+            task_queue,
+            other.deps,
+        )
         for _ in range(QUEUED):
             await queue.start("acme", tenant_id="acme")
         keys = [await queue.start("main", tenant_id="main") for _ in range(3)]

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import httpx2
 import pytest
 from killable_stack import TOOLS, killable, lines, make_keys, seen, store_url
+from turn_fixtures import PATIENCE
 
 from signoff.approvals.digest import question_hash
 from signoff.audit.checkpoints import Checkpoints
@@ -135,7 +136,9 @@ async def kill_in_the_middle(stack: Stack, victim: Victim, encryption: Encryptio
     story = Story()
     await stack.begin("server")
     await asyncio.gather(stack.begin("worker"), stack.begin("gateway"))
-    signoff = TurnClient(await connect(stack.options.address, encryption=encryption), task_queue=stack.queue)
+    signoff = TurnClient(
+        await connect(stack.options.address, encryption=encryption), task_queue=stack.queue, patience=PATIENCE
+    )
     turns = dict(zip(TOOLS, await asyncio.gather(*(stack.start(tool) for tool in TOOLS)), strict=True))
     await seen(stack.folder / "judged")
     await asyncio.gather(*(asks(signoff, key) for tool, key in turns.items() if tool != "judged"))

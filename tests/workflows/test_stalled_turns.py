@@ -7,7 +7,7 @@ from broken_turn import Hesitant
 from failures import Failure
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-from turn_fixtures import Ledger, TurnRig, catalog_of, pay_tool, yes
+from turn_fixtures import PATIENCE, Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.engine.turn_client import TurnClient
 from signoff.temporal.embedded_server import ServerHandle, find_temporal
@@ -36,7 +36,7 @@ async def test_turn_blocked_by_a_broken_worker_continues_after_the_fix(
     assert ledger.rows == []
     failure.follow("Deploy the fix", "turns continue")
     async with turn_rig.running(catalog, SCRIPT):
-        result = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).result(key)
+        result = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE).result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 

@@ -1,6 +1,7 @@
 """One turn, followed over HTTP."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from signoff.contracts.turn import CallView, TurnResult, TurnView
 
 PAUSE_SECONDS: Final = 1.0
 """Pause before a new connection when a stream has ended."""
+OUTAGE_SECONDS: Final = 60.0
+"""Time that a waiting client reconnects without success: gateways and workers restart while people decide."""
 
 
 @dataclass(frozen=True)
@@ -71,24 +74,40 @@ class TurnHandle:
     async def pending(self) -> AsyncGenerator[ApprovalRequest]:
         """Yield each pending request of the turn in full, as soon as it opens, until the turn ends.
 
-        A request that is asked again is yielded again, as its next revision.
+        A request that is asked again is yielded again, as its next revision. Raises `ServerUnavailable` after
+        `OUTAGE_SECONDS` of failures.
         """
         yielded: set[tuple[str, int]] = set()
-        async with aclosing(self.watch()) as views:
-            async for view in views:
-                for call in view.calls:
-                    request = await self._find_request(call, yielded)
-                    if request is not None:
-                        yielded.add((request.id, request.revision))
-                        yield request
+        outage = _Outage()
+        while True:
+            try:
+                async with aclosing(self.watch()) as views:
+                    async for view in views:
+                        for call in view.calls:
+                            request = await self._find_request(call, yielded)
+                            if request is not None:
+                                yielded.add((request.id, request.revision))
+                                yield request
+                        outage.end()
+                return
+            except ServerUnavailable as error:
+                await outage.outlast(error)
 
     async def result(self) -> TurnResult:
-        """Wait for the result of the turn. A failure or cancellation is in its `state`."""
-        async with aclosing(self.watch()) as views:
-            async for view in views:
-                if view.result is not None:
-                    return view.result
-        raise ServerUnavailable(f"`{self.id}` ended without a result")
+        """Wait for the result of the turn. A failure or cancellation is in its `state`.
+
+        Raises `ServerUnavailable` after `OUTAGE_SECONDS` of failures.
+        """
+        outage = _Outage()
+        while True:
+            try:
+                async with aclosing(self.watch()) as views:
+                    async for view in views:
+                        if view.result is not None:
+                            return view.result
+                        outage.end()
+            except ServerUnavailable as error:
+                await outage.outlast(error)
 
     async def _find_request(self, call: CallView, yielded: Collection[tuple[str, int]]) -> ApprovalRequest | None:
         """Return the request of a call if it was not yielded yet, or `None`."""
@@ -104,3 +123,21 @@ class TurnHandle:
         path = f"/v1/turns/{self.id}/cancel"
         # JSON, although empty: the gateway ignores requests that a form on another site could send.
         return (await self._transport.call(TurnCancelled, "POST", path, json={}, params={"as": by} if by else {})).state
+
+
+class _Outage:
+    """The time since which a gateway or its worker does not answer a waiting client."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def end(self) -> None:
+        self._since = None
+
+    async def outlast(self, error: ServerUnavailable) -> None:
+        """Pause before the next attempt. Raises `error` after `OUTAGE_SECONDS`."""
+        now = time.monotonic()
+        self._since = self._since if self._since is not None else now
+        if now - self._since >= OUTAGE_SECONDS:
+            raise error
+        await asyncio.sleep(PAUSE_SECONDS)

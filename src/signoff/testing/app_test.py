@@ -29,6 +29,9 @@ from signoff.settings import given_settings
 from signoff.store.store import make_state_dir, working_store
 from signoff.temporal.embedded_server import ServerOptions, free_port, start_server
 
+_PATIENCE = timedelta(seconds=20)
+"""Tests often run on busy machines."""
+
 
 @dataclass(frozen=True)
 class TestedTurn:
@@ -116,7 +119,7 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
             temporal = await server.connect()
             async with (
                 running_worker(place, temporal, store, task_queue=queue),
-                running_gateway(place, TurnClient(temporal, task_queue=queue), store),
+                running_gateway(place, TurnClient(temporal, task_queue=queue, patience=_PATIENCE), store),
                 Client(place.settings.public_url, token="") as client,
             ):
                 yield AppTest(client, temporal)

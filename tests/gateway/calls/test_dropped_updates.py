@@ -14,6 +14,7 @@ from temporalio.client import (
 )
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
+from turn_fixtures import PATIENCE
 
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.ids import TurnKey
@@ -52,7 +53,7 @@ def client_after(agent: CallRig, *errors: Exception) -> CallClient:
     turns = agent.rig.deps.client
     config = turns.temporal.config()
     config["interceptors"] = [_Dropping(iter(errors))]
-    return CallClient(TurnClient(Client(**config), task_queue=turns.task_queue))
+    return CallClient(TurnClient(Client(**config), task_queue=turns.task_queue, patience=PATIENCE))
 
 
 @pytest.mark.parametrize("error", [FAILED_TASK, DROPPED], ids=["failed task", "dropped"])

@@ -11,7 +11,7 @@ from gateway_rig import PEOPLE
 from rich.console import Console
 from temporalio.client import Client, Interceptor, OutboundInterceptor, SignalWorkflowInput
 from temporalio.service import RPCError, RPCStatusCode
-from turn_fixtures import doubted
+from turn_fixtures import PATIENCE, doubted
 
 from signoff.channels.card_text import card_words
 from signoff.channels.envelopes import OutboundCard
@@ -46,7 +46,9 @@ def mute_gateway(agent: CallRig) -> CallRig:
     turns = agent.rig.deps.client
     config = turns.temporal.config()
     config["interceptors"] = [_Mute()]
-    return CallRig(agent.rig.beside(client=TurnClient(Client(**config), task_queue=turns.task_queue)))
+    return CallRig(
+        agent.rig.beside(client=TurnClient(Client(**config), task_queue=turns.task_queue, patience=PATIENCE))
+    )
 
 
 async def end_of(agent: CallRig, call: str) -> TurnResult:

@@ -421,9 +421,9 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
         def work() -> Any:
             return running_turns(client, store, queue, catalog, ScriptedModel(react), verifier=SIGNER.verifier())
 
-        async with work() as max_bytes:
-            keys = await asyncio.gather(*(max_bytes.start("pay") for _ in CROWD))
-            views = await asyncio.gather(*map(max_bytes.waiting, keys))
+        async with work() as turns:
+            keys = await asyncio.gather(*(turns.start("pay") for _ in CROWD))
+            views = await asyncio.gather(*map(turns.waiting, keys))
         requests = [next(call.approval for call in view.calls if call.approval is not None) for view in views]
         async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
             cards = [await summary(store, request) for request in requests]
@@ -449,10 +449,10 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
             assert ledger.rows == []
             away.released.set()
             await until(lambda: len(_receipts(channel, "pending")) > 0)
-            async with work():
+            async with work() as turns:
                 await until(lambda: len(ledger.rows) >= len(CROWD), 90)
                 await until(lambda: len(_receipts(channel, "accepted")) >= len(CROWD), 90)
-                settled = [await away.request(each.id) for each in requests]
+                settled = [await turns.signoff.request(each.id) for each in requests]
             stop.set()
             await serving
     assert [(each.state, each.decided_by) for each in settled] == [("approved", person.id) for person in CROWD]
