@@ -22,7 +22,7 @@ async def test_a_token_is_shown_once(served_cli: Cli) -> None:
     assert (token["person"], token["scopes"], token["used_at"]) == ("approver", ["read", "decide"], None)
     shown = await served_cli("token", "list")
     assert token["id"] in shown.out
-    assert "for another 11 h" in shown.out
+    assert "for another 12 h" in shown.out
 
 
 async def test_a_token_is_revoked(served_cli: Cli) -> None:

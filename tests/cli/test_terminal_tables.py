@@ -1,6 +1,7 @@
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from signoff.cli.terminal.tables import call_line
+from signoff.cli.terminal.tables import ago, call_line, until
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.turn import CallView
@@ -25,3 +26,12 @@ def test_a_call_whose_tool_asks_nobody_ran_by_no_rule() -> None:
 
     assert line(REQUIRES_APPROVAL) == line(None) == "  book: ran"
     assert line(RuleReference(name="auto_approve_if")) == "  book: ran by rule auto_approve_if"
+
+
+def test_a_deadline_of_24_hours_reads_so_after_two_seconds() -> None:
+    opened = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
+    now = opened + timedelta(seconds=2)
+    assert until(opened + timedelta(hours=24), now).endswith(" (in 24 h)")
+    assert until(opened, now).endswith(" (deadline passed)")
+    assert (until(None, now), ago(None, now)) == ("", "")
+    assert (ago(opened, now), ago(now - timedelta(days=2, seconds=2), now)) == ("just now", "2 days ago")

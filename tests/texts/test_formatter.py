@@ -15,7 +15,7 @@ from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGro
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import ContactPreferences, Person, Principal
-from signoff.texts.formatter import Formatter, formatter_for
+from signoff.texts.formatter import Formatter, formatter_for, span
 
 NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
 
@@ -41,6 +41,15 @@ def row(value: str, name: str = "amount", kind: str = "number", **more: object) 
 )
 def test_spans_have_one_unit(seconds: float, shown: str) -> None:
     assert reader().span(seconds) == shown
+
+
+@given(st.floats(min_value=0, max_value=40 * 86_400.0))
+def test_a_span_is_wrong_by_half_of_its_unit_at_most(seconds: float) -> None:
+    number, _, unit = span(seconds).partition(" ")
+    size = {"s": 1, "min": 60, "h": 3_600, "days": 86_400}[unit]
+    # Seconds are rounded first: half of one may be added.
+    assert abs(int(number) * size - seconds) <= size / 2 + 0.5
+    assert span(seconds) == reader().span(seconds)
 
 
 def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:

@@ -13,7 +13,7 @@ from signoff.approvals.confirmation import is_money, is_number
 from signoff.contracts.approval import AppliedTerm, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.formats.visible_text import cut_visible, one_line
-from signoff.languages.catalogue import form_of, language_of, text
+from signoff.languages.catalogue import ENGLISH, form_of, language_of, text
 
 _THIN: Final = "\u202f"
 _MARKS: Final = {
@@ -81,14 +81,8 @@ class Formatter:
         )
 
     def span(self, seconds: float) -> str:
-        """Write a length of time in one unit, rounded: `40 s`, `3 min`, `23 h`, `2 days`."""
-        whole = max(0, round(seconds))
-        minutes, hours, days = (round(whole / unit) for unit in (_MINUTE, _HOUR, _DAY))
-        if whole < _MINUTE:
-            return text("time.s", self.language, n=whole)
-        if minutes < 60:
-            return text("time.min", self.language, n=minutes)
-        return text("time.h", self.language, n=hours) if hours < 48 else text("time.days", self.language, n=days)
+        """Write a length of time as `span` does, in the person's language."""
+        return span(seconds, self.language)
 
     def ago(self, moment: datetime) -> str:
         """Write the time since `moment`: `just now`, `3 min ago`."""
@@ -209,6 +203,17 @@ def formatter_for(person: Person, now: datetime) -> Formatter:
     """Return the formatter for a person's language and time zone (UTC by default)."""
     zone = UTC if person.reach is None else ZoneInfo(person.reach.timezone)
     return Formatter(language_of(person.locale), zone, now, person.locale)
+
+
+def span(seconds: float, language: str = ENGLISH) -> str:
+    """Write a length of time in one unit, rounded: `40 s`, `3 min`, `24 h`, `2 days`."""
+    whole = max(0, round(seconds))
+    minutes, hours, days = (round(whole / unit) for unit in (_MINUTE, _HOUR, _DAY))
+    if whole < _MINUTE:
+        return text("time.s", language, n=whole)
+    if minutes < 60:
+        return text("time.min", language, n=minutes)
+    return text("time.h", language, n=hours) if hours < 48 else text("time.days", language, n=days)
 
 
 def _is_currency(row: CardRow) -> bool:

@@ -11,9 +11,10 @@ from rich.table import Table
 from signoff.cli.http.gateway_client import gateway_client
 from signoff.cli.terminal.options import AsJson, Operator, Url
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import clean, span
+from signoff.cli.terminal.tables import clean
 from signoff.contracts.clock import system_clock
 from signoff.contracts.grant import Grant
+from signoff.texts.formatter import span
 
 Tenant = Annotated[str, typer.Option(help="The tenant it is remembered in; else `main`, or that of the token.")]
 

@@ -14,7 +14,7 @@ from signoff.audit.log import entry_writer
 from signoff.cli.local.installation import LocalInstallation, account, find_installation
 from signoff.cli.terminal.options import AppOption, AsJson, Tenant
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import clean, span
+from signoff.cli.terminal.tables import ago, clean
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.names import DEFAULT_TENANT
@@ -23,6 +23,7 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.settings import load_settings
 from signoff.store.store import Also, working_store
 from signoff.store.tokens import ACTOR, CALL, Scope, Token, Tokens
+from signoff.texts.formatter import span
 
 app = typer.Typer(help="Make, list and revoke personal tokens.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -148,7 +149,7 @@ def _table(tokens: list[Token], now: datetime) -> RenderableType:
     for column in ("Token", "Person", "May", "State", "Last used"):
         table.add_column(column, no_wrap=column == "Token", overflow="fold")
     for token in tokens:
-        used = f"{span((now - token.used_at).total_seconds())} ago" if token.used_at is not None else "never"
+        used = ago(token.used_at, now) or "never"
         table.add_row(token.id, clean(token.person), ", ".join(token.scopes), _state(token, now), used)
     return table
 

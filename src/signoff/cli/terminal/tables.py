@@ -1,7 +1,7 @@
 """Shapes as lines for a terminal. Texts from outside are made visible: no control character reaches the terminal."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from rich.console import RenderableType
@@ -19,6 +19,8 @@ from signoff.contracts.message import TextPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import CallView, TurnView
 from signoff.formats.visible_text import cut_visible, one_line
+from signoff.languages.catalogue import ENGLISH
+from signoff.texts.formatter import Formatter
 
 TEXT_CHARS: Final = 4_000
 STYLES: Final = {
@@ -38,13 +40,6 @@ _DOUBT_VERDICTS: Final = {
     "denied": "given up",
     "happened": "it happened",
 }
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
-
-
-def span(seconds: float) -> str:
-    """Writes a length of time in one unit: `3 min`, `23 h`."""
-    size = abs(seconds)
-    return next((f"{int(size // unit)} {name}" for unit, name in _UNITS if size >= unit), f"{int(size)} s")
 
 
 def clean(text: str, limit: int = TEXT_CHARS) -> str:
@@ -197,15 +192,16 @@ def _table(*names: str) -> Table:
 
 def ago(moment: datetime | None, now: datetime) -> str:
     """Writes how long ago a moment was; "" for no moment."""
-    return f"{span((now - moment).total_seconds())} ago" if moment is not None else ""
+    return _formatter(now).ago(moment) if moment is not None else ""
 
 
 def until(moment: datetime | None, now: datetime) -> str:
     """Writes a moment to come and how long that is; "" for none."""
-    if moment is None:
-        return ""
-    left = (moment - now).total_seconds()
-    return f"{clock(moment)} ({f'in {span(left)}' if left > 0 else 'over'})"
+    return f"{clock(moment)} ({_formatter(now).until(moment)})" if moment is not None else ""
+
+
+def _formatter(now: datetime) -> Formatter:
+    return Formatter(ENGLISH, UTC, now)
 
 
 def clock(moment: datetime | None) -> str:
