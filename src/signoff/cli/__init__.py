@@ -1,1 +1,1 @@
-"""The `signoff` command: one module a group of commands, loaded when it is used."""
+"""The `signoff` command: one module per group of commands, imported on use."""

@@ -1,4 +1,4 @@
-"""The entry point: the table of commands, and one place where errors become sentences and exit codes."""
+"""The entry point: the table of commands, and the one place that turns errors into sentences and exit codes."""
 
 import gc
 import importlib
@@ -56,15 +56,15 @@ COMMANDS: Final = {
     "temporal-ui": ("signoff.cli.local.temporal_ui", "Run the proxy that keeps web pages away from Temporal's UI."),
     "doctor": ("signoff.cli.local.doctor", "Check this installation and say what to repair."),
 }
-"""Command -> its module and what it does. A module is imported when a command of it is run: help stays quick."""
+"""Maps each command to its module and help text. Modules are imported on use, which keeps help fast."""
 
 
 _PERSON_OPTIONS: Final = {"--user": "--as", "--as": "--user"}
-"""The options that name a person, each with the one that other commands have in its place."""
+"""Maps each option that names a person to its counterpart in other commands."""
 
 
 class _Lazy(TyperGroup):
-    """Lists the table without importing the modules; imports the one that is asked for."""
+    """Lists the table without importing modules; imports the module of the invoked command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -106,27 +106,27 @@ def _options(
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Runs one command line; an error is one sentence on standard error.
+    """Run one command line and print an error as one sentence on standard error.
 
-    Returns 0 (done), 1 (failed or refused) or 2 (bad invocation).
+    Return 0 (done), 1 (failed or refused) or 2 (bad invocation).
     """
     try:
         app(args=list(arguments), prog_name="signoff")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BrokenPipeError:
-        # Whoever read what is printed, such as `head`, has left: nobody is there to be told.
+        # The reader of the output, such as `head`, has left: no one can read a message.
         return 1
     except Exception as error:
-        # The last place for any error: the traceback of what is none of ours goes to a file, and not to the terminal.
+        # Last resort: for an unexpected error write the traceback to a file, not to the terminal.
         print(f"signoff: {sentence(error)}", file=sys.stderr)
         return 1
     return 0
 
 
 def main() -> NoReturn:
-    """Runs the `signoff` program."""
-    # Until the command is loaded: see `pause_collector`.
+    """Run the `signoff` program."""
+    # Stays off until the command is loaded, see `pause_collector`.
     gc.disable()
     code = invoke(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
@@ -134,16 +134,16 @@ def main() -> NoReturn:
             stream.flush()
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    # Temporal's native threads can abort an interpreter that ends in the ordinary way, which would hide the exit code.
+    # Temporal's native threads can abort an interpreter that exits normally, which would hide the exit code.
     os._exit(code)
 
 
 @contextmanager
 def pause_collector() -> Iterator[None]:
-    """Stops the collector within this block, which imports and does nothing else.
+    """Stop the garbage collector for a block that only imports.
 
-    Imports make hundreds of thousands of objects that all stay; looking through them again and again for garbage would
-    be a third of a start.
+    Imports create hundreds of thousands of objects that all live on. Scanning them for garbage would take a third of
+    the start time.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -155,11 +155,11 @@ def pause_collector() -> Iterator[None]:
 
 
 def _load_command(name: str) -> Any:
-    """Imports the command `name`, or the group of that name, from the module that has it."""
+    """Import the command or group `name` from its module."""
     with pause_collector():
         module = importlib.import_module(COMMANDS[name][0])
     if not gc.isenabled():
-        # `main` switched it off: what was imported until now stays as long as the process.
+        # `main` switched the collector off: all objects so far live as long as the process.
         gc.freeze()
         gc.enable()
     found = typer.main.get_command(module.app)
@@ -170,7 +170,7 @@ def _make_placeholder() -> Callable[..., None]:
     return lambda: None
 
 
-# These do nothing: help lists them without an import, and `_Lazy` puts the command itself in the place of what is run.
+# Placeholders: help lists them without imports, and `_Lazy` replaces the invoked one by the real command.
 for _name, (_, _words) in COMMANDS.items():
     app.command(_name, help=_words)(_make_placeholder())
 

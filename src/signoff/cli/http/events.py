@@ -1,4 +1,4 @@
-"""`events`: what happened in a tenant, as programs read it, and what of it did not arrive at subscriptions."""
+"""`events`: read and follow a tenant's events, and retry failed deliveries to subscriptions."""
 
 from typing import Annotated, Final
 
@@ -14,7 +14,7 @@ from signoff.contracts.errors import ServerUnavailable
 Turn = Annotated[str, typer.Option(help="Only those of this turn, which whoever may read the turn may read.")]
 Tenant = Annotated[str, typer.Option(help="The tenant; else `main`, or that of the token.")]
 _SHOWN: Final = ("tool", "code", "verdict", "ended", "state", "error", "person")
-"""The facts that a line shows, in this order; JSON has all."""
+"""The facts shown on a line, in this order. JSON has all."""
 
 app = typer.Typer(help="Read and follow what happened, as events.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -74,7 +74,7 @@ def follow(
 
 @app.command("failed")
 def list_failed(tenant: Tenant = "", url: Url = None, as_json: AsJson = False) -> None:
-    """List the events that did not arrive at subscriptions, however often they were tried."""
+    """List the events whose deliveries to subscriptions failed after all retries."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
@@ -94,7 +94,7 @@ def retry(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send again what did not arrive."""
+    """Send the failed events again."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
@@ -106,7 +106,6 @@ def retry(
 
 
 def event_line(event: CloudEvent) -> str:
-    """Writes an event on one line."""
     facts = (f"{name}={event.data[name]}" for name in _SHOWN if name in event.data)
     marks = (mark for mark, is_set in (("private", event.private), ("unproved", event.claimed)) if is_set)
     words = (event.time[:19].replace("T", " "), event.type, event.subject, *facts, *marks)

@@ -1,4 +1,4 @@
-"""`freeze` and `thaw`: the kill switch."""
+"""`freeze` and `thaw`: the emergency stop of a tenant."""
 
 from collections.abc import Awaitable
 from typing import Annotated, TypeVar
@@ -26,9 +26,9 @@ def freeze(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny everything in a tenant until it is thawed: nothing new starts, and what waits is withdrawn.
+    """Deny every call in a tenant until it is thawed: no new calls start, and waiting requests are withdrawn.
 
-    While no gateway runs: `signoff store freeze`.
+    While no gateway runs, use `signoff store freeze`.
     """
     words = reason.strip()
     if not 0 < len(words) <= REASON_CHARS:
@@ -45,7 +45,7 @@ def freeze(
 
 @app.command()
 def thaw(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson = False) -> None:
-    """Lift a freeze; what was denied meanwhile stays denied."""
+    """Lift a freeze. Calls denied during the freeze stay denied."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
@@ -58,7 +58,7 @@ def thaw(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson
 
 
 async def _reach(answer: Awaitable[T]) -> T:
-    """Awaits the gateway's answer. Raises `ServerUnavailable` that names the way for the day without one."""
+    """Await the gateway's answer. Raises `ServerUnavailable` that names the commands for a time without gateway."""
     try:
         return await answer
     except ServerUnavailable as error:

@@ -1,9 +1,9 @@
-"""Makes the client by which the commands of people speak to a gateway."""
+"""The gateway client of commands for people."""
 
 from signoff.client.client import Client
 from signoff.contracts.names import TERMINAL_AGENT
 
 
 def gateway_client(url: str | None) -> Client:
-    """Returns a client that says that it is a terminal, by which answers are recorded; raises as `Client`."""
+    """Return a client that identifies itself as a terminal, which answers record. Raises like `Client`."""
     return Client(url, agent=TERMINAL_AGENT)

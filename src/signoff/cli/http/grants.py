@@ -1,4 +1,4 @@
-"""`grants list` and `grants revoke`: what people had remembered."""
+"""`grants list` and `grants revoke`: remembered answers."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,7 +28,7 @@ def list_grants(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is remembered, newest first."""
+    """List remembered answers, newest first."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
@@ -47,11 +47,11 @@ def revoke(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a remembered answer back: from now on people are asked again."""
+    """Revoke a remembered answer: approvers are asked again from now on."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
-            # Asked before: afterwards every one of them is taken back.
+            # List before revoking: afterwards the grant is revoked in any case.
             known = await client.grants(every=True, tenant=tenant)
             again = any(each.id == grant and each.revoked_at is not None for each in known)
             gone = await client.revoke(grant, by=person, tenant=tenant)
@@ -63,7 +63,7 @@ def revoke(
 
 
 def grant_table(grants: Sequence[Grant], now: datetime) -> RenderableType:
-    """Draws grants, one line each, in the order given."""
+    """Render grants, one line each, in the given order."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("Id", "What", "Where", "By", "Left", "Until"):
         table.add_column(name, no_wrap=name == "Id", overflow="fold")

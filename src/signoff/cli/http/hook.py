@@ -1,4 +1,4 @@
-"""`hook`: stands between a coding agent and a gateway, for hosts whose hooks are commands."""
+"""`hook`: connects a coding agent to a gateway, for hosts whose hooks are commands."""
 
 import json
 import sys
@@ -20,16 +20,16 @@ from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.web_address import is_loopback
 
 BLOCKED: Final = 2
-"""The exit code by which a hook blocks its call, with why on standard error; after any other one the call runs."""
+"""The exit code that blocks a call, with the reason on standard error. After any other code the call runs."""
 HOLD_SECONDS: Final = 50.0
 _GRACE_SECONDS: Final = 15.0
-"""How much longer than its hold a gateway may take to answer."""
+"""The gateway's additional time beyond the hold."""
 _REPORTS: Final = ("PostToolUse", "PostToolUseFailure")
-"""Events of calls that have run: nothing can be blocked any more."""
+"""Events of calls that have already run: a hook cannot block them."""
 
 
 class HookHostName(StrEnum):
-    """Names the coding agent whose hook this is."""
+    """The coding agent that runs the hook."""
 
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
@@ -48,9 +48,9 @@ app = typer.Typer(rich_markup_mode=None)
 def hook(
     host: Host, hold: Hold = HOLD_SECONDS, defer: Defer = False, agent: Agent = "", user: User = "", url: Url = None
 ) -> None:
-    """Read a hook's input, ask the gateway, and print what the hook shall answer.
+    """Read a hook's input, ask the gateway, and print the hook's answer.
 
-    Exit code 2 blocks the call, with why on standard error: also where no gateway answers.
+    Exit code 2 blocks the call and prints the reason on standard error, also if no gateway answers.
     """
     event = ""
     try:
@@ -66,10 +66,10 @@ def hook(
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the token would be sent to wherever it leads."""
+    """Follows no redirects: the token would follow them."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Returns no request, so that the redirect itself is the answer."""
+        """Return no request, so that the redirect itself is the answer."""
 
 
 def _ask(path: str, options: Mapping[str, object], given: bytes, hold: float, url: str | None) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _ask(path: str, options: Mapping[str, object], given: bytes, hold: float, ur
     if token:
         headers["authorization"] = f"Bearer {token}"
     request = urllib.request.Request(f"{gateway}{path}?{query}", data=given, headers=headers, method="POST")
-    # No proxy of this machine's can reach this machine's own address for us.
+    # A proxy cannot reach this machine's loopback address.
     proxies = [urllib.request.ProxyHandler({})] if is_loopback(gateway) else []
     opener = urllib.request.build_opener(_NoRedirects, *proxies)
     try:

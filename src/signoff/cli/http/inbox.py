@@ -31,7 +31,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 @dataclass(frozen=True)
 class ArgumentChange:
-    """What is to be changed first: arguments by path, and whatever else an editor makes of them."""
+    """Edits before an approval: arguments by path, and further changes in an editor."""
 
     settings: Mapping[str, str | None] = field(default_factory=dict)
     editor: bool = False
@@ -42,9 +42,9 @@ class ArgumentChange:
 
 @dataclass(frozen=True)
 class CommandAnswer:
-    """An answer as the command line has it.
+    """An answer from the command line.
 
-    `confirm` is what was typed again, `change` what is to be changed, `seen` what `signoff show` told below all values.
+    `confirm` is the repeated value, `seen` the proof that `signoff show` prints below all values.
     """
 
     verdict: Verdict
@@ -104,9 +104,9 @@ def approve(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Approve requests: their calls run, once each, with exactly the arguments shown, or as you change them.
+    """Approve requests: their calls run once each, with exactly the arguments shown, or with your changes.
 
-    Of a call in doubt: it did not happen, and runs again.
+    For a call whose outcome is unknown, this means that it did not happen, and it runs again.
     """
     wish = _wish(remember, where, lasting, uses, everywhere)
     change = ArgumentChange(read_settings(settings or (), nulls or ()), editor)
@@ -131,7 +131,9 @@ def deny(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny requests: their calls do not run, and the agents are told why. Of a call in doubt: give up."""
+    """Deny requests: their calls do not run, and the agents read the reason. A call whose outcome is unknown is given
+    up.
+    """
     wish = _wish(remember, where, lasting, uses, everywhere)
     answer = CommandAnswer("denied", person, reason, remember=wish)
     run(lambda out: _decide(out, names, answer, url), as_json=as_json)
@@ -146,7 +148,7 @@ def happened(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say that a call in doubt happened; `approve` says that it did not and runs it, `deny` gives it up."""
+    """Report that a call whose outcome is unknown did happen. `approve` runs it again, `deny` gives it up."""
     answer = CommandAnswer("happened", person, reason, result)
     run(lambda out: _decide(out, [name], answer, url), as_json=as_json)
 
@@ -161,7 +163,7 @@ def withdraw(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Withdraw requests: their calls do not run. For who asked, who may decide, and the role `admin`."""
+    """Withdraw requests: their calls do not run. Open to the requester, the approvers and the role `admin`."""
     run(lambda out: _withdraw(out, names, reason, person, url), as_json=as_json)
 
 
@@ -177,7 +179,7 @@ async def _inbox(out: Output, url: str | None, person: str) -> int:
 
 
 def _elsewhere(others: list[WaitingCard]) -> str:
-    """Writes the alternatives where nothing waits for somebody."""
+    """Return alternatives for an empty inbox."""
     if not others:
         return '`signoff ask "..."` starts a turn'
     asked = ", ".join(sorted({clean(each) for card in others for each in card.approvers}))
@@ -202,9 +204,9 @@ async def _decide(out: Output, names: list[str], answer: CommandAnswer, url: str
 
 
 async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tuple[Receipt, str]]]) -> int:
-    """Returns one receipt a name, in their order; one that is refused keeps none of the others from counting."""
+    """Return one receipt per name, in order. A refused name does not stop the others."""
     if len(names) == 1:
-        # An error ends the command here; of several each has to be told by a receipt of its own.
+        # With one name an error ends the command; with several, each name needs its own receipt.
         receipt, line = await act(names[0])
         out.show(receipt, line)
         return 1 if receipt.status == "refused" else 0
@@ -213,7 +215,7 @@ async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tu
         try:
             receipt, line = await act(name)
         except Refused as error:
-            # Not `ServerUnavailable`: the others would fail as this one does.
+            # Do not catch `ServerUnavailable`: the other names would fail as well.
             code: ReceiptCode = "unknown" if isinstance(error, NotFound) else "malformed"
             receipt = Receipt(status="refused", code=code, approval_id=clean(name), message=error.message)
             line = error.message
@@ -224,7 +226,6 @@ async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tu
 
 
 async def _answer(out: Output, client: Client, name: str, answer: CommandAnswer) -> tuple[Receipt, str]:
-    """Returns the receipt of one answer, and a line that says it."""
     request = await client.request(name)
     receipt = await _send(out, client, request, answer)
     if answer.change and receipt.status in ("accepted", "counted"):
@@ -253,9 +254,9 @@ async def _send(out: Output, client: Client, request: ApprovalRequest, answer: C
 
 
 async def _edit(out: Output, client: Client, request: ApprovalRequest, change: ArgumentChange) -> Mapping[str, Any]:
-    """Returns all arguments as they shall be.
+    """Return the complete edited arguments.
 
-    Raises `Refused` for what does not fit or changes nothing, `NotFound` for an argument that is not there.
+    Raises `Refused` if they do not fit or change nothing, `NotFound` for an unknown argument.
     """
     if request.edit == "off":
         raise Refused("these arguments cannot be edited; deny and name the change", code="not_allowed")
@@ -268,7 +269,7 @@ async def _edit(out: Output, client: Client, request: ApprovalRequest, change: A
 
 
 async def _in_editor(out: Output, client: Client, request: ApprovalRequest, offered: str) -> EditPreview:
-    """Lets somebody change `offered` in their editor; it opens again until that fits, or they leave it as it is."""
+    """Open `offered` in the person's editor, again after each refusal, until it fits or they leave it unchanged."""
     problem = ""
     while True:
         written = edit_text(offered)

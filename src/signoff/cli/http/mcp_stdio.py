@@ -1,4 +1,4 @@
-"""`mcp-stdio`: an MCP server over standard input and output, which hands everything on to a gateway."""
+"""`mcp-stdio`: an MCP server over standard input and output that forwards everything to a gateway."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.web_address import is_loopback
 
 READ_SECONDS: Final = 90.0
-"""A gateway that holds a request says within 15 seconds that it is there; after so many it is not."""
+"""A gateway that holds a request sends a sign of life within 15 seconds. After this time it counts as dead."""
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _NAMES: Final = ("name", "taskId", "uri")
 _INTERNAL: Final = -32603
@@ -35,11 +35,11 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command("mcp-stdio")
 def serve_stdio(agent: Agent, user: User = "", url: Url = None) -> None:
-    """Serve a host of MCP that starts its servers itself; its messages go to the gateway and back."""
+    """Serve an MCP host that starts its own servers: forward its messages to the gateway."""
 
     async def body(_: Output) -> int:
         async with gateway_client(url) as client:
-            # Said at once, by a sentence that a host shows.
+            # Fail at once, with a sentence that a host shows.
             await client.get(Health, "/healthz")
             address = f"{client.url}/mcp/{quote(agent, safe='')}"
         query = f"?{urlencode({'user': user})}" if user else ""
@@ -47,7 +47,7 @@ def serve_stdio(agent: Agent, user: User = "", url: Url = None) -> None:
         if token := find_token():
             headers["authorization"] = f"Bearer {token}"
         timeout = httpx2.Timeout(30.0, read=READ_SECONDS)
-        # No proxy of this machine's can reach this machine's own address for us.
+        # A proxy cannot reach this machine's loopback address.
         trust_env = not is_loopback(client.url)
         async with httpx2.AsyncClient(headers=headers, timeout=timeout, trust_env=trust_env) as http:
             await StdioForwarder(http, address + query).run()
@@ -57,7 +57,7 @@ def serve_stdio(agent: Agent, user: User = "", url: Url = None) -> None:
 
 
 class StdioForwarder:
-    """Sends each line of standard input to an address, and prints what it answers, a line for each message."""
+    """Sends each line of standard input to an address, and prints the answers, one line per message."""
 
     def __init__(self, http: httpx2.AsyncClient, address: str) -> None:
         self._http = http
@@ -67,7 +67,7 @@ class StdioForwarder:
         self._sent: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Returns once standard input has ended; what is under way then is broken off."""
+        """Forward until standard input ends, then cancel the requests in flight."""
         while line := await asyncio.to_thread(sys.stdin.buffer.readline):
             if line.strip():
                 await self._take(line)
@@ -79,13 +79,13 @@ class StdioForwarder:
         message = _read(line)
         method = message.get("method")
         if method == "notifications/cancelled" and not self._session:
-            # Over HTTP a client of this era cancels by closing its connection.
+            # Over HTTP, a client of this protocol version cancels by closing its connection.
             task = self._sent.get(_name(_params(message).get("requestId")))
             if task is not None:
                 task.cancel()
             return
         if "id" not in message or method == "initialize":
-            # In order: what follows needs what these change.
+            # Send these in order: later messages depend on them.
             await self._send(line, message)
             return
         name = _name(message["id"])
@@ -117,7 +117,7 @@ class StdioForwarder:
             found["mcp-protocol-version"] = self._version
         if self._session and method != "initialize":
             found["mcp-session-id"] = self._session
-        # Whatever cannot stand in a header is refused by the gateway, which compares it with the message.
+        # Drop values that a header cannot carry: the gateway compares headers with the message and refuses it.
         return {name: value for name, value in found.items() if value and value.isascii() and value.isprintable()}
 
     def _print(self, found: dict[str, Any], message: dict[str, Any], status: int) -> None:
@@ -151,7 +151,7 @@ async def _messages(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 def _read(text: bytes) -> dict[str, Any]:
-    """Parses a message; nothing of one that is none, which the gateway answers as such."""
+    """Parse a message. Returns an empty one for invalid input, which the gateway refuses."""
     with suppress(NotJson):
         found = read_json(text)
         if isinstance(found, dict):

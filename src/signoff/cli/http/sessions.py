@@ -1,4 +1,4 @@
-"""`chat` and `sessions`: whole conversations in a terminal."""
+"""`chat` and `sessions`: conversations in a terminal."""
 
 import asyncio
 import sys
@@ -41,23 +41,23 @@ def chat(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Talk to an actor: say something, read what is answered and what waits for people; with --json one line a message.
+    """Talk to an actor: send a message, read the answers and waiting requests; with --json one line per message.
 
-    A message is over once everything it led to is answered or waits for people: say more meanwhile.
+    A message is finished when all its calls are answered or wait for approval. You can send more in the meantime.
     """
     name = session_id(session) or uuid7(system_clock())
     given = None if text is None else [spoken(text)]
     place = {"route": route, "step": step}
     failed = False
     for words in _lines() if given is None else given:
-        # An event loop a message: while a person types, Ctrl-C ends the command as everywhere else.
+        # Use one event loop per message: while a person types, Ctrl-C ends the command as usual.
         try:
             said: dict[str, Any] = {"session": name, "text": words, "actor": actor, "user": person, **place}
             run(partial(_say, url=url, **said), as_json=as_json)
         except typer.Exit:
             failed = True
         else:
-            # The session stays where the first message put it, or goes on from there.
+            # The session stays where the first message put it, or moves on from there.
             place = {}
     if not as_json:
         typer.echo(f"session {name}: signoff chat --session {name}")
@@ -72,7 +72,7 @@ def sessions(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the sessions that go on, newest first, or show what was said in one."""
+    """List the running sessions, newest first, or show the messages of one."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
@@ -87,7 +87,7 @@ def sessions(
 
 
 async def _say(out: Output, *, url: str | None, session: str, text: str, **given: Any) -> int:
-    # By the id `_follow` knows the turns that answer this message, also where others speak in the same session.
+    # `_follow` finds the turns for this message by its id, also if others write in the same session.
     message = uuid7(system_clock())
     async with gateway_client(url) as client:
         receipt = await client.say(text, session=session, id=message, **given)
@@ -97,14 +97,14 @@ async def _say(out: Output, *, url: str | None, session: str, text: str, **given
         state, mine, turns = await _follow(out, client, receipt.id, message)
     errors = [turn.error for turn in mine if turn.error is not None]
     out.show({"session": session, "receipt": receipt, "state": state, "turns": turns, "errors": errors}, compact=True)
-    # Of a turn that could not begin, only the session knows the end.
+    # If a turn could not begin, only the session knows its end.
     return int(any(turn.state in FAILED_STATES for turn in mine))
 
 
 async def _follow(
     out: Output, client: Client, name: str, message: str
 ) -> tuple[str, list[SessionTurnView], list[TurnView]]:
-    """Print the course of a message until every turn ends or waits; return the session's state and the turns."""
+    """Print the course of a message until every turn ends or waits. Return the session's state and the turns."""
     printed: set[tuple[str, str]] = set()
     while True:
         view = await client.session(name)
@@ -121,7 +121,7 @@ async def _follow(
 
 
 def _is_settled(turns: list[SessionTurnView]) -> bool:
-    """Returns whether nothing of a message goes on without people; one passed on is taken up by another turn."""
+    """Return whether all turns of a message wait for approval or have ended. Another turn takes up a passed message."""
     if not turns or any(turn.state == "working" for turn in turns):
         return False
     return turns[-1].state != "passed" or turns[-1].error is not None
@@ -145,7 +145,7 @@ async def _read(out: Output, client: Client, name: str) -> int:
 
 
 def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
-    """Writes the actions and answers of a turn; those the session remembers where the turn itself is gone or over."""
+    """Return the calls and answers of a turn. The session's copy of the answers replaces a missing turn."""
     lines = answer_lines(full) if full is not None else []
     if full is None:
         answers = (part for part in turn.parts if part.type != APPROVAL_REQUEST)
@@ -156,7 +156,7 @@ def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
 
 
 async def _full(client: Client, view: SessionView, turn: SessionTurnView) -> TurnView | None:
-    """Reads a turn with its calls; None for one that has not quite begun, or that the server has forgotten."""
+    """Return a turn with its calls, or `None` if it has not quite begun or the server has forgotten it."""
     try:
         return await client.view(".".join((view.tenant, view.session, turn.turn)))
     except NotFound:
@@ -164,7 +164,7 @@ async def _full(client: Client, view: SessionView, turn: SessionTurnView) -> Tur
 
 
 def _lines() -> Iterator[str]:
-    """Yields the lines that are typed, or piped in, to the end; empty lines say nothing."""
+    """Yield typed or piped lines until the end of input, without empty ones."""
     while True:
         if sys.stdin.isatty():
             typer.echo("> ", nl=False, err=True)

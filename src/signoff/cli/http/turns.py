@@ -37,7 +37,7 @@ def ask(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask an actor for something. The turn is safe once its id is printed, whatever stops afterwards."""
+    """Ask an actor for something. The turn is safe once its id is printed, even if this command is stopped."""
     spoken(text)
     talk = session_id(session)
 
@@ -106,7 +106,7 @@ def watch(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a turn until it ends; with --json one line each time it changed."""
+    """Watch a turn until it ends; with --json one line per change."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
@@ -122,7 +122,9 @@ def cancel(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a turn to stop: tools that run are awaited, what waits is withdrawn. For who asked, and the role `admin`."""
+    """Ask a turn to stop: running tools finish, waiting requests are withdrawn. Open to the requester and the role
+    `admin`.
+    """
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
@@ -136,13 +138,13 @@ def cancel(
 
 
 async def _find(client: Client, name: str) -> ApprovalRequest | TurnView:
-    """Finds the request or the turn of this name. Raises `NotFound`."""
+    """Return the request or turn of this name. Raises `NotFound`."""
     approval = parse_approval_id(name.strip()) is not None
     if approval or read_code(name) is not None:
         try:
             return await client.request(name)
         except NotFound:
-            # What looks like a code may be the beginning of a turn's id.
+            # A text that looks like a code may be the beginning of a turn's id.
             if approval:
                 raise
     try:
@@ -153,12 +155,11 @@ async def _find(client: Client, name: str) -> ApprovalRequest | TurnView:
 
 
 async def _report_start(out: Output, turn: TurnHandle, *, wait: bool, found: object) -> int:
-    """Prints that a turn is started, and follows it if wanted."""
     short = turn.key.turn
     if not wait:
         out.show(found, f"turn {short} is accepted: signoff watch {short}")
         return 0
-    # The id first: whatever stops from here on, the turn can be found by it.
+    # Print the id first: it finds the turn even if this command or the gateway stops later.
     out.say(f"turn {short}")
     try:
         return await _follow(out, turn, every=False)
@@ -167,7 +168,7 @@ async def _report_start(out: Output, turn: TurnHandle, *, wait: bool, found: obj
 
 
 async def _follow(out: Output, turn: TurnHandle, *, every: bool) -> int:
-    """Prints the events of a turn until it ends; as JSON `every` view, or the last one."""
+    """Print the events of a turn until it ends. As JSON, print `every` view, or only the last one."""
     printed: set[str] = set()
     view: TurnView | None = None
     async for seen in turn.watch():

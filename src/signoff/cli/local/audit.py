@@ -1,4 +1,4 @@
-"""`audit`: verify, export and read the record, state how far it has come, and take out what is old."""
+"""`audit`: verify, export and read the audit log, sign checkpoints, and retire old turns."""
 
 import sys
 from collections import Counter
@@ -44,7 +44,7 @@ app = typer.Typer(help="The record of what happened.", no_args_is_help=True, ric
 
 
 class ExportFormat(StrEnum):
-    """What an export is written as."""
+    """The format of an export."""
 
     JSONL = "jsonl"
     AGENTACK = "agentack"
@@ -64,7 +64,7 @@ def verify_record(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that no record is missing, changed or out of its place; exit code 1 naming the first that is."""
+    """Check that no record is missing, changed or out of place. Exit code 1 names the first such record."""
 
     async def body(out: Output) -> int:
         settings = load_settings()
@@ -92,7 +92,7 @@ def export(
         ExportFormat, typer.Option("--format", help="`agentack`: one turn as a trace for `agentack check`.")
     ] = ExportFormat.JSONL,
 ) -> None:
-    """Print or write the record as JSON lines, which `audit verify FILE` checks anywhere."""
+    """Print or write the audit log as JSON lines. `audit verify FILE` checks them anywhere."""
 
     async def body(out: Output) -> int:
         count = 0
@@ -124,7 +124,7 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was recorded of a turn, in order; exit code 1 when it is not as it was written."""
+    """Show the records of a turn, in order. Exit code 1 if they were changed."""
 
     async def body(out: Output) -> int:
         if url is None and not find_token():
@@ -134,7 +134,7 @@ def show(
                 report = await report_stream(store, stream, _verifier(settings.public_keys, given=False))
         else:
             async with GatewayClient(url) as client:
-                # The slash of a stream such as `admin/main` stays one: the route takes the rest of the path.
+                # Keep the slash of a stream such as `admin/main`: the route takes the rest of the path.
                 report = await client.get(StreamReport, f"/v1/audit/{quote(turn.strip())}")
         finding = report.finding
         claims = sum(map(is_claim, report.records))
@@ -154,14 +154,14 @@ def checkpoint(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """State and sign how far the record has come; needs the gateway's private key."""
+    """Sign a checkpoint: a statement of how far the audit log has come. Needs the gateway's private key."""
 
     async def body(out: Output) -> int:
         settings = load_settings()
         signer = Signer(read_private(settings.signing_keys))
         async with working_store(settings) as store:
             points = Checkpoints(store)
-            # None is taken where nothing is new: the last one still says all.
+            # `take` returns `None` if nothing is new: the last checkpoint still covers everything.
             found = await points.take(signer) or await points.last()
         if found is None:
             raise Refused("nothing is recorded yet, so there is nothing to state")
@@ -186,9 +186,9 @@ def retire_old(
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take out the turns that ended before a time, each whole; a signed record stays for each.
+    """Remove whole turns that ended before a time. A signed record of each remains.
 
-    Export the record before: this cannot be undone. Needs the gateway's private key, and the server, which knows
+    Export the audit log first: this cannot be undone. Needs the gateway's private key, and the server, which knows
     whether a turn has ended.
     """
     limit = past_moment(before)
@@ -200,9 +200,9 @@ def retire_old(
         async with working_store(settings) as store:
             report = await _of_store(store, _verifier(settings.public_keys, given=False), None)
             if report.finding is not None:
-                # Else a record that somebody removed could pass for one that was retired.
+                # Otherwise a deleted record could pass for a retired one.
                 raise Refused(f"{report.finding.message}: nothing was taken out, see `signoff audit verify`")
-            # What goes is covered before it goes, and what stays in its place at once.
+            # Cover the records by a checkpoint before their removal, and the remaining ones right after.
             await Checkpoints(store).take(signer)
             gone = await retire(store, signer, limit, at=system_clock(), is_over=partial(_is_over, client))
             await AuditLog(store).append(_retirements(gone, limit))
@@ -216,12 +216,12 @@ def retire_old(
 
 
 async def _is_over(client: Client, turn: TurnKey) -> bool:
-    """Returns whether a turn has ended; the server forgets none that has not. Raises `ServerUnavailable`."""
+    """Return whether a turn has ended. The server forgets no running turn. Raises `ServerUnavailable`."""
     return await read_status(client, turn.workflow_id) != WorkflowExecutionStatus.RUNNING
 
 
 def _retirements(gone: Sequence[RetiredStream], before: datetime) -> list[AuditEntry]:
-    """Makes one act for each tenant of which something went."""
+    """Return one act for each tenant with retired turns."""
     counts = Counter(each.turn.tenant for each in gone)
     when, who = before.isoformat(), account()
     return [
@@ -232,7 +232,7 @@ def _retirements(gone: Sequence[RetiredStream], before: datetime) -> list[AuditE
 
 async def _of_store(store: Store, verifier: Verifier, kept: Checkpoint | None) -> VerificationReport:
     points = Checkpoints(store)
-    # In this order: what was there when the first was read is surely among the last.
+    # Keep this order: the second reading certainly has all streams of the first.
     heads = await points.heads()
     report = await verify(AuditLog(store).records(), points.all(), verifier, heads=heads, kept=kept)
     return with_heads(report, await points.heads()) if report.headless else report
@@ -250,7 +250,7 @@ def _shortcomings(export: Export) -> list[str]:
 
 
 def _verifier(path: Path, *, given: bool) -> Verifier:
-    # A record without checkpoints needs no key; one with them says that the key is missing.
+    # Without checkpoints no key is needed. With checkpoints, the verifier reports the missing key.
     return Verifier(read_public(path).keys if given or path.exists() else ())
 
 
@@ -276,7 +276,7 @@ def _create(path: Path) -> TextIO:
 
 
 async def _trace(store: Store, stream: str, verifier: Verifier) -> list[str]:
-    """Exports a turn for the checker. Raises `Refused` when its record is not as it was written."""
+    """Export a turn as a trace for the checker. Raises `Refused` if its records were changed."""
     records = await AuditLog(store).stream(stream)
     heads = {head.stream: head for head in await Checkpoints(store).heads()}
     finding = verify_stream(records, heads.get(stream), verifier)

@@ -35,7 +35,7 @@ from signoff.store.delivery_queue import KEY, delivery_token
 from signoff.store.store import Store, working_store
 
 PATIENCE: Final = 30.0
-"""Seconds that a vendor has to answer."""
+"""Seconds that a vendor has for an answer."""
 _TEST: Final = "Test of this channel: nothing happens, whatever you answer"
 
 app = typer.Typer(help="List, check and try the channels of the manifest.", no_args_is_help=True, rich_markup_mode=None)
@@ -43,7 +43,7 @@ Name = Annotated[str, typer.Option("--channel", help="One channel only, by its n
 
 
 class ChannelRow(FrozenModel):
-    """One channel. `problem` says why it is not there; `reaches` are the active people who have an address on it."""
+    """A channel. `problem` says why it could not be opened; `reaches` lists the active people with an address on it."""
 
     name: str
     kind: str
@@ -51,13 +51,13 @@ class ChannelRow(FrozenModel):
     answers: bool = False
     assurance: str = ""
     default: int | None = None
-    """Its place among the channels that are used where a policy names none, from 1."""
+    """Its position, from 1, among the default channels, which are used if a policy names none."""
     reaches: tuple[str, ...] = ()
     problem: str = ""
 
 
 class ChannelCheck(FrozenModel):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     channel: str
     ok: bool
@@ -66,7 +66,7 @@ class ChannelCheck(FrozenModel):
 
 
 class ChannelTrial(FrozenModel):
-    """What became of one test card."""
+    """The result of one test card."""
 
     channel: str
     address: str
@@ -76,7 +76,7 @@ class ChannelTrial(FrozenModel):
 
 @app.command("list")
 def list_channels(source: AppArgument = "", as_json: AsJson = False) -> None:
-    """List the channels: kind, whether they can be answered by, in which order they are used, and whom they reach."""
+    """List the channels: kind, whether they accept answers, their order of use, and the people they reach."""
 
     async def body(out: Output) -> int:
         place = find_installation(source)
@@ -94,7 +94,7 @@ def check(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Ask each vendor whether credentials, addresses, registration and clocks are right; exit code 1 if not all are."""
+    """Ask each vendor whether credentials, addresses, registration and clocks are right. Exit code 1 if one is not."""
 
     async def body(out: Output) -> int:
         place = find_installation(source)
@@ -119,7 +119,7 @@ def send_test(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Send somebody a test card on each of their channels; whoever answers it is told that nothing was decided."""
+    """Send a person a test card on each of their channels. An answer to it only returns that nothing was decided."""
 
     async def body(out: Output) -> int:
         place = find_installation(source)
@@ -145,7 +145,7 @@ def send_test(
 def channel_rows(
     place: LocalInstallation, channels: dict[str, Channel], problems: Sequence[ChannelProblem]
 ) -> list[ChannelRow]:
-    """Returns a row for every channel of the manifest, in its order."""
+    """Return a row for every channel of the manifest, in its order."""
     order = place.catalog.channels.routing.default
     missing = {each.channel: each.what for each in problems}
     rows: list[ChannelRow] = []
@@ -186,12 +186,12 @@ async def _open_channels(
         try:
             yield store, channels, problems
         finally:
-            # One that cannot be closed keeps no other from it, nor hides what the command found.
+            # An error while closing one channel must neither leave others open nor hide the command's result.
             await asyncio.gather(*(channel.close_down() for channel in channels.values()), return_exceptions=True)
 
 
 async def _check_channel(place: LocalInstallation, channel: Channel) -> list[ChannelCheck]:
-    """Returns the checks of a channel: its own, and whether it reaches anybody."""
+    """Return the channel's own checks, and whether it reaches anyone."""
     try:
         async with asyncio.timeout(PATIENCE):
             found = await channel.check()
@@ -200,7 +200,7 @@ async def _check_channel(place: LocalInstallation, channel: Channel) -> list[Cha
             CheckFinding(False, "the vendor does not answer", "try again, or look whether it can be reached from here")
         ]
     except Exception as error:
-        # Adapters are anybody's code, and their errors may hold a secret.
+        # Adapters are third-party code, and their errors may contain a secret.
         found = [
             CheckFinding(False, f"the check itself failed: {type(error).__name__}", "tell whoever wrote the channel")
         ]
@@ -222,7 +222,7 @@ async def _try_channel(place: LocalInstallation, store: Store, channel: Channel,
         why = "the vendor did not answer in time"
         return ChannelTrial(channel=channel.name, address=address, sent=False, message=why)
     except Exception as error:
-        # Its name alone, as in `_check_channel`.
+        # Only the name of the error, as in `_check_channel`.
         message = f"the channel failed: {type(error).__name__}"
         return ChannelTrial(channel=channel.name, address=address, sent=False, message=message)
     named = f", as {sent.vendor_id}" if sent.vendor_id else ""
@@ -232,7 +232,7 @@ async def _try_channel(place: LocalInstallation, store: Store, channel: Channel,
 async def _outbound_card(
     place: LocalInstallation, store: Store, channel: Channel, person: Person, now: datetime
 ) -> OutboundCard:
-    """Makes a card about nothing: there is no such turn, so that whatever is answered finds no request."""
+    """Return a card for a turn that does not exist, so that an answer finds no request."""
     approval = f"{person.tenant}.test.{now:%Y%m%d%H%M%S}.c1.1"
     request = ApprovalRequest(
         id=approval,

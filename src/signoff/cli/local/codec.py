@@ -1,4 +1,4 @@
-"""`codec`: the server by which Temporal's UI and command line read what is encrypted."""
+"""`codec`: the server with which Temporal's UI and command line read encrypted payloads."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ def codec(
     unsafe_open: UnsafeOpen = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the codec server until Ctrl-C: operators and auditors read payloads by it, each time recorded."""
+    """Run the codec server until Ctrl-C: operators and auditors read payloads with it, and each reading is recorded."""
     run(lambda out: _codec(out, port, source, unsafe_open), as_json=as_json)
 
 
@@ -48,7 +48,7 @@ def codec(
 async def running_codec(
     place: LocalInstallation, store: Store, encryption: Encryption, namespace: str
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Runs the codec server, which answers when the block begins, until it ends.
+    """Run the codec server for the length of a block. It answers when the block begins.
 
     Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile without people.
     """
@@ -59,13 +59,13 @@ async def running_codec(
     for warning in exposure_warnings(settings):
         _log.warning("%s", warning)
     deps = GatewayDeps(
-        # Never used: who comes is known by the store, and payloads come with the request.
+        # Never used: the store knows the callers, and payloads arrive with the request.
         client=TurnClient(await Client.connect(DEFAULT_ADDRESS, namespace=namespace, lazy=True)),
         catalog=place.catalog,
         people=place.people,
         store=store,
         settings=replace(settings, public_url=settings.codec_url),
-        # Of whom a login alone made somebody, the store has what a gateway signed.
+        # For people known by a login alone, the store has the gateway's signed statement.
         public_keys=verifier,
     )
     served = build_codec_app(deps, encryption.codec(namespace), _origins(settings))
@@ -93,7 +93,7 @@ async def _codec(out: Output, port: int | None, source: str, unsafe_open: bool) 
 
 
 def _origins(settings: Settings) -> tuple[str, ...]:
-    """Returns the origins of Temporal's UI, whose pages may ask."""
+    """Return the origins of Temporal's UI, whose pages may call the server."""
     if settings.temporal_ui:
         scheme, _, rest = settings.temporal_ui.partition("://")
         return (f"{scheme}://{rest.partition('/')[0]}",)

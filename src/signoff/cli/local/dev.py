@@ -60,7 +60,7 @@ UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="The port of 
 
 @dataclass(frozen=True)
 class DevServer:
-    """The Temporal server that `dev` works with. `handle` is None for one that was running already."""
+    """The Temporal server of `dev`. `handle` is `None` for a server that was already running."""
 
     client: Client
     address: str
@@ -90,7 +90,7 @@ def dev(
     model: Model = "",
     as_json: AsJson = False,
 ) -> None:
-    """Run everything in this terminal, until Ctrl-C; started again, it takes up where it stopped."""
+    """Run everything in this terminal, until Ctrl-C. The next start continues where this one stopped."""
     settings = {
         "port": port,
         "temporal_port": temporal_port,
@@ -104,9 +104,10 @@ def dev(
 
 
 def run_program(program: Program, reference: str, settings: Mapping[str, Any]) -> int:
-    """Run everything for a program of this process until Ctrl-C; return the exit code.
+    """Run everything for a program of this process until Ctrl-C, and return the exit code.
 
-    `reference` is its name for other processes, which find it by the file that `dev` leaves. Raises `SignoffError`.
+    `reference` names the program for other processes, which find it in the file that `dev` writes. Raises
+    `SignoffError`.
     """
     given = {**settings, "app": reference}
     return asyncio.run(_dev(Output(sys.stdout, as_json=False), "", None, given, True, program))
@@ -127,7 +128,7 @@ async def _dev(
             "`signoff gateway`, each as a user of its own",
             field="profile",
         )
-    # Before anything starts. The gateway checks it again.
+    # Check before anything starts; the gateway checks again.
     require_closed(place.settings)
     catalog, lacks = (place.catalog, ()) if place.settings.model else take_offline(place.catalog)
     place = replace(place, catalog=catalog)
@@ -135,7 +136,7 @@ async def _dev(
     make_state_dir(place.settings)
     with process_log(place.settings.state_dir, as_json=place.settings.log == "json"), stop_signals() as stop:
         async with AsyncExitStack() as stack:
-            # Entered in this order, so that the gateway stops first, then the worker, then the server.
+            # Keep this order: the gateway stops first, then the worker, then the server.
             store = await stack.enter_async_context(working_store(place.settings))
             await stack.enter_async_context(metrics.serve(store, "dev"))
             encryption = await open_encryption(place.settings, place.secrets)
@@ -153,7 +154,7 @@ async def _dev(
                 running = running_codec(place, store, encryption, namespace)
                 codec.append(await stack.enter_async_context(running))
             metrics.is_ready = True
-            # Last to come and first to go: who finds the word in another terminal finds everything running.
+            # Published last and removed first, so that a command in another terminal finds everything running.
             stack.enter_context(_leave_word(place, server))
             await _greet(out, place, server, store, lacks)
             async with _watch_server(server) as ended:
@@ -166,7 +167,7 @@ async def _dev(
 async def _server(
     place: LocalInstallation, encryption: Encryption | None, address: str | None, ui: bool
 ) -> AsyncIterator[DevServer]:
-    """Starts the embedded server, or connects to a running one, which gets our search attributes if it lacks them."""
+    """Start the embedded server, or connect to a running one and add missing search attributes there."""
     settings = place.settings
     if address or server_is_configured():
         client = await connect(address, encryption=encryption)
@@ -196,7 +197,7 @@ async def _server(
 
 @asynccontextmanager
 async def _watch_server(server: DevServer) -> AsyncIterator[tuple[asyncio.Task[None], ...]]:
-    """Makes a task that fails when the embedded server ends by itself; none for a server that is not ours."""
+    """Yield tasks that fail when the embedded server or its UI proxy ends. Yield none for a foreign server."""
     if server.handle is None:
         yield ()
         return
@@ -214,7 +215,7 @@ async def _wait_until_ended(handle: ServerHandle) -> None:
 
 @contextmanager
 def _leave_word(place: LocalInstallation, server: DevServer) -> Iterator[None]:
-    """Leaves word of what runs here for commands in other terminals, for the length of a block."""
+    """Publish this process in a file for commands in other terminals, for the length of a block."""
     running = DevProcess(
         pid=os.getpid(),
         address=server.address,
@@ -267,7 +268,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
 
 
 def _activation() -> str:
-    """Return the command that puts `signoff` on the PATH of a second terminal; "" where it is there already."""
+    """Return the command that puts `signoff` on the PATH of a second terminal, or "" if it is already there."""
     folder = Path(sys.prefix, "bin")
     there, activate = shutil.which("signoff"), folder / "activate"
     if not activate.exists() or (there and Path(there).resolve() == (folder / "signoff").resolve()):
@@ -277,7 +278,7 @@ def _activation() -> str:
 
 
 async def _find_undeclared(place: LocalInstallation, store: Store) -> list[ApprovalRequest]:
-    """Returns the waiting requests of all tenants whose tool the manifest does not declare."""
+    """Return the waiting requests of all tenants whose tool the manifest does not declare."""
     lists = RequestLists(store)
     tenants = sorted({DEFAULT_TENANT, *(person.tenant for person in place.people.all())})
     waiting = [each for tenant in tenants for each in await lists.list_waiting(tenant)]
@@ -292,9 +293,9 @@ def _undeclared_line(request: ApprovalRequest) -> str:
 
 
 def model_lines(catalog: Catalog, instead: str = "", lacks: Sequence[str] = ()) -> list[str]:
-    """Name the model that answers for the actors, and why a script or the model `offline` does.
+    """Name the model of the actors, and explain a script or the model `offline`.
 
-    `lacks` says what the models lack in whose place `offline` answers.
+    `lacks` lists the missing parts of models that `offline` replaces.
     """
     shown = offline_usage(catalog, instead)
     understood = f"; it understands `{shown}`" if shown else ""

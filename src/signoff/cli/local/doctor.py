@@ -1,4 +1,4 @@
-"""`doctor`: is this installation sound, and if not, what repairs it?"""
+"""`doctor`: checks an installation and names the repairs."""
 
 import asyncio
 import sys
@@ -61,11 +61,11 @@ from signoff.temporal.server_connection import check_server, ensure_search_attri
 
 OLDEST_PYTHON: Final = (3, 11)
 REFUSED_DAYS: Final = 30
-"""For how many days `doctor` tells of a sign-in that was refused because it claims a declared person's name."""
+"""How many days `doctor` reports a refused sign-in that claimed a declared person's name."""
 _COUNTED: Final = timedelta(days=1)
 _GOING_ON: Final = f"WorkflowType = '{ACTOR_TURN}' AND ExecutionStatus = 'Running' AND TaskQueue = '{{}}'"
 TURNS_LOOKED_AT: Final = 1_000
-"""Of how many running turns `doctor` looks at the store."""
+"""The number of running turns whose store `doctor` compares."""
 _NAMED: Final = 3
 _GATEWAY_SECONDS: Final = 3.0
 _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
@@ -74,7 +74,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 class DoctorCheck(FrozenModel):
-    """One check: what was found, or what is wrong and how to repair it."""
+    """One check. `message` is the result, or the problem and its repair."""
 
     name: str
     ok: bool
@@ -88,7 +88,7 @@ def doctor(
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check Python, the `temporal` program, settings, manifest, store and server; exit code 1 if one is wrong."""
+    """Check Python, the `temporal` program, settings, manifest, store and server. Exit code 1 if one is wrong."""
 
     async def body(out: Output) -> int:
         checks = await examine(source, address, fix=fix)
@@ -99,9 +99,9 @@ def doctor(
 
 
 async def examine(source: str, address: str | None, *, fix: bool) -> list[DoctorCheck]:
-    """Runs every check, in the order in which one thing needs the other."""
+    """Run every check, in the order of their dependencies."""
     checks = [await _check("python", _python), await _check("settings", _settings)]
-    # All that follows is found by the settings.
+    # Everything else depends on the settings.
     if not checks[-1].ok:
         return checks
     settings = load_settings()
@@ -119,11 +119,11 @@ async def examine(source: str, address: str | None, *, fix: bool) -> list[Doctor
         await _check("manifest", lambda: _manifest(source)),
     ]
     sound = checks[-1].ok
-    # By the servers alone: whatever else is wrong with the manifest was told by its own check.
+    # Load the servers alone: the manifest's own check reports all its other problems.
     servers = _declared_servers(source)
     asked = [await _check("mcp servers", lambda: _mcp_servers(settings, servers))] if servers else []
     store = await _check("store", lambda: _store(settings))
-    # What a store that is away cannot tell is not message to be wrong as well.
+    # If the store is down, do not report its dependent checks as wrong as well.
     refused = [await _check("refused", lambda: _count_refused(settings))] if store.ok else []
     roles = [await _check("store role", lambda: _role(settings))] if store.ok and production else []
     if roles:
@@ -132,7 +132,7 @@ async def examine(source: str, address: str | None, *, fix: bool) -> list[Doctor
             roles.append(await _check("gateway start", lambda: _gateway_start(source)))
     server = await _check("server", lambda: _server(settings, address))
     attributes = await _check("search attributes", lambda: _attributes(settings, address, fix=fix))
-    # A server that answers may lack the namespace, in which both of these look.
+    # A reachable server may lack the namespace that both checks read.
     both = store.ok and server.ok and attributes.ok
     clocks = [await _check("clocks", lambda: _clocks(settings, address))] if both else []
     gateway = await _check("gateway", lambda: _gateway(settings))
@@ -181,7 +181,7 @@ async def _settings() -> str:
 
 
 async def _plugins(settings: Settings) -> str:
-    """Loads every plugin that the settings name, and lists it."""
+    """Load and list every plugin of the settings."""
     found = Plugins(settings.plugins).all()
     if problems := [f"`{each.name}` is not loaded: {why}" for each in found if (why := plugin_problem(each))]:
         raise ConfigError("; ".join(problems), field="plugins")
@@ -191,7 +191,7 @@ async def _plugins(settings: Settings) -> str:
 
 
 async def _addresses(settings: Settings) -> str:
-    """Checks that no address serves the network without a sign-in or without TLS."""
+    """Check that no address serves the network without sign-in or TLS."""
     require_closed(settings)
     warnings = "; ".join(exposure_warnings(settings))
     if warnings and settings.profile == "production":
@@ -200,7 +200,7 @@ async def _addresses(settings: Settings) -> str:
 
 
 async def _keys(settings: Settings) -> str:
-    """Checks the private file where the gateway is, the public one where a worker is."""
+    """Check the private key file on a gateway's machine, the public one on a worker's."""
     if settings.signing_keys.exists():
         keys = read_private(settings.signing_keys)
         return f"{Signer(keys).key_id} signs, of {plural(len(keys.keys), 'key')} in {settings.signing_keys}"
@@ -213,7 +213,7 @@ async def _keys(settings: Settings) -> str:
 
 
 async def _encryption(settings: Settings) -> str:
-    """Checks the keys by which what Temporal keeps is encrypted."""
+    """Check the keys that encrypt Temporal's data."""
     path = encryption_file(settings)
     if settings.encryption and path is not None and not path.exists() and settings.profile == "development":
         return "none yet; the first start makes a key"
@@ -257,7 +257,7 @@ def _declared_servers(source: str) -> Mapping[str, ToolServer]:
 
 
 async def _mcp_servers(settings: Settings, declared: Mapping[str, ToolServer]) -> str:
-    """Asks each MCP server for its tools, and compares them with those that were imported."""
+    """Ask each MCP server for its tools, and compare them with the imported ones."""
     servers = tool_servers(declared, provider_of_secrets(settings))
     try:
         problems = await servers.problems() if servers is not None else []
@@ -277,7 +277,7 @@ async def _store(settings: Settings) -> str:
 
 
 async def _role(settings: Settings) -> str:
-    """Names the role by which this process is connected: nothing is wrong with the owner where the owner looks."""
+    """Name the store role of this process. For a tables' owner on their own machine this is no problem."""
     async with working_store(settings) as store:
         if store.dialect == "sqlite":
             return ONE_ROLE
@@ -294,7 +294,7 @@ async def _role(settings: Settings) -> str:
 
 
 async def _signatures(settings: Settings) -> str:
-    """Checks that the keys here are those by which the store's record was signed."""
+    """Check that the keys here signed the store's audit log."""
     async with working_store(settings) as store:
         if settings.signing_keys.exists():
             if problem := await signer_problem(store, Signer(read_private(settings.signing_keys))):
@@ -313,7 +313,7 @@ async def _gateway_start(source: str) -> str:
 
 
 async def _count_refused(settings: Settings) -> str:
-    """Counts the bad input refused lately: nothing is wrong with that, but somebody may be trying."""
+    """Count recently refused bad input. It is no fault, but may be an attack."""
     async with working_store(settings) as store:
         counted = await refusals_since(store.read, _COUNTED)
     counts = ", ".join(f"{number} {kind}" for kind, number in counted.items())
@@ -321,7 +321,7 @@ async def _count_refused(settings: Settings) -> str:
 
 
 async def _clocks(settings: Settings, address: str | None) -> str:
-    """Answers are signed by the gateway's clock, and deadlines kept by the store's."""
+    """Compare clocks: the gateway's clock signs answers, and the store's clock decides deadlines."""
     async with working_store(settings) as store:
         wrong = clock_problem("the store", await store_clock_lead(store))
     client = await reach_server(settings, address)
@@ -336,7 +336,7 @@ def _may_run_gateway(settings: Settings) -> bool:
 
 
 async def _provider(settings: Settings) -> str:
-    """Asks the provider who it is, as the first sign-in would."""
+    """Ask the provider for its identity, as the first sign-in would."""
     secrets = provider_of_secrets(settings)
     provider = provider_of(settings, system_clock, secrets)
     # Only the gateway has the secret.
@@ -354,7 +354,7 @@ async def _provider(settings: Settings) -> str:
 
 
 async def _logins(source: str) -> str:
-    """Names those who could come in as somebody else, and the sign-ins refused for that in the last days."""
+    """Name people that others could impersonate by login, and sign-ins recently refused for that reason."""
     place = find_installation(source)
     declared = declared_people(place.people)
     warnings = [missing_logins_warning(place.catalog, declared, place.settings)]
@@ -363,7 +363,7 @@ async def _logins(source: str) -> str:
     async with working_store(place.settings) as store:
         async for each in AuditLog(store).records(since=moment_text(since), kinds=("admin",)):
             login, person = str(each.facts.get("login", "")), str(each.facts.get("person", ""))
-            # Whoever wrote the login down since is done with it.
+            # The case is closed if the login was declared since.
             if each.facts.get("act") == "sign-in refused" and person and not declared.by_identity(OIDC, login):
                 refused[login, person] = f"{second_login(each.facts)} (refused at {each.at})"
     problems = [each for each in (*warnings, *refused.values()) if each]
@@ -388,7 +388,7 @@ async def _attributes(settings: Settings, address: str | None, *, fix: bool) -> 
 
 
 async def _worker(settings: Settings, address: str | None) -> str:
-    """Fail where turns or a gateway need a worker and none polls; before the first start nothing is wrong."""
+    """Fail if turns or a gateway need a worker and none polls. Before the first start this is no problem."""
     client = await reach_server(settings, address)
     problem = await WorkerWatch(client, settings.task_queue).problem()
     if not problem:
@@ -402,7 +402,7 @@ async def _worker(settings: Settings, address: str | None) -> str:
 
 
 async def _turns(settings: Settings, address: str | None) -> str:
-    """Checks that the turns that go on were begun with the store that is here now; workers leave all others alone."""
+    """Check that running turns began with this store. Workers ignore all others."""
     async with working_store(settings) as store:
         own = store.id
     client = await reach_server(settings, address)
@@ -436,7 +436,7 @@ async def _turns(settings: Settings, address: str | None) -> str:
 
 
 async def _deployment(settings: Settings, address: str | None) -> str:
-    """Names the version of the deployment that turns go to, and the one that is ramping."""
+    """Name the current and the ramping version of the deployment."""
     client = await reach_server(settings, address)
     asked = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=settings.deployment)
     try:
@@ -463,7 +463,7 @@ async def _deployment(settings: Settings, address: str | None) -> str:
 
 
 async def _gateway(settings: Settings) -> str:
-    """Asks for the gateway: nothing is wrong where none answers, as it may start later and no freeze waits for it."""
+    """Ask for the gateway. Without an answer nothing is wrong: it may start later, and a freeze works without it."""
     url = _gateway_url(settings)
     if await _answers(url):
         return f"answers at {url}"

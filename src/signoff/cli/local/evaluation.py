@@ -31,7 +31,7 @@ from signoff.store.store import working_store
 OWN_MODEL: Final = "manifest"
 MISFIT_CODE: Final = 2
 CATALOG_CHARS: Final = 16
-"""Of the catalog's hash, as a turn tells them."""
+"""The length of a catalog hash, as in turns."""
 _STYLES: Final = {True: "red", False: "yellow"}
 
 app = typer.Typer(
@@ -58,7 +58,7 @@ def record(
     source: AppOption = "",
     address: Address = None,
 ) -> None:
-    """Print a case of each finished turn, as YAML: what was said, proposed, answered and decided, secrets hidden."""
+    """Print a case for each finished turn, as YAML: messages, calls, answers and decisions, with secrets hidden."""
 
     async def body(out: Output) -> int:
         place = find_installation(source)
@@ -94,8 +94,8 @@ def run_files(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Play cases by today's manifest, without running or asking anything: 1 if one forbids a difference, 2 if one does
-    not fit.
+    """Replay cases with today's manifest, without running or asking anything: 1 for a forbidden difference, 2 for a
+    misfit.
     """
 
     async def body(out: Output) -> int:
@@ -111,7 +111,7 @@ def run_files(
             try:
                 result = await play(placed.case, place.catalog, await _model_of(place, actor, model))
             except (ModelRefused, Unavailable) as error:
-                # What a model would have done is not known: neither a difference nor none.
+                # The model's behaviour is unknown: this is neither a difference nor a match.
                 misfits.append(f"{placed.where}: {error.message}")
                 continue
             played.append(_Played(placed, result, find_differences(placed.case, result, actor)))

@@ -1,4 +1,4 @@
-"""`gateway`: the process of an installation that people and programs reach, alone or as a part of another."""
+"""`gateway`: serves people and programs, alone or as a part of another process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -46,10 +46,10 @@ def gateway(
 async def running_gateway(
     place: LocalInstallation, signoff: TurnClient, store: Store
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Runs the gateway, which answers when the block begins, until it ends.
+    """Run the gateway for the length of a block. It answers when the block begins.
 
-    It signs checkpoints of the record meanwhile, and records whom it knows where that changes. Channels carry, hear and
-    listen beside it; one that lacks something is named in a warning, and the others run.
+    It also signs checkpoints of the audit log, records changes of its known people, and runs the channels. A channel
+    that lacks something is named in a warning, and the others run.
 
     Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile that lacks something.
     """

@@ -1,4 +1,4 @@
-"""Reads turns out of Temporal's histories, and of the record what it alone proves."""
+"""Reads turns from Temporal's histories, and specialists' results from the audit log."""
 
 from collections.abc import Iterable
 from datetime import UTC
@@ -23,7 +23,7 @@ from signoff.store.store import Store
 
 
 async def read_history(client: Client, workflow_id: str) -> TurnHistory | None:
-    """Reads the history of a turn, what lies in the store left there; None when there is none.
+    """Return the history of a turn, with references to stored content, or `None` if there is none.
 
     Raises `ServerUnavailable`.
     """
@@ -40,7 +40,7 @@ async def read_history(client: Client, workflow_id: str) -> TurnHistory | None:
         async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
             if event.HasField("workflow_execution_started_event_attributes"):
                 begin = event.workflow_execution_started_event_attributes
-                # Other workflows may have such an id; of them there is nothing to read.
+                # Other workflows may have such an id; they have nothing to read.
                 if begin.workflow_type.name == names.ACTOR_TURN:
                     turn = await decode(begin.input, TurnInput)
             elif event.HasField("activity_task_scheduled_event_attributes"):
@@ -49,7 +49,7 @@ async def read_history(client: Client, workflow_id: str) -> TurnHistory | None:
                     asked[event.event_id] = await decode(begun.input, ModelTask)
             elif event.HasField("activity_task_completed_event_attributes"):
                 done = event.activity_task_completed_event_attributes
-                # A completed activity does not say which it was, only which event scheduled it.
+                # A completed activity names only the event that scheduled it, not its type.
                 task = asked.get(done.scheduled_event_id)
                 if task is not None:
                     reply = await decode(done.result, ModelReply)
@@ -64,7 +64,7 @@ async def read_history(client: Client, workflow_id: str) -> TurnHistory | None:
 
 
 async def load_history(store: Store, history: TurnHistory) -> TurnHistory:
-    """Returns the history with all that it holds inline. Raises `StoreUnavailable` for what is not in the store."""
+    """Return the history with all content inline. Raises `StoreUnavailable` for content missing in the store."""
     place = SessionKey(history.turn.tenant_id, history.turn.session_id)
 
     async def inline(content: Content) -> Content:
@@ -89,14 +89,14 @@ async def load_history(store: Store, history: TurnHistory) -> TurnHistory:
 
 
 def specialist_results(records: Iterable[Record]) -> dict[str, str]:
-    """Returns the results of specialists' calls that the record has whole, by the call."""
+    """Map each specialist's call to its result, if the audit log has the whole result."""
     found: dict[str, str] = {}
     for each in records:
         if each.kind != "outcome":
             continue
         facts = each.facts
         named = parse_approval_id(str(facts.get("approval", "")))
-        # What a turn says of itself is in its history already; here a worker's own word is wanted.
+        # The history has the turn's own statements; only a worker's statement counts here.
         whole = facts.get("by") != "turn" and facts.get("code") == "ok" and "result_chars" not in facts
         if named is not None and whole and facts.get("record") == SPECIALIST and isinstance(facts.get("result"), str):
             found[named.call] = facts["result"]

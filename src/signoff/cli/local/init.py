@@ -1,4 +1,4 @@
-"""`init`: the files of a first project: a program or a manifest, a tool that asks people, and a test."""
+"""`init`: writes a first project: a program or a manifest, a tool that needs approval, and a test."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from signoff.contracts.ids import is_tool_name
 
 EXAMPLE_SIGNATURE: Final = "refund_order(order: str, euro: float)"
 _VALUES: Final[Mapping[str, str]] = MappingProxyType({"str": "A7", "int": "3", "float": "30.5"})
-"""What an example says for a parameter of each type that a script can read out of words."""
+"""Example values for the parameter types that a script can read from text."""
 
 _SCRIPT: Final = '''\
 # {file}
@@ -57,18 +57,18 @@ class ToolSignature(NamedTuple):
 
     @property
     def example(self) -> str:
-        """Returns words that the script understands: the name, and a value for each parameter."""
+        """Return a message for the script: the name, and a value per parameter."""
         return " ".join([self.name, *(_VALUES[kind] for kind in self.parameters.values())])
 
     @property
     def arguments(self) -> dict[str, str | int | float]:
-        """Returns the arguments that the example stands for."""
+        """Return the arguments of the example message."""
         kinds = {"str": str, "int": int, "float": float}
         return {name: kinds[kind](_VALUES[kind]) for name, kind in self.parameters.items()}
 
 
 def _read_signature(text: str) -> ToolSignature:
-    """Parses `name(parameter: type, ...)`. Raises `ConfigError` for what is no such thing."""
+    """Parse `name(parameter: type, ...)`. Raises `ConfigError` for any other text."""
     refusal = f"`{' '.join(text.split())}` is no tool with its parameters: write it like `{EXAMPLE_SIGNATURE}`"
     try:
         [function] = ast.parse(f"async def {text}: ...").body
@@ -92,7 +92,7 @@ def _read_signature(text: str) -> ToolSignature:
 
 
 def _program_of(tool: ToolSignature) -> dict[str, str]:
-    """Returns the files of a program whose one tool always asks, by their names."""
+    """Return the files, by name, of a program with one tool that always needs approval."""
     name, parameters = tool.name, tool.parameters
     words = name.replace("_", " ").strip() or name
     shown = ", ".join(f"{each} {{{each}}}" for each in parameters)
@@ -278,9 +278,9 @@ def init(
 
 
 def write_project(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Writes the files of a first project, by their names; returns them.
+    """Write the files of a first project and return their paths.
 
-    Raises `ConfigError` where one is there, and writes none.
+    Raises `ConfigError` if one exists, and writes none.
     """
     paths = {folder / name: text for name, text in files.items()}
     there = [path for path in paths if path.exists()]
@@ -289,7 +289,7 @@ def write_project(folder: Path, files: Mapping[str, str]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in paths.items():
-            # Not over one that came meanwhile.
+            # Never overwrite a file that appeared since the check.
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What most commands stand on: settings, the manifest's catalog, the people, and a client of the right server."""
+"""The base of most commands: settings, catalog, people, and a client of the right Temporal server."""
 
 import getpass
 import os
@@ -18,7 +18,7 @@ from signoff.registry.program.program import Program
 from signoff.registry.program.program_loader import check_manifest_path, is_program, load_program
 from signoff.settings import Settings, load_settings
 
-# Temporal's client takes half a second to import: commands that read the manifest alone do without.
+# Temporal's client takes half a second to import, and commands that only read the manifest do not need it.
 if TYPE_CHECKING:
     from temporalio.client import Client
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalInstallation(Installation):
-    """One installation as the command line found it."""
+    """An installation as the command line finds it."""
 
     running: DevProcess | None = None
-    """What `signoff dev` left word of, if it runs."""
+    """The running `signoff dev`, if any."""
 
     @property
     def task_queue(self) -> str:
-        """The task queue that the settings name, else that of the `signoff dev` that runs here."""
+        """The configured task queue, else that of the running `signoff dev`."""
         given = "task_queue" in self.settings.model_fields_set
         return self.settings.task_queue if given or self.running is None else self.running.task_queue
 
     def person(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
-        """Finds the person of this id in `tenant`. Raises `NotFound` that offers the nearest ones."""
+        """Return the person with this id in `tenant`. Raises `NotFound` with the nearest ids."""
         found = self.people.find(person_id, tenant)
         if found is None:
             ids = [person.id for person in self.people.all(tenant)]
@@ -52,8 +52,7 @@ class LocalInstallation(Installation):
         return found
 
     async def connect(self, address: str | None = None) -> "TurnClient":
-        """Connects to the server at `address`, else as `TEMPORAL_*` says, else to that of the `signoff dev` that runs
-        here.
+        """Connect to the server at `address`, else of `TEMPORAL_*`, else of the running `signoff dev`.
 
         Raises `ServerUnavailable` or `ConfigError`.
         """
@@ -64,10 +63,10 @@ class LocalInstallation(Installation):
 
 
 def find_installation(source: str = "", *, program: Program | None = None, **overrides: Any) -> LocalInstallation:
-    """Return settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
+    """Return the settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
 
-    `source` is `MODULE:APP`, or the file or folder of a manifest. Without one given or set, the program or manifest
-    of the `signoff dev` that runs in this folder is used.
+    `source` is `MODULE:APP`, or the file or directory of a manifest. If neither it nor a setting names one, the program
+    or manifest of the `signoff dev` in this directory is used.
     """
     settings, running = _find_settings(source, **overrides)
     if program is None:
@@ -77,7 +76,7 @@ def find_installation(source: str = "", *, program: Program | None = None, **ove
 
 
 def find_manifest(source: str = "") -> Path:
-    """Return the YAML manifest here, that of the program where one is found as `find_installation` does.
+    """Return the path of the YAML manifest here, or of the program's manifest. Searches like `find_installation`.
 
     Raises `ConfigError` for a program without a manifest.
     """
@@ -113,8 +112,7 @@ def _find_settings(source: str, **overrides: Any) -> tuple[Settings, DevProcess 
 
 
 async def reach_server(settings: Settings, address: str | None = None) -> "Client":
-    """Connects to the server at `address`, else as `TEMPORAL_*` says, else to the one of the `signoff dev` that runs
-    here, else to the local one.
+    """Connect to the server at `address`, else of `TEMPORAL_*`, else of the running `signoff dev`, else the local one.
 
     Raises `ServerUnavailable` or `ConfigError`.
     """
@@ -132,7 +130,7 @@ async def _reach(
 
 
 def server_is_configured() -> bool:
-    """Returns whether `TEMPORAL_*` or Temporal's own file names a server; `connect` reports what cannot be read."""
+    """Return whether `TEMPORAL_*` or Temporal's own file names a server. `connect` reports unreadable values."""
     from temporalio.envconfig import ClientConfig  # noqa: PLC0415
 
     try:
@@ -142,14 +140,14 @@ def server_is_configured() -> bool:
 
 
 def write_running(settings: Settings, running: DevProcess) -> Path:
-    """Writes down what runs here; returns the file, which is to be removed at the end. Raises `OSError`."""
+    """Publish the running process and return the file, which the caller removes at the end. Raises `OSError`."""
     path = settings.state_dir / RUNNING_FILE
     path.write_text(running.model_dump_json(), encoding="utf-8")
     return path
 
 
 def account() -> str:
-    """Returns the operating system's name for whoever runs this: all that is known of them on the command line."""
+    """Return the operating system's account name, the only known identity on the command line."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

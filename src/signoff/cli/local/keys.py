@@ -1,4 +1,4 @@
-"""`keys`: the key pairs by which the gateway signs and workers check, and the keys by which Temporal is encrypted."""
+"""`keys`: the key pairs that sign and verify decisions, and the keys that encrypt Temporal's data."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -41,8 +41,8 @@ def create(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a signing key, and the first encryption key where there is none. A signing key signs once the gateway starts
-    anew: give workers the public file before.
+    """Make a signing key, and the first encryption key if there is none. A signing key signs after the gateway's
+    restart: give workers the public file before.
     """
 
     async def body(out: Output) -> int:
@@ -62,13 +62,13 @@ def create(
 
 @app.command("list")
 def list_keys(as_json: AsJson = False) -> None:
-    """List the keys of the gateway, or those of this worker where no private ones are."""
+    """List the keys of the gateway. Without private keys, list the public keys of this worker."""
 
     async def body(out: Output) -> int:
         settings = load_settings()
         if settings.signing_keys.exists():
             private = read_private(settings.signing_keys)
-            # `Signer` is not made where no key is in use; those that are retired are listed all the same.
+            # `Signer` needs a key in use; a list shows retired keys too.
             signing = Signer(private).key_id if any(key.retired_at is None for key in private.keys) else ""
             keys = private.public()
         else:
@@ -87,7 +87,7 @@ def retire(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, as `signoff keys list` shows it.")],
     as_json: AsJson = False,
 ) -> None:
-    """End what a key may vouch for, from now on; what it signed before stays good."""
+    """Retire a key: it vouches for nothing new from now on, and earlier signatures stay valid."""
 
     async def body(out: Output) -> int:
         settings = load_settings()
@@ -184,7 +184,7 @@ def _encryption_table(keys: Sequence[EncryptionKey]) -> list[Table]:
 
 
 async def _record(settings: Settings, name: str, key: str) -> list[str]:
-    """Records an act on a key, once. It is done whatever the store says: the returned words tell that."""
+    """Record an act on a key, once. If the store fails, the act stays done, and the returned words report it."""
     entry = admin_entry(
         DEFAULT_TENANT, name, "", system_clock(), key=f"{name}/{key}", key_id=key, channel="cli", account=account()
     )

@@ -69,7 +69,7 @@ def tree(
     peers: Annotated[bool, typer.Option("--peers", help="Only what other agents would be told of.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the tools by scope, with who has them, and the actors with their tools."""
+    """Show the tools by scope with their actors, and the actors with their tools."""
 
     async def body(out: Output) -> int:
         place = find_installation(source)
@@ -97,13 +97,13 @@ def diff(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two manifests; exit code 0 when they are equal, 1 when they differ, 2 when one cannot be read."""
+    """Compare two manifests; exit code 0 if they are equal, 1 if they differ, 2 if one cannot be read."""
 
     async def body(out: Output) -> int:
         try:
             found = catalog_diff(find_installation(old).catalog, find_installation(new).catalog)
         except ConfigError as error:
-            # Not 1: whoever asks whether two manifests differ must not take this for an answer.
+            # Not 1: a script that compares two manifests must not take this for a difference.
             print(f"signoff: {error.message}", file=sys.stderr)
             return _BAD_INVOCATION
         out.show({**found.model_dump(mode="json"), "stale": found.stale}, *_diff_words(found))
@@ -138,7 +138,7 @@ def schema(
 
 @app.command()
 def show(source: AppArgument = "") -> None:
-    """Print the manifest's normal form: JSON, the same bytes for the same declarations, however they are written."""
+    """Print the manifest's normal form as JSON: the same declarations give the same bytes, however they are written."""
 
     async def body(out: Output) -> int:
         out.write(normal_text(find_installation(source).catalog))
@@ -148,7 +148,7 @@ def show(source: AppArgument = "") -> None:
 
 
 def health_notes(catalog: Catalog) -> list[str]:
-    """Lists what is right but looks odd: one sentence each."""
+    """List the oddities of a valid manifest, one sentence each."""
     rows = inventory(catalog)
     unused = [f"tool `{row.tool}`: no actor has it" for row in rows if not row.actors and catalog.actors]
     shared = [
@@ -211,7 +211,6 @@ def _tree(name: str, catalog: Catalog, rows: tuple[InventoryRow, ...]) -> Tree:
 
 
 def _level(kind: str, level: Level) -> Text:
-    """Draws a route or step with the tools that it names."""
     names = ", ".join(use.name for use in tool_uses(level.tools))
     only = "(no tools but these)" if level.mode == "only" else ""
     return Text("  ".join(filter(None, (f"{kind} {level.name}", names, only))))

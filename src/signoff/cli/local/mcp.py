@@ -1,4 +1,4 @@
-"""`mcp import`: writes what MCP servers say of their tools beside the manifest, where everything reads it."""
+"""`mcp import`: saves the tool definitions of MCP servers next to the manifest, where all processes read them."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 class ImportedServer(FrozenModel):
-    """What came of the import of one server: a line for each tool that is another, and why some cannot be imported."""
+    """The import of one server: a line per changed tool, and the reasons for tools that cannot be imported."""
 
     server: str
     path: str
@@ -49,7 +49,7 @@ def import_tools(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Ask MCP servers for their tools and write them to `mcp/SERVER.yaml` beside the manifest; show what changed."""
+    """Ask MCP servers for their tools, write them to `mcp/SERVER.yaml` next to the manifest, and show the changes."""
 
     async def body(out: Output) -> int:
         found = await _import(name, source, write=not check)
@@ -68,7 +68,7 @@ async def _import(name: str, source: str, *, write: bool) -> list[ImportedServer
     if name and name not in servers:
         near = did_you_mean(name, servers) or f"; known: {', '.join(f'`{each}`' for each in servers)}"
         raise NotFound(f"there is no MCP server {quote_name(name)}{near}")
-    # Needs the extra, whose absence `load_servers` tells.
+    # Needs the extra; `load_servers` reports its absence.
     from signoff.activities.mcp.worker_servers import WorkerServers  # noqa: PLC0415
 
     wanted = {each: server for each, server in servers.items() if name in ("", each)}

@@ -36,7 +36,7 @@ app = typer.Typer(help="List and check the people of the directory.", no_args_is
 
 @app.command("list")
 def list_people(source: AppArgument = "", as_json: AsJson = False) -> None:
-    """List everybody: tier, roles, by what they are known, who they are elsewhere, and who stands in for them."""
+    """List all people: tier, roles, source, identities on channels, and delegates."""
 
     async def body(out: Output) -> int:
         people = await person_rows(find_installation(source))
@@ -53,7 +53,7 @@ def signout(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Believe what a login said of somebody no more, and end their sessions, until they sign in again."""
+    """Sign out a person known by login alone: distrust the login and end their sessions until they sign in again."""
 
     async def body(out: Output) -> int:
         place, now = find_installation(source), system_clock()
@@ -81,7 +81,7 @@ def check(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check the people against the policies; exit code 1 if somebody is asked whom nobody is, or a delegation ended."""
+    """Check the people against the policies. Exit code 1 for an approver without a person, or an ended delegation."""
 
     async def body(out: Output) -> int:
         place = find_installation(source, people=file)
@@ -97,9 +97,9 @@ def check(
 
 
 class PersonRow(Person):
-    """A person and by what they are known: `source` is a file's name, `built in`, or `login`.
+    """A person and their source: a file's name, `built in`, or `login`.
 
-    What a login said is believed until `until`; `doubt` is why it is not.
+    The gateway trusts a login until `until`. `doubt` is the reason for distrust.
     """
 
     source: str
@@ -108,7 +108,7 @@ class PersonRow(Person):
 
 
 async def person_rows(place: LocalInstallation) -> list[PersonRow]:
-    """Lists the people whom a worker here knows, those whom nobody declared last.
+    """Return the people that a worker here knows, undeclared people last.
 
     Raises `StoreUnavailable`, `ConfigError`.
     """
@@ -126,7 +126,7 @@ async def person_rows(place: LocalInstallation) -> list[PersonRow]:
 
 
 def people_table(people: Iterable[PersonRow], now: datetime) -> Table:
-    """Draws people, one line each."""
+    """Render people, one line each."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Id", "Name", "Tenant", "Tier", "Roles", "Active", "Known by", "Elsewhere", "Stood in for by"):
         table.add_column(column, no_wrap=column == "Id", overflow="fold")
@@ -146,9 +146,9 @@ def people_table(people: Iterable[PersonRow], now: datetime) -> Table:
 
 
 def find_problems(catalog: Catalog, people: Directory, now: datetime, *, by_login: Collection[str] = ()) -> list[str]:
-    """Lists approvers whom policies ask in vain, and delegations that are of no use, one sentence each.
+    """Return unreachable approvers of policies and useless delegations, one sentence each.
 
-    `by_login` are the roles that people may have whom nobody declares.
+    `by_login` are the roles that undeclared people may have.
     """
     person_rows = people.all()
     found: list[str] = []
@@ -163,7 +163,7 @@ def find_problems(catalog: Catalog, people: Directory, now: datetime, *, by_logi
 
 
 def _find_unmet_approvers(catalog: Catalog, people: list[Person], by_login: Collection[str]) -> dict[str, list[str]]:
-    """Finds the approvers that no active person is, each with what asks them."""
+    """Map each approver entry without an active person to its askers."""
     able = {right for person in people if person.active for right in rights(person)}
     able |= {f"role:{role}" for role in by_login}
     vain: dict[str, list[str]] = {}
@@ -175,7 +175,7 @@ def _find_unmet_approvers(catalog: Catalog, people: list[Person], by_login: Coll
 
 
 def _list_askers(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yields everything that asks people, each with whom; those worked out for each call are not known before."""
+    """Yield each asker with its approvers, except approvers that are computed per call."""
     for row in inventory(catalog):
         policy = catalog.policy(row.tool).policy
         later = policy.later_approvers if policy is not None and row.approvers else ()

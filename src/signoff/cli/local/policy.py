@@ -1,6 +1,7 @@
 """`policy check`, `policy test`, `policy explain` and `policy simulate`.
 
-`policy simulate` tries a policy on past calls: the record lists them, and the histories of turns hold their arguments.
+`policy simulate` tries a policy on past calls: the audit log lists them, and the histories of turns have their
+arguments.
 """
 
 from collections import Counter
@@ -57,7 +58,7 @@ _NOT_LOOKED_AT: Final = (
 
 
 class SimulatedCall(NamedTuple):
-    """One past call under the policies of now. `why` is the rule, or why it cannot be known."""
+    """A past call under the present policies. `why` is the rule, or the reason for `unknown`."""
 
     past: PastCall
     would: Would
@@ -65,7 +66,7 @@ class SimulatedCall(NamedTuple):
 
 
 class _Proposed(NamedTuple):
-    """A call as the model made it, in the context as it stood then: what tools and the session had changed included."""
+    """A call as the model proposed it, with its context at that time, including changes by tools and the session."""
 
     ctx: CallContext
     call: CallPart
@@ -75,11 +76,11 @@ _Turn: TypeAlias = Mapping[str, _Proposed]
 
 
 async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterable[PastCall]) -> list[SimulatedCall]:
-    """Judges each call anew, with the context and the arguments that its turn's history holds.
+    """Judge each past call again, with the context and arguments from its turn's history.
 
-    They count only if they have the digest that was recorded. Where a history is gone, by the server's retention, or
-    people had changed the arguments, or a handler would answer, or the call stood in for another, the verdict is
-    `unknown`. What `_NOT_LOOKED_AT` says is taken to have stood in no call's way. Raises `ServerUnavailable`.
+    Arguments count only if they match the recorded digest. The verdict is `unknown` if the server's retention deleted
+    the history, people edited the arguments, a handler would answer, or the call is a fallback. The conditions in
+    `_NOT_LOOKED_AT` are assumed to hold. Raises `ServerUnavailable`.
     """
     turns: dict[str, _Turn | None] = {}
     tried = []
@@ -105,7 +106,7 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
             call=past.call,
             tool=past.tool,
             definition=past.definition,
-            # The digest is over what would run, which a tool's own check may have corrected.
+            # The digest covers the arguments that would run; a tool's own check may have corrected them.
             args=args if tool is None else final_arguments(tool, args),
         )
     except (StoreUnavailable, NotCanonical, TypeError, ValueError):
@@ -134,7 +135,7 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
 
 
 async def _turn(client: Client, workflow_id: str) -> _Turn | None:
-    """Reads the proposed calls from the history of a turn; None when there is none."""
+    """Return the proposed calls from the history of a turn, or `None` without a history."""
     history = await read_history(client, workflow_id)
     if history is None:
         return None
@@ -151,7 +152,7 @@ app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True
 
 @app.command()
 def check(source: AppArgument = "", as_json: AsJson = False) -> None:
-    """Compile every policy and say what could not be checked; exit code 1 if there is such a finding."""
+    """Compile every policy and list the parts that could not be checked. Exit code 1 for any."""
 
     async def body(out: Output) -> int:
         place = find_installation(source)
@@ -200,7 +201,7 @@ def explain(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Explain the verdict on a call: which rule, what each engine says, the inputs it was judged by."""
+    """Explain the verdict on a call: the rule, the answer of each engine, and the inputs."""
     given, differing = read_object(args, "--args"), read_object(ctx, "--ctx")
     at = read_moment(now, "--now") if now else system_clock()
 
@@ -230,7 +231,7 @@ def simulate_file(
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the recorded calls of the past by these policies: what would run that people were asked for?"""
+    """Judge past calls by these policies: which calls that needed approval would run without it?"""
     policypool.install()
     begin = system_clock() - timedelta(seconds=read_duration(since, "--since"))
 
@@ -285,7 +286,7 @@ def _read_cases(path: Path) -> list[dict[str, Any]]:
 
 
 def _check_arguments(tool: Tool, args: dict[str, Any]) -> None:
-    """Raises `Refused` for arguments that no policy would ever see."""
+    """Raise `Refused` for arguments that no policy would ever see."""
     problems = tool.schema.check(args)
     if problems:
         problem = english([each.words for each in problems[:5]])

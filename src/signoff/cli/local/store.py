@@ -1,5 +1,4 @@
-"""`store`: what is done to the store itself: its tables, its roles, what is old in it, and a freeze while no
-gateway runs."""
+"""`store`: maintains the store: its tables, roles and old rows, and a freeze while no gateway runs."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -39,14 +38,14 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 UNPROVED: Final = "an operator of this machine, unproved"
-"""By whom a freeze is that was written to the store itself. Never a person's id."""
+"""The author of a freeze that was written directly to the store. Never a person's id."""
 _NOT_SWEPT: Final = "nothing was withdrawn, but none of it would run: `signoff freeze` withdraws it once a gateway runs"
 Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant; `main` unless there are several.")]
 
 
 @app.command()
 def migrate(as_json: AsJson = False) -> None:
-    """Make the store's tables, or bring them up to date; the address has to be their owner's."""
+    """Make the store's tables, or bring them up to date. Needs the address of the tables' owner."""
 
     async def body(out: Output) -> int:
         async with working_store(load_settings()) as store:
@@ -64,9 +63,9 @@ def roles(
     print_: Annotated[bool, typer.Option("--print", help="Print the SQL and execute none of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give two PostgreSQL roles exactly a worker's and a gateway's rights, and the tables' owner's to nobody else.
+    """Give two PostgreSQL roles exactly the rights of a worker and a gateway. Only the owner keeps the owner's.
 
-    The tables are made or brought up to date first. Doing it again changes nothing.
+    Makes the tables or brings them up to date first. A repeat changes nothing.
     """
     names: dict[ProcessRole, str] = {"worker": worker, "gateway": gateway}
 
@@ -74,7 +73,7 @@ def roles(
         async with working_store(load_settings()) as store:
             _require_owner(store)
             made = await store.read(lambda connection: role_statements(connection, names, VERSION_TABLE))
-            # Made here: workers read these, and may make none.
+            # Make these keys here: workers read them, and may make none.
             for key in WORKER_KEYS:
                 await store.secret_key(key)
             if not print_:
@@ -96,10 +95,10 @@ def clean_up(
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what turns have left that the Temporal server has forgotten and to which nothing was added since a time.
+    """Remove the data of turns that the Temporal server has forgotten, if nothing was added to it since a time.
 
-    The record stays. Works beside workers and gateways; exit code 1 where the server did not say of every turn whether
-    it has it: those stay.
+    The audit log stays. Works while workers and gateways run. Exit code 1 if the server could not say for every turn
+    whether it still has it: those turns stay.
     """
     limit = past_moment(before)
 
@@ -112,7 +111,7 @@ def clean_up(
             try:
                 await cleanup.run()
             finally:
-                # Also of what was removed before it was stopped by an error.
+                # Also record the rows removed before an error.
                 await _record_removal(store, cleanup.removal, limit, dry_run=dry_run)
         done = cleanup.removal
         turns, rows = done.turns.total(), done.rows._asdict()
@@ -131,7 +130,7 @@ def clean_up(
 
 
 async def _record_removal(store: Store, done: StoreRemoval, before: datetime, *, dry_run: bool) -> None:
-    """Writes down an act for each tenant of which something went."""
+    """Record one act for each tenant with removed rows."""
     if dry_run:
         return
     acts = [
@@ -149,9 +148,10 @@ def freeze(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Deny everything in a tenant until it is thawed, while no gateway runs: for whoever can write to the store.
+    """Deny every call in a tenant until it is thawed, while no gateway runs. Needs write access to the store.
 
-    What waits is not withdrawn, which takes a person, but none of it runs: `signoff freeze` withdraws it.
+    Waiting requests are not withdrawn, since that takes a person, but none of them runs: `signoff freeze` withdraws
+    them.
     """
     words = reason.strip()
     if not 0 < len(words) <= REASON_CHARS:
@@ -160,7 +160,7 @@ def freeze(
     async def body(out: Output) -> int:
         settings, unsure = _of_tenant(source, tenant)
         async with working_store(settings) as store:
-            # Written in one transaction with the freeze: neither is there without the other.
+            # One transaction with the freeze, so that neither exists without the other.
             seen = entry_writer([_act(tenant, "freeze", reason=words)])
             standing = await Freezes(store).freeze(tenant, reason=words, by=UNPROVED, also=seen)
         out.show(standing, frozen_line(standing), _NOT_SWEPT, *unsure)
@@ -190,11 +190,11 @@ def record_restoration(
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say that the store, or Temporal's database, was restored from a backup, before workers and gateways start again.
+    """Report that the store, or Temporal's database, was restored from a backup, before workers and gateways restart.
 
-    Of turns begun until now no call that acts runs any more before people have said that it has not happened yet.
-    Remembered approvals and sign-ins end, as they may have been ended since the backup. Turns that wait for a question
-    which the store does not have are listed.
+    Calls that act, of turns begun until now, no longer run until an approver says that they have not happened yet.
+    Remembered approvals and sign-ins end, since they may have been revoked after the backup. Turns that wait for a
+    question missing in the store are listed.
     """
 
     async def body(out: Output) -> int:
@@ -235,7 +235,7 @@ def record_restoration(
 
 
 def _restore(connection: Connection) -> Restoration:
-    """Takes back what the store may say again, and writes an act down for each tenant of which something went."""
+    """Revoke everything that the backup may have brought back, and record one act for each affected tenant."""
     done = add_restoration(connection, by=UNPROVED)
     grants, logins, browsers = done[1:]
     acts = [
@@ -247,9 +247,9 @@ def _restore(connection: Connection) -> Restoration:
 
 
 def _of_tenant(source: str, tenant: str) -> tuple[Settings, list[str]]:
-    """Returns the settings here, and words for a tenant of which nothing is known.
+    """Return the settings here, and a note if the people of the tenant are unknown.
 
-    Raises `NotFound` for a tenant without anybody: most likely its name is mistyped.
+    Raises `NotFound` for a tenant without people: most likely its name is misspelled.
     """
     if not is_id(tenant):
         raise NotFound(f"there is no tenant {quote_name(tenant)}")
@@ -257,7 +257,7 @@ def _of_tenant(source: str, tenant: str) -> tuple[Settings, list[str]]:
     try:
         place = find_installation(source)
     except ConfigError as error:
-        # On the day of a freeze a manifest that cannot be read must not stand in its way.
+        # In an emergency, an unreadable manifest must not prevent a freeze.
         return settings, [f"whether anybody is in this tenant is not known: {error.message}"]
     if not place.people.all(tenant):
         raise NotFound(f"nobody is in the tenant {quote_name(tenant)}")
@@ -265,7 +265,7 @@ def _of_tenant(source: str, tenant: str) -> tuple[Settings, list[str]]:
 
 
 def _act(tenant: str, name: str, **facts: Any) -> AuditEntry:
-    """Makes the record of an act of nobody who is known: whoever holds the store's address, and their account here."""
+    """Return the record of an unproved act: by the holder of the store's address, with their account here."""
     return admin_entry(tenant, name, "", system_clock(), channel="cli", by=UNPROVED, account=account(), **facts)
 
 

@@ -1,4 +1,4 @@
-"""`token create`, `token list` and `token revoke`: tokens of people for the API and for signing in, and of agents."""
+"""`token create`, `token list` and `token revoke`: tokens of people, for API and sign-in, and of agents."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -58,7 +58,7 @@ def create(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print it, this once; only its hash is kept."""
+    """Make a token and print it once; only its hash is stored."""
     scopes, lifetime = [_scope(each) for each in scope], _lifetime(expires)
 
     async def body(out: Output) -> int:
@@ -81,7 +81,7 @@ def create(
 
 @app.command("list")
 def list_tokens(tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
-    """List all tokens of a tenant, newest first: whose, what for, until when, last used when."""
+    """List all tokens of a tenant, newest first: owner, scopes, expiry and last use."""
 
     async def body(out: Output) -> int:
         async with working_store(load_settings()) as store:
@@ -110,7 +110,7 @@ def revoke(
 
 
 def _holder(place: LocalInstallation, name: str, tenant: str, *, agent: bool) -> tuple[str, str]:
-    """Returns the tenant and the holder of a token. Raises `NotFound`, and `Refused` for who could do nothing by it."""
+    """Return a token's tenant and holder. Raises `NotFound`, or `Refused` for an inactive person."""
     if agent:
         known = [each for each, actor in place.catalog.actors.items() if actor.external is not None]
         if name not in known:
@@ -123,7 +123,7 @@ def _holder(place: LocalInstallation, name: str, tenant: str, *, agent: bool) ->
 
 
 def _record_act(name: str) -> Callable[[Token], Also]:
-    """Makes the record of an act on a token. Nobody proves who they are here; it has the account that did it."""
+    """Record an act on a token, with the operating system's account: the command line has no sign-in."""
 
     def write(token: Token) -> Also:
         facts: dict[str, Any] = {

@@ -48,8 +48,8 @@ def metrics(
     tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show how each tool did, failures as well: runs, what they ended with, time and cost; from the record."""
-    # The store's libraries take half a second to import: the other commands of `tools` do without.
+    """Show the runs of each tool, with failures, time and cost, from the audit log."""
+    # The store's libraries take half a second to import, and the other commands of `tools` do not need them.
     from signoff.audit.log import AuditLog  # noqa: PLC0415
     from signoff.store.store import working_store  # noqa: PLC0415
 
@@ -90,7 +90,7 @@ def list_tools(
     step: Annotated[str, typer.Option(help="At this step.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List every tool: whether it runs by itself, asks or may be denied, by which rule, and who decides."""
+    """List every tool: whether it runs without approval, asks or may be denied, with its rule and approvers."""
 
     async def body(out: Output) -> int:
         catalog = find_installation(source).catalog
@@ -115,7 +115,7 @@ def explain(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Explain a tool: which one the name means, what each gate says of it and, with arguments, what a call becomes."""
+    """Explain a tool: how its name resolves, the answer of each gate and, with arguments, the verdict on a call."""
     given = read_object(args, "--args") if args else None
     collected = read_object(data, "--data")
 
@@ -151,7 +151,7 @@ def explain(
 
 
 def find_tool(catalog: Catalog, name: str) -> Tool:
-    """Finds the tool of exactly this name. Raises `NotFound` that offers the nearest ones."""
+    """Return the tool of exactly this name. Raises `NotFound` with the nearest names."""
     found = catalog.tool(name)
     if found is None:
         raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, catalog.registry.list())}")
@@ -161,8 +161,9 @@ def find_tool(catalog: Catalog, name: str) -> Tool:
 def _find_meant(
     place: LocalInstallation, name: str, where: tuple[str, str, str], asker: tuple[str, str]
 ) -> tuple[Tool, CallContext | None]:
-    """Finds the tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if
-    any. `asker` is a person's id and tenant.
+    """Return the tool that `name`, or an activity, means for an actor, route and step, and the context there, if any.
+
+    `asker` is a person's id and tenant.
     """
     catalog = place.catalog
     actor, route, step = where
@@ -184,7 +185,6 @@ def _find_meant(
 
 
 def summarize_catalog(catalog: Catalog) -> str:
-    """Writes how much a catalog holds."""
     counts = (
         (len(catalog.actors), "actor"),
         (catalog.registry.size, "tool"),
@@ -194,13 +194,13 @@ def summarize_catalog(catalog: Catalog) -> str:
 
 
 def find_problems(catalog: Catalog) -> list[str]:
-    """Lists what could not be checked when the policies were compiled, one sentence each."""
+    """List the parts of policies that could not be checked at compilation, one sentence each."""
     found = [f"tool `{name}`: {each}" for name, policy in catalog.policies.items() for each in policy.findings]
     return [*found, *catalog.rules.findings]
 
 
 def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
-    """Draws the gate inventory, one line a tool."""
+    """Render the gate inventory, one line per tool."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Tool", "Gate", "Rule", "Approvers", "Actors"):
         table.add_column(column, no_wrap=column == "Tool", overflow="fold")
@@ -221,7 +221,7 @@ def _reasons(row: InventoryRow) -> list[str]:
 
 
 def call_context_of(place: LocalInstallation, actor: str, person_id: str, tenant: str) -> CallContext:
-    """Makes the context of an imagined turn of this person of `tenant` with this actor. Raises `NotFound`."""
+    """Return the context of an imaginary turn of this person with this actor. Raises `NotFound`."""
     user = principal_of(place.person(person_id, tenant), place.people)
     return CallContext(actor=actor, session="explained", turn="explained", tenant=tenant, channel="cli", user=user)
 
@@ -229,14 +229,14 @@ def call_context_of(place: LocalInstallation, actor: str, person_id: str, tenant
 async def _decision(
     place: LocalInstallation, tool: Tool, ctx: CallContext | None, args: dict[str, Any] | None
 ) -> LocalGateDecision | None:
-    """Judges a call, or without arguments one that has none; None where no actor could make it."""
+    """Judge a call, or a call without arguments if `args` is `None`. Returns `None` if no actor could make it."""
     if ctx is None:
         if args is None:
             return None
         raise ConfigError(f"no actor has the tool `{tool.name}`: add it to the `tools` of one")
     call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args or {}))
     if args is None:
-        # No handler is asked: of arguments that nobody gave it could say nothing.
+        # Ask no handler: it cannot judge missing arguments.
         return judge(place.catalog, ctx, call, {}, Tally())
     return await judge_call(place.catalog, ctx, call, args, frozenset(KINDS), at=system_clock())
 

@@ -1,4 +1,4 @@
-"""`worker`: the process of an installation that works, alone or as a part of another."""
+"""`worker`: asks models, judges calls and runs tools, alone or as a part of another process."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ async def running_worker(
     task_queue: str,
     deployment: WorkerDeploymentConfig | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Runs a worker until the block ends, then shuts it down; the task ends early only if the worker fails.
+    """Run a worker for the length of a block. The task ends early only if the worker fails.
 
     Raises as `installed_worker`.
     """
@@ -64,7 +64,7 @@ async def running_worker(
 
 
 def role_problem(dialect: str, role: StoreRole) -> str:
-    """Explains why a worker should not be connected so; "" where nothing is wrong, or on SQLite, which has no roles."""
+    """Explain why a worker must not use this role; "" if it may, or on SQLite, which has no roles."""
     if dialect == "sqlite" or role != "owner":
         return ""
     return (

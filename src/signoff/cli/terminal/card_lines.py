@@ -1,4 +1,4 @@
-"""The card of a request as lines for a terminal."""
+"""Renders the card of a request as lines for a terminal."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -30,7 +30,7 @@ Facts = list[tuple[str, RenderableType]]
 
 
 def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
-    """Draws the card of a request: what would happen first, then every argument, who and why, the time, the others."""
+    """Render a card: the effect, every argument, the requester and reason, the deadlines, then the answers so far."""
     card = request.card
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
@@ -51,9 +51,9 @@ def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
 
 
 def check_seen(request: ApprovalRequest, written: str) -> str:
-    """Returns the proof that every value was on a screen, where the card has no room for all; "" for a whole card.
+    """Return the proof that every value was on a screen if the card has no room for all; "" for a whole card.
 
-    `written` is what `card_lines` told below all values. Raises `Refused` where it was not copied from there.
+    `written` is the text that `card_lines` prints below the values. Raises `Refused` if it does not match.
     """
     if request.card.whole:
         return ""
@@ -64,7 +64,6 @@ def check_seen(request: ApprovalRequest, written: str) -> str:
 
 
 def _values(request: ApprovalRequest) -> list[FullValue]:
-    """Yields every value of a request, as far as its arguments came with it."""
     args = request.args.inline
     return every_value(args, {}, request.secrets) if isinstance(args, dict) else []
 
@@ -88,7 +87,7 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
         rows.append((f"edited by {by}", Text("\n".join(change_lines(request)))))
     rows.append(("asked by", f"{request.actor} for {who}, {ago(request.opened_at, now)}"))
     if request.kind != "in_doubt":
-        # Of a call in doubt the note says why.
+        # For a call with an unknown outcome, the note has the reason.
         expression = clean(rule_expression(request.rule, request.rule_text))
         rows.append(("because", clean(rule_words(request.rule, request.rule_text, ENGLISH))))
         label = "" if request.rule is None else clean(request.rule.label)
@@ -102,7 +101,6 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
 
 
 def _course(request: ApprovalRequest, now: datetime) -> Facts:
-    """Yields the lines that say who may answer and has, and what time brings."""
     rows: Facts = []
     if request.state == "pending":
         rows.append(("answer by", f"{until(request.expires_at, now)}, {_silence(request)}"))
@@ -154,7 +152,7 @@ def _vote(vote: Vote) -> str:
 
 def _todo(request: ApprovalRequest) -> list[str]:
     code = show_code(request.code)
-    # Given by the lines that show all of it alone, so that whoever has it has had them on their screen.
+    # Printed only below the complete list of values, so it proves that the list was on a screen.
     seen = f" --seen {request.seen[:SEEN_CHARS]}" if request.seen and not request.card.whole else ""
     if request.kind == "in_doubt":
         return [

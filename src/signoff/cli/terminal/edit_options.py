@@ -1,4 +1,4 @@
-"""Changing a call's arguments from a terminal, before they are approved: `--set` and `--edit`."""
+"""Edits a call's arguments from a terminal before approval: `--set` and `--edit`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from signoff.contracts.errors import ConfigError
 
 
 def read_settings(settings: Sequence[str], nulls: Sequence[str] = ()) -> dict[str, str | None]:
-    """Parse `path=value` each, and paths whose values become null. Raises typer's error of a bad invocation."""
+    """Parse `path=value` pairs, and paths that become null. Raises typer's error for a bad invocation."""
     found: dict[str, str | None] = {}
     for setting in settings:
         path, equals, value = setting.partition("=")
@@ -26,14 +26,14 @@ def read_settings(settings: Sequence[str], nulls: Sequence[str] = ()) -> dict[st
 
 
 def arguments_text(args: Mapping[str, Any]) -> str:
-    """Arguments as an editor is given them."""
+    """Return the arguments as text for an editor."""
     return json.dumps(args, indent=2, ensure_ascii=False) + "\n"
 
 
 def edit_text(text: str) -> str | None:
-    """Returns `text` as somebody leaves it in their editor; None where they saved nothing.
+    """Open `text` in an editor and return the saved text, or `None` if nothing was saved.
 
-    Raises `ConfigError` without one.
+    Raises `ConfigError` without an editor.
     """
     try:
         return click.edit(text, extension=".json")
@@ -42,7 +42,7 @@ def edit_text(text: str) -> str | None:
 
 
 def change_lines(request: ApprovalRequest) -> list[str]:
-    """Writes the changes of the last edit of a request, a line each: `Cost: 420 -> 380`."""
+    """Return the changes of the last edit, one line each: `Cost: 420 -> 380`."""
     if not request.edited_by:
         return []
     found = row_changes(request.before, request.card.rows)

@@ -1,4 +1,4 @@
-"""What a user sees of an error: one sentence, never a traceback."""
+"""Renders an error for users: one sentence, never a traceback."""
 
 import os
 import tempfile
@@ -15,7 +15,7 @@ LOG_NAME: Final = "errors.log"
 
 
 def sentence(error: BaseException) -> str:
-    """Writes an error for the person who reads it; one that nobody expected names the file with its traceback."""
+    """Return the message of an error. For an unexpected error, the message names the file with the traceback."""
     known = _find_known(error)
     if known is not None:
         return known.message
@@ -24,7 +24,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _find_known(error: BaseException) -> SignoffError | None:
-    """Returns the error of ours that it is, or that a group of errors begins with."""
+    """Return the error itself, or the first one of a group, if it is a `SignoffError`."""
     if isinstance(error, SignoffError):
         return error
     if isinstance(error, BaseExceptionGroup):
@@ -45,8 +45,8 @@ def _write_down(error: BaseException) -> Path:
 
 
 def _append(path: Path, text: str) -> None:
-    # Tracebacks can hold what arguments held.
-    # In a folder that everybody writes to, a link laid at this name would have us write elsewhere.
+    # Tracebacks can contain arguments, hence mode 0600. `O_NOFOLLOW`: in a world-writable directory, a symlink at this
+    # name would redirect the write.
     with open(
         os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW, 0o600), "a", encoding="utf-8"
     ) as file:
@@ -54,7 +54,7 @@ def _append(path: Path, text: str) -> None:
 
 
 def _state_dir() -> Path:
-    # Only here: what runs no command loads neither shapes nor settings.
+    # Imported here: without a command, neither contracts nor settings are loaded.
     from signoff.client.address import find_state_dir  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""What a person types on a command line: words for an actor, durations, and JSON."""
+"""Parses command line input: messages for an actor, durations, times and JSON."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from signoff.formats.json_reader import NotJson, read_json
 
 
 def spoken(text: str) -> str:
-    """Checks words for an actor. Raises typer's error of a bad invocation for empty or unwritable ones."""
+    """Return a message for an actor. Raises typer's error of a bad invocation if it is empty or unwritable."""
     if not text.strip():
         raise typer.BadParameter("say something: the text is empty", param_hint="TEXT")
     if why := bounds_problem(text):
@@ -22,7 +22,7 @@ def spoken(text: str) -> str:
 
 
 def session_id(text: str) -> str:
-    """Checks the id of a session, or "" for none. Raises typer's error of a bad invocation."""
+    """Return the id of a session, or "" for none. Raises typer's error of a bad invocation."""
     if text and not is_id(text):
         raise typer.BadParameter(
             "a session is named with letters, digits, `_` and `-`, at most 48", param_hint="--session"
@@ -31,7 +31,7 @@ def session_id(text: str) -> str:
 
 
 def read_object(text: str, option: str) -> dict[str, Any]:
-    """Parses one JSON object. Raises typer's error of a bad invocation, which names the option."""
+    """Parse one JSON object. Raises typer's error of a bad invocation, which names the option."""
     try:
         value = read_json(text)
     except NotJson as error:
@@ -42,7 +42,7 @@ def read_object(text: str, option: str) -> dict[str, Any]:
 
 
 def read_duration(text: str, option: str) -> float:
-    """Parses a duration such as `30d`, given as `option`, to seconds. Raises `ConfigError` naming it."""
+    """Parse a duration such as `30d` to seconds. Raises `ConfigError` that names `option`."""
     try:
         return seconds(text)
     except ValueError as error:
@@ -50,7 +50,7 @@ def read_duration(text: str, option: str) -> float:
 
 
 def read_moment(text: str, option: str) -> datetime:
-    """Parses the time that `text` gives with its zone, given as `option`. Raises `ConfigError` naming it."""
+    """Parse a time that includes its zone. Raises `ConfigError` that names `option`."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

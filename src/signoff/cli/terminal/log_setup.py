@@ -1,4 +1,4 @@
-"""Where the words of libraries go: warnings in one line to the terminal, everything to a file; or all as JSON."""
+"""Routes log records: one-line warnings to the terminal and everything to a file, or everything as JSON."""
 
 import logging
 import os
@@ -12,11 +12,11 @@ from signoff.telemetry.json_log import RECORD_LOGGER, JsonFormat
 
 LOG_NAME: Final = "signoff.log"
 _TELL_ADDRESSES: Final = ("httpx2", "httpcore2")
-"""Loggers that tell of each call, with the whole address; those of some vendors hold a token."""
+"""Loggers that log the whole address of each call. The addresses of some vendors contain a token."""
 
 
 class _OneLine(logging.Formatter):
-    """No traceback reaches a terminal; the file has it."""
+    """Keeps tracebacks off the terminal; the file has them."""
 
     def format(self, record: logging.LogRecord) -> str:
         first = record.getMessage().partition("\n")[0]
@@ -24,27 +24,28 @@ class _OneLine(logging.Formatter):
 
 
 class _Whole(logging.Formatter):
-    """A line for each record, and a traceback below it, indented: nothing that either carries begins an entry."""
+    """Writes one line per record, with an indented traceback below, so that neither can forge an entry."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
         record.message = _escape(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        # A traceback ends in the error's own words, and those may repeat what a stranger sent.
+        # A traceback ends with the error's message, which may repeat a stranger's input.
         first, *below = super().format(record).splitlines()
         return "\n".join((first, *(f"  {_escape(line)}" for line in below)))
 
 
 def _escape(message: str) -> str:
-    # A line end in an address or a header would forge the next entry, an escape sequence the terminal around it.
+    # A line end in an address or header would forge the next entry; an escape sequence would control the terminal.
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in message)
 
 
 @contextmanager
 def process_log(state_dir: Path, name: str = LOG_NAME, *, as_json: bool = False) -> Iterator[None]:
-    """Sends the logging of a process that serves to a file and its warnings to the terminal, or all of it `as_json` to
-    the terminal alone, where a collector of logs takes it.
+    """Log a serving process: everything to a file and warnings to the terminal.
+
+    With `as_json`, log to the terminal alone, for a log collector.
     """
     with _log_as_json() if as_json else log_to_file(state_dir, name):
         yield
@@ -72,11 +73,11 @@ def _log_as_json() -> Iterator[None]:
 
 @contextmanager
 def log_to_file(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
-    """Sends the logging of a process that serves to a file, within a block; the previous file is kept as `.old`."""
+    """Log a serving process to a file within a block. The previous file is kept as `.old`."""
     path = state_dir / name
     if path.exists():
         path.replace(path.with_name(f"{name}.old"))
-    # Made before the handler opens it, which would leave it to the umask who may read it.
+    # Create the file before the handler does: the umask would decide its permissions.
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(_Whole("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -89,7 +90,7 @@ def log_to_file(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
     root.setLevel(logging.INFO)
     for log in quiet:
         log.setLevel(logging.WARNING)
-    # Tracebacks of unexpected errors: in the file, which is its owner's alone, and nowhere else.
+    # Tracebacks of unexpected errors go to the file alone, which only its owner can read.
     ours.setLevel(logging.DEBUG)
     root.addHandler(file)
     root.addHandler(terminal)

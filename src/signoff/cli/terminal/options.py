@@ -1,4 +1,4 @@
-"""Options that many commands share."""
+"""Options shared by many commands."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -11,7 +11,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, a
 _SOURCE: Final = "The program, or the file or folder of a manifest; else SIGNOFF_APP, else signoff.yaml."
 AppArgument = Annotated[str, typer.Argument(metavar="[MODULE:APP]", help=_SOURCE, show_default=False)]
 AppOption = Annotated[str, typer.Option("--app", metavar="MODULE:APP", help=_SOURCE, show_default=False)]
-"""The program of a command with other arguments. `find_installation` finds both."""
+"""The program, for commands with other arguments. `find_installation` resolves both."""
 Address = Annotated[
     str | None,
     typer.Option("--address", help="A running Temporal server, host:port; else TEMPORAL_*.", show_default=False),
@@ -43,11 +43,11 @@ Operator = Annotated[
 Stopper = Annotated[
     str, typer.Option("--as", help="Who does it: the id of a person; else nobody in particular, or whose token it is.")
 ]
-"""Names the person in the development profile, which has no sign-in."""
+"""The person in the development profile, which has no sign-in."""
 
 
 def past_moment(text: str) -> datetime:
-    """Parses what `--before` was given. Raises `BadParameter` for what is no time, or not over yet."""
+    """Parse the value of `--before`. Raises `BadParameter` if it is no time, or in the future."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What commands print: text for people, or JSON for programs and then nothing else on standard output."""
+"""Prints text for people, or JSON for programs. With JSON, standard output contains nothing else."""
 
 import asyncio
 import io
@@ -14,11 +14,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 PIPE_WIDTH: Final = 160
-"""Columns of tables that no terminal shows."""
+"""The width of tables outside a terminal."""
 
 
 class Output:
-    """Where one command prints. Texts are printed as they are: no markup is read out of them."""
+    """The output of one command. Prints texts verbatim, without markup."""
 
     def __init__(self, stdout: TextIO, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -27,27 +27,27 @@ class Output:
         self._console = Console(file=stdout, markup=False, highlight=False, emoji=False, width=width)
 
     def show(self, data: Any, *words: RenderableType, compact: bool = False) -> None:
-        """Prints `data` as JSON, on one line if `compact`, where JSON is wanted; else `words`, one below the other."""
+        """Print `data` as JSON (one line if `compact`) in JSON mode, else `words`, one per line."""
         if self.as_json:
             self.write(to_json(data, indent=None if compact else 2).decode() + "\n")
         else:
             self.say(*words)
 
     def write(self, text: str) -> None:
-        """Prints `text` byte for byte, for programs."""
+        """Print `text` byte for byte, for programs."""
         self._stdout.write(text)
         self._stdout.flush()
 
     def say(self, *words: RenderableType) -> None:
-        """Prints words for people; nothing where JSON is wanted."""
+        """Print words for people; nothing in JSON mode."""
         if not self.as_json:
             for each in words:
-                # Only tables and the like are laid out: a terminal breaks long lines better than spaces do.
+                # Only lay out tables and the like: a terminal wraps long lines better than inserted line ends do.
                 self._console.print(each, soft_wrap=isinstance(each, str | Text))
 
 
 def run(body: Callable[[Output], Coroutine[Any, Any, int]], *, as_json: bool = False) -> None:
-    """Runs the body of a command in an event loop of its own; it returns the exit code: 0 done, 1 failed or refused."""
+    """Run the body of a command in its own event loop. The body returns the exit code: 0 done, 1 failed or refused."""
     with _stdout(as_json) as stdout:
         code = asyncio.run(body(Output(stdout, as_json=as_json)))
     if code:
@@ -56,7 +56,7 @@ def run(body: Callable[[Output], Coroutine[Any, Any, int]], *, as_json: bool = F
 
 @contextmanager
 def _stdout(alone: bool) -> Iterator[TextIO]:
-    """Yields standard output; if `alone`, whatever else is printed meanwhile goes to standard error, from C as well."""
+    """Yield standard output. If `alone`, redirect all other output, including that of C code, to standard error."""
     mine = sys.stdout
     if not alone:
         yield mine
@@ -77,12 +77,12 @@ def _descriptor(stdout: TextIO) -> Iterator[TextIO]:
     except (io.UnsupportedOperation, OSError):
         yield stdout
         return
-    # What is buffered belongs to the descriptor as it is now.
+    # Flush the buffer first: it belongs to the present descriptor.
     stdout.flush()
     kept = os.dup(number)
     os.dup2(sys.stderr.fileno(), number)
     try:
-        # A copy of the copy: closing the file closes it, and `kept` is still needed to put everything back.
+        # Copy again: closing the file closes its descriptor, and `kept` is needed for the restoration.
         with os.fdopen(os.dup(kept), "w", encoding="utf-8") as alone:
             yield alone
     finally:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an event: the first asks to stop in good order, the second ends at once."""
+"""Turns Ctrl-C and SIGTERM into an event: the first stops the process gracefully, the second at once."""
 
 import asyncio
 import os
@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from typing import Final
 
 _ONE_WISH_SECONDS: Final = 1.0
-"""Signals that come together are one wish: some programs send theirs to a process and to its group."""
+"""Signals within this time count as one: some programs signal both a process and its group."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """Yields an event that is set by the first signal; a later one ends the process with exit code 1.
+    """Yield an event that the first signal sets. A later signal ends the process with exit code 1.
 
-    Outside the main thread signals are left to the program that runs us.
+    Outside the main thread, the embedding program handles signals.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ def stop_signals() -> Iterator[asyncio.Event]:
             stop.set()
         elif loop.time() - first > _ONE_WISH_SECONDS:
             print("signoff: stopped at once", file=sys.stderr, flush=True)
-            # Not `sys.exit`, which would wait for the very tasks that do not end.
+            # `sys.exit` would wait for the very tasks that hang.
             os._exit(1)
 
     ours = _SIGNALS if threading.current_thread() is threading.main_thread() else ()
@@ -45,7 +45,7 @@ def stop_signals() -> Iterator[asyncio.Event]:
 
 
 async def until_stopped(stop: asyncio.Event, *running: asyncio.Task[None]) -> None:
-    """Waits until `stop` is set or one of `running` ends; raises what it ended with."""
+    """Wait until `stop` is set or one of `running` ends. Raises that task's error."""
     waiting = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((waiting, *running), return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Shapes as lines for a terminal. Texts from outside are made visible: no control character reaches the terminal."""
+"""Renders contracts as terminal lines. Control characters in foreign text are made visible."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -43,24 +43,22 @@ _DOUBT_VERDICTS: Final = {
 
 
 def clean(text: str, limit: int = TEXT_CHARS) -> str:
-    """Makes text of several lines visible; the whole is cut at about `limit` characters."""
+    """Make control characters of multi-line text visible, and cut it at about `limit` characters."""
     lines = text[:limit].splitlines() or [""]
     return "\n".join(one_line(line, limit).text for line in lines) + ("…" if len(text) > limit else "")
 
 
 def content_text(content: Content) -> str:
-    """Writes a content for reading."""
     text = text_of(content) if content.blob or isinstance(content.inline, str) else str(content.inline)
     return clean(text) + ("…" if content.blob else "")
 
 
 def state_text(state: str) -> Text:
-    """Writes a state in words, with its colour."""
     return Text(_STATES.get(state, state.replace("_", " ")), style=STYLES.get(state, ""))
 
 
 def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType:
-    """Draws waiting requests, one line each, in the order given."""
+    """Render waiting requests, one line each, in the given order."""
     table = _table("Code", "What", "For", "Who may decide", "Asked", "Answer by")
     for card in cards:
         table.add_row(
@@ -75,7 +73,7 @@ def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType
 
 
 def turn_table(rows: Sequence[TurnRow], now: datetime) -> RenderableType:
-    """Turns, one line each, in the order given."""
+    """Render turns, one line each, in the given order."""
     table = _table("Turn", "State", "Actor", "Asked by", "What", "Waiting", "Started")
     for row in rows:
         table.add_row(
@@ -91,7 +89,7 @@ def turn_table(rows: Sequence[TurnRow], now: datetime) -> RenderableType:
 
 
 def session_table(rows: Iterable[SessionRow], now: datetime) -> RenderableType:
-    """Sessions, one line each, in the order given."""
+    """Render sessions, one line each, in the given order."""
     table = _table("Session", "Of", "What", "Waiting", "Since")
     for row in rows:
         waiting = ", ".join(map(show_code, row.codes))
@@ -100,12 +98,12 @@ def session_table(rows: Iterable[SessionRow], now: datetime) -> RenderableType:
 
 
 def groups_text(groups: Iterable[ApproverGroup]) -> str:
-    """Writes how many of whom are asked, as a manifest names them: `1 of role:finance, 2 of role:legal or user:ana`."""
+    """Return the required approvers in a manifest's words: `1 of role:finance, 2 of role:legal or user:ana`."""
     return ", ".join(f"{group.quorum} of {' or '.join(group.of)}" for group in groups)
 
 
 def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> str:
-    """Writes a receipt in one sentence; `doubt` where the question was whether a call happened."""
+    """Return a receipt as one sentence. `doubt` marks a question about a call with an unknown outcome."""
     if receipt.status == "accepted":
         verdict = receipt.verdict or receipt.state
         what = f": {effect}" if effect else ""
@@ -114,7 +112,7 @@ def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> 
 
 
 def turn_lines(view: TurnView) -> list[Text]:
-    """Writes the story of a turn so far, one entry an event; entries are only ever added or, for a call, replaced."""
+    """Return the story of a turn so far, one line per event. Later views add lines and replace those of calls."""
     lines = [
         Text(f"{message.role}: {content_text(part.text)}")
         for message in view.messages
@@ -128,7 +126,7 @@ def turn_lines(view: TurnView) -> list[Text]:
 
 
 def answer_lines(view: TurnView) -> list[Text]:
-    """Writes the place, the actions and the answers of a turn so far: its calls, and once it is over its parts."""
+    """Return the route, calls and answers of a turn so far. Its parts follow when it has ended."""
     lines = [*place_lines(view.route, view.step), *(call_line(call) for call in view.calls)]
     if view.model_retry is not None:
         retry = view.model_retry
@@ -141,12 +139,12 @@ def answer_lines(view: TurnView) -> list[Text]:
 
 
 def place_lines(route: str, step: str) -> list[Text]:
-    """Writes where a conversation is, as `at checkout/pay`; nothing outside of all routes."""
+    """Return the position of a conversation, as `at checkout/pay`; empty outside all routes."""
     return [Text(f"  at {clean(route)}{'/' if step else ''}{clean(step)}", style="dim")] if route else []
 
 
 def call_line(call: CallView) -> Text:
-    """Writes one call with its state: ran by rule, waiting for whom, denied by whom and why, in doubt."""
+    """Return one call with its state: ran by rule, waiting, denied with approver and reason, or outcome unknown."""
     request = call.approval
     effect = request.card.effect if request is not None else clean(call.tool)
     outcome = call.outcome
@@ -157,7 +155,7 @@ def call_line(call: CallView) -> Text:
     if outcome is None:
         return line
     if outcome.fallback:
-        # What people decided, and what came of it, is told of the tool that stood in, on a line of its own.
+        # The decision and result are on the fallback tool's line.
         why = " ".join(clean(outcome.primary_error).split())
         return line + Text(f": {why}; fallback: {clean(outcome.fallback)}")
     if outcome.denied is not None:
@@ -166,14 +164,14 @@ def call_line(call: CallView) -> Text:
         why = f": {clean(outcome.denied.reason)}" if outcome.denied.reason else ""
         return line + Text(f"{who}{why}")
     if outcome.code == "ok":
-        # Where the tool has no policy, no rule of anybody's let it run.
+        # Without a policy, no rule allowed the tool.
         rule = call.rule if request is None and call.rule != REQUIRES_APPROVAL else None
         return line + Text("" if rule is None else f" by rule {clean(rule.label)}")
     return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
 
 
 def _write_subject(card: WaitingCard) -> str:
-    """Writes the subject of a request of a list, and its changes while it waited."""
+    """Return the subject of a waiting request, and its changes so far."""
     asks = "did this happen? " if card.kind == "in_doubt" else ""
     course = (
         "changed" if card.edited_by else "",
@@ -191,12 +189,12 @@ def _table(*names: str) -> Table:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """Writes how long ago a moment was; "" for no moment."""
+    """Return the age of a moment, or ""."""
     return _formatter(now).ago(moment) if moment is not None else ""
 
 
 def until(moment: datetime | None, now: datetime) -> str:
-    """Writes a moment to come and how long that is; "" for none."""
+    """Return a future moment and the time left, or ""."""
     return f"{clock(moment)} ({_formatter(now).until(moment)})" if moment is not None else ""
 
 
@@ -205,19 +203,19 @@ def _formatter(now: datetime) -> Formatter:
 
 
 def clock(moment: datetime | None) -> str:
-    """Writes a time in the person's own zone."""
+    """Return a time in the user's time zone."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
 
 
 def frozen_line(standing: Freeze) -> str:
-    """Writes a freeze that stands: who, since when and why."""
+    """Return a freeze in force: tenant, person, time and reason."""
     since = f"{standing.at:%Y-%m-%d %H:%M} UTC"
     who = clean(standing.by)
     return f"frozen: {standing.tenant} by {who} since {since}: {clean(standing.reason)}; no calls start"
 
 
 def swept_lines(swept: SweepResult) -> list[str]:
-    """Lists the requests that a freeze withdrew, and those that wait all the same."""
+    """List the number of withdrawn requests, and the requests that still wait."""
     lines = [f"withdrawn requests: {swept.withdrawn}"]
     if swept.waiting:
         lines.append("requests still waiting, although their calls cannot run; run the command again to withdraw them:")
