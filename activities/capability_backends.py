@@ -215,8 +215,7 @@ def grant_capabilities(
 ) -> GrantedCapabilities:
     """Return the declared capabilities of `tool` for its handler, as far as backends exist.
 
-    The gate `capabilities` checks first. Never raises: a missing capability fails when the handler uses it. V 212-230
-    found granted
+    The gate `capabilities` checks first. Never raises: a missing capability fails when the handler uses it.
     """
     found: dict[str, object] = {}
     for kind in tool.capabilities.kinds:

@@ -112,8 +112,7 @@ class GateActivity:
             gate_decision = await self._decide(task, call, args, found, budget, rows)
             gate_decisions.append(replace(_with_summary(gate_decision, found.tool, args, secrets), action=action))
         traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
-        # A local activity runs again if its workflow task is lost. Entries with the same keys then add nothing. V
-        # 110-116 seen entries
+        # A local activity runs again if its workflow task is lost. Entries with the same keys then add nothing.
         seen = [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())]
         await write(self._deps, await attribute(self._deps, task.ctx, seen))
         return GateReply(gate_decisions=tuple(gate_decisions), tally=tally)

@@ -153,8 +153,7 @@ class HandlerExecution:
 
     def _reads_args_after(self) -> bool:
         """Return whether the arguments are read after the handler, which may change them."""
-        # Probe, reducer, redaction and audit log need the original arguments. A plain read avoids the copy. V 153-160
-        # seen reads
+        # Probe, reducer, redaction and audit log need the original arguments. A plain read avoids the copy.
         tool = self._tool
         seen = tool.probe is not None or tool.name in self._deps.catalog.reducers
         return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)

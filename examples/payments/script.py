@@ -35,7 +35,7 @@ def react(request: CompletionRequest) -> Completion:
     text = last_user_text(request)
     amount, invoice, payee, office = (found.search(text) for found in (_AMOUNT, _INVOICE, _PAYEE, _OFFICE))
     if amount and invoice and payee:
-        args = {"invoice": invoice[1], "payee": payee[1], "amount": float(amount[1])}
+        args = {"invoice": invoice[1], "payee": payee[1], "amount": float(amount[1]), "currency": "EUR"}
         return calls(("release_payment", args), text="This invoice is due.")
     if amount and office:
         return calls(("top_up", {"office": office[1], "amount": float(amount[1])}), text="The cash box is low.")

@@ -21,7 +21,7 @@ from signoff.registry.tool_context import ToolContext
 CATALOG = load_manifest(Path(__file__).parents[2] / "examples" / "payments" / "signoff.yaml")
 from payments.script import react  # noqa: E402  (the manifest puts its folder on the path)
 
-PAYMENT = {"invoice": "INV-4711", "payee": "Nordwind", "amount": 12000.0}
+PAYMENT = {"invoice": "INV-4711", "payee": "Nordwind", "amount": 12000.0, "currency": "EUR"}
 CLERK = Principal(user="clerk")
 
 
