@@ -1,5 +1,5 @@
-"""Evaluation of what a change of instructions, policies, tools or models does to turns of the past.
+"""Evaluates the effect of new instructions, policies, tools or models on past turns.
 
-A case holds what a finished turn said, proposed, was answered and decided; it is played again by the gates that a
-worker has, with its own answers. Nothing runs, nobody is asked, and no store or server is needed. Pure.
+A case has the messages, calls, answers and decisions of a finished turn. A worker's gates judge it again, with its own
+answers. No tools run, no approvers are asked, and no store or server is needed. Pure.
 """

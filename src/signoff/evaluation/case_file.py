@@ -1,4 +1,4 @@
-"""Reads and writes evaluation cases: what one finished turn said, proposed, was answered and decided, in YAML."""
+"""Reads and writes evaluation cases in YAML: messages, calls, answers and decisions of one finished turn."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from signoff.formats.yaml_writer import write_yaml
 
 ForbiddableKind: TypeAlias = Literal["new", "missing", "changed", "verdict", "terms", "ending"]
 DifferenceKind: TypeAlias = Literal[ForbiddableKind, "prompt"]
-"""Of the kind `prompt` the case's `prompt_hash_mismatch` says what it is, of the others what the case forbids."""
+"""The case's `prompt_hash_mismatch` grades a difference of kind `prompt`, and its `forbid` all others."""
 HashMismatch: TypeAlias = Literal["warn", "error", "ignore"]
 
 
 class RecordedDecision(Section):
-    """What people said of one call, or that nobody answered in time."""
+    """The approvers' decision on one call, or its timeout."""
 
     verdict: Literal["approved", "denied", "timed_out", "cancelled"] = Field(description="How the request ended.")
     by: str = Field("", description="Who decided.")
@@ -40,7 +40,7 @@ class RecordedResult(Section):
 
 
 class RecordedCall(Section):
-    """One call that the model proposed, and what became of it."""
+    """One proposed call and its outcome."""
 
     call: str = Field(description="Its id, such as `c1.1`.")
     tool: str = Field(description="The tool's name.")
@@ -75,12 +75,12 @@ class RecordedCompletion(Section):
 
     @property
     def judged_at(self) -> datetime:
-        """The instant at which its calls were judged."""
+        """The time at which its calls were judged."""
         return datetime.fromisoformat(self.at)
 
 
 class RecordedMessage(Section):
-    """One message of the conversation that the turn began with."""
+    """One message of the conversation before the turn."""
 
     role: Literal["user", "assistant"] = Field(description="Whose message it is.")
     text: str = Field("", description="Its words.")
@@ -88,7 +88,7 @@ class RecordedMessage(Section):
 
 
 class RecordedTurn(Section):
-    """The turn that a case was made of."""
+    """The source of a case."""
 
     turn: str = Field(description="Its workflow id.")
     catalog: str = Field("", description="The first 16 digits of the hash of its catalog.")
@@ -96,7 +96,7 @@ class RecordedTurn(Section):
 
 
 class Asker(Section):
-    """Who asked for a turn, as rules see them."""
+    """The requester of a turn, as rules see them."""
 
     user: str = Field(description="The person's id.")
     name: str = Field("", description="The person's name.")
@@ -106,7 +106,7 @@ class Asker(Section):
 
 
 class EvaluationCase(Section):
-    """A finished turn as it is played again, and which differences from it are an error."""
+    """A finished turn for replay, and the differences that count as errors."""
 
     keys_in_help: ClassVar[bool] = False
     name: str = Field(description="A sentence.")
@@ -130,7 +130,7 @@ class EvaluationCase(Section):
     answer: str = Field("", description="Its answer's words.")
 
     def ctx(self, completion: int) -> CallContext:
-        """Returns the context in which the calls of completion number `completion` are judged."""
+        """Return the context in which the calls of completion number `completion` are judged."""
         changes = [each.context for each in self.completions[:completion] if each.context is not None]
         steps = [each.step for each in self.completions[:completion] if each.step is not None]
         key = parse_workflow_id(self.recorded.turn) or TurnKey(self.tenant, "", "")
@@ -150,18 +150,18 @@ class EvaluationCase(Section):
 
 @dataclass(frozen=True)
 class PlacedCase:
-    """A case, and where it stands: `file:line`."""
+    """A case and its place, `file:line`."""
 
     where: str
     case: EvaluationCase
 
 
 def read_cases(path: Path) -> tuple[list[PlacedCase], list[str]]:
-    """Reads the cases of a file; returns those that can be read, and a sentence for each that cannot.
+    """Read the cases of a file. Return the valid cases, and a sentence for each invalid one.
 
-    Raises `ConfigError` for a file that is no list of cases.
+    Raises `ConfigError` for a file that is not a list of cases.
     """
-    # What people and tools said may hold `${...}`, and means nothing here.
+    # Messages and results may contain `${...}`, which has no meaning here.
     file = read_yaml(path, quotes=True)
     if not isinstance(file.data, list) or not file.data:
         raise ConfigError(f"{path}: cases are a list, as `signoff eval record` writes them", file=str(path))
@@ -176,7 +176,7 @@ def read_cases(path: Path) -> tuple[list[PlacedCase], list[str]]:
 
 
 def write_cases(cases: Iterable[EvaluationCase]) -> str:
-    """Writes cases as the YAML that `read_cases` reads; what holds its default is left out, but what is forbidden."""
+    """Write cases as YAML for `read_cases`, without fields at their defaults, except `forbid`."""
     data = [{**_plain(case), "forbid": case.forbid} for case in cases]
     ordered = [{name: each[name] for name in EvaluationCase.model_fields if name in each} for each in data]
     return write_yaml(ordered)

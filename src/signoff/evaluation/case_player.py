@@ -1,7 +1,7 @@
-"""Plays a case again: its calls, or those of a model, go through the gates of now and are answered from the case.
+"""Replays a case: present gates judge its calls, or a model's, and the case answers them.
 
-Nothing runs and nobody is asked. What the gates cannot find out by themselves, whether a tool was there, what its own
-functions answered, is taken from the case as well.
+No tools run and no approvers are asked. Facts that gates cannot find out alone, such as the availability of a tool or
+the answers of its functions, come from the case as well.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from signoff.registry.gates.pipeline import GateFacts, by_verdict, judge, next_t
 from signoff.registry.hooks import Permission
 
 UNRECORDED: Final = "unrecorded"
-"""The code of a call that the case holds no answer to."""
+"""The code of a call without an answer in the case."""
 NOT_LOOKED_AT: Final = (
     "not looked at: freezes, remembered answers and how often a tool was used; what a tool's own functions say is as "
     "recorded"
@@ -44,70 +44,63 @@ Answerer = Literal["record", "gates", "nobody"]
 
 @dataclass(frozen=True)
 class CaseModel:
-    """A model that completes in the place of the one that was recorded."""
+    """A model that replaces the recorded one."""
 
     name: str
-    """Its name."""
     driver: Driver
-    """What asks it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The actor's settings for it."""
 
 
 @dataclass(frozen=True)
 class PlayedCall:
-    """One call as it was played: what the gates of now say of it, and by whom it was answered."""
+    """One replayed call: the present gates' verdict, and the source of its answer."""
 
     call: str
-    """Its id."""
     tool: str
-    """The tool's name."""
     args: dict[str, Any]
-    """The arguments, secret ones hidden."""
+    """The arguments, with secret ones hidden."""
     verdict: str
-    """`run`, `ask`, `deny`, or the code by which a gate ended it."""
+    """`run`, `ask`, `deny`, or the code with which a gate ended it."""
     gate: str = ""
     """The gate that ended it."""
     rule: str = ""
-    """The rule that lets it run, asks or denies."""
+    """The rule for the verdict."""
     why: str = ""
-    """In words."""
+    """The explanation of the verdict."""
     approvers: tuple[str, ...] = ()
-    """Who would be asked."""
     quorum: int = 0
-    """How many people would have to approve."""
+    """The number of required approvals."""
     answered: Answerer = "record"
-    """Who answered it; `nobody` where the case holds no answer."""
+    """The source of its answer, `nobody` if the case has none."""
 
 
 @dataclass(frozen=True)
 class PlayResult:
-    """What playing a case came to."""
+    """The result of a replay."""
 
     calls: tuple[PlayedCall, ...]
-    """The calls, in order."""
     ending: str
     """The state in which the turn ends."""
     answer: str = ""
-    """The answer's words."""
 
     @property
     def unrecorded(self) -> int:
-        """How many calls the case holds no answer to."""
+        """The number of calls without an answer in the case."""
         return sum(each.answered == "nobody" for each in self.calls)
 
 
 def call_key(tool: str, args: Any) -> str:
-    """Returns the digest by which a call finds its answer: of the tool and the arguments, secret ones hidden."""
+    """Return the key of a call's answer: the digest of the tool and the arguments, with secret ones hidden."""
     try:
         return sha256_hex([tool, args])
     except NotCanonical:
-        # Of what cannot be written nothing was ever recorded.
+        # Arguments that cannot be encoded were never recorded.
         return ""
 
 
 def find_misfits(case: EvaluationCase, catalog: Catalog) -> list[str]:
-    """Returns why the case cannot be played with this catalog, a sentence each; none where it can."""
+    """Return the obstacles to a replay with this catalog, a sentence each."""
     try:
         actor = catalog.actor(case.actor)
         catalog.scopes[actor.name].check(case.route, case.step, tuple(case.transient))
@@ -121,7 +114,7 @@ def find_misfits(case: EvaluationCase, catalog: Catalog) -> list[str]:
             continue
         hidden = {name for name in tool.masked_arguments if HIDDEN in _values_at(call.args, name)}
         for path, message in tool.schema.check(call.args):
-            # The gates would refuse what only stands in the place of a secret.
+            # The gates would refuse the placeholder of a secret.
             if path in hidden:
                 hidden_place = f"call {call.call} of `{call.tool}`: the hidden `{path}`"
                 found.append(f"{hidden_place} {english(message)}; write a value that fits")
@@ -129,9 +122,9 @@ def find_misfits(case: EvaluationCase, catalog: Catalog) -> list[str]:
 
 
 async def play(case: EvaluationCase, catalog: Catalog, model: CaseModel | None = None) -> PlayResult:
-    """Plays the case: with the recorded completions, or with those of `model`.
+    """Replay the case with the recorded completions, or with new ones by `model`.
 
-    The case must have no misfit. Raises what the model's driver raises.
+    The case must have no misfit. Raises the errors of the model's driver.
     """
     player = _Player(case, catalog)
     return await player.play_with(model) if model is not None else player.play_recorded()
@@ -152,14 +145,13 @@ class _Player:
             self.left[call_key(call.tool, call.args)].append(call)
 
     def play_recorded(self) -> PlayResult:
-        """Plays the completions of the case."""
         for number, completion in enumerate(self.case.completions, 1):
             for call in completion.calls:
                 self._settle(number, _part(call), call.args)
         return PlayResult(tuple(self.calls), self.case.ending, self.case.answer)
 
     async def play_with(self, model: CaseModel) -> PlayResult:
-        """Plays the completions that the model gives to today's instructions and the answers of the case."""
+        """Play the model's completions for the present instructions and the answers of the case."""
         case, actor = self.case, self.catalog.actor(self.case.actor)
         messages = [message for each in case.messages for message in _messages(each)]
         form, corrected = self.catalog.respond(actor.name), False
@@ -183,7 +175,7 @@ class _Player:
                     return PlayResult(tuple(self.calls), parsed.state, parsed.text)
                 if corrected:
                     return PlayResult(tuple(self.calls), "complete", completion.text)
-                # As in a turn: what cannot be read goes back once.
+                # As in a turn: an invalid response is returned to the model once.
                 corrected = True
                 messages.append(Message(role="tool", parts=(_result(respond, "input_invalid", parsed),)))
                 continue
@@ -194,11 +186,10 @@ class _Player:
         return PlayResult(tuple(self.calls), "error", f"no answer within {actor.limits.completions} completions")
 
     def _completion(self, number: int) -> RecordedCompletion:
-        """Returns the recorded completion of this number, or the last one: a model may take more of them."""
+        """Return the recorded completion of this number, or the last one, as a model may need more of them."""
         return self.case.completions[min(number, len(self.case.completions)) - 1]
 
     def _settle(self, number: int, call: CallPart, args: Any) -> ResultPart:
-        """Judges a call and answers it."""
         shown = self._mask(call.tool, args)
         recorded = self._take(call_key(call.tool, shown))
         found = self._judge(number, call, args, recorded)
@@ -213,7 +204,7 @@ class _Player:
         return _result(call, UNRECORDED, _UNRECORDED_TEXT)
 
     def _take(self, key: str) -> RecordedCall | None:
-        """Returns the next call of the case that does the same; once they are used up the last of them, again."""
+        """Return the next call of the case with the same effect. After the last one, return that again."""
         waiting = self.left.get(key)
         if waiting:
             self.last[key] = waiting.pop(0)
@@ -224,14 +215,14 @@ class _Player:
         return dict(hide(args, masked, lambda _: HIDDEN)) if isinstance(args, Mapping) else {}
 
     def _judge(self, number: int, call: CallPart, args: Any, recorded: RecordedCall | None) -> LocalGateDecision:
-        """Judges a call as a worker does, on the facts of the case."""
+        """Judge a call as a worker does, with the facts of the case."""
         ctx = self.case.ctx(number)
         known = self._facts(number, call, recorded)
         found = judge(self.catalog, ctx, call, args, self.tally, dry_run=self.case.dry_run, known=known)
         self.tally = next_tally(self.tally, call, args, found)
         found = self._hear_handler(ctx, call, args, found, recorded)
         if recorded is not None and recorded.rule == REQUESTER_RULE and found.kind == "run":
-            # Nobody was sure who the requester is: that is no rule of the catalog.
+            # The requester was uncertain at that time, for which the catalog has no rule.
             return replace(found, kind="ask")
         return found
 
@@ -250,7 +241,7 @@ class _Player:
     def _hear_handler(
         self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision, recorded: RecordedCall | None
     ) -> LocalGateDecision:
-        """Returns `found` with the recorded answer of its policy's handler, where that is still missing."""
+        """Return `found` with the recorded answer of its policy's handler, if that is missing."""
         if found.before_handler is None or found.tool is None or recorded is None:
             return found
         policy, view = self.catalog.policy(found.tool.activity), self.catalog.tool_view_at(ctx, found.at)
@@ -283,7 +274,7 @@ class _Player:
 
 
 def verdict_word(found: LocalGateDecision) -> str:
-    """Returns the verdict of the gates in one word: `run`, `ask`, `deny`, or the code by which one of them ended it."""
+    """Return the gates' verdict in one word: `run`, `ask`, `deny`, or the code with which a gate ended the call."""
     if found.kind != "settled":
         return found.kind
     if found.code == "denied":
@@ -292,20 +283,20 @@ def verdict_word(found: LocalGateDecision) -> str:
 
 
 def _answers(recorded: RecordedCall, found: LocalGateDecision) -> bool:
-    """Returns whether the recorded result answers a call that would now run, or be asked."""
-    # That people denied it answers it where they would be asked again; where it would run, no tool has answered.
+    """Return whether the recorded result answers a call that would now run or need approval."""
+    # A recorded denial answers a call that needs approval again. It does not answer a call that would run: no tool has.
     return recorded.ran or (found.kind == "ask" and recorded.decision is not None)
 
 
 def _permission(recorded: RecordedCall) -> Permission:
-    """Infers the answer of the tool's permission check, as far as what became of the call tells."""
+    """Infer the answer of the tool's permission check from the call's outcome."""
     if recorded.gate == "permission":
         return Permission.deny("" if recorded.decision is None else recorded.decision.reason)
     return Permission.deny(can_override=True) if recorded.rule == PERMISSION_RULE else Permission.allow()
 
 
 def _handler_answer(recorded: RecordedCall, rule: RuleReference | None) -> HandlerVerdict | None:
-    """Infers the answer of the policy's handler, as far as what became of the call tells."""
+    """Infer the answer of the policy's handler from the call's outcome."""
     noted = recorded.rule
     if rule is not None and noted is not None and noted.handler == rule.handler:
         level: Literal["user", "admin"] = "admin" if noted.answer == "admin" else "user"
@@ -316,9 +307,9 @@ def _handler_answer(recorded: RecordedCall, rule: RuleReference | None) -> Handl
         }
         return words.get(recorded.verdict)
     if noted == REQUIRES_APPROVAL and recorded.verdict == "ask":
-        # No rule let it pass, and the handler did not either: one that stands alone would have been named.
+        # Neither a rule nor the handler allowed the call. A handler without rules would have been named.
         return HandlerVerdict("abstain")
-    # Another rule asked, and the handler did not add to it; or it was never asked.
+    # Another rule asked and the handler did not add to it, or the handler was never called.
     return HandlerVerdict("auto") if recorded.verdict in ("run", "ask") else None
 
 
@@ -338,7 +329,7 @@ def _part(call: RecordedCall) -> CallPart:
 
 
 def _messages(message: RecordedMessage) -> Iterable[Message]:
-    """Yields a message of the conversation, and after its calls what they were answered."""
+    """Yield a message of the conversation and, after its calls, their answers."""
     if message.role == "user":
         yield Message(role="user", parts=(TextPart(text=Content(inline=message.text)),))
         return
@@ -370,7 +361,7 @@ def _result(call: CallPart, code: str, value: Any, note: str = "") -> ResultPart
 
 
 def _values_at(args: Any, path: str) -> list[Any]:
-    """Returns the values at a dotted path; items of a list have their list's name."""
+    """Return the values at a dotted path. Items of a list have the list's name."""
     found: list[Any] = []
     hide(args, {path}, found.append)
     return found

@@ -37,11 +37,10 @@ _ENDINGS: Final[Mapping[str, Literal["denied", "timed_out", "cancelled"]]] = {
 def case_from_history(
     history: TurnHistory, catalog: Catalog, specialists: Mapping[str, str] | None = None
 ) -> EvaluationCase:
-    """Makes a case of a finished turn.
+    """Make a case of a finished turn.
 
-    `specialists` are results of specialists' calls by the call, as the record tells them: what the worker itself wrote
-    goes before what the turn says. `catalog` says which arguments are secret. Raises `Refused` for a turn of which
-    there is nothing to play.
+    `specialists` maps specialists' calls to their results in the audit log: a worker's statement takes precedence over
+    the turn's. `catalog` names the secret arguments. Raises `Refused` for a turn without anything to replay.
     """
     if history.result is None or not history.steps:
         raise Refused("the turn has not ended, or was never answered by its model: there is nothing to play again")
@@ -63,7 +62,7 @@ class _Recorder:
             for tool in catalog.tools_named(part.tool)
             for value in secret_values(part.args.inline, tool.masked_arguments)
         )
-        # Only what this turn said: the calls of earlier turns of its session have the same ids.
+        # Only this turn's messages: calls of earlier turns in the session have the same ids.
         own = conversation[len(history.turn.messages) :]
         self._results = {part.call: part for message in own for part in message.parts if isinstance(part, ResultPart)}
         result = history.result
@@ -120,7 +119,7 @@ class _Recorder:
     def _calls(self, step: HistoryStep) -> Iterable[RecordedCall]:
         reply = step.reply
         if reply.answer is not None or reply.respond_error:
-            # What stands beside an answer is judged by nobody.
+            # The gates do not judge calls that accompany an answer.
             return
         decisions = {} if reply.gates is None else {each.call: each for each in reply.gates.gate_decisions}
         for part in reply.calls:
@@ -169,7 +168,7 @@ class _Recorder:
         return RecordedResult(code=code, value=self._quiet(self._specialists.get(call, value)), note=self._quiet(note))
 
     def _messages(self, messages: Iterable[Message]) -> list[RecordedMessage]:
-        """Returns the conversation, the results of calls beside the calls."""
+        """Return the conversation, with the results of calls next to the calls."""
         found: list[RecordedMessage] = []
         for message in messages:
             if message.role == "tool":
@@ -182,7 +181,7 @@ class _Recorder:
         return found
 
     def _arguments(self, part: CallPart) -> dict[str, Any]:
-        """Returns the arguments, secret ones hidden, and those of other calls in their texts as well."""
+        """Return the arguments with secret ones hidden, and secrets of other calls removed from their texts."""
         names = {name for tool in self._catalog.tools_named(part.tool) for name in tool.masked_arguments}
         hidden = hide(part.args.inline, names, lambda _: HIDDEN)
         return dict(redact_arguments(hidden, names, self._secrets))
@@ -203,9 +202,9 @@ def _add_results(message: RecordedMessage, results: Mapping[str, ResultPart], qu
 
 
 def _verdict(gate_decision: GateDecision | None, settled: CallOutcome | None) -> str:
-    """Returns the verdict of the gates, in the words of `verdict_word`."""
+    """Return the gates' verdict in the terms of `verdict_word`."""
     if gate_decision is not None and gate_decision.kind != "settled":
-        # That people's answer was remembered is no rule of the catalog: without it they were asked.
+        # A remembered answer is no rule of the catalog: without it the call needed approval.
         return "ask" if gate_decision.grant else gate_decision.kind
     if settled is None:
         return ""

@@ -1,4 +1,4 @@
-"""Compares a case with what playing it came to: which calls are new, missing or changed, and whose verdicts."""
+"""Compares a case with its replay: new, missing and changed calls, and changed verdicts."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,26 +11,23 @@ from signoff.registry.actor import Actor, instructions_hash
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as it was recorded."""
+    """One difference from the recorded turn."""
 
     kind: DifferenceKind
-    """What differs."""
     forbidden: bool
     """Whether the case forbids it."""
     was: str
-    """As recorded; "" where there was nothing."""
+    """The recorded value, or ""."""
     now: str
-    """As played; "" where there is nothing."""
+    """The replayed value, or ""."""
     call: str = ""
-    """The call's id."""
     tool: str = ""
-    """The call's tool."""
     why: str = ""
-    """The rule or the words of the gate that say so now."""
+    """The present rule, or the gate's message."""
 
 
 def find_differences(case: EvaluationCase, played: PlayResult, actor: Actor) -> tuple[Difference, ...]:
-    """Returns the differences of a played case from what was recorded, its calls in their order."""
+    """Return the differences of a replayed case from the recorded turn, with calls in order."""
     found: list[Difference] = []
     was, now = case.recorded.instructions, instructions_hash(actor, case.route, case.step)
     if was and was != now and case.prompt_hash_mismatch != "ignore":
@@ -47,7 +44,7 @@ def find_differences(case: EvaluationCase, played: PlayResult, actor: Actor) -> 
 def _pairs(
     recorded: Sequence[RecordedCall], played: Sequence[PlayedCall]
 ) -> Iterable[tuple[RecordedCall | None, PlayedCall | None]]:
-    """Yields each recorded call with the played one that does the same, else with one of the same tool, else alone."""
+    """Yield each recorded call with a replayed one of the same effect, else of the same tool, else alone."""
     left = list(played)
     partners: dict[int, PlayedCall] = {}
     for same in (_does_the_same, _has_the_tool):
@@ -86,7 +83,7 @@ def _call_differences(
 
 
 def _arguments(before: RecordedCall, after: PlayedCall) -> tuple[str, str]:
-    """Returns the arguments that differ, of each side."""
+    """Return the differing arguments of both sides."""
     sides = (before.args, after.args)
     parts = {name: [{name: side[name]} if name in side else {} for side in sides] for name in {**sides[0], **sides[1]}}
     names = [name for name, (one, other) in parts.items() if not same_arguments(one, other)]

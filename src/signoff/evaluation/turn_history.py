@@ -1,4 +1,4 @@
-"""A finished turn as its history holds it, everything inline."""
+"""A finished turn from its history, with all content inline."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,18 +11,18 @@ from signoff.formats.replace import replace
 
 @dataclass(frozen=True)
 class HistoryStep:
-    """One completion: what was asked of the model, and what came of it."""
+    """One completion: the model's task, and its result."""
 
     task: ModelTask
-    """What was asked, with the conversation until then."""
+    """The request to the model, with the conversation so far."""
     reply: ModelReply
-    """The completion, and mostly what the gates said of its calls."""
+    """The completion, mostly with the gates' decisions on its calls."""
     at: datetime
-    """When it had ended, by the server's clock."""
+    """The time of its end, by the server's clock."""
 
     @property
     def ctx(self) -> CallContext:
-        """The context in which its calls were judged: at the place to which the turn moved before it."""
+        """The context in which its calls were judged, at the turn's position at that time."""
         place = self.reply.place
         return self.task.ctx if place is None else replace(self.task.ctx, route=place.route, step=place.step)
 
@@ -32,8 +32,8 @@ class TurnHistory:
     """A turn from its start to its result."""
 
     turn: TurnInput
-    """What it was started with."""
+    """The input of its start."""
     steps: tuple[HistoryStep, ...]
     """Its completions, in order."""
     result: TurnResult | None
-    """Its result; None where it has not ended with one."""
+    """Its result, or `None` if it has not ended with one."""

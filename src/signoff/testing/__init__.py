@@ -1,4 +1,4 @@
-"""Public fakes for tests and keyless demonstrations, and the suite of channels. Nothing is patched by them."""
+"""Public fakes for tests and demonstrations without keys, and the conformance suite of channels. Patches nothing."""
 
 from typing import TYPE_CHECKING
 

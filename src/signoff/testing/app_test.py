@@ -43,7 +43,7 @@ class TestedTurn:
     _test: "AppTest"
 
     async def request(self) -> ApprovalRequest:
-        """Wait until a call of the turn waits for people; return its request. Raises `LookupError` if the turn ends."""
+        """Wait until a call of the turn needs approval; return the request. Raises `LookupError` if the turn ends."""
         async for request in self.handle.pending():
             return request
         raise LookupError("the turn ended, and none of its calls asked people")
@@ -89,11 +89,11 @@ class AppTest:
 
 @asynccontextmanager
 async def open_app_test(program: Program, model: Driver | None, settings: Mapping[str, Any]) -> AsyncIterator[AppTest]:
-    """Run a program until the block ends; `model` answers for every model of its actors.
+    """Run a program until the block ends. `model` replaces every model of its actors.
 
-    Without `model`, scripts answer for themselves and `offline` for every other model: no test reaches a provider.
-    Channels and subscriptions with an address do not run: no test writes to people or other systems. Settings are the
-    given ones and defaults: neither `SIGNOFF_*` nor `signoff.toml` decides what a test does.
+    Without `model`, scripts stay and `offline` replaces every other model: no test reaches a provider.
+    Channels, and subscriptions with an address, do not run: no test writes to people or other systems. Settings are the
+    given ones and defaults: neither `SIGNOFF_*` nor `signoff.toml` affects a test.
     """
     with tempfile.TemporaryDirectory(prefix="signoff-") as folder:
         given: dict[str, Any] = {
@@ -114,7 +114,7 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(working_store(place.settings))
             server = await start_server(options)
-            # A stop takes seconds, up to ten while turns wait; the data goes with the folder.
+            # A graceful stop takes seconds, up to ten while turns wait. The data disappears with the directory.
             stack.push_async_callback(server.kill)
             temporal = await server.connect()
             async with (

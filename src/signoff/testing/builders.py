@@ -1,4 +1,4 @@
-"""What a test needs of a shape of contracts whose fields it does not care about: each built whole, with defaults."""
+"""Builds contracts for tests: complete, with defaults for the fields that a test does not set."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,10 +21,10 @@ _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def a_request(*, opened: datetime | None = None, **fields: Any) -> ApprovalRequest:
-    """Returns a request of `guest` to pay, in session `s` and turn `t` of the tenant `main`, under revision 1.
+    """Return a request of `guest` to pay, in session `s` and turn `t` of the tenant `main`, at revision 1.
 
-    `fields` are those of `ApprovalRequest`; `id` follows from tenant, session, turn and call. With `opened` it waits
-    since then, with the deadlines that its terms give it.
+    `fields` belong to `ApprovalRequest`. `id` follows from tenant, session, turn and call. With `opened`, it waits
+    since then, with the deadlines of its terms.
     """
     place = {"tenant": "main", "session": "s", "turn": "t", "call": _CALL}
     place |= {name: fields[name] for name in place if name in fields}
@@ -43,9 +43,9 @@ def a_request(*, opened: datetime | None = None, **fields: Any) -> ApprovalReque
 
 
 def a_question(**fields: Any) -> Question:
-    """Returns the question of `guest`'s call to pay, as the gates ask it, in session `s` and turn `t` of `main`.
+    """Return the gates' question about `guest`'s call to pay, in session `s` and turn `t` of `main`.
 
-    `fields` are those of `Question`; `id` follows from tenant, session, turn and call.
+    `fields` belong to `Question`. `id` follows from tenant, session, turn and call.
     """
     place = {"tenant": "main", "session": "s", "turn": "t", "call": _CALL}
     place |= {name: fields[name] for name in place if name in fields}
@@ -62,7 +62,7 @@ def a_question(**fields: Any) -> Question:
 
 
 def a_grant(**fields: Any) -> Grant:
-    """Returns the approval of `ana`, remembered for one more call of any session to pay; `fields` are `Grant`'s."""
+    """Return `ana`'s remembered approval for one more call to pay, in any session. `fields` are `Grant`'s."""
     given: dict[str, Any] = {
         "id": "g",
         "verdict": "approved",
@@ -79,7 +79,7 @@ def a_grant(**fields: Any) -> Grant:
 
 
 def a_decision(request: ApprovalRequest | None = None, **fields: Any) -> Decision:
-    """Returns a yes to `request`, by default to that of `a_request`, which names nobody; `fields` are `Decision`'s."""
+    """Return an approval of `request`, by default of `a_request()`, without an author. `fields` are `Decision`'s."""
     about = a_request() if request is None else request
     given: dict[str, Any] = {"approval_id": about.id, "revision": about.revision, "verdict": "approved"}
     if about.question_hash:
@@ -88,14 +88,12 @@ def a_decision(request: ApprovalRequest | None = None, **fields: Any) -> Decisio
 
 
 def a_person(person: str = "ana", **fields: Any) -> Person:
-    """Returns the directory entry of `person`, who may approve by default; `fields` are `Person`'s."""
+    """Return the directory entry of `person`, by default with the right to approve. `fields` are `Person`'s."""
     return Person(**{"id": person, "roles": ("approvers",)} | fields)
 
 
 def a_permit(tool: Tool | None = None, args: Any = None, **fields: Any) -> Permit:
-    """Returns the permit by which a rule lets `guest`'s call run, bound to `tool` as it is and to `args`; `fields` are
-    `Permit`'s.
-    """
+    """Return the permit of a rule for `guest`'s call, bound to `tool` and `args`. `fields` are `Permit`'s."""
     given: dict[str, Any] = {"kind": "auto", "call": _CALL, "digest": "d", "ctx": a_call_context()} | fields
     if tool is not None and "digest" not in fields:
         about = {"call": given["call"], "tool": tool.name, "definition": definition_hash(tool)}
@@ -104,7 +102,7 @@ def a_permit(tool: Tool | None = None, args: Any = None, **fields: Any) -> Permi
 
 
 def a_call_context(**fields: Any) -> CallContext:
-    """Return the context, `ctx` of policies, of a call of the actor `desk` for `guest`; `fields` are its own.
+    """Return the context, `ctx` of policies, of a call of the actor `desk` for `guest`. `fields` are its own.
 
     Raises `TypeError` for an unknown field.
     """
@@ -123,7 +121,7 @@ def a_call_context(**fields: Any) -> CallContext:
 
 
 def a_tool_context(**fields: Any) -> ToolContext:
-    """Returns the context that a tool of the actor `desk` gets with a call for `guest`; `fields` are its own."""
+    """Return the context of a tool of the actor `desk` for a call for `guest`. `fields` are its own."""
     user = Principal(user="guest", name="Guest")
     given: dict[str, Any] = {
         "actor_name": "desk",

@@ -1,4 +1,4 @@
-"""The part of the suite of channels about what people are sent, and how each test is played."""
+"""The part of the channel suite about cards, and the decorator that runs each test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -22,14 +22,14 @@ from signoff.testing.rig import ChannelRig, MovableClock
 from signoff.testing.vendor import CardStatus, Vendor
 
 HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
-"""What a model may write into an argument."""
+"""Hostile text by a model in an argument."""
 UNICODE: Final = "naïve 🎉 日本語 שלום"
 _HIDDEN: Final = "\u202e\u200b\x1b\u2028"
 Scenario: TypeAlias = "Callable[[Any, ChannelRig], Awaitable[None]]"
 
 
 def play_scenario(scenario: Scenario) -> Callable[["CardSuite", Path], None]:
-    """Makes a test of pytest's that plays a scenario in a loop of its own."""
+    """Return a pytest test that plays a scenario in its own event loop."""
 
     def test(self: "CardSuite", tmp_path: Path) -> None:
         async def play() -> None:
@@ -45,7 +45,7 @@ def play_scenario(scenario: Scenario) -> Callable[["CardSuite", Path], None]:
 
 @asynccontextmanager
 async def open_rig(suite: "CardSuite", folder: Path, locale: str = "en") -> AsyncIterator[ChannelRig]:
-    """Opens the suite's channel as a manifest would, at the suite's vendor; its people are of `locale`."""
+    """Open the suite's channel as a manifest would, with the suite's vendor. Its people have the locale `locale`."""
     time = MovableClock()
     async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
         vendor.clock = time.now
@@ -67,15 +67,15 @@ async def open_rig(suite: "CardSuite", folder: Path, locale: str = "en") -> Asyn
 
 
 class CardSuite:
-    """What a channel must do with cards; see `ChannelSuite`."""
+    """Requirements for cards; see `ChannelSuite`."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """Runs a fresh vendor while the block does."""
+        """Run a fresh vendor for the length of a block."""
         raise NotImplementedError
 
     @play_scenario
     async def test_each_person_is_sent_one_card_that_says_all(self, rig: ChannelRig) -> None:
-        """What would happen, each argument, the code and the link; one card each, and not to who may not answer."""
+        """The effect, each argument, the code and the link. People without rights get no card."""
         request = await rig.ask()
         await rig.dispatch()
         assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
@@ -87,7 +87,7 @@ class CardSuite:
 
     @play_scenario
     async def test_every_copy_of_a_card_carries_the_same_token(self, rig: ChannelRig) -> None:
-        """The sender may be killed before it knows that the card is out: then it is sent again."""
+        """A sender killed before it records the delivery sends the card again."""
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
         first = rig.card(rig.bo)
@@ -97,7 +97,7 @@ class CardSuite:
 
     @play_scenario
     async def test_what_a_model_writes_is_text_and_nothing_else(self, rig: ChannelRig) -> None:
-        """No character that is not seen, no line of its own."""
+        """The card has no invisible characters, and the argument adds no line."""
         await rig.ask(args={"to": HOSTILE, "note\u202e": "x"})
         message = rig.card(rig.bo).text
         assert not any(char in message for char in _HIDDEN)
@@ -106,7 +106,6 @@ class CardSuite:
 
     @play_scenario
     async def test_unicode_arrives_as_it_is(self, rig: ChannelRig) -> None:
-        """In a card, and in a reason."""
         request = await rig.ask(args={"to": UNICODE})
         assert UNICODE in rig.card(rig.bo).text
         self._answers(rig)
@@ -115,7 +114,7 @@ class CardSuite:
 
     @play_scenario
     async def test_a_card_too_large_for_the_channel_says_so_and_links(self, rig: ChannelRig) -> None:
-        """Every argument is there, cut where it has to be; or the card says that it is not whole."""
+        """The card shows every argument, cut if necessary, or says that it is incomplete."""
         args = {f"argument_{number}": f"{number}:" + "x" * 480 for number in range(40)}
         await rig.ask(args=args)
         message = rig.card(rig.bo).text
@@ -126,7 +125,6 @@ class CardSuite:
 
     @play_scenario
     async def test_all_cards_say_who_decided_and_where(self, rig: ChannelRig) -> None:
-        """Wherever it was decided; what could be answered before says now that it is over."""
         request = await rig.ask()
         assert "Approved by Ana" not in rig.text_read_by(rig.bo)
         await rig.decide_elsewhere(request)
@@ -138,7 +136,6 @@ class CardSuite:
 
     @play_scenario
     async def test_a_long_reason_keeps_no_card_from_closing(self, rig: ChannelRig) -> None:
-        """Nor does an action that takes many words."""
         request = await rig.ask(args={"to": UNICODE * 30, "note": "<&>" * 200})
         await rig.decide_elsewhere(request, "denied", f"{UNICODE} <&> *no* " * 60)
         assert "Denied by Ana" in rig.text_read_by(rig.bo)
@@ -146,7 +143,7 @@ class CardSuite:
 
     @play_scenario
     async def test_people_are_told_in_their_language(self, rig: ChannelRig) -> None:
-        """What a card says, and what it says once it is over."""
+        """Both the open and the closed card."""
         request = await rig.ask()
         card = await rig.outbound_card(await rig.delivery(request, "bo"))
         german = replace(card.person, locale="de-CH")
@@ -160,7 +157,7 @@ class CardSuite:
 
     @play_scenario
     async def test_what_a_vendor_tells_of_a_card_never_leads_back(self, rig: ChannelRig) -> None:
-        """It comes in any order, and more than once."""
+        """Reports arrive in any order, and more than once."""
         request = await rig.ask()
         card = rig.card(rig.bo)
         course: Sequence[tuple[CardStatus, str]] = (
@@ -178,7 +175,7 @@ class CardSuite:
 
     @play_scenario
     async def test_a_reminder_says_that_it_is_one(self, rig: ChannelRig) -> None:
-        """It is about the same delivery, and answers to it count."""
+        """It has the token of the first card, and answers to it count."""
         request = await rig.ask()
         token = rig.card(rig.bo).token
         await rig.report_event("reminded", replace(request, reminded=1))
@@ -191,7 +188,7 @@ class CardSuite:
 
     @play_scenario
     async def test_many_at_once_are_one_message(self, rig: ChannelRig) -> None:
-        """A digest says how many there are, and decides nothing by itself."""
+        """A digest has the number of requests, and no buttons."""
         for number in range(1, 9):
             await rig.ask(number, notify=False, approvers=("user:bo",))
         await rig.dispatch()
@@ -201,7 +198,7 @@ class CardSuite:
 
     @play_scenario
     async def test_a_vendor_that_is_down_gets_the_card_when_it_is_back(self, rig: ChannelRig) -> None:
-        """Nothing is lost, nothing is said to be sent, and the token is the same."""
+        """The card is not marked as sent, and keeps its token."""
         rig.vendor.trouble = "down"
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
@@ -216,7 +213,6 @@ class CardSuite:
 
     @play_scenario
     async def test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says(self, rig: ChannelRig) -> None:
-        """Each card waits, and goes out when the time is over."""
         rig.vendor.trouble = "busy"
         request = await rig.ask()
         assert (await rig.delivery(request, "bo")).state == "planned"
@@ -233,12 +229,12 @@ class CardSuite:
 
     @play_scenario
     async def test_a_call_that_goes_wrong_is_made_again(self, rig: ChannelRig) -> None:
-        """Too much, a fault, an answer that is none, a cut connection: nothing is said to be sent, and later it is."""
+        """Rate limit, server fault, invalid answer and cut connection."""
         for number, trouble in enumerate(rig.vendor.troubles, 1):
             rig.vendor.trouble = trouble
             request = await rig.ask(number)
             rows = [await rig.delivery(request, who) for who in ("ana", "bo")]
-            # Of one the vendor said that it takes no more, the other was then not even tried.
+            # After a rate limit for one card, the sender does not try the other.
             assert {row.state for row in rows} == {"planned"}, trouble
             assert any(row.code for row in rows), trouble
             rig.vendor.trouble = ""
@@ -250,7 +246,6 @@ class CardSuite:
 
     @play_scenario
     async def test_a_card_is_closed_even_where_the_vendor_was_down_at_the_decision(self, rig: ChannelRig) -> None:
-        """Later, then."""
         request = await rig.ask()
         rig.vendor.trouble = "down"
         await rig.decide_elsewhere(request)
@@ -263,7 +258,7 @@ class CardSuite:
 
     @play_scenario
     async def test_the_check_says_what_is_wrong_and_never_fails(self, rig: ChannelRig) -> None:
-        """Whether the vendor answers or not; a finding that is not well says what to do."""
+        """A failed finding has a remedy."""
         await rig.channel.check()
         for trouble in ("down", *rig.vendor.troubles):
             rig.vendor.trouble = trouble

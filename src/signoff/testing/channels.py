@@ -1,13 +1,13 @@
-"""The conformance suite of channels: what every one must do, whoever wrote it. It needs pytest and nothing else.
+"""The conformance suite of channels: requirements for every channel, by any author. It needs only pytest.
 
-Write a `Vendor`, a fake of whoever is behind the channel, and a class that inherits `ChannelSuite`:
+Write a `Vendor`, a fake of the vendor behind the channel, and a class that inherits `ChannelSuite`:
 
     class TestPigeon(ChannelSuite):
         def vendor(self) -> AbstractAsyncContextManager[Vendor]:
             return pigeon_loft()
 
-Each test drives the real dispatcher, receiver and processor over a real store, with the real rules of approvals; the
-vendor alone is a fake. It should be as strict as the real one: check signatures, sizes and shapes, and refuse the rest.
+Each test drives the real dispatcher, receiver and processor over a real store, with the real rules of approvals. Only
+the vendor is a fake. Make it as strict as the real one: check signatures, sizes and shapes, and refuse the rest.
 """
 
 import asyncio
@@ -48,17 +48,16 @@ _NONSENSE: Final = (
 
 
 def _receive(channel: Channel, raw: InboundRequest) -> None:
-    """Reads a message as the way in does, and lets nothing but what a channel may raise pass for a refusal."""
+    """Read a message as the receiver does. Only the errors that a channel may raise count as refusals."""
     with contextlib.suppress(Forged, Malformed):
         channel.receive(raw)
 
 
 class ChannelSuite(CardSuite):
-    """Inherit from this, and say which vendor; what a channel cannot do at all is skipped."""
+    """Inherit from this class and provide the vendor. Tests of missing features are skipped."""
 
     @play_scenario
     async def test_a_yes_approves_as_that_person_and_is_answered(self, rig: ChannelRig) -> None:
-        """Who, by which channel, how surely; and they are told."""
         self._answers(rig)
         request = await rig.ask()
         assert await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")) == [None]
@@ -70,7 +69,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_a_no_denies_and_its_reason_is_kept(self, rig: ChannelRig) -> None:
-        """The agent is told why."""
         self._answers(rig)
         request = await rig.ask()
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", "too expensive"))
@@ -79,7 +77,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_denial_without_a_required_reason_is_asked_back(self, rig: ChannelRig) -> None:
-        """A button or a word alone decides nothing there; the reply asks for the reason."""
+        """A button or word alone decides nothing: the reply asks for the reason."""
         self._answers(rig)
         request = await rig.ask(require_reason=True)
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied"))
@@ -90,14 +88,14 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_a_card_that_is_not_whole_takes_a_no_and_no_yes(self, rig: ChannelRig) -> None:
-        """Neither a button nor words approve what nobody could read there; they are told to open it."""
+        """Neither a button nor text approves values that the card does not show: the reply links to them."""
         self._answers(rig)
         request = await rig.ask(args={"items": [{"pieces": number} for number in range(40)]})
         card = rig.card(rig.bo)
         hint = text("card.how.unseen", "en", deny=text("word.deny", "en"), code=show_code(request.code), approve="")
         assert rig.channel.assurance == "link" or not rig.vendor.writes or hint in card.text
         answers = [rig.vendor.write(rig.bo, f"approve {show_code(request.code)}")] if rig.vendor.writes else []
-        # A strict vendor knows no press of a button that the card does not have.
+        # A strict vendor refuses a press of a button that the card does not have.
         with contextlib.suppress(KeyError):
             answers.append(rig.vendor.press(card, rig.bo, "approved"))
         for raw in answers:
@@ -109,7 +107,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_a_card_with_cut_values_takes_no_approval(self, rig: ChannelRig) -> None:
-        """A card that the channel cut for want of room is approved elsewhere: `draws_whole` has to say so."""
+        """A card with values cut for lack of room is approved elsewhere: `draws_whole` must report it."""
         self._answers(rig)
         for number, rows in enumerate((12, 40), 1):
             args = {f"argument_{row}": f"{row}:" + "x" * 480 for row in range(rows)}
@@ -118,7 +116,7 @@ class ChannelSuite(CardSuite):
             if all(value in card.text for value in args.values()):
                 continue
             answers = [rig.vendor.write(rig.bo, f"approve {show_code(request.code)}")] if rig.vendor.writes else []
-            # A strict vendor knows no press of a button that the card does not have.
+            # A strict vendor refuses a press of a button that the card does not have.
             with contextlib.suppress(KeyError):
                 answers.append(rig.vendor.press(card, rig.bo, "approved"))
             await rig.receive(*answers)
@@ -137,7 +135,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_one_of_two_is_counted_and_told_so(self, rig: ChannelRig) -> None:
-        """It still waits for the other."""
         self._answers(rig)
         request = await rig.ask(quorum=2)
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -148,7 +145,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_what_is_forged_decides_nothing(self, rig: ChannelRig) -> None:
-        """Altered, unsigned, signed by somebody else; the true one still counts afterwards."""
         self._answers(rig)
         request = await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -161,7 +157,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_odd_headers_are_forged_and_nothing_worse(self, rig: ChannelRig) -> None:
-        """Whatever stands in each of them: no letter, no number, no text at all."""
         self._answers(rig)
         await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -172,7 +167,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_nonsense_is_refused_and_nothing_worse(self, rig: ChannelRig) -> None:
-        """Whatever the body is, though it comes from the vendor; also under another type."""
         self._answers(rig)
         await rig.ask()
         for body in _NONSENSE:
@@ -185,7 +179,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_an_answer_under_another_content_type_decides_nothing_or_the_same(self, rig: ChannelRig) -> None:
-        """It is refused, or it is what it is; never something else."""
         self._answers(rig)
         request = await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -195,7 +188,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_the_largest_message_is_read_in_good_time(self, rig: ChannelRig) -> None:
-        """As much as the channel takes, of what makes careless readers slow."""
+        """The largest accepted message, of text that makes careless parsers slow."""
         self._answers(rig)
         await rig.ask()
         for filling in (b"On ", b"> ", b"[", b" \t", b"<b>", b"{"):
@@ -205,7 +198,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_what_is_repeated_counts_once(self, rig: ChannelRig) -> None:
-        """Vendors say everything more than once, at once and much later; who answered is told once."""
+        """Vendors redeliver everything, at once and much later. The approver gets one reply."""
         self._answers(rig)
         request = await rig.ask(quorum=2)
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -218,7 +211,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_only_a_post_says_something(self, rig: ChannelRig) -> None:
-        """What prefetches links and previews them decides nothing."""
+        """Prefetchers and previews of links decide nothing."""
         self._answers(rig)
         await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -227,7 +220,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_a_stranger_decides_nothing_and_learns_nothing(self, rig: ChannelRig) -> None:
-        """Whoever holds the card, it is the sender that counts."""
+        """The sender counts, not the holder of the card."""
         self._answers(rig)
         request = await rig.ask()
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.stranger, "approved"))
@@ -237,7 +230,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: ChannelRig) -> None:
-        """A known person without a seat, with somebody else's card."""
+        """A known person without rights, with another person's card."""
         self._answers(rig)
         request = await rig.ask()
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
@@ -246,7 +239,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_who_comes_second_is_told_who_was_first(self, rig: ChannelRig) -> None:
-        """By whom and where it was decided; nothing changes."""
         self._answers(rig)
         request = await rig.ask()
         late = rig.vendor.press(rig.card(rig.bo), rig.bo, "denied")
@@ -258,11 +250,10 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_who_comes_too_late_is_told_that_time_is_over(self, rig: ChannelRig) -> None:
-        """The deadline has passed, whether or not anybody has noticed yet."""
         self._answers(rig)
         request = await rig.ask(timeout=3_600.0)
         card = rig.card(rig.bo)
-        # Said in time: the deadline is about the arrival.
+        # Sent in time: the deadline is about the arrival.
         rig.vendor.said_at = rig.time.now()
         rig.time.ahead = timedelta(hours=2)
         await rig.receive(rig.vendor.press(card, rig.bo, "approved"))
@@ -271,13 +262,13 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: ChannelRig) -> None:
-        """A yes to what was asked before is none to what is asked now."""
+        """An approval of the previous revision does not approve the present one."""
         self._answers(rig)
         request = await rig.ask()
         older = self._said_before(rig, lambda: rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         await rig.revise(request)
         await rig.backdate(request)
-        # Vendors tell whole seconds: an answer in the second of its card could be about the card before.
+        # Vendors have whole seconds: an answer in the second of its card could be about the previous card.
         await rig.backdate(rig.request(request.id), minutes=1)
         newer = rig.card(rig.bo, "Somebody else")
         await rig.receive(older)
@@ -288,7 +279,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_what_has_to_be_typed_is_not_decided_here(self, rig: ChannelRig) -> None:
-        """The card says so, and an answer all the same is told where to go."""
+        """The card asks for a sign-in, and so does the reply to an answer."""
         request = await rig.ask(confirm="type")
         card = rig.card(rig.bo)
         assert text("card.how.link", "en", link="").strip() in card.text
@@ -299,7 +290,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_what_needs_more_than_this_channel_is_not_decided_here(self, rig: ChannelRig) -> None:
-        """It says that it takes a sign-in, with the link."""
+        """The reply asks for a sign-in, with the link."""
         self._answers(rig)
         request = await rig.ask(min_assurance="mfa")
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -308,7 +299,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_a_bare_yes_with_two_open_asks_which(self, rig: ChannelRig) -> None:
-        """And with the code that is told it decides that one alone."""
+        """An answer with a code from the reply then decides that request alone."""
         self._writes(rig)
         first, second = await rig.ask(1), await rig.ask(2)
         await rig.receive(rig.vendor.write(rig.bo, "yes"))
@@ -324,7 +315,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_words_that_are_no_decision_decide_nothing(self, rig: ChannelRig) -> None:
-        """Conditions, questions, both at once: whoever writes them is asked again."""
         self._answers(rig)
         request = await rig.ask()
         card = rig.card(rig.bo)
@@ -339,7 +329,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_what_is_new_to_us_is_taken_and_changes_nothing(self, rig: ChannelRig) -> None:
-        """Events and states that the vendor thinks of later."""
         self._answers(rig)
         request = await rig.ask()
         refusals = await rig.receive(*rig.vendor.unknown())
@@ -349,7 +338,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_an_answer_is_kept_while_no_worker_runs(self, rig: ChannelRig) -> None:
-        """It counts once, when one is back."""
         self._answers(rig)
         request = await rig.ask()
         rig.decisions.server = False
@@ -367,7 +355,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_a_decision_stands_though_its_answer_does_not_get_out(self, rig: ChannelRig) -> None:
-        """The vendor goes down between the two."""
         self._answers(rig)
         request = await rig.ask()
         await rig.receiver.take(rig.channel.name, rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -401,7 +388,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_answer_to_our_question_is_about_its_request(self, rig: ChannelRig) -> None:
-        """Where several were asked about, a code names one of them."""
+        """If the question listed several requests, a code names one of them."""
         self._writes(rig)
         first = await rig.ask(1)
         await rig.receive(rig.vendor.write(rig.bo, "which supplier is this"))
@@ -419,7 +406,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_words_about_an_earlier_request_approve_no_later_one(self, rig: ChannelRig) -> None:
-        """A vendor may bring words hours late. By then another request waits."""
+        """A vendor may deliver text hours late. By then another request waits."""
         self._writes(rig)
         first = await rig.ask(1)
         late = self._said_before(rig, lambda: rig.vendor.write(rig.bo, "yes"))
@@ -432,7 +419,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_words_written_before_the_card_are_asked_back(self, rig: ChannelRig) -> None:
-        """No words can be about a request that their author had not been sent."""
+        """Text cannot be about a request that its author had not received."""
         self._writes(rig)
         early = self._said_before(rig, lambda: rig.vendor.write(rig.bo, "yes"))
         request = await rig.ask()
@@ -443,7 +430,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_a_late_code_approves_the_revision_that_it_was_written_about(self, rig: ChannelRig) -> None:
-        """The request was asked again, with other arguments, before the words arrived."""
+        """The request got a new revision, with other arguments, before the text arrived."""
         self._writes(rig)
         request = await rig.ask()
         late = self._said_before(rig, lambda: rig.vendor.write(rig.bo, f"approve {show_code(request.code)}"))
@@ -455,7 +442,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_a_late_denial_with_a_code_counts(self, rig: ChannelRig) -> None:
-        """A denial runs nothing, so it is taken whenever it was written."""
+        """A denial runs nothing, so its time does not matter."""
         self._writes(rig)
         request = await rig.ask()
         late = self._said_before(rig, lambda: rig.vendor.write(rig.bo, f"deny {show_code(request.code)}"))
@@ -466,7 +453,7 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_words_of_an_implausible_time_are_asked_back(self, rig: ChannelRig) -> None:
-        """A time from the future or of another year proves nothing; a card that is answered needs none."""
+        """A time from the future or from another year proves nothing. An answer to a card needs none."""
         self._writes(rig)
         request = await rig.ask()
         for away in (timedelta(days=1), timedelta(days=-400)):
@@ -482,7 +469,7 @@ class ChannelSuite(CardSuite):
         await rig.receive(raw)
 
     def _said_before(self, rig: ChannelRig, make: Callable[[], InboundRequest]) -> InboundRequest:
-        """Return what `make` makes, said half an hour ago."""
+        """Return the result of `make`, with a time of half an hour ago."""
         rig.vendor.said_at = rig.time.now() - timedelta(minutes=30)
         try:
             return make()

@@ -1,4 +1,4 @@
-"""Runs the calls of one completion through all gates in this process: no server, no model, and nobody to answer."""
+"""Runs the calls of one completion through all gates in this process, without server, model or approvers."""
 
 import asyncio
 import dataclasses
@@ -37,15 +37,16 @@ _MARK_KEY = b"a key of tests alone, under which cards show their digests"
 
 
 async def available_tools(catalog: Catalog, ctx: CallContext) -> tuple[Tool, ...]:
-    """Return the tools that the actor of `ctx` has now, in its model's order, by hours, `available` and `select`.
+    """Return the present tools of the actor of `ctx`, in its model's order, filtered by hours, `available` and
+    `select`.
 
-    `Catalog.available` asks no function and leaves out all tools that depend on one.
+    `Catalog.available` calls no functions and leaves out all tools that depend on one.
     """
     return catalog.available(ctx, await withheld_tools(catalog, ctx, at=system_clock()))
 
 
 async def offered_definitions(catalog: Catalog, ctx: CallContext) -> tuple[ModelTool, ...]:
-    """Return the definitions that the model of `ctx` reads now: those of `available_tools`, and that of `respond`."""
+    """Return the definitions for the model of `ctx`: of `available_tools`, and of `respond`."""
     return catalog.definitions(ctx, await withheld_tools(catalog, ctx, at=system_clock()))
 
 
@@ -67,16 +68,16 @@ async def execute_parallel(
     filters: ToolFilters | None = None,
     backends: Mapping[str, Backend] | None = None,
 ) -> tuple[GateDecision, ...]:
-    """Runs `calls`, each `(tool, arguments)`, as those of one completion; returns the gates' decisions in their order.
+    """Run `calls`, each `(tool, arguments)`, as one completion. Return the gates' decisions in order.
 
     `app` is an app or its catalog. With `dry_run`, the gates judge the calls, and no tool runs. `allowed` replaces the
     actor's list of tools for these calls, and `filters` replace its filters. Raises `ConfigError` for an unknown name
     in either.
 
-    What the gates let run has run, once, and its `outcome` is in its decision, as is that of what they settled. A
-    decision of kind `ask` has none: people would be asked, its `request` is what about. The requester of `ctx` is
-    believed only as the catalog's people have them, as in a turn. Fallbacks are not tried. `backends` are those of
-    capabilities, by kind; left out, what a worker has by itself, over a folder that is gone afterwards.
+    Allowed calls have run once. Their decisions have an `outcome`, and so do settled calls. A decision of kind `ask`
+    has none: its `request` describes the question. The requester of `ctx` counts only as the catalog's people know
+    them, as in a turn. Fallbacks are not tried. `backends` maps kinds of capabilities to backends. The default is a
+    worker's own, in a temporary directory.
     """
     catalog = _narrow(app.build() if isinstance(app, Program) else app, ctx.actor, allowed, filters or {})
     policypool.install()
@@ -87,7 +88,7 @@ async def execute_parallel(
             parts = [await _part(store, ctx, index, call) for index, call in enumerate(calls, 1)]
             if not parts:
                 return ()
-            # As with a model's reply: what was not there, or not chosen, when it was asked is not called after all.
+            # As with a model's reply: a tool missing or not chosen at the request cannot be called later.
             withheld = await withheld_tools(catalog, ctx, at=deps.clock())
             task = GateTask(ctx=ctx, calls=tuple(parts), withheld=tuple(sorted(withheld)), dry_run=dry_run)
             reply = await _environment(ctx, names.GATE, names.GATE).run(GateActivity(deps).gate, task)
@@ -95,7 +96,6 @@ async def execute_parallel(
 
 
 def _narrow(catalog: Catalog, name: str, allowed: Sequence[str] | None, filters: ToolFilters) -> Catalog:
-    """Returns the catalog with this list and these filters for one actor."""
     if allowed is None and not filters:
         return catalog
     actor = catalog.actor(name)
@@ -115,7 +115,7 @@ def _narrow(catalog: Catalog, name: str, allowed: Sequence[str] | None, filters:
 async def _run_all(
     deps: WorkerDeps, ctx: CallContext, parts: Sequence[CallPart], decisions: Sequence[GateDecision]
 ) -> tuple[GateDecision, ...]:
-    """Runs what may run: beside each other, or one after the other where the actor or a tool of them wants it so."""
+    """Run the allowed calls, in parallel, or in sequence if the actor or one of the tools requires it."""
     options = [each.options for each in decisions if each.kind == "run"]
     alone = any(each.exclusive for each in options)
     room = asyncio.Semaphore(1 if alone else min((each.at_once for each in options), default=1))
@@ -155,7 +155,7 @@ async def _part(store: Store, ctx: CallContext, index: int, call: tuple[str, Any
 
 
 def _environment(ctx: CallContext, activity: str, activity_id: str) -> ActivityEnvironment:
-    """Makes the environment of an activity of the turn of `ctx`, as a server would."""
+    """Return the environment of an activity in the turn of `ctx`, as a server would."""
     made = ActivityEnvironment()
     workflow = TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
     made.info = dataclasses.replace(

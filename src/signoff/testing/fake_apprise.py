@@ -1,4 +1,4 @@
-"""Pagers as a service of apprise: a plugin registered as anybody's is, a key, and people who have one."""
+"""Fakes pagers as an apprise service: a registered plugin, a key, and people with pagers."""
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _NUMBERS: Final = count(1)
 
 @dataclass(frozen=True)
 class PagerMessage:
-    """What somebody's pager shows."""
+    """A message on a pager."""
 
     to: str
     title: str
@@ -35,12 +35,11 @@ class PagerMessage:
 
     @property
     def text(self) -> str:
-        """All of it."""
         return f"{self.title}\n\n{self.body}"
 
     @property
     def is_card(self) -> bool:
-        """Whether it asks: its title names what it is, not the code alone."""
+        """Whether it is a card: its title names the action, not only the code."""
         return _CODE.search(self.title) is not None
 
 
@@ -57,32 +56,29 @@ class FakeApprise(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """As a manifest has them."""
         return {"url_secret": "env:APPRISE_URL"}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variable that holds the address."""
         return {"APPRISE_URL": f"{SCHEME}://{KEY}@{self.host}/{{identity}}"}
 
     def cards(self) -> Sequence[VendorCard]:
-        """Pages that ask, in order."""
+        """Return the cards, in order."""
         return [VendorCard(page.to, _token(page.text), page.text) for page in self.pages if page.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Returns all pages of one person."""
         return [page.text for page in self.pages if page.to == identity]
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Returns nothing reaches anybody from a pager: what somebody made up."""
+        """Return a made-up request: pagers cannot send anything."""
         return self.sign(f"{verdict} {card.token}".encode())
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Makes a request of any body; there is nothing to sign it with."""
+        """Return a request with any body. This vendor has no signatures."""
         return InboundRequest(body, {"content-type": "text/plain"}, at=self.clock())
 
     def take(self, page: PagerMessage, key: str) -> bool:
-        """Returns whether a page gets out."""
+        """Return whether a page is sent."""
         fits = 0 < len(page.body) <= MOST_CHARS and page.to in self.identities
         if self.trouble or key != KEY or not fits:
             return False
@@ -91,7 +87,7 @@ class FakeApprise(Vendor):
 
 
 def _page(body: str, title: str, notify_type: str, *args: Any, meta: Mapping[str, Any], **more: Any) -> bool:
-    """Answers the call of apprise for each address of that scheme."""
+    """Answer apprise's call for each address of the scheme."""
     to = unquote(str(meta.get("fullpath") or "")).removeprefix("/")
     page = PagerMessage(to, title, body, str(getattr(more.get("body_format"), "value", "")))
     return _HOSTS[str(meta["host"])].take(page, str(meta.get("user")))
@@ -99,8 +95,8 @@ def _page(body: str, title: str, notify_type: str, *args: Any, meta: Mapping[str
 
 @asynccontextmanager
 async def fake_apprise() -> AsyncIterator[FakeApprise]:
-    """Runs a host while the block runs."""
-    # Plugins are the process's, not the fake's: all share the scheme, and each is found by its host.
+    """Run a host for the length of a block."""
+    # Plugins belong to the process, not to the fake: all fakes share the scheme, and the host selects one.
     if SCHEME not in NotificationManager():  # type: ignore[no-untyped-call]
         notify(on=SCHEME, name="Signoff Pager")(_page)  # type: ignore[no-untyped-call]
     vendor = FakeApprise()

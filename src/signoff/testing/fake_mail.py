@@ -1,6 +1,6 @@
-"""A mail server for both ways, and the mail program of whoever is behind it: real SMTP, on this machine alone.
+"""Fakes an email server for both directions, and the approver's mail client: real SMTP, on this machine only.
 
-Mail that people send is handed in as a mail server does that has looked at SPF and DMARC: with its verdict on top.
+Incoming mail has the header of a server that has checked SPF and DMARC.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from typing import Any, Final, Literal
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 OWN_SERVER: Final = "mx.signoff.example"
-"""As whom it signs its verdicts."""
+"""The name under which it signs its verdicts."""
 APPROVALS: Final = "approvals@signoff.example"
 
 
 @dataclass
 class FakeMail:
-    """What was sent is in `taken`, in order. Answers are handed in at `inbound`, a port that the channel listens on."""
+    """Sent email is in `taken`, in order. Replies go to `inbound`, a port of the channel."""
 
     inbound: int
     port: int = 0
@@ -31,7 +31,6 @@ class FakeMail:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """As a manifest has them."""
         return {
             "smtp": {"host": "127.0.0.1", "port": self.port, "tls": "none"},
             "sender": f"Signoff <{APPROVALS}>",
@@ -40,11 +39,11 @@ class FakeMail:
         }
 
     def mails(self, address: str) -> list[EmailMessage]:
-        """Returns the mail that somebody was sent, in order."""
+        """Return the email to an address, in order."""
         return [mail for mail in self.taken if address in str(mail["To"])]
 
     async def reply(self, to: EmailMessage, sender: str, words: str, verdict: Literal["pass", "fail"] = "pass") -> None:
-        """Sends the answer of `sender` to a mail, quoting it below. Raises `OSError` and what `smtplib` raises."""
+        """Send the reply of `sender` to an email, with a quote. Raises `OSError` and the errors of `smtplib`."""
         mail = EmailMessage(policy.SMTP)
         mail["From"], mail["To"], mail["Subject"] = sender, str(to["Reply-To"]), f"Re: {to['Subject']}"
         mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
@@ -53,22 +52,22 @@ class FakeMail:
         mail.set_content(f"{words}\n\nOn {to['Date']}, Signoff wrote:\n{quoted}\n")
         domain = sender.partition("@")[2]
         seen = f"spf={verdict} smtp.mailfrom={sender}; dmarc={verdict} header.from={domain}"
-        # As Postfix writes them: its results count where they stand above its own line.
+        # The format of Postfix: its results count above its own `Received` line.
         taken = f"Received: from {domain} by {OWN_SERVER} with ESMTPS; {to['Date']}\r\n"
         judged = f"Authentication-Results: {OWN_SERVER}; {seen}\r\n{taken}".encode()
-        # In a thread: `smtplib` blocks, and the channel may listen in this very loop.
+        # Use a thread: `smtplib` blocks, and the channel may listen in this event loop.
         given = partial(_hand_in, self.inbound, sender, str(to["Reply-To"]), judged + mail.as_bytes())
         await asyncio.get_running_loop().run_in_executor(None, given)
 
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Sequence[Any]
     ) -> str:
-        """Names are aiosmtpd's."""
+        """The names are aiosmtpd's."""
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        """Names are aiosmtpd's."""
+        """The names are aiosmtpd's."""
         mail = message_from_bytes(bytes(envelope.original_content or b""), policy=policy.default)
         if not isinstance(mail, EmailMessage):
             return "554 this is no mail"
@@ -77,14 +76,13 @@ class FakeMail:
 
 
 def text_of(mail: EmailMessage) -> str:
-    """Returns the plain text of a mail."""
     part = mail.get_body(("plain",))
     return "" if part is None else str(part.get_content())
 
 
 @asynccontextmanager
 async def fake_mail(inbound: int) -> AsyncIterator[FakeMail]:
-    """Runs a mail server while the block runs."""
+    """Run the email server for the length of a block."""
     loop, made = asyncio.get_running_loop(), FakeMail(inbound)
 
     def speak() -> asyncio.Protocol:

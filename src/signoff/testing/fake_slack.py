@@ -1,6 +1,6 @@
-"""A Slack that holds messages in memory: it checks tokens, shapes and sizes as Slack does, and signs as Slack does.
+"""Fakes Slack with messages in memory: checks tokens, shapes and sizes, and signs requests, as Slack does.
 
-The limits are those of Slack's Block Kit reference; what breaks one is refused with `invalid_blocks`.
+The limits come from Slack's Block Kit reference. A violation is refused with `invalid_blocks`.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _ELEMENTS: Final = 25
 
 @dataclass
 class SlackMessage:
-    """One message. `user` sees it; an ephemeral one has no `ts` of its own that could be edited."""
+    """One message to `user`. An ephemeral message has no `ts` and cannot be edited."""
 
     user: str
     ts: str
@@ -45,12 +45,12 @@ class SlackMessage:
 
     @property
     def words(self) -> str:
-        """All that can be read of it, addresses behind buttons too."""
+        """All readable text, and the addresses behind buttons."""
         return "\n".join(_words(self.blocks)) if self.blocks else self.text
 
     @property
     def token(self) -> str:
-        """The token that its buttons carry, or the block that they stand in."""
+        """The delivery's token, from the block of the buttons."""
         actions = [block for block in self.blocks if block["type"] == "actions"]
         return str(actions[0].get("block_id", "")).split(".")[1] if actions else ""
 
@@ -74,16 +74,13 @@ class FakeSlack(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """As a manifest has them."""
         return {"token": "env:SLACK_TOKEN", "signing_secret": "env:SLACK_SIGNING", "api_url": f"{self.url}/api"}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that hold the secrets."""
         return {"SLACK_TOKEN": BOT_TOKEN, "SLACK_SIGNING": SIGNING_SECRET, "SLACK_APP": APP_TOKEN}
 
     def app(self) -> Starlette:
-        """Returns its addresses."""
         return Starlette(
             routes=[
                 Route("/api/{method}", self._api, methods=["POST"]),
@@ -94,19 +91,19 @@ class FakeSlack(Vendor):
     # What people see.
 
     def cards(self) -> Sequence[VendorCard]:
-        """Messages with blocks, in order; a card that is over is none any more."""
+        """Return the open cards, in order."""
         mine = [each for each in self.messages if each.blocks and each.token and "over" not in _block_ids(each)]
         return [VendorCard(_identity(each.user), each.token, each.words) for each in mine]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Returns everything in the conversation with one person, and the windows they were shown."""
+        """Return everything in the conversation with one person, and the windows that opened for them."""
         mine = [each.words for each in self.messages if _identity(each.user) == identity]
         return mine + ["\n".join(_words(view["blocks"])) for view in self.windows if view["user"] == identity]
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Approves by the button, deny by the window that the other button opens."""
+        """Approve by the button, or deny by the window that the other button opens."""
         if verdict == "approved":
             return self.press_request(card, identity, "signoff.approve")
         view = {
@@ -118,7 +115,7 @@ class FakeSlack(Vendor):
         return self.interaction({"type": "view_submission", **_people(identity), "view": view})
 
     def press_request(self, card: VendorCard, identity: str, action: str) -> InboundRequest:
-        """Returns a button of a card. What it opens, it opens for three seconds."""
+        """Press a button of a card. The trigger for its window is valid for three seconds."""
         number = next(self._numbers)
         trigger = f"trigger.{number}"
         self._triggers[trigger] = (self.clock().timestamp(), identity)
@@ -139,16 +136,16 @@ class FakeSlack(Vendor):
         )
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Returns a message to the app."""
+        """Send a message to the app."""
         return self._make_event(identity, words, {})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Returns a message in the thread of a card."""
+        """Send a message in the thread of a card."""
         message = next(each for each in self.messages if each.token == card.token)
         return self._make_event(identity, words, {"thread_ts": message.ts})
 
     def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
-        """Returns a message whose blocks alone say that a part of it is struck out."""
+        """Send a message with a part struck out in its blocks alone."""
         message = next(each for each in self.messages if each.token == card.token)
         parts = [
             {"type": "text", "text": f"{words} "},
@@ -159,29 +156,28 @@ class FakeSlack(Vendor):
         return self._make_event(identity, f"{words} {struck}", {"thread_ts": message.ts, "blocks": blocks})
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
-        """Returns a message in the thread of the newest message of the conversation."""
+        """Send a message in the thread of the conversation's newest message."""
         newest = next(each for each in reversed(self.messages) if _identity(each.user) == identity)
         return self._make_event(identity, words, {"thread_ts": newest.thread or newest.ts})
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Signs any body."""
         return self.signed_request(body, "application/json")
 
     def interaction(self, payload: Mapping[str, Any]) -> InboundRequest:
-        """Returns a payload as Slack sends it: a form with one field."""
+        """Return a payload as Slack sends it: a form with one field."""
         return self.signed_request(
             urlencode({"payload": json.dumps(payload)}).encode(), "application/x-www-form-urlencoded"
         )
 
     def signed_request(self, body: bytes, kind: str, ahead: float = 0.0) -> InboundRequest:
-        """Signs a body with `v0`, by a clock that may be ahead."""
+        """Sign a body with `v0`, by a clock that may be ahead."""
         stamp = str(int(self.clock().timestamp() + ahead))
         mark = hmac.new(SIGNING_SECRET.encode(), b"v0:%s:%s" % (stamp.encode(), body), hashlib.sha256).hexdigest()
         headers = {"content-type": kind, "x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={mark}"}
         return InboundRequest(body, headers, at=self.clock())
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Things that Slack also sends."""
+        """Return other requests that Slack sends."""
         events = [
             {"type": "url_verification", "challenge": "3eZbrw1aB"},
             {"type": "event_callback", "event_id": "Ev1", "event": {"type": "team_join", "user": {"id": "U9"}}},
@@ -225,7 +221,7 @@ class FakeSlack(Vendor):
             return self._no(problem or "channel_not_found")
         message = SlackMessage(user, self._stamp(), body["text"], body.get("blocks", []), body.get("thread_ts", ""))
         self.messages.append(message)
-        # What is sent to a user's id comes back with the conversation's, and only by that it can be edited.
+        # A message to a user's id returns the conversation's id, which edits require.
         return JSONResponse({"ok": True, "channel": f"D{user}", "ts": message.ts})
 
     def _ephemeral(self, body: Mapping[str, Any]) -> Response:
@@ -248,7 +244,7 @@ class FakeSlack(Vendor):
 
     def _window(self, body: Mapping[str, Any]) -> Response:
         view = body["view"]
-        # Gone with its first use.
+        # A trigger is valid once.
         opened = self._triggers.pop(body["trigger_id"], None)
         if opened is None or self.clock().timestamp() - opened[0] > TRIGGER_SECONDS:
             return self._no("expired_trigger_id")
@@ -269,7 +265,7 @@ class FakeSlack(Vendor):
 
     def _no(self, error: str) -> Response:
         self.refused.append(error)
-        # With status 200, as Slack refuses: only limits and outages have a status of their own.
+        # Slack refuses with status 200; only limits and outages have their own status.
         return JSONResponse({"ok": False, "error": error})
 
     def _problem(self, body: Mapping[str, Any]) -> str:
@@ -301,7 +297,7 @@ class FakeSlack(Vendor):
 
 @asynccontextmanager
 async def fake_slack() -> AsyncIterator[FakeSlack]:
-    """Runs a workspace while the block runs."""
+    """Run a workspace for the length of a block."""
     slack = FakeSlack()
     async with serve_vendor(slack.app(), vendor=slack) as url:
         slack.url = url

@@ -1,7 +1,6 @@
-"""A Telegram that holds messages in memory: it checks the token, shapes and sizes as the Bot API does.
+"""Fakes Telegram with messages in memory: checks the token, shapes and sizes as the Bot API does.
 
-What it refuses, it refuses with Telegram's own codes and sentences. Nothing that it brings is signed: it shows the
-secret that it was given with the webhook.
+Refusals have Telegram's own codes and sentences. Telegram signs nothing: it sends the webhook's secret.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ TOKEN: Final = "123456789:AAfake-Token_of-a-bot"
 WEBHOOK_SECRET: Final = "a_word_of_our-own"
 BUSY_SECONDS: Final = 30
 HELD_SECONDS: Final = 0.2
-"""For how long it holds back an answer at most, so that who ends a test does not wait for it."""
+"""The longest time that it holds back an answer, so that the end of a test does not wait for it."""
 HEADER: Final = "x-telegram-bot-api-secret-token"
 _BOT: Final = {"id": 123456789, "is_bot": True, "first_name": "Signoff", "username": "signoff_bot"}
 _TEXT, _ALERT, _DATA = 4_096, 200, 64
@@ -37,7 +36,7 @@ Body: TypeAlias = Mapping[str, Any]
 
 
 class BotRefusal(Exception):
-    """What the Bot API does not do: its code and its words."""
+    """A refusal of the Bot API: its code and description."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
@@ -47,7 +46,7 @@ class BotRefusal(Exception):
 
 @dataclass
 class TelegramMessage:
-    """One message of the bot in a chat: what is read, and what its buttons send back."""
+    """One message of the bot in a chat: its text, and the data of its buttons."""
 
     chat: int
     number: int
@@ -57,19 +56,19 @@ class TelegramMessage:
 
     @property
     def text_shown(self) -> str:
-        """All that can be read of it."""
+        """All readable text."""
         return "\n".join((self.text, *(f"[{button['text']}]" for button in self.buttons)))
 
     @property
     def token(self) -> str:
-        """Of the delivery: its buttons carry it, and its link."""
+        """The delivery's token, from the buttons or the link."""
         found = _TOKEN_IN.search(self.text)
         return next((str(each["callback_data"])[2:] for each in self.buttons), found[1] if found else "")
 
 
 @dataclass
 class FakeTelegram(Vendor):
-    """One bot, to whom everybody of `identities` has written before."""
+    """One bot. Everyone in `identities` has written to it before."""
 
     kind: ClassVar[str] = "telegram"
     identities: ClassVar[tuple[str, str, str, str]] = ("1001", "1002", "1003", "9999999999")
@@ -77,21 +76,21 @@ class FakeTelegram(Vendor):
 
     url: str = ""
     polled: bool = False
-    """Whether the channel has no webhook and fetches."""
+    """Whether the channel has no webhook and polls."""
     messages: list[TelegramMessage] = field(default_factory=list)
     alerts: list[tuple[str, str]] = field(default_factory=list)
-    """Who was shown what above the chat."""
+    """Pairs of person and text, for alerts above the chat."""
     calls: list[tuple[str, Body]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     blocked: set[int] = field(default_factory=set)
-    """Who takes nothing from the bot any more."""
+    """People who have blocked the bot."""
     queries: dict[str, str] = field(default_factory=dict)
-    """Presses that wait for an answer, and whose they are."""
+    """Maps presses that wait for an answer to the person."""
     webhook: dict[str, Any] = field(default_factory=dict)
     clinging: bool = False
-    """Whether a webhook stays where it is."""
+    """Whether a webhook cannot be deleted."""
     updates: list[Body] = field(default_factory=list)
-    """What waits to be fetched."""
+    """Updates to be polled."""
 
     def __post_init__(self) -> None:
         self._numbers = iter(range(1, 1_000_000))
@@ -100,45 +99,42 @@ class FakeTelegram(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """As a manifest has them."""
         given = {"token": "env:TELEGRAM_TOKEN", "api_url": self.url}
         return given if self.polled else {**given, "webhook_secret": "env:TELEGRAM_WEBHOOK_SECRET"}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that hold the secrets."""
         return {"TELEGRAM_TOKEN": TOKEN, "TELEGRAM_WEBHOOK_SECRET": WEBHOOK_SECRET}
 
     def app(self) -> Starlette:
-        """Returns its addresses."""
         return Starlette(routes=[Route("/bot{token}/{method}", self._api, methods=["POST"])])
 
     # What people see.
 
     def cards(self) -> Sequence[VendorCard]:
-        """Messages that ask, as they were sent."""
+        """Return the cards as they were sent."""
         return list(self._cards)
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Returns the chat with one person as it is, and what they were shown above it."""
+        """Return the present chat with one person, and the alerts above it."""
         mine = [each.text_shown for each in self.messages if str(each.chat) == identity]
         return mine + [words for who, words in self.alerts if who == identity]
 
     def message_of(self, card: VendorCard) -> TelegramMessage:
-        """Returns the message that a card is: the first that carries its token."""
+        """Return the message of a card: the first with its token."""
         mine = [each for each in self.messages if str(each.chat) == card.to]
         return next(each for each in mine if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Returns a button where no reason is given; else a reply in words."""
+        """Press a button, or reply with text if there is a reason."""
         if reason:
             return self.reply(card, identity, f"{'approve' if verdict == 'approved' else 'deny'}\n{reason}")
         return self.update_request(self.press_update(card, identity, "a" if verdict == "approved" else "d"))
 
     def press_update(self, card: VendorCard, identity: str, does: str, **more: Any) -> dict[str, Any]:
-        """Returns a press; the client says of which button. `more` is laid over what Telegram says of it."""
+        """Return a press. The client names the button. `more` overrides the fields of the query."""
         name = str(7_000_000_000 + next(self._numbers))
         self.queries[name] = identity
         message = self.message_of(card)
@@ -158,20 +154,20 @@ class FakeTelegram(Vendor):
         return {"callback_query": query | more}
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Sends words to the bot."""
+        """Send text to the bot."""
         return self.update_request({"message": self.message_update(identity, text=words)})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Sends words that answer a card."""
+        """Send text in reply to a card."""
         return self._reply_to(self.message_of(card), identity, words)
 
     def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
-        """Sends words, of which an entity strikes the last ones out."""
+        """Send text whose end is struck out by an entity."""
         entity = {"type": "strikethrough", "offset": len(words) + 1, "length": len(struck)}
         return self._reply_to(self.message_of(card), identity, f"{words} {struck}", entities=[entity])
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
-        """Sends words that answer the newest message in the chat."""
+        """Send text in reply to the newest message in the chat."""
         newest = next(each for each in reversed(self.messages) if str(each.chat) == identity)
         return self._reply_to(newest, identity, words)
 
@@ -182,7 +178,7 @@ class FakeTelegram(Vendor):
         return self.update_request({"message": update})
 
     def message_update(self, identity: str, **content: Any) -> dict[str, Any]:
-        """Makes any message of a person, in their chat with the bot unless it says another."""
+        """Return any message of a person, by default in their chat with the bot."""
         who = _person(identity)
         chat = {"id": int(identity), "type": "private", "first_name": who["first_name"]}
         return {
@@ -194,27 +190,27 @@ class FakeTelegram(Vendor):
         }
 
     def update_request(self, update: Body) -> InboundRequest:
-        """Returns an update as the webhook brings it."""
+        """Return an update as the webhook receives it."""
         return self.sign(json.dumps({"update_id": next(self._numbers), **update}).encode())
 
     def queue_update(self, update: Body) -> None:
-        """Lets an update be fetched."""
+        """Queue an update for polling."""
         self.updates.append({"update_id": next(self._numbers), **update})
         self._arrived.set()
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Makes a request of any body: Telegram signs none, and shows the secret."""
+        """Return a request with any body. Telegram does not sign, and sends the secret."""
         return InboundRequest(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}, at=self.clock())
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
-        """Returns by who does not know the secret, or pretends to have fetched it."""
+        """Return requests with a wrong secret, and with a forged mark of polling."""
         others = ("", WEBHOOK_SECRET[:-1], WEBHOOK_SECRET.upper(), WEBHOOK_SECRET + " ", "a_word", "é")
         shown = [replace(raw, headers={**raw.headers, HEADER: other}) for other in others]
         fetched = [replace(raw, headers={**raw.headers, "x-signoff-fetched": other}) for other in ("0" * 64, "é")]
         return [replace(raw, headers={}), *shown, *fetched]
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Things that Telegram also brings."""
+        """Return other requests that Telegram sends."""
         bo = self.identities[1]
         card = next(each for each in reversed(self._cards) if each.to == bo)
         group = {"id": -100, "type": "supergroup", "title": "Finance"}
@@ -342,7 +338,7 @@ class FakeTelegram(Vendor):
             raise BotRefusal(
                 409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete it"
             )
-        # `offset` confirms what lies before it; what nobody confirmed comes again.
+        # `offset` confirms earlier updates; unconfirmed ones are sent again.
         self.updates = [each for each in self.updates if each["update_id"] >= body.get("offset", 0)]
         if not self.updates:
             self._arrived.clear()
@@ -356,7 +352,7 @@ class FakeTelegram(Vendor):
 
 @asynccontextmanager
 async def fake_telegram(*, polled: bool = False) -> AsyncIterator[FakeTelegram]:
-    """Runs a Bot API while the block runs."""
+    """Run a Bot API for the length of a block."""
     telegram = FakeTelegram(polled=polled)
     async with serve_vendor(telegram.app(), vendor=telegram) as url:
         telegram.url = url

@@ -1,8 +1,7 @@
-"""A Twilio that holds messages in memory: strict, as the real one is, about who asks, fields, lengths, the 24 hours and
-templates.
+"""Fakes Twilio with messages in memory: checks credentials, fields, lengths, the 24 hours and templates.
 
-It signs what it brings as Twilio does, and refuses with Twilio's codes. What WhatsApp refuses it takes and tells later,
-unless it is `prompt`.
+It signs requests as Twilio does, and refuses with Twilio's codes. Refusals by WhatsApp arrive later as reports, unless
+`prompt` is set.
 """
 
 import base64
@@ -46,12 +45,12 @@ _FIELDS: Final = frozenset(
     ("To", "From", "MessagingServiceSid", "Body", "ContentSid", "ContentVariables", "StatusCallback")
 )
 _STATUS: Final[Mapping[int, int]] = {20003: 401, 20404: 404, 20429: 429}
-"""Of HTTP, for codes that are not told with 400."""
+"""HTTP statuses of codes whose status is not 400."""
 
 
 @dataclass
 class TwilioMessage:
-    """One message to somebody: what they read, and what its buttons send back, by title."""
+    """One message: its text, and the payloads of its buttons by title."""
 
     person: str
     sid: str
@@ -61,18 +60,18 @@ class TwilioMessage:
 
     @property
     def is_card(self) -> bool:
-        """Whether it asks: it has buttons, or a heading with a code."""
+        """Whether it is a card: it has buttons, or a heading with a code."""
         return bool(self.buttons) or bool(_HEADED.match(self.text))
 
     @property
     def token(self) -> str:
-        """Of the delivery: its buttons carry it, and its link."""
+        """The delivery's token, from the buttons or the link."""
         found = _TOKEN_IN.search(self.text)
         return next((each.rpartition(".")[2] for each in self.buttons.values()), found[1] if found else "")
 
 
 class FakeTwilio(Vendor):
-    """One WhatsApp sender. Everybody has written just before it starts, but for those in `silent`."""
+    """One WhatsApp sender. Everyone has just written to it, except those in `silent`."""
 
     kind: ClassVar[str] = "twilio"
     troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
@@ -90,16 +89,16 @@ class FakeTwilio(Vendor):
         self.bubbles: list[TwilioMessage] = []
         self.refused: list[int] = []
         self.late: list[InboundRequest] = []
-        """What it has to tell of messages that did not get out."""
+        """Reports of failed messages."""
         self.prompt = False
-        """Whether it refuses at once what else it would take and tell of later."""
+        """Whether it refuses at once, instead of reporting the failure later."""
         self.silent: set[str] = set()
         self.stopped: set[str] = set()
-        """Who wrote STOP."""
+        """People who sent STOP."""
         self.refuse_with = 0
         """A code with which every message is refused."""
         self.called = CALLED
-        """What is called when a message comes in."""
+        """The webhook for incoming messages."""
         self.contents: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {CONTENT: (BODY, ACTIONS)}
         self.approved = "approved"
         self._template = template
@@ -110,7 +109,7 @@ class FakeTwilio(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """As a manifest has them."""
+        """The options in a manifest."""
         options = {
             "via": self.via,
             "account_sid": ACCOUNT,
@@ -123,11 +122,9 @@ class FakeTwilio(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variable that holds the secret."""
         return {"TWILIO_AUTH_TOKEN": AUTH_TOKEN}
 
     def app(self) -> Starlette:
-        """Returns its addresses."""
         account = "/2010-04-01/Accounts/{account}"
         return Starlette(
             routes=[
@@ -143,22 +140,21 @@ class FakeTwilio(Vendor):
     # What people see.
 
     def cards(self) -> Sequence[VendorCard]:
-        """Messages that ask, in order."""
+        """Return the cards, in order."""
         return [VendorCard(each.person, each.token, _show(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Returns the whole conversation with one person."""
         return [_show(each) for each in self.bubbles if each.person == identity]
 
     def bubble(self, card: VendorCard) -> TwilioMessage:
-        """Returns the message that a card is."""
+        """Return the message of a card."""
         mine = [each for each in self.bubbles if (each.person, _show(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Returns a button, where the card has any and no reason is given; else what the card says to write."""
+        """Press a button, or send the text that the card asks for if there is a reason or the card has no buttons."""
         bubble = self.bubble(card)
         word = "approve" if verdict == "approved" else "deny"
         if bubble.buttons and not reason:
@@ -169,27 +165,27 @@ class FakeTwilio(Vendor):
         return self.reply(card, identity, f"{word}\n{reason}")
 
     def press_request(self, bubble: TwilioMessage, identity: str, title: str, **more: str) -> InboundRequest:
-        """Returns a button by its title."""
+        """Press a button by its title."""
         about = {"OriginalRepliedMessageSid": bubble.sid, "OriginalRepliedMessageSender": self.prefix + OURS}
         fields = {"Body": title, "ButtonText": title, "ButtonPayload": bubble.buttons[title], "MessageType": "button"}
         return self.message(identity, **{**about, **fields, **more})
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Sends words in the conversation."""
+        """Send text in the conversation."""
         return self.message(identity, Body=words, MessageType="text")
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Sends words, with the card swiped."""
+        """Send text as a swiped reply to the card."""
         sid = self.bubble(card).sid
         return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
-        """Sends words, with the newest message of the conversation swiped."""
+        """Send text as a swiped reply to the conversation's newest message."""
         sid = next(each.sid for each in reversed(self.bubbles) if each.person == identity)
         return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
 
     def message(self, identity: str, **fields: str) -> InboundRequest:
-        """Returns anything that somebody sends to our number."""
+        """Return any message from a person to our number."""
         self._wrote[identity] = self.clock()
         sid = self.sid()
         self._came[sid] = self.now_said
@@ -208,11 +204,11 @@ class FakeTwilio(Vendor):
         return self.form_request({**common, **fields})
 
     def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
-        """Makes the report on a card; Twilio gives a failure its code."""
+        """Return the report on a card. Twilio gives a failure its code."""
         return self.status_request(self.bubble(card), state, 30003 if state == "failed" else 0)
 
     def status_request(self, bubble: TwilioMessage, state: str, code: int = 0) -> InboundRequest:
-        """Makes Twilio's report on one of our messages."""
+        """Return Twilio's report on one of our messages."""
         fields = {
             "SmsSid": bubble.sid,
             "SmsStatus": state,
@@ -226,20 +222,19 @@ class FakeTwilio(Vendor):
         return self.form_request(fields | ({"ErrorCode": str(code)} if code else {}))
 
     def form_request(self, fields: Mapping[str, str]) -> InboundRequest:
-        """Returns a form."""
         return self.sign(urlencode(fields).encode())
 
     def sign(self, body: bytes, url: str = CALLED) -> InboundRequest:
-        """Signs any body, as a form where it is one."""
+        """Sign any body, as a form if it is one."""
         pairs = [each.partition("=")[::2] for each in body.decode("latin-1").split("&")] if body else []
-        # Sorted by name and value, and of exact duplicates one: so Twilio signs.
+        # Twilio signs the pairs in order of name and value, and exact duplicates once.
         signed = url + "".join(_plain(name) + _plain(value) for name, value in sorted(set(pairs), key=_in_order))
         mark = base64.b64encode(hmac.new(AUTH_TOKEN.encode(), signed.encode(), hashlib.sha1).digest()).decode()
         headers = {"content-type": f"{_FORM}; charset=UTF-8", "x-twilio-signature": mark}
         return InboundRequest(body, headers, at=self.clock(), url=url)
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Things that Twilio also brings."""
+        """Return other requests that Twilio sends."""
         bo = self.identities[1]
         asked = [each for each in self.bubbles if each.person == bo][-1]
         return [
@@ -255,11 +250,11 @@ class FakeTwilio(Vendor):
         ]
 
     def sid(self) -> str:
-        """Returns a new name of a message."""
+        """Return a new message id."""
         return f"SM{next(self._numbers):032x}"
 
     def is_window_open(self, person: str) -> bool:
-        """Returns whether they have written within 24 hours; by SMS nobody needs to."""
+        """Return whether the person has written within 24 hours. SMS has no such window."""
         self._began = self._began or self.clock()
         last = self._wrote.get(person, None if person in self.silent else self._began)
         return self.via == "sms" or (last is not None and self.clock() - last < _WINDOW)
@@ -287,7 +282,7 @@ class FakeTwilio(Vendor):
         return JSONResponse(body, status_code=201)
 
     def _problem(self, sent: Mapping[str, str]) -> int:
-        """Returns Twilio's code for what is wrong; 0 for nothing."""
+        """Return Twilio's code for a problem, or 0."""
         to, content = sent.get("To", ""), sent.get("ContentSid")
         if to not in self.identities:
             return 21211
@@ -309,7 +304,7 @@ class FakeTwilio(Vendor):
         variables = json.loads(written)
         places = set(_PLACE.findall(body + "".join(name for _, name in actions)))
         values = variables.values()
-        # WhatsApp takes no line ends, tabs or long runs of blanks in a variable, and no empty one.
+        # WhatsApp refuses empty variables, and line ends, tabs or long runs of blanks in them.
         plain = all(isinstance(each, str) and each and not re.search(r"[\n\t]| {5}", each) for each in values)
         if set(variables) != places or not plain:
             return 21656
@@ -369,24 +364,24 @@ class FakeTwilio(Vendor):
 
 
 class FakeSms(FakeTwilio):
-    """The same number by SMS, where nobody can answer below a message: all that is written stands by itself."""
+    """The same number by SMS, which has no replies to a message: every text is independent."""
 
     identities: ClassVar[tuple[str, str, str, str]] = ("+15550000001", "+15550000002", "+15550000003", "+15550000004")
     via: ClassVar[Literal["whatsapp", "sms"]] = "sms"
     prefix: ClassVar[str] = ""
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Sends words, and nothing that says what they are about."""
+        """Send text without a reference to the card."""
         return self.message(identity, Body=words)
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
-        """Nobody can answer below a message."""
+        """SMS has no replies to a message."""
         return None
 
 
 @asynccontextmanager
 async def fake_twilio(twilio: FakeTwilio | None = None) -> AsyncIterator[FakeTwilio]:
-    """Runs a sender while the block runs."""
+    """Run a sender for the length of a block."""
     found = twilio or FakeTwilio()
     async with serve_vendor(found.app(), vendor=found) as url:
         found.url = url
@@ -394,7 +389,6 @@ async def fake_twilio(twilio: FakeTwilio | None = None) -> AsyncIterator[FakeTwi
 
 
 def _plain(written: str) -> str:
-    """Returns a value of a form, decoded."""
     raw = re.sub(
         rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), written.replace("+", " ").encode("latin-1")
     )

@@ -1,9 +1,9 @@
-"""A WhatsApp that holds messages in memory: it checks tokens, shapes, sizes, the 24 hours and templates as Meta does.
+"""Fakes WhatsApp with messages in memory: checks tokens, shapes, sizes, the 24 hours and templates as Meta does.
 
-It signs what it brings as Meta does, and refuses with Meta's codes. Some people are known by their number, and some by
-a business-scoped id beside it. The shapes are JSON Schema, and narrower than Meta's: only what is documented. They
-follow Meta's OpenAPI description of the Business Messaging API (`InteractiveObject`, `ActionObject`, `TemplateObject`)
-and its pages on templates and business-scoped ids.
+It signs requests as Meta does, and refuses with Meta's codes. Some people are known by number, others also by a
+business-scoped id. The shapes are JSON Schema and narrower than Meta's: only documented fields. They follow Meta's
+OpenAPI description of the Business Messaging API (`InteractiveObject`, `ActionObject`, `TemplateObject`) and its pages
+on templates and business-scoped ids.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _WINDOW: Final = timedelta(hours=24)
 _TOKEN_IN: Final = re.compile(r"/link/([a-z0-9]+)")
 _MOST: Final = 1024
 _STATUS: Final[Mapping[int, int]] = {190: 401, 10: 403, 131000: 500, 131016: 503}
-"""Of HTTP, for codes that are not told with 400."""
+"""HTTP statuses of codes whose status is not 400."""
 
 
 def _close(required: list[str], **properties: Any) -> dict[str, Any]:
@@ -119,13 +119,13 @@ MESSAGE: Final[dict[str, Any]] = {
         _message_shape("template", _TEMPLATE_SHAPE),
     ],
 }
-"""The body of a message: with buttons, of text, or a template."""
+"""The body of a message: with buttons, as text, or as a template."""
 _SHAPE: Final = Draft202012Validator(MESSAGE)
 
 
 @dataclass
 class WhatsAppMessage:
-    """One message to somebody: what they read, and what its buttons send back, by title."""
+    """One message: its text, and the payloads of its buttons by title."""
 
     person: str
     name: str
@@ -137,18 +137,18 @@ class WhatsAppMessage:
 
     @property
     def is_card(self) -> bool:
-        """Whether it asks: it has buttons, or leads to where it is answered."""
+        """Whether it is a card: it has buttons, or links to the place for an answer."""
         return bool(self.buttons) or "Sign in to answer: http" in self.text
 
     @property
     def token(self) -> str:
-        """Of the delivery: its buttons carry it, and its link."""
+        """The delivery's token, from the buttons or the link."""
         found = _TOKEN_IN.search(self.text)
         return next((each.rpartition(".")[2] for each in self.buttons.values()), found[1] if found else "")
 
 
 class FakeWhatsApp(Vendor):
-    """One number of one account. Everybody has written just before it starts, but for those in `silent`."""
+    """One number of one account. Everyone has just written to it, except those in `silent`."""
 
     kind: ClassVar[str] = "whatsapp"
     troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
@@ -167,7 +167,7 @@ class FakeWhatsApp(Vendor):
         self.refused: list[int] = []
         self.silent: set[str] = set()
         self.hidden: set[str] = set()
-        """Who keeps their number from us."""
+        """People who hide their number."""
         self.refuse_with = 0
         """A code with which every message is refused."""
         self.templates: dict[tuple[str, str], str] = {(TEMPLATE, "en_US"): BODY}
@@ -178,7 +178,7 @@ class FakeWhatsApp(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """As a manifest has them."""
+        """The options in a manifest."""
         options = {
             "phone_number_id": NUMBER_ID,
             "token": "env:WHATSAPP_TOKEN",
@@ -196,7 +196,6 @@ class FakeWhatsApp(Vendor):
         return {f"WHATSAPP_{name}": value for name, value in secrets.items()}
 
     def app(self) -> Starlette:
-        """Returns its addresses."""
         return Starlette(
             routes=[
                 Route("/{version}/{number}/messages", self._messages, methods=["POST"]),
@@ -208,22 +207,21 @@ class FakeWhatsApp(Vendor):
     # What people see.
 
     def cards(self) -> Sequence[VendorCard]:
-        """Messages that ask, in order."""
+        """Return the cards, in order."""
         return [VendorCard(each.person, each.token, _show(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Returns the whole conversation with one person."""
         return [_show(each) for each in self.bubbles if each.person == identity]
 
     def bubble(self, card: VendorCard) -> WhatsAppMessage:
-        """Returns the message that a card is."""
+        """Return the message of a card."""
         mine = [each for each in self.bubbles if (each.person, _show(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Returns a button, where the card has any and no reason is given; else a reply in words."""
+        """Press a button, or reply with text if there is a reason or the card has no buttons."""
         bubble = self.bubble(card)
         if reason or not bubble.buttons:
             word = "approve" if verdict == "approved" else "deny"
@@ -234,7 +232,9 @@ class FakeWhatsApp(Vendor):
     def press_request(
         self, bubble: WhatsAppMessage, identity: str, title: str, *, context: bool = True
     ) -> InboundRequest:
-        """Returns a button by its title. That of a template may come without what it belongs to."""
+        """Press a button by its title. Without `context`, the press does not name its message, as may happen with
+        templates.
+        """
         about = {"context": {"from": _OURS, "id": bubble.name}} if context else {}
         name = bubble.buttons[title]
         if bubble.kind == "template":
@@ -243,19 +243,19 @@ class FakeWhatsApp(Vendor):
         return self.message(identity, "interactive", interactive=reply, **about)
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Sends words in the conversation."""
+        """Send text in the conversation."""
         return self.message(identity, "text", text={"body": words})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Sends words, with the card swiped."""
+        """Send text as a swiped reply to the card."""
         return self._swiped(self.bubble(card), identity, words)
 
     def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
-        """Sends the marks that the app shows as a line through the words."""
+        """Send text with the marks that the app shows as a line through it."""
         return self.reply(card, identity, f"{words} ~{struck}~")
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
-        """Sends words, with the newest message of the conversation swiped."""
+        """Send text as a swiped reply to the conversation's newest message."""
         newest = next(each for each in reversed(self.bubbles) if each.person == identity)
         return self._swiped(newest, identity, words)
 
@@ -263,11 +263,11 @@ class FakeWhatsApp(Vendor):
         return self.message(identity, "text", text={"body": words}, context={"from": _OURS, "id": bubble.name})
 
     def message(self, identity: str, kind: str, **content: Any) -> InboundRequest:
-        """Returns anything that somebody sends to our number."""
+        """Return any message from a person to our number."""
         return self.body_request(self.value(identity, {"id": self.wamid(), "type": kind, **content}))
 
     def value(self, identity: str, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Makes Meta's value about one message: who sent it, as far as they let themselves be known."""
+        """Return Meta's value for one message, with the sender's number unless they hide it."""
         self._wrote[identity] = self.clock()
         phone = self.scoped.get(identity, identity)
         contact: dict[str, Any] = {"profile": {"name": "Somebody"}}
@@ -279,7 +279,7 @@ class FakeWhatsApp(Vendor):
         return {"contacts": [contact], "messages": [sent]}
 
     def status_body(self, bubble: WhatsAppMessage, state: str, code: int = 0) -> dict[str, Any]:
-        """Makes Meta's report on one of our messages."""
+        """Return Meta's report on one of our messages."""
         status: dict[str, Any] = {
             "id": bubble.name,
             "status": state,
@@ -295,27 +295,26 @@ class FakeWhatsApp(Vendor):
     def body_request(
         self, *values: Mapping[str, Any], number: str = NUMBER_ID, name: str = "messages"
     ) -> InboundRequest:
-        """Makes a request of several things at once, each in a change of its own."""
+        """Return a request with several values, each in its own change."""
         metadata = {"display_phone_number": _OURS, "phone_number_id": number}
         common = {"messaging_product": "whatsapp", "metadata": metadata}
         changes = [{"field": name, "value": {**common, **value}} for value in values]
         entry = [{"id": ACCOUNT_ID, "changes": changes}]
-        # As Meta writes it: everything beyond ASCII is escaped.
+        # Like Meta, escape everything beyond ASCII.
         return self.sign(json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode())
 
     def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
-        """Makes the report on a card; Meta gives a failure its code."""
+        """Return the report on a card. Meta gives a failure its code."""
         return self.body_request(self.status_body(self.bubble(card), state, 131026 if state == "failed" else 0))
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Signs any body."""
-        # Over the body alone: without a time in it, replays are known by the ids of messages only.
+        # The signature covers the body alone, without a time: only message ids identify replays.
         mark = hmac.new(APP_SECRET.encode(), body, hashlib.sha256).hexdigest()
         headers = {"content-type": "application/json", "x-hub-signature-256": f"sha256={mark}"}
         return InboundRequest(body, headers, at=self.clock())
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Things that Meta also brings."""
+        """Return other requests that Meta sends."""
         bo = self.identities[1]
         asked = [each for each in self.bubbles if each.person == bo][-1]
         update = {"type": "user_id_update", "body": "changed", "user_id": "US.2"}
@@ -336,11 +335,11 @@ class FakeWhatsApp(Vendor):
         ]
 
     def wamid(self) -> str:
-        """Returns a new name of a message."""
+        """Return a new message id."""
         return f"wamid.HBgLMTU1NTA3ODM4ODE{next(self._numbers):06d}"
 
     def is_window_open(self, person: str) -> bool:
-        """Returns whether they have written within 24 hours."""
+        """Return whether the person has written within 24 hours."""
         self._began = self._began or self.clock()
         met = None if person in self.silent else self._began
         last = self._wrote.get(person, met)
@@ -365,7 +364,7 @@ class FakeWhatsApp(Vendor):
         return JSONResponse(answer)
 
     def _problem(self, number: str, body: Mapping[str, Any]) -> int:
-        """Returns Meta's code for what is wrong; 0 for nothing."""
+        """Return Meta's code for a problem, or 0."""
         if number != NUMBER_ID:
             return 33
         if not _SHAPE.is_valid(body):
@@ -383,7 +382,7 @@ class FakeWhatsApp(Vendor):
             alike = len(set(titles)) < len(titles) or len(set(names)) < len(names)
             if alike or _units(content["body"]["text"]) > _MOST:
                 return 100
-        # Last, and not for templates, which may begin a conversation.
+        # Checked last, and not for templates, which may begin a conversation.
         return 0 if self.is_window_open(known[to]) else 131047
 
     def _unfit(self, template: Mapping[str, Any]) -> int:
@@ -458,7 +457,7 @@ class FakeWhatsApp(Vendor):
 
 @asynccontextmanager
 async def fake_whatsapp(*, template: bool = False) -> AsyncIterator[FakeWhatsApp]:
-    """Runs a number while the block runs; with `template`, its options name the approved one."""
+    """Run a number for the length of a block. With `template`, its options name the approved template."""
     whatsapp = FakeWhatsApp(template=template)
     async with serve_vendor(whatsapp.app(), vendor=whatsapp) as url:
         whatsapp.url = url

@@ -1,4 +1,4 @@
-"""Questions and answers put into a store the way the gates and the gateway put them there."""
+"""Writes questions and answers to a store as gates and gateway do."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -41,11 +41,11 @@ async def ask(
     doubt: int = 0,
     edit: Decision | None = None,
 ) -> ApprovalRequest:
-    """Asks people about a call as the gates of `deps` do, whatever its policy says of it.
+    """Ask about a call as the gates of `deps` do, independent of its policy.
 
-    `doubt` is the ticket number of a try of which nobody knows the end: then that is asked. `edit` is the answer that
-    wrote these arguments. `override` replaces the hash of what the tool's permission check objects to. Raises
-    ValueError where the gates would not take the edit.
+    `doubt` is the ticket number of an attempt whose outcome is unknown: the question is then about that attempt. `edit`
+    is the answer that wrote these arguments. `override` replaces the hash of the objection of the tool's permission
+    check. Raises ValueError if the gates would refuse the edit.
     """
     part = CallPart(call=call, tool=tool.name, args=Content(inline=dict(args)))
     task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=edit)
@@ -72,7 +72,7 @@ async def ask(
 
 
 async def keep(store: Store, decision: Decision) -> None:
-    """Stores an answer, unless it is stored or nobody was asked what it answers."""
+    """Store an answer, unless it is already stored or its question does not exist."""
     rows = await Questions(store).read(decision.approval_id)
     stored = [] if rows is None else [(each.revision, each.vote.decision.delivery_id) for each in rows.answers]
     if rows is not None and (decision.revision or 1, decision.delivery_id) not in stored:
@@ -82,10 +82,10 @@ async def keep(store: Store, decision: Decision) -> None:
 async def answer(
     store: Store, decision: Decision, *, at: datetime | None = None, authority: Authority | None = None
 ) -> None:
-    """Inserts an answer as the gateway does once it has found it good, with what it wants remembered; checks nothing.
+    """Insert an accepted answer as the gateway does, with the grant that it asks for. Checks nothing.
 
-    It counts at the time it says it was received, else at `at` or now. `authority` is who the gateway found its author
-    to be; by default whom the decision names, with a vote of their own. Raises LookupError where nobody was asked.
+    The answer counts at its time of receipt, else at `at` or now. `authority` is the author's rights as the gateway
+    found them. By default it is the decision's subject, with their own vote. Raises LookupError without a question.
     """
     found = authority or Authority(allowed=True, subject=decision.subject, assurance=decision.assurance)
     vote = vote_of(decision, found, decision.received_at or at or system_clock())

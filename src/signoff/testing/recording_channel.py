@@ -1,6 +1,6 @@
-"""A channel that keeps what it is given: for tests of whatever tells people, and of what they answer.
+"""A channel that records its cards, for tests of notifications and answers.
 
-What comes in is a JSON object with the fields of `InboundAction`, or `{"statuses": [...]}` with those of
+An inbound message is a JSON object with the fields of `InboundAction`, or `{"statuses": [...]}` with objects like
 `DeliveryStatus`, under the header `x-recording: <sha-256 of the body and the channel's secret>`.
 """
 
@@ -34,9 +34,9 @@ class RecordingOptions(ChannelOptions):
 
 
 class RecordingChannel(Channel):
-    """Keeps cards in `cards`, `closings` and `replies`, in order.
+    """Records `cards`, `closings` and `replies`, in order.
 
-    `failing`, while it is set, is called with each card or closing before it is kept, and may raise `NotDelivered`.
+    `failing`, if set, is called before each card or closing is recorded, and may raise `NotDelivered`.
     """
 
     kind: ClassVar[str] = "recording"
@@ -85,7 +85,7 @@ class RecordingChannel(Channel):
             raise Malformed("not what this channel takes") from None
 
     def raw(self, **fields: Any) -> InboundRequest:
-        """Return a message as it would reach us, rightly marked. An action is said now unless `said_at` is given."""
+        """Return a correctly marked inbound message. An action gets the present time unless `said_at` is given."""
         if "identity" in fields:
             fields = {"said_at": self.context.clock().isoformat()} | fields
         body = json.dumps(fields).encode()
@@ -96,7 +96,7 @@ class RecordingChannel(Channel):
 
 
 def recording_channel(name: str = "recording", *, identity: str = "recording", per_second: float = 1_000.0) -> Any:
-    """Returns a recording channel by itself, which reaches identities of that kind."""
+    """Return a recording channel on its own, for identities of that kind."""
     context = ChannelContext(
         name=name,
         options={},

@@ -1,4 +1,4 @@
-"""Builds what the suite of channels drives: the real dispatcher, receiver, processor and rules, over a store."""
+"""Builds the parts behind the channel suite: the real dispatcher, receiver, processor and rules, over a store."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -41,22 +41,21 @@ from signoff.testing.vendor import Vendor, VendorCard
 
 TENANT: Final = "main"
 _PATIENCE: Final = 20
-"""Rounds after which nothing more is to come."""
+"""The maximum number of rounds of one step."""
 
 
 class MovableClock:
-    """The time, which a test may move."""
+    """A clock that a test can move."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
 
     def now(self) -> datetime:
-        """Returns the time as everybody is told it."""
         return system_clock() + self.ahead
 
 
 class ChannelRig:
-    """A channel between a fake vendor and the real rules. Ana and Bo may approve, Cy may not, Guest asks."""
+    """A channel between a fake vendor and the real rules. Ana and Bo may approve, Cy may not. Guest asks."""
 
     def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: MovableClock, locale: str = "en") -> None:
         self.store = store
@@ -98,7 +97,7 @@ class ChannelRig:
         self.receiver = InboundReceiver(store, channels, self._records, time.now)
 
     async def ask(self, number: int = 1, *, notify: bool = True, **fields: Any) -> ApprovalRequest:
-        """Returns a request that waits, of which Bo and Ana were told unless not `notify`."""
+        """Open a request, with cards for Bo and Ana unless `notify` is false."""
         name = f"{TENANT}.s.t.c{number}.1"
         args = fields.pop("args", {"to": f"Payee {number}", "amount": number})
         card = render_card(effect=f"Pay {number} to {{to}}", title="", tool="pay", args=args, schema={})
@@ -118,7 +117,7 @@ class ChannelRig:
             "approvers": ("role:approvers",),
             "requester": Principal(user="guest", name="Guest"),
             "notify": (self.channel.name,),
-            # What the channel may decide at all.
+            # The highest assurance that the channel can give.
             "min_assurance": "link" if self.channel.assurance == "link" else "channel",
         }
         request = self.decisions.open(ApprovalRequest(**given | fields))
@@ -128,7 +127,7 @@ class ChannelRig:
         return request
 
     async def revise(self, request: ApprovalRequest) -> ApprovalRequest:
-        """Returns the same request, asked again with other arguments: its next revision."""
+        """Open the next revision of a request, with other arguments."""
         await self.report_event("closed", request)
         args = {"to": "Somebody else", "amount": 7}
         changed = ("it was changed",)
@@ -141,22 +140,21 @@ class ChannelRig:
         return revised
 
     async def report_event(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
-        """Reports an event of a request to the dispatcher."""
         self.events.add(kind, request)
 
     async def dispatch(self) -> None:
-        """Lets the dispatcher do all that is due now."""
+        """Run the dispatcher until nothing is due."""
         for _ in range(_PATIENCE):
             if not await self.dispatcher.step():
                 return
 
     async def make_due(self) -> None:
-        """Lets what is tried again later be due now."""
+        """Make all postponed deliveries due now."""
         due = update(DELIVERIES).values(due_at=0, claimed_until=0)
         await self.store.run(lambda connection: connection.execute(due).rowcount)
 
     async def backdate(self, request: ApprovalRequest, minutes: int = 60) -> None:
-        """Move the cards of a revision back: sent so many minutes ago, over ten minutes ago if it is over."""
+        """Move a revision's cards back by `minutes`. The end of ended cards moves back by ten minutes."""
         back, over = minutes * 60_000, 600_000
         values = {"tried_at": DELIVERIES.c.tried_at - back, "sent_at": DELIVERIES.c.sent_at - back}
         values |= {"created_at": DELIVERIES.c.created_at - back, "ended_at": DELIVERIES.c.ended_at - over}
@@ -165,7 +163,7 @@ class ChannelRig:
         await self.store.run(lambda connection: connection.execute(moving).rowcount)
 
     async def receive(self, *raws: InboundRequest) -> list[type[Exception] | None]:
-        """Takes these in, and let all come of it that comes of it; how each was refused."""
+        """Receive these messages and process them. Return the refusal of each, or `None`."""
         refusals: list[type[Exception] | None] = []
         for raw in raws:
             try:
@@ -177,7 +175,7 @@ class ChannelRig:
         return refusals
 
     async def process_inbound(self) -> None:
-        """Hears what was taken in; what is decided closes the cards."""
+        """Process the received messages, and close the cards of decided requests."""
         for _ in range(_PATIENCE):
             if not await self.processor.step():
                 break
@@ -188,12 +186,12 @@ class ChannelRig:
         await self.dispatch()
 
     async def decide_elsewhere(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
-        """Decides a request as Ana, in the inbox."""
+        """Decide a request as Ana, in the inbox."""
         await self.decide_in_inbox(request, verdict, reason)
         await self.process_inbound()
 
     async def decide_in_inbox(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
-        """Decides a request as Ana in the inbox, and reports nothing of it."""
+        """Decide a request as Ana in the inbox, without reporting an event."""
         ana = self.people.find("ana", TENANT)
         assert ana is not None
         draft = DecisionDraft.model_validate(
@@ -209,35 +207,31 @@ class ChannelRig:
         await self.decisions.decide(draft, DecisionAuthor(ana, "inbox", "session", self.time.now()))
 
     def request(self, approval: str) -> ApprovalRequest:
-        """Returns a request as it stands."""
         return self.decisions.request(approval)
 
     def card(self, identity: str, revision_of: str = "") -> VendorCard:
-        """Returns the newest card that somebody was sent, of the request whose code they read in it if that is
-        given.
-        """
+        """Return a person's newest card, optionally of the request with the code `revision_of`."""
         mine = [card for card in self.vendor.cards() if card.to == identity and revision_of in card.text]
         assert mine, f"{identity} was sent no card"
         return mine[-1]
 
     def text_read_by(self, identity: str) -> str:
-        """Returns all that somebody can read there now."""
+        """Return all text that a person can read now."""
         return "\n\n".join(self.vendor.reads(identity))
 
     async def delivery(self, request: ApprovalRequest, person: str) -> DeliveryRow:
-        """Returns the row of the card for one person."""
         rows = await self.cards.of_request(request.id, request.revision)
         return next(row for row in rows if row.person == person)
 
     async def outbound_card(self, row: DeliveryRow) -> OutboundCard:
-        """Returns a card as the dispatcher sends it."""
+        """Return a card as the dispatcher sends it."""
         person = self.people.find(row.person, row.tenant)
         assert person is not None
         link = await self._link(row)
         return OutboundCard(token=row.token, request=row.request, person=person, address=row.address, link=link)
 
     async def inbound_rows(self) -> list[InboundRow]:
-        """Returns the rows that wait to be processed."""
+        """Return the rows that wait to be processed."""
         return await InboundQueue(self.store).claim(100)
 
     async def _link(self, row: DeliveryRow) -> str:
@@ -252,10 +246,9 @@ class ChannelRig:
 
 
 class RecordingDecisions:
-    """Keeps every answer in `heard`, in order, and in `again` whether it may have been brought before.
+    """Records every answer in `answers`, in order, and in `again` whether it may be a redelivery.
 
-    `worker` False: answers are taken and not decided (`pending`) until it is True again. `server` False: nothing can be
-    asked or answered at all.
+    With `worker` false, answers are accepted and stay undecided (`pending`). With `server` false, everything fails.
     """
 
     def __init__(self, people: Directory, clock: Callable[[], datetime]) -> None:
@@ -268,16 +261,16 @@ class RecordingDecisions:
         self.server = True
 
     def open(self, request: ApprovalRequest) -> ApprovalRequest:
-        """Asks, or ask again; the request as it waits."""
+        """Open a request or its next revision. Return it as it waits."""
         return self._book.open(deadlines.open_request(request, self._clock()), self._clock())
 
     def cancel(self, approval: str) -> ApprovalRequest:
-        """Withdraws a request."""
+        """Withdraw a request."""
         self._book.cancel(approval, "somebody", "", self._clock())
         return self.request(approval)
 
     def request(self, approval: str) -> ApprovalRequest:
-        """Returns a request as it stands. Raises `KeyError`."""
+        """Return a request in its present state. Raises `KeyError`."""
         found = self._book.get(approval)
         if found is None:
             raise KeyError(approval)
@@ -327,14 +320,13 @@ class RecordingDecisions:
 
 
 class ScriptedEvents:
-    """Hands on what it is told, once; several dispatchers that share it see each event once among them."""
+    """Returns each added event once. Dispatchers that share this object split the events among them."""
 
     def __init__(self) -> None:
         self._events: list[RequestEvent] = []
         self._over: dict[tuple[str, int], ApprovalRequest] = {}
 
     def add(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
-        """Adds an event of a request."""
         self._events.append(RequestEvent(kind, request))
         if kind == "closed":
             self._over[(request.id, request.revision)] = request

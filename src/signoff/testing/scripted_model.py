@@ -1,4 +1,4 @@
-"""A model that follows a script: for tests, and for demonstrations without a key."""
+"""A model that follows a script, for tests, and for demonstrations without a key."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ _USAGE = TokenUsage(input_tokens=10, output_tokens=5)
 class ScriptedModel:
     """A driver that answers with `react(request)`.
 
-    `examples` are sentences that it understands; `signoff dev` offers the first.
+    `examples` are messages that the script understands. `signoff dev` offers the first.
     """
 
     def __init__(self, react: Reaction, examples: Sequence[str] = ()) -> None:
@@ -26,15 +26,12 @@ class ScriptedModel:
         self.examples = tuple(examples)
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """Returns the script's answer to `request`."""
         answer = self._react(request)
         return await answer if inspect.isawaitable(answer) else answer
 
 
 def steps(script: Sequence[Completion]) -> ScriptedModel:
-    """Returns a model that gives the completions of `script` in order, one per turn of the loop; then repeats the
-    last.
-    """
+    """Return a model that gives the completions of `script` in order, then repeats the last."""
 
     def react(request: CompletionRequest) -> Completion:
         done = sum(message.role == "assistant" for message in request.messages)
@@ -44,32 +41,29 @@ def steps(script: Sequence[Completion]) -> ScriptedModel:
 
 
 def calls(*proposed: tuple[str, Any], text: str = "") -> Completion:
-    """Returns a completion that proposes calls: `calls(("book_flight", {...}), ...)`."""
+    """Return a completion with proposed calls: `calls(("book_flight", {...}), ...)`."""
     made = tuple(ProposedCall(tool=name, args=args, provider_call=f"p{n}") for n, (name, args) in enumerate(proposed))
     return Completion(text=text, calls=made, usage=_USAGE)
 
 
 def respond(text: str, state: str = "complete", **more: Any) -> Completion:
-    """Returns a completion that ends the turn with `text`; `more` are other arguments of `respond`, such as
-    `passTo`.
-    """
+    """Return a completion that ends the turn with `text`. `more` are other arguments of `respond`, such as `passTo`."""
     args = {"text": text, **({} if state == "complete" else {"state": state}), **more}
     return Completion(calls=(ProposedCall(tool=RESPOND, args=args, provider_call="respond"),), usage=_USAGE)
 
 
 def say(text: str) -> Completion:
-    """Returns a completion of plain text."""
     return Completion(text=text, usage=_USAGE)
 
 
 def last_user_text(request: CompletionRequest) -> str:
-    """Returns the newest words of the person."""
+    """Return the user's newest text."""
     texts = [part for m in request.messages if m.role == "user" for part in m.parts if isinstance(part, TextPart)]
     return text_of(texts[-1].text) if texts else ""
 
 
 def results(request: CompletionRequest) -> tuple[ResultPart, ...]:
-    """Returns the results that came in since the model last spoke, in call order."""
+    """Return the results since the model's last completion, in call order."""
     newest: Message | None = request.messages[-1] if request.messages else None
     if newest is None or newest.role != "tool":
         return ()

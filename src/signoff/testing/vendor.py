@@ -1,4 +1,4 @@
-"""A fake of whoever is behind a channel, as the suite of channels drives it; it needs nothing but Signoff."""
+"""The fake vendor behind a channel, as the channel suite drives it. Needs only Signoff."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -13,14 +13,14 @@ from signoff.contracts.decision import Verdict
 from signoff.contracts.names import PLUGIN_NAMES
 
 CardStatus: TypeAlias = Literal["delivered", "read", "failed"]
-"""What vendors tell of cards that they took."""
+"""Statuses that vendors report for accepted cards."""
 Trouble: TypeAlias = Literal["", "down", "busy", "limited", "fault", "garbage", "cut"]
-"""What a vendor does in place of its work. `down`: it answers nothing, or that it cannot. `busy`: it takes no more for
-now, and says for how long. The others are played by `vendor_server.serve_vendor`: a bare 429, a 500, a success that is
-no answer, a connection that is cut.
+"""Failures of a vendor. `down`: it does not answer, or says that it cannot. `busy`: it refuses for a stated time.
+
+`vendor_server.serve_vendor` plays the others: a bare 429, a 500, an invalid success, and a cut connection.
 """
 HTTP_TROUBLES: Final[Sequence[Trouble]] = ("limited", "fault", "garbage", "cut")
-"""Those of every vendor that is called over HTTP."""
+"""The troubles of every vendor with an HTTP API."""
 
 
 @dataclass(frozen=True)
@@ -28,91 +28,93 @@ class VendorCard:
     """One card as the vendor holds it."""
 
     to: str
-    """The identity that it was sent to."""
+    """The identity of its recipient."""
     token: str
-    """The token of its delivery."""
     text: str
-    """Everything that can be read of it."""
+    """All readable text."""
 
 
 class Vendor(ABC):
-    """A fake of whoever is behind a channel. `clock` is set before it is used, and is the time it signs with."""
+    """A fake of the vendor behind a channel. Set `clock` before use: it gives the time of signatures."""
 
     kind: ClassVar[str]
-    """As a manifest names it: `email`, or `package.module`."""
+    """The kind in a manifest: `email`, or `package.module`."""
     plugins: ClassVar[Sequence[str]] = PLUGIN_NAMES
-    """The plugins that are loaded, as `SIGNOFF_PLUGINS` names them."""
+    """The loaded plugins, as in `SIGNOFF_PLUGINS`."""
     identities: ClassVar[tuple[str, str, str, str]]
-    """How four people are known there. The last one is a stranger."""
+    """The identities of four people. The last one is a stranger."""
     writes: ClassVar[bool] = True
-    """Whether people can write what they like there, beside any card."""
+    """Whether people can write free text there, without a card."""
     trouble: Trouble = ""
     troubles: ClassVar[Sequence[Trouble]] = ()
-    """What else may befall a call of it; `HTTP_TROUBLES` where it is called over HTTP and its answers are read."""
+    """Further failures of a call. Use `HTTP_TROUBLES` if the channel calls HTTP and reads the answers."""
     busy_seconds: ClassVar[float] = 0.0
-    """For how long it says that it is busy; 0 where it does not say."""
+    """The stated time of `busy`, in seconds; 0 if the vendor does not state it."""
     clock: Clock
     said_at: datetime | None = None
-    """When a person writes what the fake makes next; None: now. A vendor may bring it later."""
+    """The time of the next message, which a vendor may deliver later. `None` means now."""
 
     @property
     def now_said(self) -> datetime:
-        """The time that a message made now has."""
+        """The time of a message made now."""
         return self.said_at or self.clock()
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the channel, as a manifest has them."""
+        """The options of the channel in a manifest."""
         return {}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that those options refer to."""
+        """The environment variables for those options."""
         return {}
 
     @abstractmethod
     def cards(self) -> Sequence[VendorCard]:
-        """Returns every card that was sent, reminders and digests too, in order."""
+        """Return every sent card in order, including reminders and digests."""
 
     @abstractmethod
     def reads(self, identity: str) -> Sequence[str]:
-        """Returns all that somebody can read there now: cards as they are now, what follows them, and answers."""
+        """Return all text that a person can read now: current cards, follow-ups and replies."""
 
     @abstractmethod
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Makes the request that reaches us when `identity` answers that card, in the way the channel has for it."""
+        """Return the request that reaches the channel if `identity` answers the card in the channel's way."""
 
     @abstractmethod
     def sign(self, body: bytes) -> InboundRequest:
-        """Makes a request of any body at all, as if it came from the vendor."""
+        """Return a request with any body, signed as the vendor does."""
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Makes the request that reaches us when `identity` writes something, beside any card."""
+        """Return the request that reaches the channel if `identity` writes free text."""
         raise NotImplementedError
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest | None:
-        """Makes the request that reaches us when `identity` writes below a card; None where nobody can."""
+        """Return the request that reaches the channel if `identity` writes below a card, or `None` if that is
+        impossible.
+        """
         return None
 
     def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest | None:
-        """Makes the request that reaches us when `identity` writes `words` below a card, then `struck` struck out.
+        """Return the request that reaches the channel if `identity` writes `words`, then `struck` struck out, below a
+        card.
 
-        None where nobody can strike text out.
+        `None` if text cannot be struck out.
         """
         return None
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
-        """Makes the request that reaches us when `identity` writes below our latest message; None where nobody can."""
+        """Return the request of a reply by `identity` to our latest message, or `None` if that is impossible."""
         return None
 
     def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
-        """Makes the vendor's report on a card; None where it sends none."""
+        """Return the vendor's report on a card, or `None` if it sends none."""
         return None
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
-        """Returns `raw` as somebody else would send it."""
+        """Return forgeries of `raw`."""
         return (dataclasses.replace(raw, headers={}), dataclasses.replace(raw, body=raw.body + b" "))
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Returns requests of the vendor that mean nothing to us: new events, new states, its own tests."""
+        """Return vendor requests that the channel ignores: new events, new states, the vendor's own tests."""
         return ()

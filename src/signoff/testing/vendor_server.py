@@ -1,4 +1,4 @@
-"""Serves a fake vendor on a port of this machine: real HTTP, for tests of channels."""
+"""Serves a fake vendor on a local port: real HTTP for tests of channels."""
 
 import asyncio
 import contextlib
@@ -14,10 +14,10 @@ import uvicorn
 from signoff.testing.vendor import Vendor
 
 _TICK: Final = 0.1
-"""Seconds between two looks of the server at itself, as uvicorn's are."""
+"""Seconds between two periodic checks of the server, as in uvicorn."""
 _GLANCE: Final = 0.002
 _GLANCES: Final = 500
-"""How often it looks, once it stops, whether requests are still under way."""
+"""The number of checks for requests in flight during a stop."""
 
 
 class _Quiet(uvicorn.Server):
@@ -26,12 +26,12 @@ class _Quiet(uvicorn.Server):
         self.ready, self.stop = asyncio.Event(), asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts as uvicorn's server, then reports that it has."""
+        """Start as uvicorn's server, then set `ready`."""
         await super().startup(sockets)
         self.ready.set()
 
     async def main_loop(self) -> None:
-        """Serves until it is to stop, and sees that at once: uvicorn's server takes up to 0.1 s, of each test."""
+        """Serve until the stop, and notice it at once: uvicorn's server needs up to 0.1 s in each test."""
         counter = 0
         while not await self.on_tick(counter):
             counter += 1
@@ -40,12 +40,12 @@ class _Quiet(uvicorn.Server):
             self.should_exit = self.stop.is_set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops as uvicorn's server, without its rest of 0.1 s before it looks what goes on."""
+        """Stop as uvicorn's server, without its pause of 0.1 s."""
         for each in [*self.servers, *(sockets or ())]:
             each.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        # Whoever still waits for an answer then is cut off, as uvicorn's server would.
+        # Cut off the requests that are still open, as uvicorn does.
         for _ in range(_GLANCES):
             if not (self.server_state.connections or self.server_state.tasks):
                 break
@@ -55,7 +55,7 @@ class _Quiet(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Leaves signals to the test runner."""
+        """Leave signals to the test runner."""
         yield
 
 
@@ -70,20 +70,20 @@ _TROUBLES: Final[Mapping[str, list[dict[str, Any]]]] = {
     "limited": _answer(429, b"", retry_after="7"),
     "fault": _answer(500, b"<html>Internal Server Error</html>"),
     "garbage": _answer(200, b"[" * 100_000),
-    # Less than it promised: uvicorn then closes the connection in the middle of the answer.
+    # Fewer bytes than promised: uvicorn closes the connection in the middle of the answer.
     "cut": _answer(200, b'{"ok": true', promised=1_000),
 }
 
 
 def troubled_app(app: Any, vendor: Vendor) -> Any:
-    """Returns `app` (ASGI), which answers as the vendor's `trouble` says while it has one that is not its own."""
+    """Return an ASGI app that plays the vendor's HTTP `trouble`, and else calls `app`."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         trouble = _TROUBLES.get(vendor.trouble) if scope["type"] == "http" else None
         if trouble is None:
             await app(scope, receive, send)
             return
-        # Read to its end: else the next request on the connection would begin with the rest of this one.
+        # Read the whole request: otherwise the next one on the connection would begin with its rest.
         while (await receive()).get("more_body"):
             pass
         for message in trouble:
@@ -96,9 +96,9 @@ def troubled_app(app: Any, vendor: Vendor) -> Any:
 async def serve_vendor(
     app: Any, *, vendor: Vendor | None = None, certificate: Path | None = None, key: Path | None = None
 ) -> AsyncIterator[str]:
-    """Serves `app` (ASGI) at the address that is given, such as `http://127.0.0.1:40123`, until the block ends.
+    """Serve `app` (ASGI) until the block ends. Yields the address, such as `http://127.0.0.1:40123`.
 
-    With a `vendor` it plays that vendor's troubles of HTTP.
+    With a `vendor`, it plays that vendor's HTTP troubles.
     """
     app = app if vendor is None else troubled_app(app, vendor)
     with socket.create_server(("127.0.0.1", 0)) as listener:
