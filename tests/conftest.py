@@ -225,8 +225,8 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes a core: a test waits for a server, a browser or a disk for more than half of its time."""
-    return (os.cpu_count() or 1) * 2
+    """Return three processes for two cores: tests also wait for servers and disks, and their servers need a share."""
+    return max(2, (os.cpu_count() or 1) * 3 // 2)
 
 
 @pytest.hookimpl(wrapper=True)
