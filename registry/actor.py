@@ -52,7 +52,7 @@ class Level:
     description: str = ""
     """For people."""
     instructions: Annotated[str, FieldSpec(aliases=("prompt",))] = ""
-    """Added to the model's system prompt while the conversation is here. Alias: `prompt`."""
+    """Added to the system prompt here. Alias: `prompt`."""
     prompt: InitVar[str] = ""
     tools: Annotated[tuple[ListedTool, ...], FieldSpec(key=list[Any])] = ()
     """Names, or `{name, optional, min_step, loosens}`.
@@ -64,17 +64,17 @@ class Level:
     tool_filter: Annotated[str, FieldSpec(unset="all")] = ""
     """CEL over `tool`, `actor` and `ctx`. The model sees a tool only if it is exactly `true`."""
     tool_filter_reason: str = ""
-    """The filter's reason, for the trace and the model.
+    """Why the filter hides a tool, for the trace and the model.
 
-    A model that calls a filtered tool reads `Tool NAME is not available here: REASON`. Without a reason, or if a list,
-    rule or surface hides the tool too, it reads that the tool does not exist.
+    A model that calls the tool reads `Tool NAME is not available here: REASON`. Without a reason, or if a list, rule or
+    surface also hides it, the tool does not exist.
     """
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
         default=None, repr=False, compare=False
     )
     """`module:function` that selects among the visible tools. If it fails, the model sees none.
 
-    An `async (context, data)` that returns names of tools within 2 s, called for each completion.
+    An `async (context, data)` that returns tool names within 2 s, for each completion.
     """
 
     def __post_init__(self, prompt: str) -> None:
@@ -213,9 +213,9 @@ class Autonomy:
     """
 
     unasked_if: Annotated[str, FieldSpec(unset="what policies say")] = ""
-    """CEL: ask unless it is true, also for tools that never ask."""
+    """CEL: ask unless true, also for tools that never ask."""
     deny_if: str = ""
-    """CEL: never run if it is true."""
+    """CEL: never run if true."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,11 +226,11 @@ class EscalationPath:
     """
 
     approvers: Annotated[tuple[str, ...], FieldSpec(unset="`defaults.approvers`")] = ()
-    """The approvers if the tool's policy names none."""
+    """Approvers if the tool's policy names none."""
     escalate_after: Annotated[float | None, FieldSpec(unset="never")] = None
-    """The time after which `escalate_to` may also decide."""
+    """When `escalate_to` may also decide."""
     escalate_to: tuple[str, ...] = ()
-    """The approvers after the escalation."""
+    """Approvers after the escalation."""
 
 
 Undeclared = Literal["deny", "ask"]
@@ -267,10 +267,10 @@ class Actor:
     description: str = ""
     """For people."""
     external: ExternalAgent | None = None
-    """Its model runs elsewhere; without `model` and `instructions`.
+    """Its model runs elsewhere: no `model`, no `instructions`.
 
-    `acts_for`: its possible requesters. `undeclared`: `deny` or `ask`. `callbacks`: the
-    [allowed targets](external-calls.md#callbacks). [external-calls.md](external-calls.md).
+    `acts_for`: its requesters. `undeclared`: `deny` or `ask`. `callbacks`: [allowed
+    targets](external-calls.md#callbacks). [external-calls.md](external-calls.md).
     """
     instructions: str = ""
     """The model's system prompt."""
@@ -282,34 +282,34 @@ class Actor:
     tools: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
     """Names, in the model's order. `[]`: none."""
     toolset: Annotated[str | None, FieldSpec(unset="all")] = None
-    """Only your own tools with this `toolset`.
+    """Only own tools with this `toolset`.
 
     [tools.md](tools.md#filters).
     """
     allowed_plugins: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Only these plugins' tools, and tools without a plugin."""
+    """Only these plugins' tools, and those without a plugin."""
     allowed_mcp_servers: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Only these MCP servers' tools, and tools without a server."""
+    """Only these MCP servers' tools, and those without one."""
     allowed_mcp_tools: Annotated[Mapping[str, tuple[str, ...]] | None, FieldSpec(unset="all")] = None
-    """The allowed tools by server, with bare names. Other servers keep theirs."""
+    """Allowed tools (bare names) by server. Other servers keep theirs."""
     read_rest: bool = False
-    """It may read the rest of cut results.
+    """May read the rest of cut results.
 
     [results.md](results.md#the-rest).
     """
     surfaces: Mapping[str, Surface] = field(default_factory=dict)
-    """`{exclude: [...]}` by channel: tools that do not exist for its turns."""
+    """`{exclude: [...]}` by channel: tools missing there."""
     mode: Literal["parallel", "sequential"] = "parallel"
-    """`parallel`, or `sequential`: one call after the other."""
+    """`parallel` or `sequential` calls."""
     leave_open: bool = False
-    """Its turns in a session may end while approvers decide.
+    """Its session turns may end while approvers decide.
 
     [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     on_failure: Literal["continue", "abort_siblings"] = "continue"
-    """`continue`, or `abort_siblings`: a failed call stops the others of its completion."""
+    """`abort_siblings`: a failure stops the completion's other calls."""
     result_chars: Annotated[int | None, Field(ge=1, le=RESULT_BYTES), FieldSpec(unset="`SIGNOFF_RESULT_CHARS`")] = None
-    """The most characters that it reads of one completion's results.
+    """Most characters of one completion's results.
 
     [results.md](results.md#budgets).
     """
@@ -323,7 +323,7 @@ class Actor:
     limits: Annotated[TurnLimits, FieldSpec(key=dict[str, Any], unset="see [limits.md](limits.md#limits)")] = field(
         default_factory=TurnLimits
     )
-    """`completions`, `calls`, `cost` (USD), `active_seconds` of one turn, without the wait for approvers."""
+    """`completions`, `calls`, `cost` (USD), `active_seconds` (without waits for approvers) of one turn."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     """Passed to the provider. Write secrets as `env:NAME`."""
     scope: str = ""
@@ -331,11 +331,11 @@ class Actor:
     tags: tuple[str, ...] = ()
     """Words for rules."""
     autonomy: Annotated[Autonomy | None, FieldSpec(unset="what policies say")] = None
-    """Bounds on calls without approval; they only tighten."""
+    """Bounds on calls without approval."""
     escalation: Annotated[EscalationPath | None, FieldSpec(unset="what policies say")] = None
-    """Approvers and escalation of its requests, if a policy names none."""
+    """Its requests' approvers, if a policy names none."""
     own_tools: Annotated[tuple[Tool | ToolUse, ...], FieldSpec(key=dict[str, Any])] = ()
-    """Tools of this actor alone, by name, as under [Tools](#tools)."""
+    """[Tools](#tools) of this actor alone, by name."""
     routes: Annotated[tuple[Route, ...], FieldSpec(key=dict[str, Any])] = ()
     """Its routes by name, and `select`.
 
@@ -351,12 +351,12 @@ class Actor:
     [routes.md](routes.md#keys).
     """
     trace: Annotated[bool, FieldSpec(unset="`SIGNOFF_TRACE`")] = False
-    """Log and audit log name the tool of each call, with the reason.
+    """Logs each call's tool, with the reason.
 
     [routes.md](routes.md#tracing).
     """
     shadowing: Shadowing = "forbid"
-    """Whether its own tools may have another tool's name: `forbid`, `warn`, `allow`."""
+    """Own tools with another tool's name: `forbid`, `warn`, `allow`."""
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -111,13 +111,13 @@ class ToolOptions:
     """
     # The registry checks the order of B17, not this field.
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")] = UNDECLARED
-    """Its owner: `generalist`, the application, or `specialist`, one actor."""
+    """`generalist` (the application's) or `specialist` (one actor's)."""
     routing: Annotated[Routing, SkipValidation, DEFINITION] = "routed"
     """`routed` or `bypass`."""
     bypass_routing: BypassRouting | None = None
-    """The reason for `bypass`: `{reason: ...}`."""
+    """`{reason: ...}` for `bypass`."""
     justification: str = ""
-    """The reason for a tool of one actor; required for a specialist."""
+    """Why one actor has it; required for a specialist."""
     requires_approval: Annotated[
         RequiresApproval, FieldSpec(key=bool | dict[str, Any] | Handed, form="false, true or a policy")
     ] = False
@@ -125,35 +125,35 @@ class ToolOptions:
     tags: Names = ()
     """Words for rules."""
     peer_exposed: bool = False
-    """Other agents may call it; for generalists only.
+    """Other agents may call it (generalists only).
 
     [a2a.md](a2a.md).
     """
     title: Annotated[str, DEFINITION] = ""
     """A short name for people."""
     effect: Annotated[str, FieldSpec(hashed="definition", unset="tool and first arguments")] = ""
-    """The sentence of the card, with `{argument}` places."""
+    """The card's sentence, with `{argument}` places."""
     secrets: Annotated[Names, DEFINITION] = ()
-    """Arguments that are masked everywhere. `writeOnly` in the schema adds to them."""
+    """Arguments masked everywhere, besides `writeOnly` ones of the schema."""
     # If not empty, part of the definition, see `declaration`: an answer given with another list compared other values.
     remarks: Annotated[Names, FieldSpec(hashed="no", shadow="same")] = ()
-    """Arguments that only comment on the call. Cards show them; grants and the repeat guard ignore them.
+    """Arguments that only comment. Grants and the repeat guard ignore them.
 
     [approvals.md](approvals.md#remarks).
     """
     version: Annotated[str, DEFINITION] = "1"
-    """Your version. A new one makes earlier approvals stale."""
+    """A new version makes earlier approvals stale."""
     read_only: Annotated[bool, DEFINITION] = False
-    """It has no effects: it needs no ticket, and runs again after a crash."""
+    """No effects: runs again after a crash, without a ticket."""
     idempotent: Annotated[bool, DEFINITION] = False
-    """It may run again under the same key."""
+    """May run again under the same key."""
     timeout: Annotated[
         float,
         BeforeValidator(_span),
         Field(gt=0, allow_inf_nan=False),
         FieldSpec(key=Seconds, form="above 0 seconds"),
     ] = DEFAULT_TIMEOUT
-    """The time limit of one run, such as `30s`."""
+    """Time limit of one run."""
     max_result_chars: Annotated[
         int | None,
         Field(ge=1),
@@ -163,23 +163,23 @@ class ToolOptions:
             unset="its share of the total",
         ),
     ] = None
-    """The most characters of its result that the model reads."""
+    """Most characters of its result for the model."""
     task_queue: Annotated[str, FieldSpec(unset="the common queue")] = ""
-    """The task queue of its worker."""
+    """Its worker's task queue."""
     concurrency: Concurrency = "safe"
-    """`safe`, or `exclusive`: runs alone within the completion."""
+    """`exclusive`: runs alone within the completion."""
     attempts: Annotated[
         int | None,
         Field(ge=1, le=MAX_ATTEMPTS),
         FieldSpec(form=f"a whole number from 1 to {MAX_ATTEMPTS}, or none", unset="3 for those, else 1"),
     ] = None
-    """Attempts when a connection fails, 1 to 10; above 1 only if `read_only` or `idempotent`."""
+    """Attempts when a connection fails, 1 to 10; several only if `read_only` or `idempotent`."""
     tenants: Annotated[
         Names | None, FieldSpec(form="a list of names, `[]` for nobody, or left out for all", unset="all")
     ] = None
-    """The tenants that have the tool. For others it does not exist."""
+    """Its tenants. For others it does not exist."""
     updates: Names = ()
-    """Data that steps collect, and fields of `context`, that its results may change.
+    """Collected data and `context` fields that its results may change.
 
     [Updates](results.md#updates).
     """
@@ -208,53 +208,52 @@ class ToolOptions:
     [tools.md](tools.md#hours-and-limits).
     """
     fallbacks: Names = ()
-    """Tools to try after it fails, in order; only if `read_only` or `idempotent`."""
+    """Tools to try after a failure, in order; only if `read_only` or `idempotent`."""
     toolset: str = ""
-    """A word for rules and for the filters of actors."""
+    """A word for rules and actors' filters."""
     always_include: bool = False
-    """The actor's `toolset` does not filter it. Other filters do."""
+    """Exempt from the actor's `toolset` alone."""
     strict: Annotated[bool | None, FieldSpec(form="true or false, or none", unset="as the provider does")] = None
-    """Whether the provider forces the model to follow the schema. Signoff checks in any case."""
+    """The provider enforces the schema. Signoff always checks."""
     settings_schema: Mapping[str, Any] | None = None
-    """JSON Schema of `settings`, an object."""
+    """JSON Schema of `settings`."""
     # If external, part of the definition, see `declaration`: approvers then rely on another system's promise.
     runs: Annotated[RunBy, FieldSpec(hashed="no", shadow="same")] = "signoff"
-    """`signoff`, or `external`: the proposing agent runs it under a permit. Then it has no `handler`, and only external
-    agents have it.
+    """`external`: the proposing agent runs it under a permit. For external agents only, without `handler`.
 
     [external-calls.md](external-calls.md).
     """
     unreported: Literal["record", "ask"] = "record"
-    """For an external call without a report: `record` the unknown outcome, or also `ask` approvers."""
+    """An external call without a report: `record` its unknown outcome, or also `ask` approvers."""
     # If not empty, part of the definition, see `declaration`: other settings change a call's effect.
     settings: Annotated[Mapping[str, Any], FieldSpec(hashed="no", unset="`{}`")] = field(default_factory=dict)
-    """The handler's `context.settings`, checked by `settings_schema`, without secrets."""
+    """The handler's `context.settings`, without secrets."""
     metadata: Annotated[Mapping[str, Any], FieldSpec(unset="`{}`")] = field(default_factory=dict)
-    """Your own fields, without secrets. Rules and filters read them as `tool.metadata`."""
+    """Your fields for rules and filters (`tool.metadata`), without secrets."""
     plugin: str = ""
-    """Its plugin, for rules and filters."""
+    """Its plugin's name."""
     validation: Validation = "strict"
-    """For arguments that fail the schema: `strict` refuses the call, `warn` runs it (tools without a policy), `off`
-    does not check (read-only tools without approval)."""
+    """Arguments that fail the schema: `strict` refuses, `warn` runs (tools without a policy), `off` does not check
+    (read-only tools without approval)."""
     capabilities: Annotated[Capabilities, FieldSpec(unset="none")] = NO_CAPABILITIES
-    """The handler's access: `network`, `secrets`, `storage`, `process`, `fs_reach`, `attachments`.
+    """`network`, `secrets`, `storage`, `process`, `fs_reach`, `attachments`.
 
     [tools.md](tools.md#capabilities).
     """
     untrusted_output: Annotated[bool, FieldSpec(aliases=("output_is_untrusted", "outputIsUntrusted"))] = False
-    """Its results are untrusted text: the model reads them between fences.
+    """Fences its results as untrusted text.
 
     [results.md](results.md#text-from-outside).
     """
     return_direct: bool = False
-    """A call that succeeds ends the turn with its value.
+    """A successful call's value ends the turn.
 
     [results.md](results.md#results-that-end-the-turn).
     """
     filters: Annotated[
         Mapping[str, Filter], FieldSpec(key=dict[str, Reference], form="functions by destination", unset="`{}`")
     ] = field(default_factory=dict, repr=False, compare=False)
-    """Filters of its records, by destination.
+    """Filters of records, by destination.
 
     [distribution.md](distribution.md#filters).
     """
@@ -263,14 +262,14 @@ class ToolOptions:
         AVAILABLE,
         FieldSpec(aliases=("is_available", "isAvailable"), unset="always", shadow="same"),
     ] = field(default=None, repr=False, compare=False)
-    """`module:function`: whether the tool is available now.
+    """`module:function`: is it available now?
 
     [tools.md](tools.md#availability-and-permission).
     """
     check_permissions: Annotated[PermissionCheck | None, CHECK_PERMISSIONS, FieldSpec(unset="yes", shadow="same")] = (
         field(default=None, repr=False, compare=False)
     )
-    """`module:function`: whether this call is permitted.
+    """`module:function`: is this call permitted?
 
     [tools.md](tools.md#availability-and-permission).
     """
@@ -279,12 +278,12 @@ class ToolOptions:
         Field(le=MAX_PERMISSION_SECONDS),
         FieldSpec(form=f"above 0 and at most {MAX_PERMISSION_SECONDS} seconds, or none", unset="never"),
     ] = None
-    """How long an answer of `check_permissions` is valid for the same call, at most 5 minutes.
+    """How long an answer of `check_permissions` holds for the same call; at most `5m`.
 
     [tools.md](tools.md#cached-permissions).
     """
     probe: Annotated[Probe | None, PROBE] = field(default=None, repr=False, compare=False)
-    """`module:function`: looks up a call whose outcome is unknown.
+    """`module:function` that looks up an unknown outcome.
 
     [approvals.md](approvals.md#probes).
     """
@@ -308,15 +307,14 @@ class Tool(ToolOptions):
     input_schema: Annotated[
         Mapping[str, Any], FieldSpec(hashed="definition", aliases=("parameters", "schema"), unset="the signature")
     ]
-    """JSON Schema of the arguments, an object. A `pattern` is RE2, here and in every other schema."""
+    """JSON Schema of the arguments. Every schema's `pattern` is RE2."""
     handler: Annotated[Handler, HANDLER, FieldSpec(hashed="no", aliases=("execute",), unset="required")]
-    """`module:function`: an async function with typed parameters, `(args, context)`, or a `@tool`. A parameter of the
-    type `ToolContext` receives the context."""
+    """`module:function`: typed parameters (a `ToolContext` receives the context), `(args, context)`, or a `@tool`."""
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")]
     validate_input: Annotated[InputCheck | None, VALIDATE_INPUT, FieldSpec(hashed="no")] = field(
         default=None, repr=False, compare=False
     )
-    """`module:function`, for a handler `(args, context)`: a pure check after the schema.
+    """`module:function`: a pure check after the schema, for a handler `(args, context)`.
 
     [tools.md](tools.md#your-own-check).
     """

@@ -43,11 +43,11 @@ class RoutingRules:
     default: tuple[str, ...] = ()
     """Names of channels, in order, if the policy has no `notify`."""
     fallback_after: float = 900.0
-    """How long a card stays unread before the person's next channel is tried."""
+    """How long a card stays unread before the next channel is tried."""
     all: bool = False
     """Try all of a person's channels at once."""
     digest_over: Annotated[int, Field(ge=1)] = 5
-    """If more cards than this are due for one person on one channel, they become one card."""
+    """More cards than this, due for one person on one channel, become one."""
 
 
 RoutingSection: Final = record_section(RoutingRules)

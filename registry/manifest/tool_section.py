@@ -14,9 +14,7 @@ HANDLERS: Final = ("handler", "per_call")
 """A tool has exactly one of these keys."""
 RUN_KEYS: Final = (*HANDLERS, "runs")
 """The keys that choose how a tool runs. A manifest cannot set them for a tool of an MCP server."""
-_PER_CALL: Final = (
-    "Instead of `handler`: a function `(context)` that makes the handler of one call, or of several tools by name."
-)
+_PER_CALL: Final = "Instead of `handler`: `(context)` makes the handler of one call, or of several tools by name."
 _FIRST: Final = ("name", "handler", "description", "input_schema", "scope")
 _REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` or `module:function`."
 

@@ -30,15 +30,15 @@ class ContactPreferences(FrozenModel):
     """
 
     channels: tuple[str, ...] = ()
-    """The person's channels in order of preference. Only these are used, if a request names them."""
+    """Channels in order of preference. Only these are used, if a request names them."""
     quiet_from: str = ""
-    """The begin of the quiet hours, `HH:MM`. Cards that can wait are sent after their end."""
+    """Begin of quiet hours, `HH:MM`. Cards that can wait are sent after the end."""
     quiet_to: str = ""
-    """The end of the quiet hours, `HH:MM`, perhaps on the next day."""
+    """End of quiet hours, `HH:MM`, perhaps on the next day."""
     timezone: str = "UTC"
-    """The time zone of the quiet hours, such as `Europe/Lisbon`."""
+    """Time zone of quiet hours, such as `Europe/Lisbon`."""
     quiet_days: tuple[str, ...] = ()
-    """Days that are quiet altogether, `mon` to `sun`."""
+    """Quiet days, `mon` to `sun`."""
 
 
 class Person(FrozenModel):
@@ -47,7 +47,7 @@ class Person(FrozenModel):
     id: str
     """The id of the entry: `[A-Za-z0-9_-]{1,48}`."""
     person_id: str = ""
-    """The `id` of the first entry of the same human: all their entries count as one person."""
+    """The `id` of the same human's first entry: their entries count as one person."""
     name: str = ""
     """For cards and receipts."""
     tenant: str = DEFAULT_TENANT
@@ -57,22 +57,22 @@ class Person(FrozenModel):
     roles: tuple[str, ...] = ()
     """For `approvers`."""
     locale: str = ""
-    """The person's language, such as `de-AT`."""
+    """Language, such as `de-AT`."""
     active: bool = True
     """Whether the person may act."""
     attributes: dict[str, Any] = Field(default_factory=dict)
-    """Values of the context fields `user.<name>`, such as `{costCentre: "4711"}`. Only the directory sets them."""
+    """The context fields `user.<name>`, such as `{costCentre: "4711"}`. Only the directory sets them."""
     identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """The person's names elsewhere, by channel, such as `{email: [ana@example.com]}`."""
+    """Names elsewhere, by channel, such as `{email: [ana@example.com]}`."""
     delegations: tuple[Delegation, ...] = ()
-    """The person's delegates: `{to: bo, until: "2030-08-31T18:00:00Z"}`."""
+    """Delegates: `{to: bo, until: "2030-08-31T18:00:00Z"}`."""
     may_set: tuple[str, ...] = ()
-    """The parts of a turn that their requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
+    """What their requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
 
     The production profile refuses others.
     """
     reach: ContactPreferences | None = None
-    """The person's channels besides the inbox; [below](#channels)."""
+    """Channels besides the inbox; [below](#channels)."""
 
 
 class Principal(FrozenModel):

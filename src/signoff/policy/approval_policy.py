@@ -176,7 +176,7 @@ class Term(_PolicyData):
     approvers: tuple[Asked, ...] = ()
     """Additional approvers: `role:<role>`, `user:<id>`, or groups of them."""
     min_assurance: Assurance | None = None
-    """The minimum assurance of an approver."""
+    """An approver's minimum assurance."""
     timeout: Seconds | None = None
     """The time to wait for approvers."""
     escalate_after: Seconds | None = None
@@ -241,27 +241,26 @@ class ApprovalPolicy(_PolicyData):
     """
 
     auto_approve_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
-    """CEL: run without approval if it is true.
+    """CEL: run without approval if true.
 
     Both engines must return true.
     """
     deny_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
-    """CEL: never run if it is true.
+    """CEL: never run if true.
 
     One engine is enough.
     """
     require_approval_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
-    """CEL: require approval if it is true, even if `auto_approve_if` is true."""
+    """CEL: require approval if true, whatever `auto_approve_if` returns."""
     level: Literal["user", "admin"] = "user"
-    """`admin` is short for `approvers: [role:admin]`."""
+    """`admin`: short for `approvers: [role:admin]`."""
     approvers: Annotated[tuple[Asked, ...], FieldSpec(unset="`defaults.approvers`")] = ()
-    """`role:<role>`, `user:<id>`, or groups of them with a quorum each.
+    """`role:<role>`, `user:<id>`, or groups such as `{of: role:legal, quorum: 1}`.
 
-    Each of the [groups](approvals.md#quorum-and-groups), such as `{of: role:legal, quorum: 1}`, needs its own
-    approvers.
+    [Each group](approvals.md#quorum-and-groups) needs its own approvers.
     """
     route_to: Cel | None = None
-    """CEL that returns the approvers of this call, also for global rules and permission checks."""
+    """CEL that returns this call's approvers, also for global rules and permission checks."""
     quorum: Annotated[StrictInt, Field(ge=1, le=MAX_QUORUM)] = 1
     """The number of different people who must approve."""
     # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true. A typo must not loosen a policy.
@@ -270,58 +269,58 @@ class ApprovalPolicy(_PolicyData):
     require_reason: StrictBool = False
     """A denial counts only with a reason.
 
-    See [approvals.md](approvals.md#quorum-and-groups).
+    [approvals.md](approvals.md#quorum-and-groups).
     """
     allow_self_approval: StrictBool = False
     """The requester may decide."""
     timeout: Seconds = 86_400.0
-    """The time to wait for approvers. Then the call is denied."""
+    """The wait for approvers. Then the call is denied."""
     grant_ttl: Seconds = 86_400.0
-    """How long an approval is valid before the call begins."""
+    """How long an approved call may wait to begin."""
     edit: Annotated[
         Annotated[EditMode, BeforeValidator(_mode)] | None, FieldSpec(unset="`off`, `approve` for `read_only` tools")
     ] = None
-    """Whether approvers may edit the arguments: `off`, `propose` (others decide) or `approve` (it is a vote).
+    """Edits of arguments: `off`, `propose` (others decide) or `approve` (a vote).
 
-    See [approvals.md](approvals.md#changing-a-call).
+    [approvals.md](approvals.md#changing-a-call).
     """
     min_assurance: Assurance = "channel"
-    """The minimum assurance of an approver."""
+    """An approver's minimum assurance."""
     accept_unsigned: StrictBool = False
-    """Accept unsigned decisions: everyone with access to Temporal can answer in any person's name."""
+    """Accept unsigned decisions: anyone with access to Temporal can answer in any person's name."""
     confirm: Annotated[Literal["", "type"], FieldSpec(unset="off")] = ""
-    """`type`: the approver types a value from the card."""
+    """`type`: approvers type a value from the card."""
     show: Annotated[ShownArguments, FieldSpec(unset="all")] = ShownArguments()
-    """`only: [...]` shows only these arguments on the card, `secret: [...]` masks some."""
+    """On the card, `only: [...]` shows these arguments alone, `secret: [...]` masks some."""
     handler: Reference | None = None
     """`module:function`, called after the rules.
 
-    See [policies.md](policies.md#handlers-of-policies).
+    [policies.md](policies.md#handlers-of-policies).
     """
     remind_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
-    """The time after which the first approvers are reminded."""
+    """When the first approvers are reminded."""
     escalate_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
-    """The time after which `escalate_to` may also decide, before `timeout`."""
+    """When `escalate_to` may also decide, before `timeout`."""
     escalate_to: tuple[Approver, ...] = ()
-    """Further approvers after the escalation."""
+    """Approvers after the escalation."""
     on_timeout: Literal["deny", "escalate"] = "deny"
-    """`deny`, or `escalate`: ask `escalate_to`, move the deadline once by `timeout`, then deny. It never approves."""
+    """`deny`, or `escalate`: ask `escalate_to`, extend the deadline once by `timeout`, then deny."""
     while_waiting: Literal["wait", "continue"] = "wait"
-    """`continue`: the model continues while approvers decide.
+    """`continue`: the model continues meanwhile.
 
-    See [approvals.md](approvals.md#continue-while-approvers-decide).
+    [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     allow_remember: StrictBool = False
-    """Approvers may have their decision remembered for later calls of this kind."""
+    """Approvers may have a decision remembered for later calls."""
     audit: Literal["required", "best_effort"] = "required"
-    """`required`: no call runs without its audit entry. `best_effort`: it runs if only the entry fails."""
+    """`required`: no call runs without its audit entry. `best_effort`: a failed entry does not stop it."""
     notify: Annotated[tuple[Name, ...] | None, FieldSpec(unset="`routing.default`")] = None
-    """Channels that notify approvers in addition to the inbox, in order."""
+    """Channels besides the inbox, in order."""
     terms: tuple[TermRule, ...] = ()
-    """Stricter terms for some calls.
+    """Stricter terms.
 
-    Each is `{when: CEL, quorum, approvers, min_assurance, timeout, escalate_after, escalate_to, reason}`. It applies
-    unless both engines return false. See [approvals.md](approvals.md#stricter-terms).
+    Each `{when: CEL, quorum, approvers, min_assurance, timeout, escalate_after, escalate_to, reason}` applies unless
+    both engines return false. [approvals.md](approvals.md#stricter-terms).
     """
 
     @model_validator(mode="after")
@@ -457,7 +456,7 @@ class GlobalRule(_PolicyData):
     """A rule over all tools: CEL over `tool`, `actor` and `ctx`. `reason` is shown to people."""
 
     name: Annotated[Name, FieldSpec(unset="its rule")] = ""
-    """Its name in verdicts, audit log and messages. Without one, its text is its name."""
+    """Its name in verdicts, audit log and messages."""
     rule: Cel
     """CEL over `tool`, `actor` and `ctx`."""
     effect: Literal["hide", "deny", "require_approval"]
