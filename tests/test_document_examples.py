@@ -37,6 +37,9 @@ EXAMPLES = [
     if block.language in ("python", "yaml") and block not in SHOWN
 ]
 
+LINKED = [ROOT / "examples" / path for path in ("depot/depot.py", "pigeon/post/gull.py")]
+"""Examples that pages link to instead of showing them."""
+
 
 def write_files(folder: Path, page: str) -> None:
     for block in EXAMPLES:
@@ -67,6 +70,13 @@ def test_every_example_loads(block: Block, tmp_path: Path) -> None:
         assert len(results) > 1
 
 
+@table("path", *LINKED, ids=lambda path: path.stem)
+def test_every_linked_example_loads(path: Path) -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(path.read_text(encoding="utf-8"), path.name, "exec"), names)
+    assert {"app", "CHANNEL"} & set(names)
+
+
 @table("face", "signoff", "signoff.channels", "signoff.people", "signoff.testing", "signoff.tools")
 def test_every_name_of_a_face_is_in_an_example(face: str) -> None:
     linked = {(path.parent / link).resolve() for path in PAGES for link in links(path) if link.endswith(".py")}
@@ -82,6 +92,8 @@ def write_modules(folder: Path) -> None:
     for number, block in enumerate(block for block in EXAMPLES if block.language == "python"):
         page = block.page.removesuffix(".md").replace("-", "_")
         (folder / f"{page}_{number}.py").write_text(block.text, encoding="utf-8")
+    for path in LINKED:
+        (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 @pytest.mark.long
@@ -139,10 +151,11 @@ def test_what_is_shown_of_an_example_is_its_file(block: Block) -> None:
     assert block.text == f"{mark} {block.file}\n{(ROOT / block.file).read_text(encoding='utf-8')}"
 
 
-def test_every_file_of_the_styles_is_shown() -> None:
+def test_every_file_of_the_styles_is_shown_or_linked() -> None:
     files = (ROOT / "examples" / "styles").glob("*/*.*")
-    shown = [block.file for block in SHOWN if block.file.startswith("examples/styles/")]
-    assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in files)
+    shown = {block.file for block in SHOWN if block.file.startswith("examples/styles/")}
+    linked = {link.removeprefix("../") for link in links(ROOT / "docs" / "styles.md")}
+    assert {path.relative_to(ROOT).as_posix() for path in files} <= shown | linked
 
 
 async def test_tool_of_the_readme_runs_and_asks_as_it_says(

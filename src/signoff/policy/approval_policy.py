@@ -306,7 +306,7 @@ class ApprovalPolicy(_PolicyData):
     on_timeout: Literal["deny", "escalate"] = "deny"
     """`deny`, or `escalate`: ask `escalate_to`, extend the deadline once by `timeout`, then deny."""
     while_waiting: Literal["wait", "continue"] = "wait"
-    """`continue`: the model continues meanwhile.
+    """`continue`: the model continues without waiting.
 
     [approvals.md](approvals.md#continue-while-approvers-decide).
     """
