@@ -393,7 +393,9 @@ def _with_summary(decision: GateDecision, tool: Tool | None, args: Any, secrets:
     if tool is None or not runs or not isinstance(args, dict):
         return decision
     hidden = frozenset(tool.masked_arguments)
-    effect = effect_sentence(tool.effect, title=tool.title, tool=tool.name, args=args, secrets=hidden)
+    effect = effect_sentence(
+        tool.effect, title=tool.title, tool=tool.name, args=args, schema=tool.input_schema, secrets=hidden
+    )
     return replace(decision, options=replace(decision.options, summary=redact_secrets(effect, secrets)))
 
 

@@ -87,6 +87,46 @@ def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
     assert labels == ["Whom ⟦U+27E6⟧not declared⟦U+27E7⟧", "Bcc ⟦not declared⟧"]
 
 
+DEFAULTS: dict[str, Any] = {
+    "properties": {
+        "amount": {"type": "number"},
+        "currency": {"$ref": "#/$defs/currency", "default": "EUR"},
+        "urgent": {"type": "boolean", "default": False},
+        "note": {"type": "string", "default": None},
+        "pin": {"type": "string", "default": "0000"},
+        "terms": {"type": "object", "default": {"days": 30}},
+        "memo": {"type": "string", "default": "x" * 5_000},
+    },
+    "$defs": {"currency": {"type": "string", "title": "Currency ⟦default⟧"}},
+}
+
+
+def test_defaults_of_missing_arguments_appear_with_a_mark() -> None:
+    drawn = card({"amount": 9}, schema=DEFAULTS, effect="Pay {amount} {currency} {note} {pin}", secrets=["pin"])
+    assert drawn.effect == "Pay 9 EUR — hidden"
+    assert [(row.name, row.label, row.value) for row in drawn.rows] == [
+        ("amount", "Amount", "9"),
+        ("currency", "Currency ⟦U+27E6⟧default⟦U+27E7⟧ ⟦default⟧", "EUR"),
+        ("urgent", "Urgent ⟦default⟧", "no"),
+    ]
+    assert drawn.whole
+
+
+def test_default_of_a_given_argument_does_not_appear() -> None:
+    drawn = card({"amount": 9, "currency": "USD"}, schema=DEFAULTS, effect="Pay {amount} {currency}", show=["currency"])
+    assert drawn.effect == "Pay 9 USD"
+    assert [(row.label, row.value) for row in drawn.rows if row.name] == [
+        ("Currency ⟦U+27E6⟧default⟦U+27E7⟧", "USD"),
+    ]
+
+
+def test_defaults_without_room_leave_the_card_whole() -> None:
+    schema = {"properties": {f"a{n}": {"default": n} for n in range(200)}}
+    drawn = card({"a0": 1, "a1": 1}, schema=schema)
+    assert len(drawn.rows) == ROWS
+    assert drawn.whole
+
+
 @table(
     ("count", "named"),
     (1, "`a0`"),
@@ -109,7 +149,7 @@ def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
 @table(("template", "sentence"), ("Pay {to}", "Pay Ana [hidden]"), ("", "pay: to Ana [hidden], pin hidden"))
 def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> None:
     args = {"to": "Ana 9400x", "pin": "9400x"}
-    assert effect_sentence(template, title="", tool="pay", args=args, secrets=("pin",)) == sentence
+    assert effect_sentence(template, title="", tool="pay", args=args, schema={}, secrets=("pin",)) == sentence
 
 
 @table(

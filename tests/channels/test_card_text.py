@@ -367,3 +367,11 @@ def test_label_of_an_undeclared_argument_is_marked_in_the_readers_language(langu
     card = render_card(effect="", title="", tool="pay", args={"bcc": "eve"}, schema={"properties": {"to": {}}})
     words = card_words(notice(request(card=card)), Formatter(language, UTC, NOW), how="text")
     assert f"{label}: eve" in words.text
+
+
+@pytest.mark.parametrize(("language", "label"), [("en", "Currency ⟦default⟧"), ("de", "Currency ⟦Vorgabe⟧")])
+def test_label_of_a_default_is_marked_in_the_readers_language(language: str, label: str) -> None:
+    schema = {"properties": {"to": {}, "currency": {"default": "EUR"}}}
+    card = render_card(effect="", title="", tool="pay", args={"to": "Ana"}, schema=schema)
+    words = card_words(notice(request(card=card)), Formatter(language, UTC, NOW), how="text")
+    assert f"{label}: EUR" in words.text

@@ -16,6 +16,8 @@ JOINED_CHARS: Final = 120
 NAME_CHARS: Final = 80
 UNDECLARED: Final = "⟦not declared⟧"
 """Appended to the label of an argument that the tool's schema does not name."""
+DEFAULT: Final = "⟦default⟧"
+"""Appended to the label of an argument that the call leaves out: the schema's default applies."""
 # A quoted name as in JSON, or everything up to the next dot.
 _STEP = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]*')
 # Booleans and empty values as cards write them in every language, and as programs do.
@@ -62,6 +64,22 @@ def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collecti
             yield leaf
         else:
             stack.extend(reversed(_children(leaf, leaf.value, leaf.schema, secrets)))
+
+
+def default_leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> list[ArgumentLeaf]:
+    """Return a leaf for each top-level argument that a call leaves out and for which the schema has a default.
+
+    Omits null, secret arguments, and values that need several rows.
+    """
+    node = SchemaNode.of(schema).resolve()
+    defaults = {name: default for name, field in node.fields.items() if (default := _default(field)) is not None}
+    absent = {name: default for name, default in defaults.items() if name not in args}
+    return [leaf for leaf in _children(None, absent, node, secrets) if not leaf.secret and not _opens(leaf.value)]
+
+
+def _default(field: SchemaNode) -> Any:
+    # It may be next to a `$ref`, which `resolve` follows.
+    return field.keywords.get("default", field.resolve().keywords.get("default"))
 
 
 def leaf_line(leaf: ArgumentLeaf, limit: int, suspects: Collection[str] = ()) -> VisibleLine:

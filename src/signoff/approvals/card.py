@@ -9,9 +9,11 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from signoff.approvals.argument_rows import (
+    DEFAULT,
     NAME_CHARS,
     UNDECLARED,
     ArgumentLeaf,
+    default_leaves,
     find,
     format_of,
     is_secret,
@@ -75,7 +77,8 @@ def render_card(
     It states if it does not show everything.
 
     `effect` is the tool's template: only `{name}` and `{name.of.nested}` are replaced, by arguments. `schema` is the
-    JSON Schema of the tool's arguments. `secrets` are dotted names that are never shown, `show` the dotted names to
+    JSON Schema of the tool's arguments: defaults of arguments that the call leaves out follow its own, marked, as far
+    as there is room. `secrets` are dotted names that are never shown, `show` the dotted names to
     show (`None` for all). `others` are values of secret arguments of the turn's other calls. The card's text repeats
     neither these nor its own secret values. Never raises for JSON arguments.
     """
@@ -87,7 +90,7 @@ def render_card(
     # Put this first, because the notes may be truncated.
     possible = (LOOKALIKES if suspects else None, *visible_notes, _repetition_note(proposed, args))
     every_note = tuple(each for each in possible if each)
-    sentence = effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets)
+    sentence = effect_sentence(effect, title=title, tool=tool, args=args, schema=schema, secrets=secrets)
     base = Card(
         effect=sentence,
         agent_says=one_line(redact_secrets(agent_says, values), AGENT_SAYS_CHARS).text,
@@ -102,7 +105,7 @@ def render_card(
     entries = _entries(shown, CARD_VALUE_CHARS, suspects)
     whole = _with_rows(base, entries, tail, ROWS)
     if _size(whole) <= CARD_BYTES:
-        return whole
+        return _with_defaults(whole, [leaf for leaf in default_leaves(args, schema, secrets) if _is_shown(leaf, show)])
     return _shrunk(base, _entries(shown, _TIGHT_VALUE_CHARS, suspects), tail)
 
 
@@ -133,28 +136,40 @@ def _declared_notes(declaration: Mapping[str, Any], actor: str) -> list[Remark]:
     return [*external, *([UNDECLARED_TOOL] if declaration.get("undeclared") else [])]
 
 
-def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
+def effect_sentence(
+    template: str,
+    *,
+    title: str,
+    tool: str,
+    args: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    secrets: Collection[str],
+) -> str:
     """Return the action in one sentence of at most `EFFECT_CHARS`.
 
-    Without a template it has the tool and its first arguments. A missing argument is an em dash, a secret one `hidden`.
-    An argument is never read as a template. Look-alike letters are followed by their codes.
+    Without a template it has the tool and its first arguments. A missing argument is its default in `schema`, or an em
+    dash. A secret one is `hidden`. An argument is never read as a template. Look-alike letters are followed by their
+    codes.
     """
     args = redact_arguments(args, secrets, secret_values(args, secrets))
-    sentence = _filled_sentence(template, title or tool, args, secrets)
+    defaulted = {leaf.top: leaf.value for leaf in default_leaves(args, schema, secrets)} | dict(args)
+    sentence = _filled_sentence(template, title or tool, args, defaulted, secrets)
     if sentence.isascii():
         return sentence
     suspects = suspects_of(leaves(args, {}, secrets))
     return cut_visible(mark_words(sentence, suspects), EFFECT_CHARS) if suspects else sentence
 
 
-def _filled_sentence(template: str, name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
+def _filled_sentence(
+    template: str, name: str, args: Mapping[str, Any], defaulted: Mapping[str, Any], secrets: Collection[str]
+) -> str:
     if not template.strip():
         return _plain_sentence(name, args, secrets)
     parts = _PLACEHOLDER.split(template)
     words, names = parts[::2], parts[1::2]
     room = (EFFECT_CHARS - sum(map(len, words))) // max(1, len(names))
     limit = max(_LEAST_VALUE_CHARS, min(EFFECT_VALUE_CHARS, room))
-    filled = [_argument(name.strip(), args, secrets, limit) for name in names]
+    filled = [_argument(name.strip(), defaulted, secrets, limit) for name in names]
     pieces = [one_line(words[0], EFFECT_CHARS).text]
     for value, word in zip(filled, words[1:], strict=True):
         pieces += [value, one_line(word, EFFECT_CHARS).text]
@@ -241,6 +256,18 @@ def _row(leaf: ArgumentLeaf, limit: int, suspects: Collection[str]) -> CardRow:
         length=line.length,
         format=one_line(format_of(leaf), NAME_CHARS).text,
     )
+
+
+def _with_defaults(card: Card, defaults: Sequence[ArgumentLeaf]) -> Card:
+    """Append a marked row for each default that fits in full. They are no values of the call: none is ever missing."""
+    rows = []
+    for leaf in defaults[: max(0, ROWS - len(card.rows))]:
+        row = _row(leaf, CARD_VALUE_CHARS, ())
+        if not row.cut:
+            label = f"{mark_words(row.label, suspect_words([row.label]))} {DEFAULT}"
+            rows.append(replace(row, label=label))
+    extended = replace(card, rows=(*card.rows, *rows))
+    return extended if _size(extended) <= CARD_BYTES else card
 
 
 def _hidden_text(value: Any) -> str:

@@ -235,7 +235,8 @@ class RequestReader:
 def _effect(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any]) -> str:
     secrets = frozenset({*question.secrets, *declaration["secrets"]})
     title = str(declaration["title"])
-    return effect_sentence(str(declaration["effect"]), title=title, tool=question.tool, args=args, secrets=secrets)
+    effect, schema = str(declaration["effect"]), declaration["input_schema"]
+    return effect_sentence(effect, title=title, tool=question.tool, args=args, schema=schema, secrets=secrets)
 
 
 def _row(request: ApprovalRequest, effect: str) -> WaitingCard:

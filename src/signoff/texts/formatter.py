@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from signoff.approvals.argument_rows import UNDECLARED
+from signoff.approvals.argument_rows import DEFAULT, UNDECLARED
 from signoff.approvals.confirmation import is_money, is_number
 from signoff.contracts.approval import AppliedTerm, ApproverGroup, CardRow
 from signoff.contracts.person import Person
@@ -152,9 +152,14 @@ class Formatter:
         return row.value
 
     def label(self, label: str, limit: int = _LABEL_CHARS) -> str:
-        """Write the label of an argument in at most `limit` characters, with a mark if the tool's schema lacks it."""
-        own = label.removesuffix(UNDECLARED)
-        return cut_visible(own, limit) + ("" if own == label else f"⟦{self.text('value.undeclared')}⟧")
+        """Write the label of an argument in at most `limit` characters, with its mark.
+
+        The mark names an argument that the tool's schema lacks, and one that only the schema's default sets.
+        """
+        for mark, key in ((UNDECLARED, "value.undeclared"), (DEFAULT, "value.default")):
+            if label.endswith(mark):
+                return f"{cut_visible(label.removesuffix(mark), limit)}⟦{self.text(key)}⟧"
+        return cut_visible(label, limit)
 
     def card_words(self, row: CardRow) -> str:
         """Write the text of a row: the card's own in this language, the call's unchanged."""

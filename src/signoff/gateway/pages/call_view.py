@@ -237,7 +237,12 @@ def _what(view: CallView, part: CallPart | None, catalog: Catalog) -> str:
     if tool is None or not isinstance(args, dict):
         return (tool.title if tool is not None else "") or view.tool[:80]
     return effect_sentence(
-        tool.effect, title=tool.title, tool=tool.name, args=args, secrets=frozenset(tool.masked_arguments)
+        tool.effect,
+        title=tool.title,
+        tool=tool.name,
+        args=args,
+        schema=tool.input_schema,
+        secrets=frozenset(tool.masked_arguments),
     )
 
 
