@@ -1,7 +1,6 @@
 """Draws docs/images/cards.svg from the messages that the fake vendors hold.
 
-`python tests/channels/card_pictures.py` writes the file.
-"""
+`python tests/channels/card_pictures.py` writes the file."""
 
 import asyncio
 import html
@@ -145,11 +144,11 @@ class Story:
 
 
 async def cards_svg() -> str:
-    """Return the picture of one request: its cards in Slack, mail and WhatsApp, and the same cards after its end."""
+    """Return the picture of one request: its cards in Slack, email and WhatsApp, and the same cards after its end."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(fake_slack())
         phone = await stack.enter_async_context(fake_whatsapp())
-        # No test answers this mail, so no port for answers is open.
+        # No test answers this email, so no port for answers is open.
         mail = await stack.enter_async_context(fake_mail(24))
         for vendor in (slack, phone):
             vendor.clock = lambda: NOW
@@ -164,7 +163,7 @@ async def cards_svg() -> str:
 
 
 def read_slack(slack: FakeSlack) -> Card:
-    """Return what Slack shows to Ana. Raises `KeyError` for a block that this picture cannot draw."""
+    """Return Slack's display for Ana. Raises `KeyError` for a block that this picture cannot draw."""
     [message] = [each for each in slack.messages if each.user == SLACK.rpartition(":")[2]]
     lines: list[Line] = []
     for block in message.blocks:
@@ -177,7 +176,7 @@ def read_slack(slack: FakeSlack) -> Card:
 
 
 def read_mail(mail: FakeMail) -> Card:
-    """Return the last mail to Ana as plain text."""
+    """Return the last email to Ana as plain text."""
     sent = mail.taken[-1]
     part = sent.get_body(("plain",))
     assert part is not None

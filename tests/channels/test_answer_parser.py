@@ -103,7 +103,7 @@ _TEXT = st.text(max_size=400) | st.lists(
     ("yes".ljust(READ_CHARS), "en", "approved"),
     ("yes" + "\nthanks" * (ANSWER_LINES - 1), "en", "approved"),
 )
-def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verdict: str | None) -> None:
+def test_answer_of_known_words_decides(text: str, locale: str, verdict: str | None) -> None:
     assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",))).verdict == verdict
 
 
@@ -175,7 +175,7 @@ def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verd
     ("yes\n" + "x" * 300, "en", "more"),
     ("yes" + " " * READ_CHARS + "\nbut no", "en", "more"),
 )
-def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: str) -> None:
+def test_answer_with_other_words_decides_nothing(text: str, locale: str, why: str) -> None:
     answer = parse_answer(text, AnswerSender(locale, ("Ana Sousa",)))
     assert (answer.verdict, answer.code, answer.why) == (None, "", why)
     assert answer.comment == text[:READ_CHARS].strip()
@@ -213,18 +213,18 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
         for text in ("yes to K7Q-2FM only once", "yes partly K7Q-2FM")
     ),
 )
-def test_a_code_in_the_line_names_the_request(text: str, answer: ParsedAnswer) -> None:
+def test_code_in_the_line_names_the_request(text: str, answer: ParsedAnswer) -> None:
     assert parse_answer(text, AnswerSender("en")) == answer
 
 
 @table("word", "cannot", "hardly", "please", "thanks", "grazie", "talvez", "really", "not-ok", "a-b-c")
-def test_a_word_is_no_code(word: str) -> None:
+def test_ordinary_word_is_no_code(word: str) -> None:
     assert find_code(word) == ""
     assert parse_answer(f"yes {word}", AnswerSender("en")).code == ""
 
 
-def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
-    """With its separator, with digits, or as one of those that were told to this person; never without its digits."""
+def test_code_is_recognised_by_its_form_or_by_an_open_request() -> None:
+    """By its separator, by its digits, or because this person has an open request with it. Never without its digits."""
     assert find_code("a1c-2ef") == "A1C2EF"
     assert find_code("k7q2fm") == "K7Q2FM"
     assert find_code("abc-def") == ""
@@ -238,7 +238,7 @@ def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
     )
 
 
-def test_the_effect_may_be_repeated_word_for_word() -> None:
+def test_effect_may_be_repeated_word_for_word() -> None:
     sender = AnswerSender("en", effects={"K7Q2FM": "Pay 300 EUR to Hotel Sol", "A1B2C3": "Stop"})
     assert parse_answer("Yes, pay 300 EUR to Hotel Sol.", sender) == ParsedAnswer(
         "approved", effects=frozenset({"K7Q2FM"})
@@ -261,7 +261,7 @@ def test_the_effect_may_be_repeated_word_for_word() -> None:
     )
 
 
-def test_an_effect_of_two_words_may_be_repeated_and_one_without_words_cannot() -> None:
+def test_short_effect_may_be_repeated_and_an_empty_one_may_not() -> None:
     two = AnswerSender("en", effects={"K7Q2FM": "Stop it."})
     assert parse_answer("Yes, stop it", two) == ParsedAnswer("approved", effects=frozenset({"K7Q2FM"}))
     other = AnswerSender("en", effects={"K7Q2FM": "Start server."})
@@ -272,14 +272,14 @@ def test_an_effect_of_two_words_may_be_repeated_and_one_without_words_cannot() -
     assert parse_answer("whatever", none).why == "unknown"
 
 
-def test_a_name_is_known_by_each_of_its_words() -> None:
+def test_name_is_recognised_by_each_of_its_words() -> None:
     assert name_words(("Sousa, Ana-María (Lisbon)", "José")) == {"sousa", "ana", "maria", "lisbon", "jose"}
     assert name_words(("Xavier MAX",)) == {"xavier", "max"}
     assert parse_answer("Yes\nAna Sousa", AnswerSender("en", ("Sousa, Ana-María",))).verdict == "approved"
 
 
-def test_what_was_not_understood_is_named() -> None:
-    """The line that could be a condition, so that it can be asked about."""
+def test_unread_line_is_returned() -> None:
+    """The line that may be a condition, so that the reply can ask about it."""
     answer = parse_answer("Hi,\nyes\nbut only below 100\nthanks", AnswerSender("en"))
     assert (answer.why, answer.unread) == ("more", "but only below 100")
     assert parse_answer("yes no", AnswerSender("en")).unread == ""
@@ -288,7 +288,7 @@ def test_what_was_not_understood_is_named() -> None:
 
 
 @table("language", *YES)
-def test_no_word_means_two_things(language: str) -> None:
+def test_no_word_means_both_approve_and_deny(language: str) -> None:
     tables = ((YES, APPROVE), (NO, DENY))
     yes, no = (
         {fold(word) for table in pair for spoken in ("en", language) for word in table[spoken].split(", ")}
@@ -300,7 +300,7 @@ def test_no_word_means_two_things(language: str) -> None:
 
 
 @table("locale", "de", "de-AT", "de_AT", "DE")
-def test_a_locale_has_the_words_of_its_language_and_english(locale: str) -> None:
+def test_locale_has_the_words_of_its_language_and_english(locale: str) -> None:
     words = decision_words(locale)
     assert words == decision_words("de")
     assert {words["ja"], words["approve"]} == {"approved"}
@@ -308,14 +308,14 @@ def test_a_locale_has_the_words_of_its_language_and_english(locale: str) -> None
     assert "oui" not in words
 
 
-def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
+def test_limiting_words_are_part_of_no_approval() -> None:
     for language in catalogue.language_codes():
         for phrase, part in phrases_of(language).parts.items():
             assert part == "denied" or not set(phrase.split()) & _LIMITS, phrase
 
 
 @table("language", *sorted(catalogue.language_codes()))
-def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None:
+def test_words_suggested_by_cards_decide(language: str) -> None:
     code = show_code("K7Q2FM")
     approve, deny = texts_of(language)["word.approve"], texts_of(language)["word.deny"]
     assert [parse_answer(word, AnswerSender(language)).verdict for word in (approve, deny)] == ["approved", "denied"]
@@ -324,7 +324,7 @@ def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None
 
 
 @given(text=_TEXT, locale=st.sampled_from([*YES, "", "xx", "de-CH", "-"]))
-def test_only_what_holds_a_decision_word_decides(text: str, locale: str) -> None:
+def test_only_text_with_a_decision_word_decides(text: str, locale: str) -> None:
     answer = parse_answer(text, AnswerSender(locale))
     assert (answer.verdict is None) == bool(answer.why)
     if answer.verdict is not None:
@@ -335,14 +335,14 @@ def test_only_what_holds_a_decision_word_decides(text: str, locale: str) -> None
 
 
 @given(text=_TEXT, more=st.sampled_from(["but", "if cheap", "?", "~", "> x", "kidding", "🙃", "no", "(", "100 EUR"]))
-def test_one_word_more_takes_a_yes_away(text: str, more: str) -> None:
+def test_additional_word_cancels_an_approval(text: str, more: str) -> None:
     if parse_answer(text, AnswerSender("de")).verdict == "approved":
         for longer in (f"{text}\n{more}", f"{more}\n{text}", f"{text} {more}"):
             assert parse_answer(longer, AnswerSender("de")).verdict != "approved", longer
 
 
 @given(text=_TEXT, locale=st.sampled_from([*YES]))
-def test_quoting_or_doubting_a_line_takes_its_decision_away(text: str, locale: str) -> None:
+def test_quoted_or_questioned_line_decides_nothing(text: str, locale: str) -> None:
     line = " ".join(text.split())
     if parse_answer(line, AnswerSender(locale)).verdict is not None:
         assert parse_answer(f"> {line}", AnswerSender(locale)).verdict is None
@@ -369,7 +369,7 @@ def _steps(text: str) -> int:
 @pytest.mark.parametrize(
     "piece", ["On ", "yes\n", "yes, but\n", "a\u0301\u0323" * 60 + "\n", "K7Q-2FM ", "\u0323\u0301"]
 )
-def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
+def test_answer_is_parsed_in_linear_time(piece: str) -> None:
     parse_answer(piece, AnswerSender("en"))
     size = 30_000 // len(piece)
     once, twice = _steps(piece * size), _steps(piece * size * 2)
@@ -377,8 +377,8 @@ def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
     assert _steps(piece * (10 * READ_CHARS // len(piece))) <= _steps(piece * (READ_CHARS // len(piece) + 1)) + 500
 
 
-def test_no_long_line_is_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python orders a run of accents by insertion, so that 60 kB of them would take seconds."""
+def test_long_lines_are_not_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python orders a run of accents by insertion, so 60 kB of them would take seconds."""
     seen: list[int] = []
     real = answer_tokens.unicodedata.normalize
 
@@ -395,7 +395,7 @@ def test_no_long_line_is_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("\u0323\u0301" * 30_000, "yes " + "\u0323\u0301" * 30_000, "yes\n" + "\u0323\u0301" * 30_000):
         parse_answer(text, AnswerSender("en"))
     assert seen
-    # Folding may make three characters of one, and compatibility eighteen; no more.
+    # Folding makes at most three characters of one, and compatibility eighteen.
     assert max(seen) <= 18 * 3 * LINE_CHARS
 
 
@@ -462,7 +462,7 @@ def test_order_to_signoff_is_an_approval(text: str) -> None:
     ("Approved\nNice one.\nIt looks right to me.", "Nice one.\nIt looks right to me."),
     ("Approved\nK7Q-2FM, it looks right to me.", "K7Q-2FM, it looks right to me."),
 )
-def test_remark_beside_an_approval_is_its_comment(text: str, comment: str) -> None:
+def test_remark_after_an_approval_is_its_comment(text: str, comment: str) -> None:
     answer = parse_answer(text, AnswerSender("en"))
     assert (answer.verdict, answer.comment) == ("approved", comment)
 
@@ -500,7 +500,7 @@ def test_remark_beside_an_approval_is_its_comment(text: str, comment: str) -> No
     "Approvato. Aspetto la ricevuta.",
     "Aprovado. Espero o recibo.",
 )
-def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) -> None:
+def test_condition_order_or_doubt_after_an_approval_is_asked_back(text: str) -> None:
     effects = {"K7Q2FM": "Pay 300 EUR to Nordwind", "M4X9TD": "Pay 200 EUR to Acme"}
     for locale in ("en", "de", "fr", "es", "it", "pt"):
         assert parse_answer(text, AnswerSender(locale, effects=effects)).verdict is None, locale
@@ -540,12 +540,12 @@ def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) ->
     ("pay it", None),
     ("yes period", "approved"),
 )
-def test_words_that_people_write_to_bots_are_read(text: str, verdict: str | None) -> None:
+def test_words_common_in_bot_commands_are_read(text: str, verdict: str | None) -> None:
     sender = AnswerSender("de" if "nein" in text else "en", effects={"K7Q2FM": "Pay 300 EUR to Nordwind"})
     assert parse_answer(text, sender).verdict == verdict
 
 
 @table("locale", "en", "de", "fr", "es", "it", "pt")
-def test_idiom_that_begins_with_no_is_no_denial(locale: str) -> None:
+def test_idiom_with_an_initial_no_is_no_denial(locale: str) -> None:
     for text in ("alright, no big deal - I will look at it", "no brainer", "no objections from my side", "no rush"):
         assert parse_answer(text, AnswerSender(locale)).verdict is None

@@ -1,4 +1,4 @@
-"""What ordinary answers come to, and those that only look like a yes: our own set, in six languages."""
+"""The reading of ordinary answers and of deceptive approvals: our own set, in six languages."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ def read_all(kind: str) -> list[tuple[str, str, ParsedAnswer]]:
     ]
 
 
-def test_nothing_that_is_no_yes_is_read_as_one() -> None:
+def test_deceptive_answers_are_not_read_as_approvals() -> None:
     assert [text for _, text, answer in read_all("asked") if answer.verdict is not None] == []
     assert [text for _, text, answer in read_all("no") if answer.verdict == "approved"] == []
 
 
-def test_nearly_every_ordinary_yes_and_no_is_read() -> None:
+def test_most_ordinary_answers_are_read() -> None:
     read_as = {"yes": "approved", "no": "denied"}
     for kind, verdict in read_as.items():
         rows = read_all(kind)
@@ -34,19 +34,19 @@ def test_nearly_every_ordinary_yes_and_no_is_read() -> None:
         assert len(missed) <= 0.03 * len(rows), missed
 
 
-def test_a_mail_decides_above_what_is_known_to_say_nothing() -> None:
+def test_email_decides_above_known_closing_text() -> None:
     for text in ANSWERS["mail"]["yes"]:
         assert read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA)).verdict == "approved", text
 
 
 @table("text", *ANSWERS["mail"]["asked"])
-def test_a_mail_with_anything_else_below_its_sign_off_is_asked_about(text: str) -> None:
+def test_email_with_unknown_text_after_its_sign_off_is_asked_back(text: str) -> None:
     answer = read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA))
     assert answer.verdict is None
     assert answer.unread or answer.why == "two"
 
 
-def test_a_block_is_known_by_its_bytes_and_of_its_sender() -> None:
+def test_confirmed_footer_is_matched_exactly_and_per_sender() -> None:
     lines = "Approve{}\n\nBest regards,\nAna\nBuilding bridges since 1911"
     asked = read_mail_answer(lines.format("").split("\n"), (), AnswerSender("en", ANA))
     assert asked.footer == "Ana\nBuilding bridges since 1911"
@@ -62,7 +62,7 @@ def test_a_block_is_known_by_its_bytes_and_of_its_sender() -> None:
     assert read_mail_answer([*lines.format("").split("\n"), "2"], (), known).verdict is None
 
 
-def test_a_no_stands_above_any_footer_but_not_beside_a_yes() -> None:
+def test_denial_counts_above_any_footer_unless_an_approval_follows() -> None:
     answer = read_mail_answer(
         ["No", "", "too expensive", "", "Best,", "Ana", "whatever"], ("and below",), AnswerSender("en", ANA)
     )

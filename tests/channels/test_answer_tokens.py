@@ -1,4 +1,4 @@
-"""How a written line is split: into words, codes and signs; whatever is none of these is odd."""
+"""The tokens of a line: words, codes and signs. All other pieces are odd."""
 
 # ruff: noqa: RUF001 (marks of many alphabets)
 
@@ -10,7 +10,7 @@ _SHORT = {"word": "", "code": "#", "pause": "", "ask": "", "good": "+", "bad": "
 
 
 def split(line: str) -> list[str]:
-    """The pieces of a line, each with a mark of what it is: `#` a code, `+` good, `-` bad, `!` odd."""
+    """The pieces of a line, each with a mark: `#` a code, `+` good, `-` bad, `!` odd."""
     return [f"{_SHORT[piece.kind]}{piece.text}" for piece in tokens(line)]
 
 
@@ -37,22 +37,22 @@ def split(line: str) -> list[str]:
     ("yes⁇", ["yes", "?"]),
     ("", []),
 )
-def test_words_stand_between_marks(line: str, pieces: list[str]) -> None:
+def test_punctuation_separates_words(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
 
 
-def test_a_capital_letter_is_remembered() -> None:
+def test_capital_letter_is_remembered() -> None:
     assert tokens("Ana bo") == (AnswerToken("word", "ana", capital=True), AnswerToken("word", "bo"))
 
 
 @table("mark", ">", "|", "+", "-", "!")
-def test_an_item_a_quotation_or_a_negation_is_no_plain_line(mark: str) -> None:
+def test_list_item_quotation_or_negation_is_an_odd_token(mark: str) -> None:
     assert tokens(f"  {mark} yes")[0] == AnswerToken("odd", mark)
     assert tokens(f"{mark}yes")[0] == AnswerToken("odd", mark)
     assert tokens(f"yes {mark}")[0] == AnswerToken("word", "yes")
 
 
-def test_a_command_begins_with_a_slash() -> None:
+def test_slash_starts_a_command() -> None:
     assert split("/deny") == ["deny"]
     assert split("//deny") == ["!/", "deny"]
     assert split("no /deny") == ["no", "!/", "deny"]
@@ -84,7 +84,7 @@ def test_a_command_begins_with_a_slash() -> None:
     ("no __", ["no", "!_", "!_"]),
     ("*a* b*", ["a", "b", "!*"]),
 )
-def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, pieces: list[str]) -> None:
+def test_paired_bold_marks_are_dropped_and_single_ones_are_odd(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
 
 
@@ -108,7 +108,7 @@ def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, piec
     (":+1:!", ["+👍"]),
     (":+1:X", [":", "!+", "1", ":", "x"]),
 )
-def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) -> None:
+def test_known_emoji_have_a_meaning(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
 
 
@@ -123,7 +123,7 @@ def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) ->
     ("yes\u202d", ["yes", "!\u202d"]),
     ("yes\u2067", ["yes", "!\u2067"]),
 )
-def test_what_has_no_width_is_passed_over_behind_a_word_alone(line: str, pieces: list[str]) -> None:
+def test_invisible_character_is_ignored_only_after_a_word(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
 
 
@@ -150,10 +150,10 @@ def test_what_has_no_width_is_passed_over_behind_a_word_alone(line: str, pieces:
     ("K7Q-2FMX", ["k7q", "-", "2fmx"]),
     ("XK7Q-2FM", ["xk7q", "-", "2fm"]),
 )
-def test_a_code_is_known_whatever_stands_around_it(line: str, pieces: list[str]) -> None:
+def test_code_is_recognised_in_any_surroundings(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
 
 
-def test_a_longer_line_is_one_odd_piece() -> None:
+def test_too_long_line_is_one_odd_token() -> None:
     assert split("a" * LINE_CHARS) == ["a" * LINE_CHARS]
     assert tokens("a" * LINE_CHARS + "b") == (AnswerToken("odd", "a" * LINE_CHARS),)

@@ -1,4 +1,4 @@
-"""Measures the readers of chat and mail against the labelled messages of `data/messages.yaml`."""
+"""Measures the readers of chat and email with the labelled messages of `data/messages.yaml`."""
 
 from collections import Counter
 from collections.abc import Iterator

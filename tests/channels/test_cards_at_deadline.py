@@ -1,4 +1,4 @@
-"""Cards whose delivery is under way in the second in which their request ends, before the vendors' fakes."""
+"""Cards whose delivery is in progress when their request ends, with the vendors' fakes."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -18,7 +18,7 @@ WORDS = "Timed out without an answer, so the call was denied"
 
 
 async def end_during_delivery(rig: ChannelRig, after: Callable[[], Awaitable[None]]) -> None:
-    """Ask Bo; the vendor takes the card, the request ends, and `after` runs before the vendor's answer arrives."""
+    """Ask Bo. The vendor accepts the card, the request ends, and `after` runs before the vendor's answer arrives."""
     real = rig.channel.deliver
 
     async def slow(card: OutboundCard, before: SentCard | None) -> SentCard | None:
@@ -40,7 +40,7 @@ def cards_of_bo(rig: ChannelRig) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["slack", "telegram"])
-async def test_card_that_is_acknowledged_after_its_request_ended_says_so(kind: Kind, tmp_path: Path) -> None:
+async def test_card_acknowledged_after_the_end_shows_the_end(kind: Kind, tmp_path: Path) -> None:
     async def nothing() -> None:
         return
 
@@ -50,9 +50,7 @@ async def test_card_that_is_acknowledged_after_its_request_ended_says_so(kind: K
 
 
 @table("kind", "slack", "telegram")
-async def test_card_that_times_out_as_its_request_ends_is_followed_by_the_end_at_once(
-    kind: Kind, tmp_path: Path
-) -> None:
+async def test_card_that_times_out_at_the_end_is_followed_by_the_outcome_at_once(kind: Kind, tmp_path: Path) -> None:
     async def lost() -> None:
         raise NotDelivered("the vendor did not answer in time", code="timeout", again=True)
 
@@ -63,7 +61,7 @@ async def test_card_that_times_out_as_its_request_ends_is_followed_by_the_end_at
 
 
 @pytest.mark.parametrize("kind", ["slack", "telegram"])
-async def test_card_that_is_acknowledged_after_its_end_was_told_is_closed_itself(kind: Kind, tmp_path: Path) -> None:
+async def test_card_acknowledged_after_the_closing_message_is_closed_too(kind: Kind, tmp_path: Path) -> None:
     async with answer_rig(kind, tmp_path) as rig:
 
         async def lapse() -> None:

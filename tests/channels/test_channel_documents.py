@@ -1,4 +1,4 @@
-"""docs/channels.md and docs/email.md name every option of every kind, and every field of a webhook's messages."""
+"""docs/channels.md and docs/email.md name every option of every kind, and every field of the webhook's messages."""
 
 import json
 from collections.abc import Iterator
@@ -43,12 +43,12 @@ def test_every_option_of_every_kind_is_documented(kind: str) -> None:
     assert sorted(listed) == sorted(options_of(channel_class(kind, Plugins()).options))
 
 
-def test_every_state_of_a_card_is_explained() -> None:
+def test_every_card_state_is_explained() -> None:
     rows = tables("docs/channels.md", "Who is told, and when")
     assert sorted(name for row in rows for name in names(row[0])) == sorted(get_args(DeliveryState))
 
 
-async def test_every_field_that_a_webhook_is_told_is_documented() -> None:
+async def test_every_field_of_webhook_messages_is_documented() -> None:
     line = Line()
     channel = webhook(line)
     await channel.deliver(notice(), None)

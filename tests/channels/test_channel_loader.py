@@ -42,7 +42,7 @@ def module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) 
     monkeypatch.syspath_prepend(folder)
 
 
-async def test_a_channel_gets_its_name_its_options_and_a_key_of_its_own(store: Store) -> None:
+async def test_channel_gets_its_name_options_and_a_separate_key(store: Store) -> None:
     made, problems = await opened(
         store,
         DeclaredChannel("desk", "webhook", HOOK),
@@ -60,7 +60,7 @@ async def test_a_channel_gets_its_name_its_options_and_a_key_of_its_own(store: S
     assert again["book"].context.secret == made["book"].context.secret
 
 
-async def test_one_that_lacks_something_leaves_the_others_running(store: Store) -> None:
+async def test_incomplete_channel_leaves_the_others_running(store: Store) -> None:
     made, problems = await opened(store, DeclaredChannel("desk", "webhook", HOOK), DeclaredChannel("book", RECORDING))
     assert list(made) == ["book"]
     assert problems == [ChannelProblem("desk", "it needs the environment variable `HOOK`, which is not set")]
@@ -75,7 +75,7 @@ async def test_one_that_lacks_something_leaves_the_others_running(store: Store) 
     (HOOK | {"allow_networks": ["10.0.0.0/33"]}, "option `allow_networks`: '10.0.0.0/33' does not appear to be"),
     (HOOK | {"secret": "env:SHORT"}, "a signing secret is `whsec_` and 24 to 64 bytes in base64"),
 )
-async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: dict[str, Any], message: str) -> None:
+async def test_invalid_options_are_named(store: Store, options: dict[str, Any], message: str) -> None:
     made, problems = await opened(store, DeclaredChannel("desk", "webhook", options), HOOK=SECRET, SHORT="hunter2")
     assert made == {}
     assert problems[0].what.startswith(message)
@@ -83,7 +83,7 @@ async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: d
     assert "hunter2" not in problems[0].what
 
 
-def test_an_unknown_kind_is_told_with_those_that_are_near() -> None:
+def test_unknown_kind_is_reported_with_similar_kinds() -> None:
     with pytest.raises(ConfigError, match=r"no kind of channel `webhok`; did you mean `webhook`\?; a channel of your"):
         channel_class("webhok", Plugins())
     with pytest.raises(ConfigError, match=r"no kind of channel `zzz`; known: .*`webhook`"):
@@ -93,13 +93,13 @@ def test_an_unknown_kind_is_told_with_those_that_are_near() -> None:
 
 
 @table("kind", "base", "wording", "texts")
-def test_a_module_that_is_no_channel_is_no_kind(kind: str) -> None:
+def test_module_without_a_channel_is_no_kind(kind: str) -> None:
     with pytest.raises(ConfigError, match="no kind of channel"):
         channel_class(kind, Plugins())
     assert kind not in known_kinds(Plugins())
 
 
-def test_every_kind_that_is_there_can_be_had() -> None:
+def test_every_known_kind_can_be_loaded() -> None:
     for kind in known_kinds(Plugins()):
         made = channel_class(kind, Plugins())
         assert made.kind == kind
@@ -107,7 +107,7 @@ def test_every_kind_that_is_there_can_be_had() -> None:
     assert "webhook" in known_kinds(Plugins())
 
 
-def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_in_the_project_is_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module(tmp_path, monkeypatch, "good", "from signoff.testing.recording_channel import RecordingChannel as CHANNEL")
     module(tmp_path, monkeypatch, "bare", "")
     module(tmp_path, monkeypatch, "odd", "CHANNEL = 3")
@@ -124,7 +124,7 @@ def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.Mon
             channel_class(f"desks.{name}", Plugins())
 
 
-async def test_one_that_fails_in_its_own_way_is_a_problem_and_says_nothing_secret(
+async def test_failing_channel_constructor_is_reported_without_its_message(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """

@@ -78,7 +78,7 @@ class Rig:
         self.happened.add(kind, what)
 
     async def told(self, kind: Any, *what: ApprovalRequest) -> None:
-        """Tell, and work until nothing is to be done."""
+        """Report an event and dispatch until no work is left."""
         for each in what:
             await self.tell(kind, each)
         await self.settle()
@@ -93,7 +93,7 @@ class Rig:
         return {(row.person, row.channel): row for row in await self.cards.of_request(what.id, what.revision)}
 
     async def settle(self) -> None:
-        """Rounds until nothing is to be done."""
+        """Dispatch until no work is left."""
         while await self.dispatcher.step():
             pass
 
@@ -109,7 +109,7 @@ class Rig:
 
 @pytest.fixture
 def rig(store: Store) -> Rig:
-    """Ana on chat then mail, Bo on mail, Cy not asked."""
+    """Ana on chat then email, Bo on email, Cy not asked."""
     return Rig(store)
 
 
@@ -124,7 +124,7 @@ def refuses(code: str, *, again: bool, after: float = 0.0) -> Callable[[Outbound
     return fail
 
 
-async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
+async def test_each_approver_gets_a_card_on_their_first_channel(rig: Rig) -> None:
     asks = await rig.asked()
     await rig.told("opened", asks)
     assert summary(rig.chat) == [("ana", "ask")]
@@ -143,7 +143,7 @@ async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
     assert sorted(rig.events()) == [("sent", "ana", "chat"), ("sent", "bo", "mail")]
 
 
-async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(rig: Rig) -> None:
+async def test_unreachable_person_gets_the_next_channel_at_once(rig: Rig) -> None:
     rig.chat.failing = refuses("channel_not_found", again=False)
     asks = await rig.asked()
     assert sorted(summary(rig.mail)) == [("ana", "ask"), ("bo", "ask")]
@@ -152,7 +152,7 @@ async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(r
     assert ("failed", "ana", "chat") in rig.events()
 
 
-async def test_what_a_vendor_answers_repeats_no_secret(store: Store) -> None:
+async def test_vendor_message_is_stored_without_secrets(store: Store) -> None:
     rig = Rig(store, secrets=SecretProvider(environment={"TOKEN": "12:bot-token"}))
     token = await rig.secrets.read("env:TOKEN")
 
@@ -165,7 +165,7 @@ async def test_what_a_vendor_answers_repeats_no_secret(store: Store) -> None:
     assert [entry.data["message"] for entry in rig.seen if "message" in entry.data] == ["no bot at /bot[hidden]/send"]
 
 
-async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
+async def test_outage_of_one_channel_delays_no_other(rig: Rig) -> None:
     rig.chat.failing = refuses("503", again=True)
     asks = await rig.asked()
     row = (await rig.rows(asks))[("ana", "chat")]
@@ -178,7 +178,7 @@ async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
     assert [card.token for card, _ in rig.chat.cards] == [row.token]
 
 
-async def test_a_vendor_that_asks_for_patience_gets_it(rig: Rig) -> None:
+async def test_vendors_retry_after_is_respected(rig: Rig) -> None:
     rig.chat.failing = refuses("429", again=True, after=120)
     await rig.asked()
     rig.chat.failing = None
@@ -189,7 +189,7 @@ async def test_a_vendor_that_asks_for_patience_gets_it(rig: Rig) -> None:
     assert [card.request.call for card, _ in rig.chat.cards] == ["c1.2"]
 
 
-async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -> None:
+async def test_retry_after_the_deadline_is_skipped(rig: Rig) -> None:
     rig.chat.failing = refuses("503", again=True, after=300)
     asks = request(expires_at=datetime.now(UTC) + timedelta(seconds=200))
     assert asks.expires_at is not None
@@ -199,7 +199,7 @@ async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -
     assert ("ana", "ask") in summary(rig.mail)
 
 
-async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None:
+async def test_read_card_prevents_a_card_on_the_next_channel(rig: Rig) -> None:
     asks = await rig.asked()
     rows = await rig.rows(asks)
     await rig.cards.state("chat", "chat-1", "read")
@@ -209,7 +209,7 @@ async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None
     assert (await rig.rows(asks))[("ana", "mail")].state == "dropped"
 
 
-async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
+async def test_unread_card_is_followed_by_the_next_channel(rig: Rig) -> None:
     asks = await rig.asked()
     await rig.cards.state("chat", "chat-1", "delivered")
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
@@ -217,7 +217,7 @@ async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
     assert ("ana", "ask") in summary(rig.mail)
 
 
-async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: Rig) -> None:
+async def test_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: Rig) -> None:
     asks = await rig.asked()
     over = replace(asks, state="approved", decided_by="bo", decided_channel="mail")
     await rig.told("closed", over)
@@ -227,7 +227,7 @@ async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: R
     assert sorted(rig.events())[:2] == [("closed", "ana", "chat"), ("closed", "bo", "mail")]
 
 
-async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(rig: Rig) -> None:
+async def test_request_that_ended_before_its_opening_sends_no_card(rig: Rig) -> None:
     asks = request()
     over = replace(asks, state="approved")
     await rig.told("closed", over)
@@ -236,7 +236,7 @@ async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(
     assert rig.mail.cards == []
 
 
-async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after_all(rig: Rig) -> None:
+async def test_card_in_delivery_at_the_end_is_closed_afterwards(rig: Rig) -> None:
     asks = request()
 
     def meanwhile(what: OutboundCard | ClosedCard) -> None:
@@ -260,7 +260,7 @@ async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after
     assert [closed.request.state for _, closed in rig.chat.closings] == ["denied"]
 
 
-async def test_card_without_acknowledgement_says_how_its_request_ended(rig: Rig) -> None:
+async def test_unacknowledged_card_is_followed_by_the_outcome(rig: Rig) -> None:
     asks = request(notify=("chat",))
     rig.chat.failing = refuses("timeout", again=True)
     await rig.told("opened", asks)
@@ -274,14 +274,14 @@ async def test_card_without_acknowledgement_says_how_its_request_ended(rig: Rig)
 
 
 async def timed_out(rig: Rig, *asks: ApprovalRequest) -> None:
-    """The cards of `asks` go out once; no vendor answers in time."""
+    """Send the cards of `asks` once. No vendor answers in time."""
     rig.chat.failing = rig.mail.failing = refuses("timeout", again=True)
     await rig.told("opened", *asks)
     rig.chat.failing = rig.mail.failing = None
 
 
 async def end(rig: Rig, *asks: ApprovalRequest) -> None:
-    """The requests are denied, and all cards are closed that can be."""
+    """Deny the requests and close all cards that can be closed."""
     for each in asks:
         await rig.tell("closed", replace(each, state="denied", decided_by="cy"))
     await rig.dispatcher.read()
@@ -293,7 +293,7 @@ def closed_for(channel: RecordingChannel) -> list[tuple[str, str]]:
     return sorted((closed.person.id, closed.request.call) for _, closed in channel.closings)
 
 
-async def test_card_that_timed_out_near_its_deadline_says_how_its_request_ended(rig: Rig) -> None:
+async def test_card_that_timed_out_near_its_deadline_is_followed_by_the_outcome(rig: Rig) -> None:
     asks = request(notify=("chat",), expires_at=datetime.now(UTC) + timedelta(seconds=1))
     await timed_out(rig, asks)
     await end(rig, asks)
@@ -301,7 +301,7 @@ async def test_card_that_timed_out_near_its_deadline_says_how_its_request_ended(
     assert rig.chat.cards == []
 
 
-async def test_digest_without_acknowledgement_says_how_its_requests_ended(store: Store) -> None:
+async def test_unacknowledged_digest_is_followed_by_the_outcomes(store: Store) -> None:
     rig = Rig(store, people=(BO,), rules=RoutingRules(digest_over=1))
     deadline = datetime.now(UTC) + timedelta(seconds=1)
     asks = [request(f"c1.{number}", expires_at=deadline) for number in (1, 2)]
@@ -311,7 +311,7 @@ async def test_digest_without_acknowledgement_says_how_its_requests_ended(store:
     assert rig.mail.cards == []
 
 
-async def test_card_without_acknowledgement_is_closed_though_its_reader_voted_elsewhere(rig: Rig) -> None:
+async def test_unacknowledged_card_is_closed_after_a_vote_elsewhere(rig: Rig) -> None:
     asks = request(notify=("chat",), quorum=2)
     await timed_out(rig, asks)
     await rig.tell("reminded", replace(asks, reminded=1, votes=(voted("ana"),)))
@@ -339,7 +339,7 @@ async def test_request_that_ends_between_claim_and_delivery_sends_nothing(
     assert (rig.chat.cards, rig.chat.closings) == ([], [])
 
 
-async def test_reminder_under_way_at_the_end_goes_out_before_the_end_is_told(rig: Rig) -> None:
+async def test_reminder_in_delivery_at_the_end_precedes_the_closing_message(rig: Rig) -> None:
     asks = await rig.asked(notify=("chat",))
     real, closed_first = rig.chat.deliver, []
 
@@ -356,7 +356,7 @@ async def test_reminder_under_way_at_the_end_goes_out_before_the_end_is_told(rig
     assert closed_for(rig.chat) == [("ana", "c1.1")]
 
 
-async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
+async def test_reminder_follows_its_card(rig: Rig) -> None:
     asks = await rig.asked()
     await rig.told("reminded", replace(asks, reminded=1))
     assert summary(rig.chat) == [("ana", "ask"), ("ana", "remind")]
@@ -368,7 +368,7 @@ async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
     assert [each.data["attempt"] for each in rig.seen if each.data["event"] == "reminded"][::2] == [1, 2]
 
 
-async def test_reminder_and_ending_are_known_by_their_vendor_ids(rig: Rig) -> None:
+async def test_reminder_and_closing_message_are_found_by_their_vendor_ids(rig: Rig) -> None:
     asks = await rig.asked()
     await rig.told("reminded", replace(asks, reminded=1))
     await rig.told("closed", replace(asks, state="denied"))
@@ -382,7 +382,7 @@ def voted(by: str) -> Vote:
     return Vote(subject=by, verdict="approved", at=NOW, decision=Decision(approval_id="a", verdict="approved"))
 
 
-async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig) -> None:
+async def test_voter_gets_no_reminder_and_no_card_on_the_next_channel(rig: Rig) -> None:
     asks = await rig.asked(quorum=2)
     await rig.tell("reminded", replace(asks, reminded=1, votes=(voted("ana"),)))
     await rig.dispatcher.read()
@@ -395,7 +395,7 @@ async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig
     assert rows[("ana", "chat")].remind_at is None
 
 
-async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
+async def test_former_approver_gets_no_reminder(rig: Rig) -> None:
     asks = await rig.asked(notify=("mail",))
     rig.people = (ANA, replace(BO, roles=()), CY)
     rig.dispatcher = rig.another()
@@ -404,7 +404,7 @@ async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
     assert (await rig.rows(asks))[("bo", "mail")].remind_at is None
 
 
-async def test_a_list_that_was_reminded_of_stays_a_list(store: Store) -> None:
+async def test_digest_with_a_reminder_stays_a_digest(store: Store) -> None:
     rig = Rig(store, people=(BO,), rules=RoutingRules(digest_over=1))
     asks = [request(f"c1.{number}") for number in (1, 2)]
     await rig.told("opened", *asks)
@@ -415,14 +415,14 @@ async def test_a_list_that_was_reminded_of_stays_a_list(store: Store) -> None:
     assert (await rig.rows(asks[1]))[("bo", "mail")].kind == "digest"
 
 
-async def test_those_to_whom_it_escalates_are_told_and_nobody_twice(rig: Rig) -> None:
+async def test_escalation_adds_cards_for_new_approvers_only(rig: Rig) -> None:
     asks = await rig.asked()
     await rig.told("escalated", replace(asks, approvers=("role:approvers", "role:chief")))
     assert summary(rig.chat) == [("ana", "ask"), ("cy", "ask")]
     assert summary(rig.mail) == [("bo", "ask")]
 
 
-async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> None:
+async def test_former_approver_gets_no_card(store: Store) -> None:
     rig = Rig(store)
     asks = request()
     await rig.tell("opened", asks)
@@ -434,7 +434,7 @@ async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> Non
     assert (await rig.rows(asks))[("ana", "chat")].state == "dropped"
 
 
-async def test_many_at_once_are_one_message(store: Store) -> None:
+async def test_six_requests_at_once_are_one_digest(store: Store) -> None:
     rig = Rig(store, people=(BO,))
     asks = [request(f"c1.{number}") for number in range(1, 7)]
     await rig.told("opened", *asks)
@@ -445,7 +445,7 @@ async def test_many_at_once_are_one_message(store: Store) -> None:
     assert rig.mail.closings == []
 
 
-async def test_five_at_once_are_five_cards(store: Store) -> None:
+async def test_five_requests_at_once_are_five_cards(store: Store) -> None:
     rig = Rig(store, people=(BO,))
     for number in range(1, 6):
         await rig.asked(f"c1.{number}")
@@ -461,7 +461,7 @@ async def test_two_dispatchers_over_one_store_send_one_card(rig: Rig) -> None:
     assert sorted(card.request.call for card, _ in rig.chat.cards) == ["c1.1", "c1.2", "c1.3", "c1.4"]
 
 
-async def test_what_a_killed_dispatcher_had_claimed_is_sent_again_under_the_same_token(rig: Rig) -> None:
+async def test_card_claimed_by_a_killed_dispatcher_is_sent_again_under_the_same_token(rig: Rig) -> None:
     asks = request()
     await rig.tell("opened", asks)
     await rig.dispatcher.read()
@@ -475,7 +475,7 @@ async def test_what_a_killed_dispatcher_had_claimed_is_sent_again_under_the_same
     assert len(await rig.rows(asks)) == 3
 
 
-async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_in_an_adapter_is_a_failed_delivery(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     def broken(what: OutboundCard | ClosedCard) -> None:
         raise KeyError(rig.chat.name)
 
@@ -489,7 +489,7 @@ async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, ca
     assert "KeyError: " not in caplog.text
 
 
-async def test_a_card_that_cannot_be_closed_is_given_up_in_the_end(rig: Rig) -> None:
+async def test_card_that_cannot_be_closed_is_given_up(rig: Rig) -> None:
     asks = await rig.asked()
     rig.chat.failing = refuses("message_not_found", again=False)
     await rig.told("closed", replace(asks, state="approved"))
@@ -499,12 +499,12 @@ async def test_a_card_that_cannot_be_closed_is_given_up_in_the_end(rig: Rig) -> 
 
 
 async def hurried(rig: Rig) -> None:
-    """As if all that was put off were due now."""
+    """Make all postponed work due now."""
     due = update(DELIVERIES).values(due_at=0, claimed_until=0)
     await rig.store.run(lambda connection: connection.execute(due).close())
 
 
-async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
+async def test_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
     first, second = request("c1.1", notify=("chat",)), request("c1.2", notify=("chat",))
     await rig.told("opened", first, second)
     rig.chat.failing = refuses("503", again=True)
@@ -524,14 +524,14 @@ async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
     assert [event for event, _, channel in rig.events()][-1] == "not closed"
 
 
-async def test_a_vendor_cannot_put_a_card_off_for_ever(rig: Rig) -> None:
+async def test_vendors_retry_after_is_limited(rig: Rig) -> None:
     rig.chat.failing = refuses("429", again=True, after=9_999_999)
     asks = await rig.asked(expires_at=None)
     due = (await rig.rows(asks))[("ana", "chat")].due_at
     assert due < datetime.now(UTC) + timedelta(seconds=LONGEST_PAUSE + 1)
 
 
-async def test_a_closing_does_not_wait_for_cards_that_go_out_slowly(store: Store) -> None:
+async def test_closing_does_not_wait_for_slow_cards(store: Store) -> None:
     crowd = tuple(Person(id=f"p{n}", roles=("crowd",), identities={"slack": (f"T1:p{n}",)}) for n in range(20))
     rig = Rig(store, people=(ANA, *crowd))
     rig.chat = recording_channel("chat", identity="slack", per_second=0.5)
@@ -548,7 +548,7 @@ async def test_a_closing_does_not_wait_for_cards_that_go_out_slowly(store: Store
     assert len(rig.chat.cards) < 7
 
 
-async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_event_delays_no_other(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     real = rig.cards.plan
 
     async def plan(rows: Any) -> int:
@@ -568,7 +568,7 @@ async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeyp
 
 @asynccontextmanager
 async def running(dispatcher: Dispatcher) -> AsyncIterator[None]:
-    """The dispatcher at work, until the block ends."""
+    """The running dispatcher, until the block ends."""
     task = asyncio.create_task(dispatcher.run())
     try:
         yield
@@ -577,7 +577,7 @@ async def running(dispatcher: Dispatcher) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_it_runs_by_itself_and_survives_an_outage_of_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dispatcher_runs_and_survives_an_outage_of_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     real, failed = rig.happened.poll, asyncio.Event()
 
     async def poll() -> Any:

@@ -20,7 +20,7 @@ def rig(store: Store) -> Rig:
 
 
 async def queue(rig: Rig, *texts: str, identity: str = "bo-1") -> None:
-    """Keep messages as they arrive, before any of them is read."""
+    """Store messages as they arrive, before any of them is read."""
     for text in texts:
         key = f"later-{next(KEYS)}"
         await rig.receiver.take("chat", rig.channel.raw(key=key, identity=identity, text=text))
@@ -50,7 +50,7 @@ async def test_approval_is_read_together_with_the_next_message_of_its_author(rig
 
 @pytest.mark.parametrize("is_read_first", [True, False], ids=["read first", "read together"])
 @pytest.mark.parametrize("words", ["but only below 200", "no, deny it"])
-async def test_words_written_later_and_delivered_first_take_an_approval_back(
+async def test_later_written_words_cancel_an_approval_even_if_delivered_first(
     rig: Rig, is_read_first: bool, words: str
 ) -> None:
     request = await rig.ask()
@@ -65,7 +65,7 @@ async def test_words_written_later_and_delivered_first_take_an_approval_back(
     assert rig.decisions.request(request.id).state != "approved"
 
 
-async def test_later_words_of_another_person_leave_an_approval_alone(rig: Rig) -> None:
+async def test_later_words_of_another_person_leave_an_approval_unchanged(rig: Rig) -> None:
     request = await rig.ask()
     await queue(rig, "yes")
     await queue(rig, "no", identity="cy-1")
@@ -73,7 +73,7 @@ async def test_later_words_of_another_person_leave_an_approval_alone(rig: Rig) -
     assert rig.decisions.request(request.id).state == "approved"
 
 
-async def test_later_denial_of_another_request_leaves_an_approval_alone(rig: Rig) -> None:
+async def test_later_denial_of_another_request_leaves_an_approval_unchanged(rig: Rig) -> None:
     first, second = await rig.ask(1), await rig.ask(2)
     await queue(rig, f"approve {first.code}", f"deny {second.code}")
     await rig.processor.step()
@@ -81,7 +81,7 @@ async def test_later_denial_of_another_request_leaves_an_approval_alone(rig: Rig
     assert rig.decisions.request(second.id).state == "denied"
 
 
-async def test_held_approval_says_how_to_stop_it_and_a_denial_within_the_hold_counts(rig: Rig) -> None:
+async def test_held_approval_explains_how_to_stop_it_and_a_denial_in_time_counts(rig: Rig) -> None:
     rig.processor = rig.another(hold=5.0)
     request = await rig.ask()
     reply = await rig.heard(text="yes")
@@ -94,7 +94,7 @@ async def test_held_approval_says_how_to_stop_it_and_a_denial_within_the_hold_co
     assert rig.decisions.request(request.id).state == "denied"
 
 
-async def test_held_approval_does_not_count_after_words_that_were_asked_back(rig: Rig) -> None:
+async def test_held_approval_does_not_count_after_an_unclear_message(rig: Rig) -> None:
     rig.processor = rig.another(hold=5.0)
     request = await rig.ask()
     await rig.hear(text="yes")
@@ -104,7 +104,7 @@ async def test_held_approval_does_not_count_after_words_that_were_asked_back(rig
     assert rig.decisions.answers == []
 
 
-async def test_held_approval_counts_once_when_its_hold_is_over(rig: Rig) -> None:
+async def test_held_approval_counts_once_after_its_hold(rig: Rig) -> None:
     rig.processor = rig.another(hold=5.0)
     request = await rig.ask()
     await rig.hear(text="yes")
@@ -132,7 +132,7 @@ async def test_hold_ends_a_second_before_the_deadline(rig: Rig, left: float, hel
 
 
 @pytest.mark.parametrize("change", ["edited", "deleted"])
-async def test_change_of_a_held_approval_takes_it_back(rig: Rig, change: str) -> None:
+async def test_changed_message_cancels_its_held_approval(rig: Rig, change: str) -> None:
     rig.processor = rig.another(hold=5.0)
     request = await rig.ask()
     await rig.hear(key="first", text="yes")
@@ -143,7 +143,7 @@ async def test_change_of_a_held_approval_takes_it_back(rig: Rig, change: str) ->
     assert rig.decisions.request(request.id).state == "pending"
 
 
-async def test_change_that_arrives_with_its_approval_takes_it_back(rig: Rig) -> None:
+async def test_change_in_the_same_batch_cancels_the_approval(rig: Rig) -> None:
     await rig.ask()
     await rig.receiver.take("chat", rig.channel.raw(key="first", identity="bo-1", text="yes"))
     await rig.receiver.take("chat", rig.channel.raw(key="second", identity="bo-1", changes="first", unclear="edited"))
@@ -153,9 +153,7 @@ async def test_change_that_arrives_with_its_approval_takes_it_back(rig: Rig) -> 
 
 @pytest.mark.parametrize("change", ["edited", "deleted"])
 @pytest.mark.parametrize("words", ["yes", "no"])
-async def test_change_of_a_message_that_decided_changes_nothing_and_its_author_reads_so(
-    rig: Rig, words: str, change: str
-) -> None:
+async def test_change_after_the_decision_has_no_effect_and_is_answered_so(rig: Rig, words: str, change: str) -> None:
     request = await rig.ask()
     await rig.hear(key="first", text=words)
     decided = rig.decisions.request(request.id)
@@ -164,7 +162,7 @@ async def test_change_of_a_message_that_decided_changes_nothing_and_its_author_r
     assert rig.decisions.request(request.id) == decided
 
 
-async def test_edit_of_a_message_that_decided_nothing_is_asked_back(rig: Rig) -> None:
+async def test_edit_of_an_undecided_message_is_asked_back(rig: Rig) -> None:
     request = await rig.ask()
     await rig.hear(key="first", text="hm")
     reply = await rig.heard(key="second", changes="first", unclear="edited", text="yes")
@@ -174,7 +172,7 @@ async def test_edit_of_a_message_that_decided_nothing_is_asked_back(rig: Rig) ->
 
 
 @pytest.mark.parametrize("is_read_first", [True, False], ids=["read first", "read together"])
-async def test_later_words_that_cannot_be_read_leave_an_approval_in_doubt(rig: Rig, is_read_first: bool) -> None:
+async def test_unreadable_later_message_leaves_the_approval_undecided(rig: Rig, is_read_first: bool) -> None:
     rig.processor = rig.another(hold=5.0 if is_read_first else 0.0)
     request = await rig.ask()
     await queue(rig, "yes")

@@ -1,4 +1,4 @@
-"""HTTP to configured addresses: nobody on our own network is asked, whatever a name says it is."""
+"""HTTP to configured addresses: no name leads to our own network."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -24,7 +24,7 @@ NAME = "desk.example.com"
 
 
 class Names:
-    """A resolver that gives each name the addresses that come next, and counts how often it is asked."""
+    """A resolver that returns the next addresses for each name and records its lookups."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
@@ -36,7 +36,7 @@ class Names:
 
 
 class Place:
-    """A server that keeps what it is sent. `/moved` sends on, `/endless` never ends, `/slow` never begins."""
+    """A server that records its requests. `/moved` redirects, `/endless` never ends, `/slow` never answers."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -78,30 +78,30 @@ async def refused(outward: GuardedHttp, url: str) -> NotDelivered:
     "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::a00:1", "64:ff9b::7f00:1", "2002:7f00:1::",
     "2002:a9fe:a9fe::1", "2001:0:4136:e378:8000:63bf:f5ff:fffe",
 )  # fmt: skip
-def test_no_address_of_our_own_network_is_public(address: str) -> None:
+def test_private_addresses_are_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
 @table("address", "8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808")
-def test_the_public_internet_is_public(address: str) -> None:
+def test_internet_addresses_are_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
 @table("host", "127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "127.1", "0")
-async def test_this_machine_is_not_asked_however_it_is_written(host: str) -> None:
+async def test_loopback_is_refused_in_every_notation(host: str) -> None:
     error = await refused(GuardedHttp(), f"https://{host}:9/hook")
     assert (error.code, error.again) in {("address", False), ("dns", True)}
 
 
 @table("address", "10.1.2.3", "169.254.169.254", "::ffff:192.168.0.1", "fe80::1%eth0")
-async def test_a_name_that_leads_inside_is_not_asked(address: str) -> None:
-    """The message says which option would allow it."""
+async def test_name_of_a_private_address_is_refused(address: str) -> None:
+    """The message names the option that would allow it."""
     error = await refused(GuardedHttp(resolve=Names([address])), f"https://{NAME}/hook")
     assert (error.code, error.again) == ("address", False)
     assert "allow_networks" in error.message
 
 
-async def test_only_what_was_judged_is_asked() -> None:
+async def test_every_resolved_address_is_checked() -> None:
     place, names = Place(), Names(["127.0.0.1", "192.0.2.1"], ["127.0.0.1"])
     async with serve_vendor(place.app()) as url:
         error = await refused(GuardedHttp(resolve=names), url.replace("http", "https").replace("127.0.0.1", NAME))
@@ -110,8 +110,8 @@ async def test_only_what_was_judged_is_asked() -> None:
     assert len(names.asked) == 1
 
 
-async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
-    """It was judged at one address and is asked there, though it would lead elsewhere the next moment."""
+async def test_name_is_resolved_once_for_check_and_request() -> None:
+    """It was checked at one address and is requested there, although it resolves to another one a moment later."""
     place, names = Place(), Names(["127.0.0.1"], ["169.254.169.254"])
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
         answer = await outward.post(url.replace("127.0.0.1", NAME) + "/hook?a=1", b"{}", {"x-a": "b"})
@@ -124,13 +124,13 @@ async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
 
 
 @table("url", "http://a..b/", f"http://{'a' * 64}.b/", "http://[::1/", "http://127.0.0.1:99999/")
-async def test_an_address_that_is_none_is_not_asked(url: str) -> None:
+async def test_invalid_address_is_refused(url: str) -> None:
     async with GuardedHttp(HOME) as http:
         with pytest.raises(NotDelivered):
             await http.post(url, b"", {})
 
 
-async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
+async def test_unicode_name_is_resolved_in_ascii_form() -> None:
     place, names = Place(), Names(["127.0.0.1"])
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
         await outward.post(url.replace("127.0.0.1", "bücher.example"), b"{}", {})
@@ -138,18 +138,18 @@ async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
     assert place.requests[0][1]["host"].startswith("xn--bcher-kva.example:")
 
 
-async def test_an_address_of_ipv6_is_asked_as_one() -> None:
+async def test_ipv6_address_is_requested() -> None:
     error = await refused(GuardedHttp(read_networks(["::1/128"]), resolve=Names(["::1"])), f"http://{NAME}:9/hook")
     assert (error.code, error.again) == ("connection", True)
 
 
-async def test_without_tls_only_allowed_networks_are_asked() -> None:
+async def test_plain_http_is_limited_to_allowed_networks() -> None:
     error = await refused(GuardedHttp(resolve=Names(["8.8.8.8"])), f"http://{NAME}/hook")
     assert error.code == "address"
 
 
-async def test_a_redirect_is_not_followed() -> None:
-    """It would lead past all that was judged."""
+async def test_redirect_is_not_followed() -> None:
+    """It would lead past all checks."""
     place = Place()
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         answer = await outward.post(f"{url}/moved", b"{}", {})
@@ -157,13 +157,13 @@ async def test_a_redirect_is_not_followed() -> None:
     assert [path for path, *_ in place.requests] == ["/moved"]
 
 
-async def test_no_answer_is_read_further_than_its_status() -> None:
+async def test_response_body_is_not_read_by_default() -> None:
     place = Place()
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         assert (await outward.post(f"{url}/endless", b"{}", {})).status == 200
 
 
-async def test_as_much_of_an_answer_is_read_as_is_wanted() -> None:
+async def test_response_body_is_read_up_to_the_limit() -> None:
     place = Place()
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         answer = await outward.post(f"{url}/told", b"{}", {}, answer_bytes=4)
@@ -173,14 +173,14 @@ async def test_as_much_of_an_answer_is_read_as_is_wanted() -> None:
                 await outward.post(f"{url}/{path}", b"{}", {}, answer_bytes=most)
 
 
-async def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer() -> None:
+async def test_missing_response_times_out() -> None:
     place = Place()
     async with serve_vendor(place.app()) as url:
         error = await refused(GuardedHttp(HOME, seconds=0.3), f"{url}/slow")
     assert (error.code, error.again) == ("timeout", True)
 
 
-async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_from_the_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     place = Place()
@@ -188,7 +188,7 @@ async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.Monke
         assert (await outward.post(f"{url}/hook", b"{}", {})).status == 200
 
 
-async def test_the_next_address_is_tried_where_nobody_listens() -> None:
+async def test_next_address_is_tried_after_a_refused_connection() -> None:
     place = Place()
     async with (
         serve_vendor(place.app()) as url,
@@ -197,7 +197,7 @@ async def test_the_next_address_is_tried_where_nobody_listens() -> None:
         assert (await outward.post(url.replace("127.0.0.1", NAME), b"{}", {})).status == 200
 
 
-async def test_where_nobody_is_it_is_tried_again() -> None:
+async def test_failed_connection_is_retryable() -> None:
     error = await refused(GuardedHttp(HOME), "http://127.0.0.1:9/hook")
     assert (error.code, error.again) == ("connection", True)
 
@@ -208,7 +208,7 @@ async def test_where_nobody_is_it_is_tried_again() -> None:
     assert (error.code, error.again) == ("dns", True)
 
 
-async def test_the_certificate_is_for_the_name_and_not_for_the_address(
+async def test_certificate_is_verified_for_the_name_and_not_for_the_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate = certified(tmp_path, NAME)
@@ -225,7 +225,7 @@ async def test_the_certificate_is_for_the_name_and_not_for_the_address(
         assert (error.code, len(place.requests)) == ("connection", 1)
 
 
-async def test_the_system_resolves_names() -> None:
+async def test_system_resolver_resolves_names() -> None:
     found = await resolve_host("127.0.0.1", 80)
     assert found == ["127.0.0.1"]
     resolver: Resolve = resolve_host
@@ -233,12 +233,12 @@ async def test_the_system_resolves_names() -> None:
 
 
 @table(("written", "seconds"), ("7", 7.0), ("", 0.0), ("soon", 0.0), ("-1", 0.0), ("9" * 9, 0.0))
-def test_a_time_to_wait_is_a_number_of_seconds(written: str, seconds: float) -> None:
+def test_retry_after_is_a_number_of_seconds(written: str, seconds: float) -> None:
     assert retry_after(written) == seconds
 
 
 @table("written", "", "soon", "Sun, 99 Nov 2026 14:00:00 GMT", "2026-11-22", "1")
-def test_a_date_that_is_none_is_none(written: str) -> None:
+def test_invalid_date_is_none(written: str) -> None:
     assert read_date(written) is None
     assert read_date("Sun, 22 Nov 2026 14:00:00 GMT") == datetime(2026, 11, 22, 14, tzinfo=UTC)
     assert read_date("Sun, 22 Nov 2026 14:00:00 -0000") == datetime(2026, 11, 22, 14, tzinfo=UTC)

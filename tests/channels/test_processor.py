@@ -1,4 +1,4 @@
-"""What comes of answers on channels, decided by the real rules in memory."""
+"""The effects of answers on channels, with the real decision rules in memory."""
 
 import asyncio
 import dataclasses
@@ -47,7 +47,7 @@ _NUMBERS = itertools.count(100, 10)
 
 
 class Rig:
-    """A channel, recorded decisions, and what lies between them; `ahead` moves the clock that is asked for the time."""
+    """A channel, recorded decisions, and the processor between them. `ahead` moves the clock."""
 
     def __init__(self, store: Store, *people: Person) -> None:
         self.ahead = timedelta()
@@ -73,9 +73,9 @@ class Rig:
         return {"chat": self.channel}
 
     def opened(self, number: int = 1, **fields: Any) -> ApprovalRequest:
-        """A request that waits, of which nobody was told."""
+        """An open request without any card."""
         name = f"main.s.t.c{number}.1"
-        # Such as the store gives out, the same for the same number.
+        # A code such as the store issues, the same for the same number.
         code = new_code(random.Random(number).randrange)
         given = {"id": name, "call": f"c{number}.1", "code": code, "question_hash": f"d{number}"}
         return self.decisions.open(
@@ -83,7 +83,7 @@ class Rig:
         )
 
     async def ask(self, number: int = 1, *people: Person, **fields: Any) -> ApprovalRequest:
-        """A request that waits, told to `people` (else Bo) by a card each."""
+        """An open request with a card for each of `people`, by default Bo."""
         request = self.opened(number, **fields)
         for person in people or (BO,):
             await self.tell(request, person)
@@ -100,7 +100,7 @@ class Rig:
         return token
 
     async def hear(self, identity: str = "bo-1", **fields: Any) -> ChannelReply | None:
-        """Say something; what is answered, or None."""
+        """Process a message and return the reply, or None."""
         self._said += 1
         before = len(self.channel.replies)
         given = {"key": f"k{self._said}", "identity": identity} | fields
@@ -110,23 +110,23 @@ class Rig:
         return self.channel.replies[-1][1] if len(self.channel.replies) > before else None
 
     async def heard(self, identity: str = "bo-1", **fields: Any) -> ChannelReply:
-        """Say something that is answered; the answer."""
+        """Process a message that gets a reply, and return it."""
         reply = await self.hear(identity, **fields)
         assert reply is not None
         return reply
 
     async def receipt(self, identity: str = "bo-1", **fields: Any) -> Receipt:
-        """Say something that decides or is refused; the receipt."""
+        """Process a message that decides or is refused, and return the receipt."""
         receipt = (await self.heard(identity, **fields)).receipt
         assert receipt is not None
         return receipt
 
     async def token(self, request: ApprovalRequest) -> str:
-        """Of the first card that tells of a request."""
+        """The token of the first card of a request."""
         return (await self.cards.of_request(request.id))[0].token
 
     async def go_on(self) -> None:
-        """What waits is due, and heard."""
+        """Make waiting work due and process it."""
         await (await self.hurried()).processor.step()
 
     async def result(self, key: str = "k1") -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Rig:
         return [r.facts for r in await AuditLog(self.store).stream("admin/main") if r.facts.get("act") == name]
 
     async def hurried(self) -> Self:
-        """Whatever is heard later is due now."""
+        """Make all later work due now."""
         due = update(ARRIVALS).values(due_at=0, claimed_until=0)
         await self.store.run(lambda connection: connection.execute(due).rowcount)
         return self
@@ -149,7 +149,7 @@ def rig(store: Store) -> Rig:
     return Rig(store)
 
 
-async def test_a_button_decides_the_request_of_its_card(rig: Rig) -> None:
+async def test_button_decides_its_cards_request(rig: Rig) -> None:
     request = await rig.ask()
     token = await rig.token(request)
     reply = await rig.heard(token=token, verdict="approved", reason="fine", where={"to": "bo-1"})
@@ -170,16 +170,16 @@ async def test_a_button_decides_the_request_of_its_card(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("about", [{"vendor_ids": ["of something else"]}, {"token": "a" * 26}])
-async def test_what_replies_to_something_unknown_decides_nothing(rig: Rig, about: dict[str, Any]) -> None:
+async def test_reply_to_an_unknown_message_decides_nothing(rig: Rig, about: dict[str, Any]) -> None:
     request = await rig.ask()
     reply = await rig.heard(text="yes", **about)
     assert reply.receipt is None
     assert rig.decisions.answers == []
-    # A card that is gone is not taken for another one.
+    # A missing card is not mistaken for another one.
     assert list(reply.choices) == ([] if "token" in about else [show_code(request.code)])
 
 
-async def test_a_code_that_contradicts_the_card_decides_nothing(rig: Rig) -> None:
+async def test_code_that_contradicts_the_card_decides_nothing(rig: Rig) -> None:
     first, second = await rig.ask(1), await rig.ask(2)
     token = await rig.token(first)
     reply = await rig.heard(text=f"approve {second.code}", token=token)
@@ -188,7 +188,7 @@ async def test_a_code_that_contradicts_the_card_decides_nothing(rig: Rig) -> Non
     assert rig.decisions.answers == []
 
 
-async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
+async def test_digest_is_answered_by_code_only(rig: Rig) -> None:
     requests = [rig.opened(number) for number in (1, 2, 3)]
     tokens = [await rig.tell(each, BO, vendor="list", kind="digest") for each in requests]
     await rig.hear(text=f"deny {requests[0].code} no", token=tokens[0])
@@ -203,7 +203,7 @@ async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
     assert len(rig.decisions.answers) == 2
 
 
-async def test_a_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> None:
+async def test_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> None:
     request = await rig.ask()
     again = rig.decisions.open(replace(request, revision=2, question_hash="changed"))
     await rig.tell(again, BO)
@@ -215,7 +215,7 @@ async def test_a_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> No
     assert rig.decisions.request(request.id).state == "approved"
 
 
-async def test_a_code_of_what_no_card_told_means_the_first_revision(rig: Rig) -> None:
+async def test_code_without_a_card_means_the_first_revision(rig: Rig) -> None:
     first = rig.decisions.open(a_request(approvers=("role:approvers",)))
     reply = await rig.receipt(text=f"approve {first.code}")
     assert reply.status == "accepted"
@@ -226,7 +226,7 @@ async def test_a_code_of_what_no_card_told_means_the_first_revision(rig: Rig) ->
     assert stale.receipt.code == "stale"
 
 
-async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
+async def test_person_without_open_requests_gets_no_choices(rig: Rig) -> None:
     request = await rig.ask(1, CY)
     reply = await rig.heard(text="yes")
     assert reply.choices == ()
@@ -235,7 +235,7 @@ async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
     assert rig.decisions.answers == []
 
 
-async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> None:
+async def test_requester_cannot_decide_by_another_persons_card(rig: Rig) -> None:
     request = await rig.ask(1, BO)
     token = await rig.token(request)
     reply = await rig.receipt("ana-1", token=token, verdict="approved")
@@ -243,7 +243,7 @@ async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> Non
     assert rig.decisions.request(request.id).state == "pending"
 
 
-async def test_a_forwarded_card_counts_for_whoever_answers_it(rig: Rig) -> None:
+async def test_forwarded_card_counts_for_its_responder(rig: Rig) -> None:
     for number, answer in enumerate(({"verdict": "approved"}, {"text": "ja {code}"})):
         request = await rig.ask(number, BO)
         token = await rig.token(request)
@@ -252,7 +252,7 @@ async def test_a_forwarded_card_counts_for_whoever_answers_it(rig: Rig) -> None:
         assert rig.decisions.request(request.id).decided_by == "cy", answer
 
 
-async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
+async def test_bare_word_on_another_persons_card_is_asked_back(rig: Rig) -> None:
     request = await rig.ask(1, BO)
     card = (await rig.cards.of_request(request.id))[0]
     for named in ({"token": card.token}, {"vendor_ids": (card.vendor_id,)}):
@@ -262,7 +262,7 @@ async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("identity", ["nobody", "gone-1", "", "far-1"])
-async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(rig: Rig, identity: str) -> None:
+async def test_stranger_gets_one_reply_a_day_and_nothing_else(rig: Rig, identity: str) -> None:
     request = await rig.ask()
     token = await rig.token(request)
     first = await rig.heard(identity, token=token, verdict="approved")
@@ -275,7 +275,7 @@ async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(rig: Rig, ident
     assert await rig.hear(identity, text="yes") is not None
 
 
-async def test_who_is_somebody_in_two_tenants_is_known_by_the_card_alone(store: Store) -> None:
+async def test_identity_in_two_tenants_is_resolved_by_the_card_only(store: Store) -> None:
     rig = Rig(store, BO, FAR)
     request = await rig.ask()
     assert (await rig.hear("bo-1", text="yes")) is not None
@@ -286,14 +286,14 @@ async def test_who_is_somebody_in_two_tenants_is_known_by_the_card_alone(store: 
     assert rig.decisions.request(request.id).decided_by == "bo"
 
 
-async def test_a_second_identity_of_the_same_person_answers_as_well(rig: Rig) -> None:
+async def test_second_identity_of_a_person_may_answer(rig: Rig) -> None:
     request = await rig.ask()
     await rig.hear("bo-2", text="No\n\ntoo expensive")
     settled = rig.decisions.request(request.id)
     assert (settled.state, settled.reason, settled.decided_by) == ("denied", "too expensive", "bo")
 
 
-async def test_forged_and_unreadable_messages_change_nothing(rig: Rig) -> None:
+async def test_forged_and_malformed_messages_change_nothing(rig: Rig) -> None:
     raw = rig.channel.raw(key="k", identity="bo-1", text="yes")
     await rig.ask()
     for _ in range(REFUSALS_A_MINUTE + 5):
@@ -307,7 +307,7 @@ async def test_forged_and_unreadable_messages_change_nothing(rig: Rig) -> None:
     assert await rig.processor.step() == 0
 
 
-async def test_what_is_said_twice_is_heard_once(rig: Rig) -> None:
+async def test_repeated_message_counts_once(rig: Rig) -> None:
     request = await rig.ask()
     token = await rig.token(request)
     await rig.receiver.take("chat", rig.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
@@ -318,16 +318,14 @@ async def test_what_is_said_twice_is_heard_once(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"confirm": "type"}, {"kind": "in_doubt"}])
-async def test_what_wants_more_than_a_word_leads_to_the_inbox(rig: Rig, fields: dict[str, Any]) -> None:
+async def test_request_that_needs_more_than_a_word_links_to_the_inbox(rig: Rig, fields: dict[str, Any]) -> None:
     request = await rig.ask(**fields)
     reply = await rig.heard(text="yes")
     assert f"/requests/{request.id}" in reply.text
     assert rig.decisions.answers == []
 
 
-async def test_replies_to_two_answers_have_two_ids_and_a_repeated_reply_keeps_its_own(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_reply_has_its_own_id_and_keeps_it_on_repetition(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = await rig.hear(text="hello"), await rig.hear(text="how are you")
     assert first is not None
     assert second is not None
@@ -344,7 +342,7 @@ async def test_replies_to_two_answers_have_two_ids_and_a_repeated_reply_keeps_it
     assert [reply.id for _, reply in rig.channel.replies] == [first.id, second.id, third.id, third.id]
 
 
-async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
+async def test_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
     request = await rig.ask()
     rig.decisions.worker = False
     kept = await rig.receipt(text="yes")
@@ -361,7 +359,7 @@ async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
     assert (await rig.result())["status"] == "accepted"
 
 
-async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_reply_does_not_undo_the_decision(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     request = await rig.ask()
     tries = 0
 
@@ -388,7 +386,7 @@ async def test_two_processors_share_the_work(rig: Rig) -> None:
     assert {rig.decisions.request(each.id).state for each in requests} == {"approved"}
 
 
-async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(rig: Rig) -> None:
+async def test_message_claimed_by_a_killed_processor_is_processed_after_the_claim_ends(rig: Rig) -> None:
     request = await rig.ask()
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text="yes"))
     assert len(await rig.arrivals.claim(10)) == 1
@@ -398,9 +396,7 @@ async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(rig
     assert len(rig.channel.replies) == 1
 
 
-async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_decided_but_unrecorded_answer_counts_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     request = await rig.ask(1, BO, quorum=2)
 
     async def away(*args: Any, **more: Any) -> None:
@@ -421,8 +417,8 @@ async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
 
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(rig: Rig, data: st.DataObject) -> None:
-    """By its card, by its code, or because it is the only one; in the revision that was shown; and all are answered."""
+async def test_any_message_decides_at_most_its_own_request(rig: Rig, data: st.DataObject) -> None:
+    """By its card, by its code, or as the only open one, in the revision shown. All messages get a reply."""
     first = next(_NUMBERS)
     numbers = range(first, first + data.draw(st.integers(1, 3)))
     requests = [await rig.ask(number, BO, approvers=("user:bo",)) for number in numbers]
@@ -453,7 +449,7 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ri
         await rig.cards.end(request.id, 1, rig.decisions.request(request.id))
 
 
-async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None:
+async def test_messages_of_one_person_are_processed_in_order(rig: Rig) -> None:
     request = await rig.ask(1, BO, quorum=2)
     for number, word in enumerate(("no", "yes")):
         await rig.receiver.take("chat", rig.channel.raw(key=f"k{number}", identity="bo-1", text=word))
@@ -463,7 +459,9 @@ async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None
     assert rig.decisions.request(request.id).state == "denied"
 
 
-async def test_what_is_under_way_at_the_end_is_heard_by_the_next(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interrupted_message_is_processed_by_the_next_processor(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = await rig.ask()
     asked = asyncio.Event()
     real = rig.decisions.decide
@@ -483,7 +481,7 @@ async def test_what_is_under_way_at_the_end_is_heard_by_the_next(rig: Rig, monke
     assert rig.decisions.request(request.id).state == "approved"
 
 
-async def test_a_running_processor_wakes_at_once(rig: Rig) -> None:
+async def test_running_processor_wakes_at_once(rig: Rig) -> None:
     request = await rig.ask()
     running = asyncio.create_task(rig.processor.run())
     await rig.receiver.take("chat", rig.channel.raw(key="k", identity="bo-1", text="yes"))
@@ -495,7 +493,7 @@ async def test_a_running_processor_wakes_at_once(rig: Rig) -> None:
     assert (rig.decisions.request(request.id).state, len(rig.decisions.answers)) == ("approved", 1)
 
 
-async def test_what_fails_without_reason_is_left_at_last(
+async def test_repeatedly_failing_message_is_dropped(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await rig.ask()
@@ -517,7 +515,7 @@ async def test_what_fails_without_reason_is_left_at_last(
     assert "RuntimeError: a bug" not in caplog.text
 
 
-async def test_what_a_vendor_says_of_a_card_is_kept_with_it(rig: Rig) -> None:
+async def test_vendors_delivery_state_is_stored_with_the_card(rig: Rig) -> None:
     request = await rig.ask()
     token = await rig.token(request)
     states = [("s1", "read", ""), ("s2", "delivered", ""), ("s3", "unknown", "teleported")]
@@ -532,18 +530,18 @@ async def test_what_a_vendor_says_of_a_card_is_kept_with_it(rig: Rig) -> None:
     assert [row.state for row in rows if row] == ["done"] * 4
 
 
-async def test_the_pauses_between_tries_grow_to_five_minutes() -> None:
+async def test_retry_pauses_grow_to_five_minutes() -> None:
     assert [backoff(number) for number in (0, 1, 2, 3)] == [1.0, 1.0, 2.0, 4.0]
     assert backoff(10_000) == 300.0
 
 
-async def test_a_message_whose_words_no_store_takes_is_refused(rig: Rig) -> None:
+async def test_text_that_no_store_accepts_is_refused(rig: Rig) -> None:
     raw = rig.channel.raw(key="k", identity="bo-1", text="yes", where={"half": "\ud800"})
     with pytest.raises(Malformed):
         await rig.receiver.take("chat", InboundRequest(raw.body, headers=raw.headers))
 
 
-async def test_an_answer_stays_with_the_request_that_it_was_about(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pending_answer_stays_with_its_request(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     first = await rig.ask(1)
     real = rig.decisions.decide
 
@@ -565,7 +563,7 @@ async def test_an_answer_stays_with_the_request_that_it_was_about(rig: Rig, monk
 
 
 @pytest.mark.parametrize("words", ["yes", "approve {code}"])
-async def test_an_answer_is_about_what_was_shown_when_it_came(rig: Rig, words: str) -> None:
+async def test_answer_is_bound_to_the_revision_shown_at_its_arrival(rig: Rig, words: str) -> None:
     request = await rig.ask()
     text = words.format(code=show_code(request.code))
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text=text))
@@ -580,7 +578,7 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(rig: Rig, words: s
     assert rig.decisions.request(request.id).state == "pending"
 
 
-async def test_what_was_shown_since_is_not_decided_by_an_older_word(rig: Rig) -> None:
+async def test_older_word_does_not_decide_a_newer_card(rig: Rig) -> None:
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text="yes"))
     await asyncio.sleep(0.01)
     request = await rig.ask()
@@ -590,7 +588,7 @@ async def test_what_was_shown_since_is_not_decided_by_an_older_word(rig: Rig) ->
     assert (result["state"], result["what"], result["person"], result["answered"]) == ("done", "asked", "bo", True)
 
 
-async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(rig: Rig) -> None:
+async def test_bare_word_does_not_decide_a_digests_request(rig: Rig) -> None:
     first, last = rig.opened(1), rig.opened(2)
     for each in (first, last):
         await rig.tell(each, BO, vendor="list", kind="digest")
@@ -602,7 +600,7 @@ async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(rig: Ri
     assert rig.decisions.request(last.id).state == "approved"
 
 
-async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_reply_delays_no_other_person(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     people = [a_person(f"p{n}", identities={"recording": (f"p{n}",)}) for n in range(AT_ONCE + 1)]
     crowd = Rig(rig.store, *people)
     request = await crowd.ask(1, people[-1], approvers=("user:p16",))
@@ -615,7 +613,7 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeyp
         await crowd.receiver.take("chat", crowd.channel.raw(key=person.id, identity=person.id, text="yes"))
         await asyncio.sleep(0.002)
     running = asyncio.create_task(crowd.processor.run())
-    # Less than the time after which a reply is given up.
+    # Less than the timeout of a reply.
     async with asyncio.timeout(processor.TOTAL_SECONDS * 0.8):
         while crowd.decisions.request(request.id).state == "pending":
             await asyncio.sleep(0.02)
@@ -624,7 +622,7 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeyp
     assert (crowd.decisions.request(request.id).decided_by, crowd.channel.replies) == (people[-1].id, [])
 
 
-async def test_what_cannot_be_decided_is_told_once_and_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_undecidable_answer_is_reported_once_and_dropped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     request = await rig.ask(timeout=3600.0, expires_at=rig.now() + timedelta(hours=1))
 
     async def unavailable(*args: Any, again: bool) -> Receipt:
@@ -645,7 +643,7 @@ async def test_what_cannot_be_decided_is_told_once_and_given_up(rig: Rig, monkey
     assert await rig.result() == {"state": "dropped", **given_up}
 
 
-async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel(rig: Rig) -> None:
+async def test_failed_delivery_triggers_the_next_channel_at_once(rig: Rig) -> None:
     request, over = await rig.ask(1), await rig.ask(2)
     later = rig.now() + timedelta(hours=1)
     for each in (request, over):
@@ -675,7 +673,7 @@ async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel
 
 
 @pytest.mark.parametrize("fields", [{}, {"confirm": "type"}])
-async def test_who_may_not_decide_learns_nothing_by_naming_a_card(rig: Rig, fields: dict[str, Any]) -> None:
+async def test_person_without_permission_learns_nothing_from_a_cards_token(rig: Rig, fields: dict[str, Any]) -> None:
     no = Person(id="no", identities={"recording": ("no-1",)})
     place = Rig(rig.store, BO, no)
     request = await place.ask(1, BO, **fields)
@@ -695,14 +693,14 @@ async def test_who_may_not_decide_learns_nothing_by_naming_a_card(rig: Rig, fiel
     assert place.channel.replies[-1][0] == {"trigger_id": "1.2"}
 
 
-async def test_no_window_is_opened_for_a_stranger(rig: Rig) -> None:
+async def test_stranger_gets_no_window(rig: Rig) -> None:
     request = await rig.ask()
     token = await rig.token(request)
     await rig.hear("nobody", token=token, where={"to": "nobody", "trigger_id": "1.2"})
     assert rig.channel.replies[-1][0] == {"to": "nobody"}
 
 
-async def test_strangers_fill_no_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_strangers_cannot_fill_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signoff.channels.inbound.outcome.AN_HOUR", 2)
     replies = [await rig.hear(f"nobody-{number}", text="yes") for number in range(5)]
     assert [reply is not None for reply in replies] == [True, True, False, False, False]
@@ -716,7 +714,7 @@ async def test_strangers_fill_no_store(rig: Rig, monkeypatch: pytest.MonkeyPatch
     ]  # fmt: skip
 
 
-async def test_a_bare_word_decides_nothing_while_another_card_may_be_out(rig: Rig) -> None:
+async def test_bare_word_decides_nothing_during_another_cards_delivery(rig: Rig) -> None:
     first, second = await rig.ask(1), rig.opened(2)
     await rig.cards.plan([NewDelivery(request=second, person="bo", channel="chat", address="bo-1")])
     (sending,) = await rig.cards.claim_due(9, ["chat"])

@@ -18,7 +18,7 @@ def rig(store: Store) -> Rig:
 
 
 async def play(rig: Rig, texts: itertools.chain[str], **fields: str) -> int:
-    """Return how many replies a phone got that answers each of ours with the next text, for `ROUNDS` at most."""
+    """Return the number of replies to a phone that answers each reply with the next text, for at most `ROUNDS`."""
     for answered, text in enumerate(itertools.islice(texts, ROUNDS)):
         if await rig.hear(text=text, **fields) is None:
             return answered
@@ -35,7 +35,7 @@ async def test_phone_that_repeats_its_text_gets_one_reply(rig: Rig, requests: in
     assert [fact["why"] for fact in await rig.recorded("message not answered")] == ["repeated"]
 
 
-async def test_phone_whose_texts_differ_gets_a_limited_number_of_replies_a_minute(rig: Rig) -> None:
+async def test_phone_with_varying_texts_gets_a_limited_number_of_replies_a_minute(rig: Rig) -> None:
     await rig.ask()
     texts = (f"away {word}" for word in map("".join, itertools.permutations("abcdefgh")))
     assert await play(rig, itertools.chain(texts)) == REPLIES_A_MINUTE

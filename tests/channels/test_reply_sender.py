@@ -1,4 +1,4 @@
-"""Replies on channels are tried in bounded time, and no channel waits for another's."""
+"""Replies on channels have a time limit, and no channel waits for another."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def soon(seconds: float = 60.0) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_attempts_of_a_reply_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     channel: RecordingChannel = recording_channel("chat")
     tries = before = 0
 
@@ -40,7 +40,7 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
     monkeypatch.setattr(processing, "REPLY_PAUSES", (0.0, 0.0))
     after = 0.0
     async with asyncio.timeout(60):
-        # The second one hangs; where a busy machine takes all of the time for the first one there is none.
+        # The second attempt hangs. If a busy machine uses all the time for the first one, there is no second.
         assert not await send_reply(channel, {}, SAID, soon(0.3))
         assert 1 <= tries <= 2
         before = tries
@@ -56,7 +56,7 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
         assert tries == before + 1
 
 
-async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_channel_delays_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     people = [Person(id=f"p{n}", identities={"recording": (f"p{n}",)}) for n in range(CLAIMED + 10)]
     healthy, hanging = recording_channel("healthy"), recording_channel("hanging")
 
@@ -80,7 +80,7 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
     running = asyncio.create_task(processor.run())
     await hung.wait()
     await receiver.take("healthy", healthy.raw(key="k", identity="p0", text="hm"))
-    # Less than the time after which a reply is given up.
+    # Less than the timeout of a reply.
     async with asyncio.timeout(processing.TOTAL_SECONDS * 0.8):
         while not healthy.replies:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What is told of requests is what the store says of them: each thing once, and nothing on anybody's word."""
+"""Events of requests come from the store: each once, and only from verified rows."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -29,14 +29,14 @@ ROUTED = ("chat",)
 
 
 class Asking:
-    """The gates of one worker, which ask about calls of one turn, over a real store."""
+    """The gates of one worker, which request approval for calls of one turn, over a real store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.questions = Questions(store)
 
     async def ask(self, number: int = 1, amount: int = 20, **policy: Any) -> ApprovalRequest:
-        """Ask about the payment `number` of that amount."""
+        """Request approval for the payment `number` of that amount."""
         given = {"notify": ROUTED, "approvers": ("role:approvers",)} | policy
         tool = pay_tool(Ledger(), ApprovalPolicy(**given))
         chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
@@ -57,7 +57,7 @@ class Asking:
         await answer(self.store, given)
 
     def events(self, requests: RequestReader | None = None) -> RequestEvents:
-        """Somebody who follows them, as each gateway does."""
+        """A reader of the events, as in each gateway."""
         reader = requests or RequestReader(self.store, Verifier, development=True)
         return RequestEvents(self.questions, reader, lambda: datetime.now(UTC))
 
@@ -80,7 +80,7 @@ async def following(events: RequestEvents, many: int) -> list[RequestEvent]:
     return found
 
 
-async def test_a_question_is_told_once_with_its_card(asking: Asking) -> None:
+async def test_new_request_is_reported_once_with_its_card(asking: Asking) -> None:
     request, events = await asking.ask(), asking.events()
     [opened] = await events.poll()
     assert (opened.kind, opened.request.id, opened.request.code) == ("opened", request.id, request.code)
@@ -89,7 +89,7 @@ async def test_a_question_is_told_once_with_its_card(asking: Asking) -> None:
     assert [await events.poll() for _ in range(3)] == [[], [], []]
 
 
-async def test_what_names_no_channel_is_not_told(asking: Asking) -> None:
+async def test_request_without_a_channel_is_not_reported(asking: Asking) -> None:
     request, events = await asking.ask(notify=()), asking.events()
     assert await events.poll() == []
     await asking.answer(request)
@@ -109,7 +109,7 @@ async def test_time_reminds_escalates_and_closes(asking: Asking) -> None:
     assert found[2].request.approvers == ("role:approvers", "role:chief")
 
 
-async def test_a_new_revision_closes_the_old_one_and_opens_the_new(asking: Asking) -> None:
+async def test_new_revision_closes_the_old_one_and_opens(asking: Asking) -> None:
     first, events = await asking.ask(), asking.events()
     await events.poll()
     second = await asking.ask(amount=30)
@@ -124,7 +124,7 @@ async def test_a_new_revision_closes_the_old_one_and_opens_the_new(asking: Askin
 
 
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
-async def test_an_answer_closes(asking: Asking, verdict: Verdict) -> None:
+async def test_decision_closes_the_request(asking: Asking, verdict: Verdict) -> None:
     request, events = await asking.ask(), asking.events()
     await events.poll()
     await asking.answer(request, verdict)
@@ -134,21 +134,21 @@ async def test_an_answer_closes(asking: Asking, verdict: Verdict) -> None:
     assert await events.poll() == []
 
 
-async def test_a_vote_that_settles_nothing_is_not_told(asking: Asking) -> None:
+async def test_vote_below_the_quorum_is_not_reported(asking: Asking) -> None:
     request, events = await asking.ask(quorum=2), asking.events()
     await events.poll()
     await asking.answer(request)
     assert await events.poll() == []
 
 
-async def test_a_turn_s_ending_closes(asking: Asking) -> None:
+async def test_end_of_a_turn_closes_its_request(asking: Asking) -> None:
     request, events = await asking.ask(), asking.events()
     await events.poll()
     await asking.questions.end(request.id, 1, "cancelled")
     assert summary(await events.poll()) == [("closed", "c1.1", 1, "cancelled")]
 
 
-async def test_the_first_look_tells_all_that_waits_and_nothing_that_is_over(asking: Asking) -> None:
+async def test_first_poll_reports_open_requests_only(asking: Asking) -> None:
     over = await asking.ask(1)
     await asking.answer(over)
     ended = await asking.ask(2)
@@ -159,7 +159,7 @@ async def test_the_first_look_tells_all_that_waits_and_nothing_that_is_over(aski
     assert found == [("opened", "c3.1", 1, "pending"), ("opened", "c4.1", 1, "pending")]
 
 
-async def test_a_second_reader_tells_the_same(asking: Asking) -> None:
+async def test_second_reader_gets_the_same_events(asking: Asking) -> None:
     first, second = asking.events(), asking.events()
     request = await asking.ask()
     seen = [summary(await each.poll()) for each in (first, second)]
@@ -168,7 +168,7 @@ async def test_a_second_reader_tells_the_same(asking: Asking) -> None:
     assert seen == [[("opened", "c1.1", 1, "pending")]] * 2 + [[("closed", "c1.1", 1, "approved")]] * 2
 
 
-async def test_a_row_that_is_not_proved_tells_nothing(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unverified_row_is_not_reported(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
     false, true = await asking.ask(1), await asking.ask(2)
     body = false.model_dump_json(include=set(Question.model_fields))
     change = (
@@ -180,11 +180,10 @@ async def test_a_row_that_is_not_proved_tells_nothing(asking: Asking, caplog: py
     assert f"the request {false.id!r} is not shown" in caplog.text
 
 
-async def test_what_the_store_could_not_say_is_told_later(asking: Asking) -> None:
-    """A look that fails half way has told nothing, and loses nothing of what it had read by then.
+async def test_events_of_a_failed_poll_are_reported_later(asking: Asking) -> None:
+    """A poll that fails halfway reports no event and loses none.
 
-    Seen to fail while each request that was read was remembered at once: two of the three were never told.
-    """
+    Before the fix, each request was remembered as soon as it was read, and two of three were never reported."""
 
     class Failing(RequestReader):
         away: frozenset[str] = frozenset()
@@ -212,8 +211,8 @@ async def test_what_the_store_could_not_say_is_told_later(asking: Asking) -> Non
     ]
 
 
-async def test_an_ending_is_known_to_whoever_plans_late(asking: Asking) -> None:
-    """What a card would ask may be over, or asked again, by the time it is planned."""
+async def test_late_planner_learns_the_end_of_a_request(asking: Asking) -> None:
+    """A card's request may already be over or renewed when the card is planned."""
     request, events = await asking.ask(), asking.events()
     assert await events.ending(request) is None
     await asking.ask(amount=30)
@@ -222,7 +221,7 @@ async def test_an_ending_is_known_to_whoever_plans_late(asking: Asking) -> None:
     assert (again.revision, again.state) == (1, "cancelled")
 
 
-async def test_card_stays_open_while_a_denial_can_be_undone(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_card_stays_open_during_the_undo_period(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     events, request = asking.events(), await asking.ask()
     assert [(each.kind, each.request.id) for each in await events.poll()] == [("opened", request.id)]
     monkeypatch.setattr(request_state, "UNDO_SECONDS", 60.0)

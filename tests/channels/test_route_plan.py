@@ -25,18 +25,18 @@ def request(**changes: Any) -> ApprovalRequest:
 
 
 def somebody(name: str, **more: object) -> Person:
-    """An approver with a chat and two mail addresses."""
+    """An approver with a chat and two email addresses."""
     identities = {"slack": (f"T1:{name}",), "email": (f"{name}@example.com", f"{name}@example.org")}
     given = {"id": name, "roles": ("approvers",), "identities": identities, **more}
     return Person.model_validate(given)
 
 
 def summary(found: RoutePlan) -> list[tuple[str, str, str, timedelta]]:
-    """Who is told where, and how long after noon."""
+    """Person, channel, address and delay after noon of each card."""
     return [(each.person.id, each.channel, each.address, each.due_at - NOON) for each in found.cards]
 
 
-def test_each_channel_takes_over_when_the_one_before_was_not_read() -> None:
+def test_each_channel_follows_after_an_unread_card() -> None:
     found = plan(request(), [somebody("ana")], KINDS, RoutingRules(fallback_after=900), NOON)
     assert summary(found) == [
         ("ana", "chat", "T1:ana", timedelta(0)),
@@ -46,12 +46,12 @@ def test_each_channel_takes_over_when_the_one_before_was_not_read() -> None:
     assert found.unreached == ()
 
 
-def test_all_at_once_where_the_rules_say_so() -> None:
+def test_all_channels_are_used_at_once_if_configured() -> None:
     found = plan(request(), [somebody("ana")], KINDS, RoutingRules(all=True), NOON)
     assert [each.due_at for each in found.cards] == [NOON, NOON]
 
 
-def test_a_person_chooses_among_the_channels_of_the_request() -> None:
+def test_person_chooses_among_the_channels_of_the_request() -> None:
     reach = ContactPreferences(channels=("mail", "chat"))
     names = [each[1] for each in summary(plan(request(), [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON))]
     assert names == ["mail", "chat"]
@@ -61,7 +61,7 @@ def test_a_person_chooses_among_the_channels_of_the_request() -> None:
     ]
 
 
-def test_whom_nothing_reaches_is_named() -> None:
+def test_unreachable_person_is_named() -> None:
     bare = a_person("bob")
     elsewhere = somebody("cho", reach=ContactPreferences(channels=("phone",)))
     found = plan(request(), [bare, elsewhere], KINDS, RoutingRules(), NOON)
@@ -69,7 +69,7 @@ def test_whom_nothing_reaches_is_named() -> None:
     assert [person.id for person in found.unreached] == ["bob", "cho"]
 
 
-def test_those_are_asked_who_may_answer() -> None:
+def test_only_permitted_approvers_get_a_card() -> None:
     stand_in = Delegation(to="eva", until=NOON + timedelta(hours=1))
     people = FixedDirectory(
         [
@@ -95,32 +95,32 @@ NIGHT = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europ
     ("2026-11-24T06:59:59", "2026-11-24T07:00:00"),
     ("2026-11-24T07:00:00", None),
 )
-def test_a_rest_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> None:
+def test_quiet_period_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> None:
     zone = ZoneInfo("Europe/Lisbon")
     found = rest_ends(NIGHT, datetime.fromisoformat(at).replace(tzinfo=zone).astimezone(UTC))
     assert found == (None if ends is None else datetime.fromisoformat(ends).replace(tzinfo=zone))
 
 
 @table(("night", "utc"), ("2026-10-24", "2026-10-25T06:00"), ("2026-03-28", "2026-03-29T05:00"))
-def test_the_wall_clock_counts_when_the_clocks_change(night: str, utc: str) -> None:
+def test_quiet_period_follows_the_wall_clock_at_a_clock_change(night: str, utc: str) -> None:
     reach = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Berlin")
     late = datetime.fromisoformat(f"{night}T23:00").replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC)
     assert rest_ends(reach, late) == datetime.fromisoformat(utc).replace(tzinfo=UTC)
 
 
-def test_days_of_rest_join_the_nights_around_them() -> None:
+def test_quiet_days_join_the_nights_around_them() -> None:
     reach = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="UTC", quiet_days=("sat", "sun"))
     friday_night = datetime(2026, 11, 27, 23, tzinfo=UTC)
     assert rest_ends(reach, friday_night) == datetime(2026, 11, 30, 7, tzinfo=UTC)
 
 
-def test_who_never_works_is_told_all_the_same() -> None:
-    """A rest without an end would be a person who is asked and never told."""
+def test_person_with_only_quiet_days_is_notified_anyway() -> None:
+    """A quiet period without an end would mean a person who never gets a card."""
     every_day = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
     assert due(ContactPreferences(quiet_days=every_day, timezone="UTC"), NOON, None) == NOON
 
 
-def test_a_deadline_within_the_rest_does_not_wait_for_its_end() -> None:
+def test_deadline_within_the_quiet_period_is_not_delayed() -> None:
     midnight = datetime(2026, 11, 24, 0, tzinfo=UTC)
     seven = datetime(2026, 11, 24, 7, tzinfo=UTC)
     reach = replace(NIGHT, timezone="UTC")
@@ -148,7 +148,7 @@ REACH = st.builds(
     st.booleans(),
     st.lists(st.sampled_from(["chat", "mail", "phone", "chat"]), max_size=4),
 )
-def test_one_card_for_each_person_and_channel(
+def test_plan_has_one_card_for_each_person_and_channel(
     reaches: list[ContactPreferences | None], now: datetime, at_once: bool, notify: list[str]
 ) -> None:
     people = [somebody(f"p{number}", reach=reach) for number, reach in enumerate(reaches)]

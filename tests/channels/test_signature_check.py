@@ -1,4 +1,4 @@
-"""Checks of who sent a request: what is forged is refused whatever it holds, and nothing but `Forged` comes out."""
+"""Request signatures: forged requests are refused with `Forged` and no other error, for any content."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +23,7 @@ def raw(signature: HmacSignature, body: bytes = b"{}", at: datetime = NOW, **hea
     return InboundRequest(body, {**signature.sign(body, at), **named})
 
 
-def test_an_hmac_is_the_published_one() -> None:
+def test_hmac_equals_the_published_value() -> None:
     """RFC 4231, test case 2, and RFC 2202, test case 2."""
     key, content = b"Jefe", b"what do ya want for nothing?"
     assert hmac_hex(key, content).startswith("5bdcc146bf60754e6a042426089575c7")
@@ -32,7 +32,7 @@ def test_an_hmac_is_the_published_one() -> None:
 
 
 @table("signature", TIMED, BARE)
-def test_what_is_signed_is_taken_as_it_is_and_no_other(signature: HmacSignature) -> None:
+def test_signed_request_is_accepted_and_any_change_refused(signature: HmacSignature) -> None:
     signature.check(raw(signature), NOW)
     others = HmacSignature(signature.header, (b"else",), signature.prefix, signature.time_header, signature.before)
     for forged in (
@@ -47,7 +47,7 @@ def test_what_is_signed_is_taken_as_it_is_and_no_other(signature: HmacSignature)
             signature.check(forged, NOW)
 
 
-def test_an_old_secret_is_taken_while_it_is_known() -> None:
+def test_old_secret_is_accepted_while_configured() -> None:
     old, new = (
         HmacSignature("x-mark", (secret,), "v0=", time_header="x-time", before="v0:{time}:")
         for secret in (b"old", b"new")
@@ -59,14 +59,14 @@ def test_an_old_secret_is_taken_while_it_is_known() -> None:
 
 
 @table("secrets", (), (b"",), (b"", b""))
-def test_without_a_secret_everything_is_forged(secrets: tuple[bytes, ...]) -> None:
+def test_signature_without_a_secret_is_forged(secrets: tuple[bytes, ...]) -> None:
     empty = HmacSignature("x-mark", (b"",))
     with pytest.raises(Forged):
         HmacSignature("x-mark", secrets).check(raw(empty), NOW)
 
 
 @table(("seconds", "taken"), (300, True), (301, False), (-300, True), (-301, False))
-def test_what_is_too_old_or_too_new_is_forged(seconds: int, taken: bool) -> None:
+def test_signature_outside_five_minutes_is_forged(seconds: int, taken: bool) -> None:
     request = raw(TIMED, at=NOW - timedelta(seconds=seconds))
     if taken:
         TIMED.check(request, NOW)
@@ -75,14 +75,14 @@ def test_what_is_too_old_or_too_new_is_forged(seconds: int, taken: bool) -> None
             TIMED.check(request, NOW)
 
 
-def test_a_time_that_was_not_signed_is_forged() -> None:
+def test_unsigned_timestamp_is_forged() -> None:
     old = raw(TIMED, at=NOW - timedelta(hours=1))
     with pytest.raises(Forged):
         TIMED.check(InboundRequest(old.body, {**old.headers, "x-time": str(int(NOW.timestamp()))}), NOW)
 
 
 @table("stamp", "", " 1", "1 ", "+1", "1.0", "²", "١٢٣", "9" * 13, "9" * 5_000, "\udcff", b"\xff")
-def test_a_time_that_is_none_is_forged(stamp: str | bytes) -> None:
+def test_invalid_timestamp_is_forged(stamp: str | bytes) -> None:
     with pytest.raises(Forged):
         check_time(stamp, NOW)
 
@@ -94,13 +94,13 @@ def test_any_texts_can_be_compared(given: str, right: str) -> None:
     )
 
 
-def test_one_of_several_is_enough() -> None:
+def test_one_of_several_matches_is_enough() -> None:
     check_same("b", "a", "b")
     with pytest.raises(Forged):
         check_same("b")
 
 
-def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
+def test_message_fetched_by_the_channel_has_its_own_mark() -> None:
     ours, theirs = recording_channel("ours"), recording_channel("theirs")
     fetched = ours.mark_fetched(b'{"a": 1}')
     assert ours.is_fetched(fetched)
@@ -117,7 +117,7 @@ def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
             theirs.is_fetched(fetched)
 
 
-def test_what_holds_a_secret_writes_it_nowhere() -> None:
+def test_repr_shows_no_secret() -> None:
     context = ChannelContext("chat", {"token": "t0ken"}, "https://a.example", lambda: NOW, b"s3cret")
     for holder in (HmacSignature("x-mark", (b"s3cret",)), context):
         assert not any(secret in repr(holder) for secret in ("t0ken", "s3cret"))

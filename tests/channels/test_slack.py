@@ -1,4 +1,4 @@
-"""Slack: cards with buttons, a window for the reason, and what it says itself of its signatures and its blocks."""
+"""Slack: cards with buttons, a window for the reason, and Slack's own checks of signatures and blocks."""
 
 import asyncio
 import dataclasses
@@ -40,19 +40,19 @@ def fake(rig: ChannelRig) -> FakeSlack:
 
 
 def buttons(vendor: FakeSlack) -> list[dict[str, Any]]:
-    """All of all messages, as they are now."""
+    """The current buttons of all messages."""
     blocks = (block for message in vendor.messages for block in message.blocks)
     return [element for block in blocks for element in block.get("elements", ())]
 
 
 class TestSlack(ChannelSuite):
-    """What every channel must do, and what only this one does."""
+    """The channel suite, and Slack's own tests."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_slack()
 
     @play_scenario
-    async def test_what_is_sent_is_what_slack_describes(self, rig: ChannelRig) -> None:
+    async def test_sent_blocks_match_slacks_schema(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()
         first = [list(message.blocks) for message in vendor.messages]
@@ -65,7 +65,7 @@ class TestSlack(ChannelSuite):
         assert vendor.refused == []
 
     @play_scenario
-    async def test_what_may_be_changed_has_a_link_to_where_it_is(self, rig: ChannelRig) -> None:
+    async def test_editable_request_has_an_edit_link(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask(1, edit="approve")
         await rig.ask(2)
@@ -73,7 +73,7 @@ class TestSlack(ChannelSuite):
         assert links == [f"https://signoff.example/approvals/{request.id}/edit"] * 2
 
     @play_scenario
-    async def test_deny_asks_why_in_a_window_and_decides_with_it(self, rig: ChannelRig) -> None:
+    async def test_denial_asks_for_a_reason_in_a_window_and_decides_with_it(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()
         card = rig.card(rig.bo)
@@ -87,7 +87,7 @@ class TestSlack(ChannelSuite):
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
 
     @play_scenario
-    async def test_denial_window_requires_a_reason_only_where_the_policy_does(self, rig: ChannelRig) -> None:
+    async def test_denial_window_requires_a_reason_only_if_the_policy_does(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         for number, required in enumerate((True, False), 1):
             request = await rig.ask(number, require_reason=required)
@@ -97,7 +97,7 @@ class TestSlack(ChannelSuite):
         assert fields == [False, True]
 
     @play_scenario
-    async def test_a_window_that_opens_too_late_is_told_in_words(self, rig: ChannelRig) -> None:
+    async def test_expired_trigger_gets_a_text_reply(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         await rig.ask()
         pressed = vendor.press_request(rig.card(rig.bo), rig.bo, "signoff.deny")
@@ -108,7 +108,7 @@ class TestSlack(ChannelSuite):
         assert vendor.messages[-1].ephemeral
 
     @play_scenario
-    async def test_a_card_that_is_over_has_no_button_but_the_link(self, rig: ChannelRig) -> None:
+    async def test_closed_card_has_only_the_link_button(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()
         count = len(vendor.messages)
@@ -117,7 +117,7 @@ class TestSlack(ChannelSuite):
         assert {each["action_id"] for each in buttons(vendor)} == {"signoff.open"}
 
 
-def test_slacks_own_example_of_a_signature_is_right() -> None:
+def test_published_slack_signature_verifies() -> None:
     body = (
         b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"
         b"&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
@@ -147,17 +147,17 @@ def test_slacks_own_example_of_a_signature_is_right() -> None:
     {"x-signoff-fetched": "ä"},
     {"x-signoff-fetched": ""},
 )
-def test_what_no_signature_can_be_is_forged_and_nothing_worse(headers: dict[str, str]) -> None:
+def test_malformed_signature_is_forged(headers: dict[str, str]) -> None:
     with pytest.raises(Forged):
         slack(datetime.fromtimestamp(1531420618, UTC)).verify(InboundRequest(b"\xff", headers))
 
 
-def test_a_channel_that_could_not_be_answered_is_not_made() -> None:
+def test_channel_without_a_signing_secret_is_refused() -> None:
     with pytest.raises(ConfigError, match="signing_secret"):
         slack(datetime.now(UTC), signing_secret="")
 
 
-def test_a_guest_of_another_workspace_is_that_ones() -> None:
+def test_guest_is_identified_by_their_own_workspace() -> None:
     payload = {
         "type": "block_actions",
         "team": {"id": "T1"},
@@ -167,26 +167,26 @@ def test_a_guest_of_another_workspace_is_that_ones() -> None:
     assert [each.identity for each in interaction(payload).actions] == ["T9:UBO"]
 
 
-def test_a_press_by_nobody_is_refused() -> None:
+def test_interaction_without_a_user_is_malformed() -> None:
     with pytest.raises(Malformed):
         interaction({"type": "block_actions", "actions": [{"action_id": "signoff.approve"}]})
     with pytest.raises(Malformed):
         event({"type": "event_callback", "event": {"type": "message", "channel_type": "im", "text": "yes"}})
 
 
-def test_the_challenge_is_answered() -> None:
+def test_url_verification_returns_the_challenge() -> None:
     raw = InboundRequest(b'{"type": "url_verification", "challenge": "3eZ"}', {"content-type": "application/json"})
     assert read_payload(raw).body == b"3eZ"
 
 
 @table("body", b"payload=", b"payload=%7B", b"payload=1&payload=2", b"x=1", b"", b"\xff")
-def test_a_form_without_one_payload_is_malformed(body: bytes) -> None:
+def test_form_without_one_payload_is_malformed(body: bytes) -> None:
     with pytest.raises(Malformed):
         read_payload(InboundRequest(body, {"content-type": "application/x-www-form-urlencoded"}))
 
 
 class TestSocket:
-    async def test_what_comes_by_the_socket_is_kept_and_then_acknowledged(self) -> None:
+    async def test_socket_message_is_stored_and_then_acknowledged(self) -> None:
         entries: list[Any] = []
 
         async def bring(socket: ServerConnection) -> None:
@@ -225,7 +225,7 @@ class TestSocket:
         with pytest.raises(Forged):
             channel.verify(dataclasses.replace(taken[0], body=taken[0].body + b" "))
 
-    async def test_a_broken_socket_is_told(self) -> None:
+    async def test_broken_socket_is_reported(self) -> None:
         async with fake_slack() as vendor:
             vendor.clock = lambda: datetime.now(UTC)
             vendor.socket_url = "ws://127.0.0.1:9"
@@ -235,7 +235,7 @@ class TestSocket:
             assert [finding.ok for finding in await channel.check()] == [True, True]
             await channel.close_down()
 
-    async def test_without_an_app_token_nothing_is_fetched(self) -> None:
+    async def test_nothing_is_fetched_without_an_app_token(self) -> None:
         async with asyncio.timeout(60) as bounded:
             await slack(datetime.now(UTC)).listen(_never)
         assert not bounded.expired()
@@ -260,7 +260,7 @@ _PRESS = {
     ({"attachments": [{"is_share": True, "text": "but only below 100"}]}, "attachment"),
     ({"channel_type": "mpim"}, "group"),
 )
-def test_message_is_read_only_if_its_text_is_whole_and_never_dropped(more: dict[str, Any], unclear: str) -> None:
+def test_message_is_read_only_if_its_text_is_complete_and_never_dropped(more: dict[str, Any], unclear: str) -> None:
     inner = {"type": "message", "channel_type": "im", "channel": "D1", "user": "U1", "text": "yes", "ts": "2.0", **more}
     (action,) = event({"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": inner}).actions
     assert (action.text, action.unclear) == ("yes", unclear)
@@ -283,7 +283,7 @@ def _change(subtype: str, message: dict[str, Any], more: dict[str, Any] | None =
     return [each.model_dump() for each in actions]
 
 
-def test_edited_and_deleted_messages_name_the_message_that_they_change() -> None:
+def test_edited_and_deleted_messages_name_the_original() -> None:
     first = {"type": "message", "channel_type": "im", "channel": "D1", "user": "U1", "text": "yes", "ts": "2.0"}
     (action,) = event({"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": first}).actions
     edited = {"user": "U1", "text": "no", "ts": "2.0", "edited": {"user": "U1", "ts": "8.0"}}
@@ -297,14 +297,14 @@ def test_edited_and_deleted_messages_name_the_message_that_they_change() -> None
         assert change["said_at"].timestamp() == 9.0
 
 
-def test_changes_that_the_author_did_not_make_are_left_out() -> None:
+def test_changes_by_others_are_ignored() -> None:
     preview = {"user": "U1", "text": "yes", "ts": "2.0", "attachments": [{"title": "a page"}]}
     assert _change("message_changed", preview) == []
     edited = {"text": "over", "ts": "2.0", "edited": {"ts": "8.0"}}
     assert _change("message_changed", edited, {"bot_id": "B1"}) == []
 
 
-async def test_denial_window_speaks_the_language_of_the_person(tmp_path: Path) -> None:
+async def test_denial_window_is_in_the_persons_language(tmp_path: Path) -> None:
     async with open_rig(TestSlack(), tmp_path, "de") as rig:
         await rig.ask()
         await rig.receive(fake(rig).press_request(rig.card(rig.bo), rig.bo, "signoff.deny"))

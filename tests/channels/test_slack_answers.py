@@ -1,4 +1,4 @@
-"""Slack, by itself: where sections end, and how answers reach people whose response address is used up."""
+"""Slack's own details: section boundaries, and answers after the response address has expired."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ def about(args: dict[str, Any]) -> Card:
 
 
 @table("pad", 0, 230, 300, 370)
-def test_no_value_begins_a_section_as_if_it_were_a_row(pad: int) -> None:
+def test_value_cannot_start_a_section_like_a_row(pad: int) -> None:
     values = {f"f{number}": "x" * 390 for number in range(7)}
     shown = sections(about({**values, "memo": "y" * pad + "amount: 5 EUR"}))
     assert len(shown) > 3
@@ -76,7 +76,7 @@ async def talk() -> AsyncIterator[tuple[Slack, Kept, str]]:
 REPLY = ChannelReply(text="*Approved* by ~Bo~ <https://x>", receipt=Receipt(status="accepted"))
 
 
-async def test_an_answer_reaches_whoever_pressed_after_the_response_address_is_used_up(
+async def test_answer_reaches_the_person_after_the_response_address_expired(
     talk: tuple[Slack, Kept, str],
 ) -> None:
     channel, kept, url = talk
@@ -86,7 +86,7 @@ async def test_an_answer_reaches_whoever_pressed_after_the_response_address_is_u
     assert (kept.posts[1][1]["channel"], kept.posts[1][1]["user"]) == ("D1", "U1")
 
 
-async def test_end_of_a_card_without_acknowledgement_is_a_new_message(talk: tuple[Slack, Kept, str]) -> None:
+async def test_end_of_an_unacknowledged_card_is_a_new_message(talk: tuple[Slack, Kept, str]) -> None:
     channel, kept, _ = talk
     ended = request(state="denied", decided_by="ana", decided_name="Ana")
     closed = ClosedCard(request=ended, person=BO, token="t" * 26, link="https://signoff.example/l", address="T1:U1")
@@ -96,7 +96,7 @@ async def test_end_of_a_card_without_acknowledgement_is_a_new_message(talk: tupl
     assert "Denied by Ana" in message["text"]
 
 
-async def test_an_answer_that_may_still_get_out_there_is_tried_again_there(talk: tuple[Slack, Kept, str]) -> None:
+async def test_retryable_answer_is_retried_at_the_response_address(talk: tuple[Slack, Kept, str]) -> None:
     channel, kept, url = talk
     kept.status = 503
     with pytest.raises(NotDelivered) as found:
@@ -106,7 +106,7 @@ async def test_an_answer_that_may_still_get_out_there_is_tried_again_there(talk:
 
 
 @pytest.mark.parametrize("where", [{"response_url": "/actions/1"}, {"thread": "1.1"}, {}])
-async def test_marks_in_an_answer_mean_nothing(talk: tuple[Slack, Kept, str], where: dict[str, str]) -> None:
+async def test_markup_in_an_answer_is_escaped(talk: tuple[Slack, Kept, str], where: dict[str, str]) -> None:
     channel, kept, url = talk
     if "response_url" in where:
         where = {"response_url": f"{url}{where['response_url']}"}

@@ -1,4 +1,4 @@
-"""Which request an answer is about, by the rows of a real store."""
+"""The request that an answer is about, found in a real store."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ ARRIVED = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def request(number: int = 1, **fields: Any) -> ApprovalRequest:
-    """A request of which nothing matters but which it is."""
+    """A request that only needs an identity."""
     return a_request(**{"call": f"c{number}.1", "code": f"A1B2C{number}", "question_hash": f"d{number}"} | fields)
 
 
@@ -80,7 +80,7 @@ class SentCards:
         return [each for each in self.coded if each.code == code]
 
     async def plan(self, shown: ApprovalRequest, person: Person = BO, at: int = 0, channel: str = "chat") -> str:
-        """A card that waits to be sent; its token."""
+        """Plan a card and return its token."""
         address = person.identities["recording"][at]
         await self.deliveries.plan([NewDelivery(request=shown, person=person.id, channel=channel, address=address)])
         rows = await self.deliveries.of_request(shown.id, shown.revision)
@@ -112,21 +112,21 @@ class SentCards:
         await self.store.run(lambda connection: connection.execute(which.values(**values)))
 
     async def said(self, said: float | None, code: str = "", *, denies: bool = False, **fields: Any) -> Target:
-        """Find the target of a message that arrives at `ARRIVED` and was written then, or some seconds before."""
+        """Find the target of a message that arrives at `ARRIVED`. `said` is its writing time in seconds before that."""
         action = InboundAction(**{"key": "k", "identity": "bo-1"} | fields)
         deps = (self.deliveries, OwnMessages(self.store), self, self.channel)
         option = {"denies": True} if denies else {}
         return await find_target(*deps, BO, action, code, MessageTime(ARRIVED, moment(said)), **option)
 
     async def reply(self, vendor: str, *about: AskedRevision) -> None:
-        """Send a message beside the cards."""
+        """Send a message that is no card."""
         message = OwnMessage(subjects=tuple(map(subject_of, about)))
         await OwnMessages(self.store).note("chat", vendor, "main", "bo", message)
 
     async def find(
         self, code: str = "", person: Person = BO, at: datetime | None = None, **fields: Any
     ) -> tuple[list[tuple[str, int]], bool]:
-        """The requests and revisions that something said may be about, and whether the one is certain."""
+        """The possible requests and revisions of a message, and whether the match is certain."""
         found = await self.target(code, person, at, **fields)
         return [(each.request.id, each.revision) for each in found.asked], found.certain
 
@@ -142,7 +142,7 @@ def cards(store: Store) -> SentCards:
     return SentCards(store)
 
 
-async def test_a_bare_word_means_the_one_card_that_is_out(cards: SentCards) -> None:
+async def test_bare_word_means_the_only_open_card(cards: SentCards) -> None:
     assert await cards.target() == Target((), certain=False)
     asked = request()
     await cards.tell(asked, at=1)
@@ -150,7 +150,7 @@ async def test_a_bare_word_means_the_one_card_that_is_out(cards: SentCards) -> N
     assert await open_requests(cards.deliveries, cards.channel, BO, soon()) == [asked]
 
 
-async def test_a_bare_word_is_about_what_was_out_when_it_came(cards: SentCards) -> None:
+async def test_bare_word_is_about_the_cards_at_its_arrival(cards: SentCards) -> None:
     asked = request()
     await cards.tell(asked)
     before = datetime.now(UTC) - timedelta(minutes=1)
@@ -161,7 +161,7 @@ async def test_a_bare_word_is_about_what_was_out_when_it_came(cards: SentCards) 
     )
 
 
-async def test_cards_of_others_and_of_other_tenants_are_not_meant(cards: SentCards) -> None:
+async def test_cards_of_other_people_and_tenants_do_not_match(cards: SentCards) -> None:
     await cards.tell(request(1), CY)
     await cards.tell(request(2, tenant="other"), FAR)
     await cards.tell(request(3), channel="other chat")
@@ -169,13 +169,13 @@ async def test_cards_of_others_and_of_other_tenants_are_not_meant(cards: SentCar
     assert await cards.find(vendor_ids=["of something else"]) == ([], False)
 
 
-async def test_the_token_of_a_card_means_its_request(cards: SentCards) -> None:
+async def test_token_of_a_card_means_its_request(cards: SentCards) -> None:
     first, second = await cards.tell(request(1)), await cards.tell(request(2))
     assert await cards.target(token=second) == Target((AskedRevision(request(2), 1, "d2"),), certain=True)
     assert await cards.find(token=second, vendor_ids=[f"v-{first}"]) == ([(request(2).id, 1)], True)
 
 
-async def test_a_reply_to_a_card_means_its_request(cards: SentCards) -> None:
+async def test_reply_to_a_card_means_its_request(cards: SentCards) -> None:
     first, second = await cards.tell(request(1)), await cards.tell(request(2))
     assert await cards.find(vendor_ids=[f"v-{first}", "of nothing"]) == ([(request(1).id, 1)], True)
     assert await cards.find(vendor_ids=[f"v-{first}", f"v-{second}"]) == (
@@ -184,7 +184,7 @@ async def test_a_reply_to_a_card_means_its_request(cards: SentCards) -> None:
     )
 
 
-async def test_a_token_of_another_channel_or_tenant_names_nothing(cards: SentCards) -> None:
+async def test_token_of_another_channel_or_tenant_matches_nothing(cards: SentCards) -> None:
     elsewhere = await cards.tell(request(1), channel="other chat", vendor="same")
     await cards.tell(request(2), vendor="same")
     assert await cards.find(token=elsewhere) == ([], False)
@@ -195,7 +195,7 @@ async def test_a_token_of_another_channel_or_tenant_names_nothing(cards: SentCar
     assert await cards.find(vendor_ids=["far"]) == ([(request(2).id, 1)], False)
 
 
-async def test_ones_own_card_is_meant_before_that_of_another(cards: SentCards) -> None:
+async def test_persons_own_card_is_preferred_over_anothers(cards: SentCards) -> None:
     await cards.tell(request(), CY, vendor="group")
     assert await cards.target(vendor_ids=["group"]) == Target(
         (AskedRevision(request(), 1, "d1"),), certain=True, from_others_card=True
@@ -204,7 +204,7 @@ async def test_ones_own_card_is_meant_before_that_of_another(cards: SentCards) -
     assert await cards.target(vendor_ids=["group"]) == Target((AskedRevision(request(2), 1, "d2"),), certain=True)
 
 
-async def test_a_button_on_the_card_of_another_is_no_word_to_it(cards: SentCards) -> None:
+async def test_button_on_another_persons_card_is_certain_and_text_is_not(cards: SentCards) -> None:
     token = await cards.tell(request(), CY)
     assert (await cards.target(token=token)).from_others_card
     assert await cards.target(token=token, verdict="denied") == Target(
@@ -213,7 +213,7 @@ async def test_a_button_on_the_card_of_another_is_no_word_to_it(cards: SentCards
     assert await cards.target(request().code, token=token) == Target((AskedRevision(request(), 1, "d1"),), certain=True)
 
 
-async def test_a_list_means_all_that_it_showed_and_waits(cards: SentCards) -> None:
+async def test_digest_means_all_its_open_requests(cards: SentCards) -> None:
     tokens = [await cards.tell(request(number), vendor="list", kind="digest") for number in (1, 2, 3)]
     await cards.tell(request(4), vendor="of something else")
     await cards.deliveries.end(request(1).id, 1, request(1))
@@ -222,12 +222,12 @@ async def test_a_list_means_all_that_it_showed_and_waits(cards: SentCards) -> No
     assert await cards.find(vendor_ids=["list"]) == (named, False)
     await cards.deliveries.end(request(2).id, 1, request(2))
     assert await cards.find(token=tokens[0]) == ([(request(3).id, 1)], False)
-    # A card by itself that is over is meant all the same: whoever answers it hears what became of it.
+    # A single closed card still matches, so that its reply can name the outcome.
     await cards.deliveries.end(request(4).id, 1, request(4))
     assert await cards.find(vendor_ids=["of something else"]) == ([(request(4).id, 1)], True)
 
 
-async def test_a_code_agrees_with_its_card_or_nobody_knows_what_is_meant(cards: SentCards) -> None:
+async def test_code_that_contradicts_its_card_is_uncertain(cards: SentCards) -> None:
     first, second = await cards.tell(request(1)), await cards.tell(request(2))
     assert await cards.find(request(1).code, token=first) == ([(request(1).id, 1)], True)
     assert await cards.find(request(2).code, token=first) == ([(request(1).id, 1), (request(2).id, 1)], False)
@@ -238,7 +238,7 @@ async def test_a_code_agrees_with_its_card_or_nobody_knows_what_is_meant(cards: 
     assert await cards.find(request(1).code, token=tokens[0]) == ([(request(1).id, 1)], True)
 
 
-async def test_two_cards_with_one_code_are_not_told_apart_by_it(cards: SentCards) -> None:
+async def test_code_of_two_cards_is_uncertain(cards: SentCards) -> None:
     first = await cards.tell(request(1, code=CODE))
     second = await cards.tell(request(2, code=CODE))
     both = [(request(1).id, 1), (request(2).id, 1)]
@@ -246,7 +246,7 @@ async def test_two_cards_with_one_code_are_not_told_apart_by_it(cards: SentCards
     assert await cards.find(CODE, vendor_ids=[f"v-{first}", f"v-{second}"]) == (both, False)
 
 
-async def test_a_code_means_the_newest_revision_that_was_told(cards: SentCards) -> None:
+async def test_code_means_the_newest_revision_sent(cards: SentCards) -> None:
     asked = request()
     await cards.tell(revised(asked))
     await cards.tell(asked)
@@ -254,7 +254,7 @@ async def test_a_code_means_the_newest_revision_that_was_told(cards: SentCards) 
     assert cards.asked_for == []
 
 
-async def test_a_code_of_what_is_being_sent_is_looked_up(cards: SentCards) -> None:
+async def test_code_of_a_card_in_delivery_is_looked_up(cards: SentCards) -> None:
     asked = request()
     await cards.plan(asked)
     await cards.deliveries.claim_due(1, ["chat"])
@@ -266,7 +266,7 @@ async def test_a_code_of_what_is_being_sent_is_looked_up(cards: SentCards) -> No
     assert (await cards.find(asked.code))[1] is False
 
 
-async def test_what_has_the_code_is_meant_as_its_last_card_told_it(cards: SentCards) -> None:
+async def test_code_means_the_revision_of_the_last_card(cards: SentCards) -> None:
     asked = request()
     again = revised(asked, revision=3, question_hash="third")
     await cards.tell(asked, channel="other chat")
@@ -276,7 +276,7 @@ async def test_what_has_the_code_is_meant_as_its_last_card_told_it(cards: SentCa
     assert await cards.target(asked.code) == Target((AskedRevision(revised(asked), 2, "again"),), certain=True)
 
 
-async def test_a_card_counts_from_the_moment_in_which_it_was_sent(cards: SentCards) -> None:
+async def test_card_counts_from_its_sending_time(cards: SentCards) -> None:
     asked = revised(request())
     cards.coded = [asked]
     sent = []
@@ -289,13 +289,13 @@ async def test_a_card_counts_from_the_moment_in_which_it_was_sent(cards: SentCar
     assert await cards.find(asked.code, at=sent[0] - timedelta(milliseconds=1)) == ([(asked.id, 1)], True)
 
 
-async def test_of_a_later_revision_without_a_card_nothing_was_seen(cards: SentCards) -> None:
+async def test_later_revision_without_a_card_counts_as_unseen(cards: SentCards) -> None:
     cards.coded = [revised(request(), card=CUT)]
     found = await cards.target(request().code)
     assert found.asked == (AskedRevision(cards.coded[0], 1, UNKNOWN, whole=False),)
 
 
-async def test_a_card_that_did_not_show_everything_says_so(cards: SentCards) -> None:
+async def test_incomplete_card_is_marked_as_such(cards: SentCards) -> None:
     for number, fields, handle in (
         (1, {}, {}),
         (2, {"card": CUT}, {}),
@@ -305,7 +305,7 @@ async def test_a_card_that_did_not_show_everything_says_so(cards: SentCards) -> 
         assert [each.whole for each in (await cards.target(token=token)).asked] == [number == 1], number
 
 
-async def test_a_request_that_was_over_when_it_was_asked_again_keeps_its_number_alone(cards: SentCards) -> None:
+async def test_renewed_request_keeps_only_its_revision_number(cards: SentCards) -> None:
     asked = request()
     token = await cards.tell(asked)
     await cards.deliveries.end(asked.id, 1, revised(asked))
@@ -313,7 +313,7 @@ async def test_a_request_that_was_over_when_it_was_asked_again_keeps_its_number_
     assert found == (AskedRevision(revised(asked), 1, UNKNOWN),)
 
 
-def test_a_note_is_read_as_it_was_written() -> None:
+def test_note_round_trip_keeps_its_fields() -> None:
     asked = AskedRevision(request(), 3, "d", whole=False)
     for each in (asked, dataclasses.replace(asked, whole=True, revision=1)):
         assert read_note(json.loads(json.dumps(note_of(each)))) == each
@@ -341,7 +341,7 @@ def test_a_note_is_read_as_it_was_written() -> None:
     ([Out(sent=False)], -30, [1], False, ""),
     ([Out(sent=False, ended=-5), Out(2, tried=-10)], -30, [2], False, ""),
 )
-async def test_words_mean_the_cards_that_were_out_while_they_were_written(
+async def test_words_mean_the_cards_open_at_writing_time(
     store: Store, out: list[Out], said: float | None, numbers: list[int], certain: bool, doubt: str
 ) -> None:
     cards = SentCards(store)
@@ -362,7 +362,7 @@ async def test_words_mean_the_cards_that_were_out_while_they_were_written(
     ([Out(ended=-20), Out(revision=2, tried=-30)], -30, False, 2, True, ""),
     ([Out(tried=-29, ended=-20), Out(revision=2, tried=-28.5)], -30, False, 1, True, ""),
 )
-async def test_code_means_the_revision_that_was_open_while_the_words_were_written(
+async def test_code_means_the_revision_open_at_writing_time(
     store: Store, out: list[Out], said: float | None, denies: bool, revision: int, certain: bool, doubt: str
 ) -> None:
     cards = SentCards(store)
@@ -383,7 +383,7 @@ async def test_code_means_the_revision_that_was_open_while_the_words_were_writte
     ([-60, -10], -30, [1], True, ""),
     ([-60, -60], -30, [1, 2], False, ""),
 )
-async def test_code_of_a_request_that_was_opened_later_is_in_doubt(
+async def test_code_of_a_later_request_is_uncertain(
     store: Store, opened: list[float | None], said: float | None, numbers: list[int], certain: bool, doubt: str
 ) -> None:
     cards = SentCards(store)
@@ -393,7 +393,7 @@ async def test_code_of_a_request_that_was_opened_later_is_in_doubt(
     assert (found.certain, found.doubt) == (certain, doubt)
 
 
-async def test_reply_to_a_message_beside_the_cards_means_its_requests(cards: SentCards) -> None:
+async def test_reply_to_another_message_means_its_requests(cards: SentCards) -> None:
     first, second = (AskedRevision(request(number), 1, "then", whole=False) for number in (1, 2))
     tokens = [await cards.tell(each.request, vendor=f"card {number}") for number, each in enumerate((first, second), 1)]
     await cards.reply("about 1", first)
@@ -405,7 +405,7 @@ async def test_reply_to_a_message_beside_the_cards_means_its_requests(cards: Sen
     assert await cards.target(token=tokens[1], vendor_ids=["about 1"]) == Target((as_shown[1], first), certain=False)
 
 
-async def test_code_beside_a_reply_agrees_with_its_message_or_leaves_it_open(cards: SentCards) -> None:
+async def test_code_that_contradicts_the_replied_message_is_uncertain(cards: SentCards) -> None:
     first, second = (AskedRevision(request(number), 1, f"d{number}") for number in (1, 2))
     for each in (first, second):
         await cards.tell(each.request)
@@ -415,7 +415,7 @@ async def test_code_beside_a_reply_agrees_with_its_message_or_leaves_it_open(car
     assert found == ([(request(1).id, 1), (request(2).id, 1)], False)
 
 
-async def test_message_beside_the_cards_names_the_revision_of_then(cards: SentCards) -> None:
+async def test_replied_message_keeps_its_revision(cards: SentCards) -> None:
     asked = request()
     await cards.tell(asked, CY)
     await cards.reply("of then", AskedRevision(asked, 1, "d1"))
@@ -428,7 +428,7 @@ async def test_message_beside_the_cards_names_the_revision_of_then(cards: SentCa
     assert await cards.target(vendor_ids=["of then"]) == Target((AskedRevision(asked, 1, "d1"),), certain=True)
 
 
-async def test_reply_to_a_message_about_no_request_is_read_like_words_alone(cards: SentCards) -> None:
+async def test_reply_to_a_message_without_a_request_is_read_like_plain_words(cards: SentCards) -> None:
     await cards.reply("about nothing")
     for card in (Out(ended=-20), Out(revision=2, tried=-20)):
         await cards.put_out(card)

@@ -1,9 +1,8 @@
-"""A thousand utterances in six languages, written by authors who had not seen the reader.
+"""A thousand utterances in six languages, by authors who had not seen the reader.
 
-`deceptive.jsonl` holds what looks like a yes and is none; `ordinary.jsonl` what people answer every day. Neither was
-used to build the reader: a phrase from here that is taught to it belongs into `mails/answers.yaml` as well, and what
-is measured here is no longer held out from then on.
-"""
+`deceptive.jsonl` holds deceptive approvals, `ordinary.jsonl` everyday answers. Neither was used to build the reader. A
+phrase from here that is taught to the reader must also go to `mails/answers.yaml`: the measured set is then no longer
+held out."""
 
 import json
 from collections import Counter
@@ -23,7 +22,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 
 
 def read_row(row: dict[str, Any], names: tuple[str, ...] = ()) -> ParsedAnswer:
-    """What is read of an utterance, through the channel it was written for."""
+    """The answer read from an utterance, through its channel."""
     sender = AnswerSender(row["lang"], names, {"K7Q2FM": "Pay 520 EUR"})
     if row["channel"] == "chat":
         return parse_answer(row["text"], sender)
@@ -32,12 +31,12 @@ def read_row(row: dict[str, Any], names: tuple[str, ...] = ()) -> ParsedAnswer:
 
 
 def names_in(row: dict[str, Any]) -> tuple[str, ...]:
-    """The lines of a text that could be its writer's name: what they say must not help a yes."""
+    """The lines that could be the writer's name. They must not turn a text into an approval."""
     lines = [line.strip() for line in row["text"].split("\n")[1:]]
     return tuple(line for line in lines if line[:1].isupper() and len(line.split()) <= 3 and line[-1] not in ",.!")
 
 
-def test_no_deceptive_utterance_is_read_as_a_yes() -> None:
+def test_no_deceptive_utterance_is_read_as_an_approval() -> None:
     rows = rows_of("deceptive.jsonl")
     assert len(rows) == 500
     for row in rows:
@@ -52,7 +51,7 @@ def test_no_ordinary_utterance_is_read_as_another_answer() -> None:
     assert [row["text"] for row in rows if read_row(row, names_in(row)).verdict not in allowed[row["expect"]]] == []
 
 
-def test_a_share_of_ordinary_utterances_is_read() -> None:
+def test_minimum_share_of_ordinary_utterances_is_read() -> None:
     read_as: Counter[tuple[str, str]] = Counter()
     for row in rows_of("ordinary.jsonl"):
         if read_row(row, names_in(row)).verdict is not None:

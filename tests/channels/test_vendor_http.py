@@ -1,4 +1,4 @@
-"""The HTTP client of channels: whatever a vendor answers is an object, or one refusal that says what to do."""
+"""The HTTP client of channels: a vendor's answer is an object, or one error with its remedy."""
 
 import asyncio
 import gzip
@@ -43,7 +43,7 @@ async def place(request: Request) -> Response:
 
 
 async def drops() -> AsyncIterator[bytes]:
-    """A byte now and then, without end."""
+    """A byte at intervals, without end."""
     while True:
         yield b" "
         await asyncio.sleep(0.02)
@@ -59,7 +59,7 @@ async def refused(http: VendorHttp, url: str, **how: bool) -> NotDelivered:
     return caught.value
 
 
-async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
+async def test_call_sends_its_options_and_returns_the_answer() -> None:
     async with serve_vendor(APP) as url:
         http = VendorHttp(ERRORS, headers={"authorization": "Bearer a"})
         result = await http.call("POST", f"{url}/echo", body={"a": 1}, query={"b": "2"})
@@ -73,24 +73,24 @@ async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
 
 
 @table("kind", "list", "words", "deep", "empty", "endless")
-async def test_a_success_that_is_no_object_is_tried_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_successful_answer_without_an_object_is_retried(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vendor_http, "ANSWER_BYTES", 200_000)
     async with serve_vendor(APP) as url:
         error = await refused(VendorHttp(ERRORS), f"{url}/{kind}")
         assert (error.code, error.again) == ("no_answer", True)
-        # Unless it is asked for as words.
+        # Unless text is allowed.
         http = VendorHttp(ERRORS)
         assert await http.call("GET", f"{url}/{kind}", worded=True) == {}
         await http.close()
 
 
-async def test_a_redirect_is_not_followed() -> None:
+async def test_redirect_is_not_followed() -> None:
     async with serve_vendor(APP) as url:
         error = await refused(VendorHttp(ERRORS), f"{url}/moved")
     assert (error.code, error.again) == ("302", False)
 
 
-async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
+async def test_slow_vendor_times_out() -> None:
     async with serve_vendor(APP) as url:
         late = await refused(VendorHttp(ERRORS, seconds=0.2), f"{url}/slow")
     nobody = await refused(VendorHttp(ERRORS), "http://127.0.0.1:9/secret-path")
@@ -114,14 +114,14 @@ async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
     (503, {}, 30.0, ("Acme answered 503", "503", True, 30.0)),
     (404, {}, 30.0, ("Acme answered 404", "404", False, 0.0)),
 )
-def test_a_refusal_is_what_the_table_says(
+def test_refusal_follows_the_error_table(
     status: int, expected: dict[str, int], after: float, found: tuple[str, str, bool, float] | None
 ) -> None:
     error = ERRORS.refusal(VendorAnswer(status, expected, after))
     assert (None if error is None else (error.message, error.code, error.again, error.after)) == found
 
 
-def test_a_vendor_may_have_words_and_a_pause_of_its_own() -> None:
+def test_vendor_may_define_its_own_message_and_pause() -> None:
     wordy = VendorErrors(
         "Acme",
         lambda answer: "odd",
@@ -134,11 +134,11 @@ def test_a_vendor_may_have_words_and_a_pause_of_its_own() -> None:
 
 
 @table(("written", "seconds"), ("30", 30.0), ("", 0.0), ("²", 0.0), ("-1", 0.0), ("9" * 8, 0.0))
-def test_a_pause_is_read_where_it_is_one(written: str, seconds: float) -> None:
+def test_retry_after_is_read_only_if_valid(written: str, seconds: float) -> None:
     assert retry_after(written) == seconds
 
 
-async def test_a_channel_closes_what_it_attached() -> None:
+async def test_channel_closes_its_attachments() -> None:
     closed: list[str] = []
 
     class Held:

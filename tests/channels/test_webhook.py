@@ -1,4 +1,4 @@
-"""The webhook, out and in, against a receiver that checks what it gets as the reference library does."""
+"""The webhook in both directions, with a receiver that checks messages like the reference library."""
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,11 +36,11 @@ LARGEST = 256 * 1024
 
 
 class Receiver(Vendor):
-    """Somebody's own system: it takes each message once, by its id, and answers as a person there does."""
+    """A receiving system: it accepts each message id once and answers like a person."""
 
     kind: ClassVar[str] = "webhook"
     identities: ClassVar[tuple[str, str, str, str]] = ("U-ana", "U-bo", "U-cy", "U-nobody")
-    # Of what a receiver answers the head alone is read.
+    # Only the header of a receiver's answer is read.
     troubles: ClassVar[Sequence[Trouble]] = ("limited", "fault")
     busy_seconds: ClassVar[float] = 30.0
 
@@ -89,7 +89,7 @@ class Receiver(Vendor):
         ]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Texts of cards, of how they ended, and of answers."""
+        """Texts of cards, of their ends, and of answers."""
         mine = {card.token for card in self.cards() if card.to == identity}
         found = [card.text for card in self.cards() if card.to == identity]
         for message in self.taken.values():
@@ -120,7 +120,7 @@ class Receiver(Vendor):
         return self.send("status", id=f"{card.token}.ask", state=state)
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
-        """Altered, unsigned, by another secret, or of another time."""
+        """Altered, unsigned, with another secret, or from another time."""
         other = signed_headers([read_secret(OTHER)], "msg_x", self.clock(), raw.body)
         old = raw.headers | {"webhook-timestamp": str(int(self.clock().timestamp()) - 301)}
         again = raw.headers | {"webhook-id": "msg_again"}
@@ -155,7 +155,7 @@ NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
 
 
 class Line:
-    """An outward line that goes nowhere: it keeps what is sent and answers as it is told."""
+    """A client without a network: it records its posts and returns the configured answers."""
 
     def __init__(self, status: int = 200, retry_after: float = 0.0, at: datetime | None = None) -> None:
         self.answer = ServerAnswer(status, retry_after, at)
@@ -205,7 +205,7 @@ def notice(kind: Any = "ask", reminded: int = 0) -> OutboundCard:
     (500, True),
     (503, True),
 )
-async def test_only_an_acknowledgement_is_one(status: int, again: bool) -> None:
+async def test_other_statuses_do_not_acknowledge(status: int, again: bool) -> None:
     with pytest.raises(NotDelivered) as refused:
         await webhook(Line(status, retry_after=9.0)).deliver(notice(), None)
     assert (refused.value.again, refused.value.code) == (again, str(status))
@@ -213,12 +213,12 @@ async def test_only_an_acknowledgement_is_one(status: int, again: bool) -> None:
 
 
 @table("status", 200, 201, 202, 204)
-async def test_any_success_acknowledges(status: int) -> None:
+async def test_any_success_status_acknowledges(status: int) -> None:
     sent = await webhook(Line(status)).deliver(notice(), None)
     assert sent.vendor_id == f"{'t' * 26}.ask"
 
 
-async def test_a_message_keeps_its_id_however_often_it_is_sent() -> None:
+async def test_message_keeps_its_id_when_sent_again() -> None:
     line = Line()
     channel = webhook(line)
     first = await channel.deliver(notice(), None)
@@ -232,7 +232,7 @@ async def test_a_message_keeps_its_id_however_often_it_is_sent() -> None:
     assert ids == [".ask", ".ask", ".remind.1", ".remind.2", ".remind.2", ".closed"]
 
 
-async def test_a_card_holds_all_that_a_system_needs() -> None:
+async def test_card_contains_all_data_for_a_system() -> None:
     line = Line()
     await webhook(line).deliver(notice(), None)
     message = line.posts[0][2]
@@ -246,7 +246,7 @@ async def test_a_card_holds_all_that_a_system_needs() -> None:
     assert (asked.arguments[0].value, asked.where.page) == ("Bo", data["link"])
 
 
-async def test_a_digest_is_answered_by_no_token() -> None:
+async def test_digest_has_no_token() -> None:
     line = Line()
     channel = webhook(line)
     await channel.deliver(notice("digest"), None)
@@ -260,7 +260,7 @@ async def test_a_digest_is_answered_by_no_token() -> None:
         assert (action.token, bool(action.vendor_ids)) == (token, not token)
 
 
-async def test_a_secret_is_replaced_without_a_gap() -> None:
+async def test_secret_is_rotated_without_a_gap() -> None:
     line = Line()
     both = webhook(line, secret=OTHER, previous_secret=SECRET)
     await both.deliver(notice(), None)
@@ -273,7 +273,7 @@ async def test_a_secret_is_replaced_without_a_gap() -> None:
         webhook(line, secret=OTHER).verify(InboundRequest(body, signed_headers([read_secret(SECRET)], "m1", NOW, body)))
 
 
-async def test_what_we_sent_is_no_answer() -> None:
+async def test_our_own_message_is_no_answer() -> None:
     line = Line()
     channel = webhook(line)
     await channel.deliver(notice(), None)
@@ -290,13 +290,13 @@ async def test_what_we_sent_is_no_answer() -> None:
     ("sent", "unknown"),
     ("", "unknown"),
 )
-def test_a_status_is_about_the_card(expected: str, known: str) -> None:
+def test_status_is_applied_to_the_card(expected: str, known: str) -> None:
     for message in ("ask", "remind.1", "closed"):
         data = {"id": f"{'t' * 26}.{message}", "state": expected, "code": "E1", "message": "why"}
         body = json.dumps({"type": "status", "data": data}).encode()
         received = webhook(Line()).parse(InboundRequest(body, {"webhook-id": "m1", "content-type": "application/json"}))
         status = received.statuses[0]
-        # The card is out, though what told of it again is not.
+        # The card was delivered, although its follow-up was not.
         state = "unknown" if known == "failed" and message != "ask" else known
         assert (status.vendor_id, status.state, status.code, status.message) == (f"{'t' * 26}.ask", state, "E1", "why")
 
@@ -315,13 +315,13 @@ def test_a_status_is_about_the_card(expected: str, known: str) -> None:
     ([], "no object"),
     (None, "no object"),
 )
-def test_what_does_not_fit_is_malformed(data: Any, message: str) -> None:
+def test_malformed_message_is_refused(data: Any, message: str) -> None:
     body = json.dumps({"type": "decision", "data": data}).encode()
     with pytest.raises(Malformed, match=message):
         webhook(Line()).parse(InboundRequest(body, {"webhook-id": "m1", "content-type": "application/json"}))
 
 
-async def test_the_check_compares_clocks() -> None:
+async def test_check_compares_clocks() -> None:
     assert [each.ok for each in await webhook(Line(at=NOW)).check()] == [True]
     wrong = await webhook(Line(at=NOW + timedelta(minutes=4))).check()
     assert [each.ok for each in wrong] == [True, False]
@@ -329,7 +329,7 @@ async def test_the_check_compares_clocks() -> None:
     assert [each.ok for each in await webhook(Line(500)).check()] == [False]
 
 
-async def test_message_id_of_a_reply_follows_from_its_id_and_not_from_its_words() -> None:
+async def test_message_id_of_a_reply_depends_on_its_id_and_not_on_its_text() -> None:
     line = Line()
     channel = webhook(line)
     for name, words in (("a1", "Approved."), ("a2", "Approved."), ("a1", "Approved, 14:00.")):

@@ -1,4 +1,4 @@
-"""A webhook over a real turn: told over HTTP, answered over HTTP at the gateway's door, and told how it ended."""
+"""A webhook in a real turn: card over HTTP, answer over HTTP to the gateway, and the closing message."""
 
 import dataclasses
 import uuid
@@ -30,13 +30,13 @@ from signoff.store.store import open_store
 from signoff.testing.vendor import VendorCard
 
 SLACK = 8.0
-"""Of a machine that does much else meanwhile."""
+"""Allowance for a busy machine."""
 RULES = RoutingRules(default=("hook",))
 
 
 @dataclass
 class Line:
-    """A gateway with one webhook, and whoever is at its other end."""
+    """A gateway with one webhook and its receiver."""
 
     rig: GatewayRig
     http: httpx2.AsyncClient
@@ -49,14 +49,14 @@ class Line:
         return request, next(card for card in self.receiver.cards() if card.to == "ana" and code in card.text)
 
     async def post(self, raw: InboundRequest) -> int:
-        """A message at the gateway's door; the status it answers."""
+        """Post a message to the gateway's route and return the status."""
         answer = await self.http.post("/channels/hook", content=raw.body, headers=dict(raw.headers))
         assert answer.content == b"" or answer.status_code >= 400
         return answer.status_code
 
 
 def hooked(ledger: Ledger) -> Catalog:
-    """The desk's catalog, whose people a webhook reaches under their own ids."""
+    """The desk's catalog, with people who have their own ids on a webhook."""
     people = [replace(each, identities={"webhook": (each.id,)}) for each in PEOPLE]
     channels = Channels({"hook": DeclaredChannel("hook", "webhook")}, RULES)
     return dataclasses.replace(rig_catalog(ledger), people=development_directory(people), channels=channels)
@@ -87,7 +87,7 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
             yield Line(rig, http, receiver)
 
 
-async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> None:
+async def test_signed_approval_runs_the_call_and_closes_every_card(line: Line) -> None:
     request, card = await line.asked("pay")
     raw = line.receiver.press(card, "ana", "approved", "fine")
     assert [await line.post(raw) for _ in range(3)] == [200, 200, 200]
@@ -109,7 +109,7 @@ async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> 
     assert len(line.rig.ledger.rows) == 1
 
 
-async def test_what_is_forged_or_unreadable_is_told_so_without_a_word(line: Line) -> None:
+async def test_forged_or_malformed_message_is_refused_by_status(line: Line) -> None:
     request, card = await line.asked("pay")
     true = line.receiver.press(card, "ana", "approved")
     assert {await line.post(forged) for forged in line.receiver.forgeries(true)} == {401}

@@ -1,4 +1,4 @@
-"""WhatsApp: buttons within 24 hours and the template beyond them, and everything that Meta brings in one body."""
+"""WhatsApp: buttons within 24 hours, the template after that, and batches of Meta."""
 
 import dataclasses
 import json
@@ -53,14 +53,14 @@ def fake(rig: ChannelRig) -> FakeWhatsApp:
 
 
 class TestWhatsApp(ChannelSuite):
-    """What every channel must do, to people who have written lately; and what only this one does."""
+    """The channel suite with people who have written recently, and WhatsApp's own tests."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         """A number without a template."""
         return fake_whatsapp()
 
     @play_scenario
-    async def test_a_card_has_two_buttons_and_nothing_is_refused(self, rig: ChannelRig) -> None:
+    async def test_card_has_two_buttons_and_no_message_is_refused(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         await rig.report_event("reminded", replace(request, reminded=1))
         await rig.dispatch()
@@ -71,15 +71,15 @@ class TestWhatsApp(ChannelSuite):
         assert kinds == ["interactive", "interactive", "text", "text"]
 
     @play_scenario
-    async def test_a_business_scoped_id_is_addressed_as_one(self, rig: ChannelRig) -> None:
-        """Taken for a number, it would be lost without an error."""
+    async def test_business_scoped_id_is_sent_as_recipient(self, rig: ChannelRig) -> None:
+        """Treated as a number, it would be lost without an error."""
         await rig.ask()
         to = {bubble.person: bubble.sent for bubble in fake(rig).bubbles}
         assert (to[rig.bo]["recipient"], "to" in to[rig.bo]) == (rig.bo, False)
         assert (to[rig.ana]["to"], "recipient" in to[rig.ana]) == (rig.ana, False)
 
     @play_scenario
-    async def test_who_hides_their_number_is_known_and_answered_all_the_same(self, rig: ChannelRig) -> None:
+    async def test_person_with_a_hidden_number_is_recognised_and_answered(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         fake(rig).hidden.add(rig.bo)
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -88,7 +88,7 @@ class TestWhatsApp(ChannelSuite):
         assert entries.sent["recipient"] == rig.bo
 
     @play_scenario
-    async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:
+    async def test_decider_gets_one_message(self, rig: ChannelRig) -> None:
         await rig.ask()
         cards = {card.to: fake(rig).bubble(card).name for card in rig.vendor.cards()}
         pressed_by_bo = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -100,8 +100,8 @@ class TestWhatsApp(ChannelSuite):
         assert "Approved by Bo by WhatsApp" in ana[1].text
 
     @play_scenario
-    async def test_without_a_template_who_is_silent_is_not_reached(self, rig: ChannelRig) -> None:
-        """The card fails for good, with Meta's code, so that the next channel takes over."""
+    async def test_silent_person_is_unreachable_without_a_template(self, rig: ChannelRig) -> None:
+        """The card fails permanently with Meta's code, so that the next channel follows."""
         fake(rig).silent.add(rig.bo)
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
@@ -110,7 +110,7 @@ class TestWhatsApp(ChannelSuite):
         assert (await rig.delivery(request, "ana")).state == "sent"
 
     @play_scenario
-    async def test_an_end_that_may_not_be_sent_is_left(self, rig: ChannelRig) -> None:
+    async def test_closing_message_outside_the_window_is_skipped(self, rig: ChannelRig) -> None:
         request = await rig.ask(timeout=200_000.0)
         rig.time.ahead = timedelta(hours=25)
         count = len(fake(rig).bubbles)
@@ -119,7 +119,7 @@ class TestWhatsApp(ChannelSuite):
         assert (await rig.delivery(request, "bo")).state == "closed"
 
     @play_scenario
-    async def test_states_come_in_any_order_and_never_lead_back(self, rig: ChannelRig) -> None:
+    async def test_delivery_states_arrive_in_any_order_and_never_go_back(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
         entries = [fake(rig).status_body(bubble, state) for state in ("read", "delivered", "sent", "played", "read")]
@@ -127,7 +127,7 @@ class TestWhatsApp(ChannelSuite):
         assert (await rig.delivery(request, "bo")).state == "read"
 
     @play_scenario
-    async def test_a_failure_told_later_is_the_cards(self, rig: ChannelRig) -> None:
+    async def test_later_failure_is_stored_with_the_card(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         failed = fake(rig).status_body(fake(rig).bubble(rig.card(rig.bo)), "failed", 131026)
         await rig.receive(fake(rig).body_request(failed))
@@ -135,7 +135,7 @@ class TestWhatsApp(ChannelSuite):
         assert (row.state, row.code, row.message) == ("failed", "131026", ERRORS.meaning(131026))
 
     @play_scenario
-    async def test_all_of_a_batch_is_heard(self, rig: ChannelRig) -> None:
+    async def test_every_message_of_a_batch_is_processed(self, rig: ChannelRig) -> None:
         request = await rig.ask(quorum=2)
         vendor, bo, ana = fake(rig), rig.card(rig.bo), rig.card(rig.ana)
         parts: list[Mapping[str, Any]] = []
@@ -147,14 +147,14 @@ class TestWhatsApp(ChannelSuite):
         assert {vote.subject for vote in rig.request(request.id).votes} == {"bo", "ana"}
 
     @play_scenario
-    async def test_what_reaches_another_number_is_not_ours(self, rig: ChannelRig) -> None:
+    async def test_message_to_another_number_is_ignored(self, rig: ChannelRig) -> None:
         await rig.ask()
         value = fake(rig).value(rig.bo, {"id": "wamid.x", "type": "text", "text": {"body": "approve"}})
         await rig.receive(fake(rig).body_request(value, number="1"), fake(rig).body_request(value, name="statuses"))
         assert rig.decisions.answers == []
 
     @play_scenario
-    async def test_what_says_nothing_is_answered_and_what_is_passed_on_is_no_answer(self, rig: ChannelRig) -> None:
+    async def test_message_without_text_and_forwarded_message_decide_nothing(self, rig: ChannelRig) -> None:
         await rig.ask()
         name = fake(rig).bubble(rig.card(rig.bo)).name
         context = {"id": name, "forwarded": True}
@@ -167,7 +167,7 @@ class TestWhatsApp(ChannelSuite):
         assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
 
     @play_scenario
-    async def test_a_yes_in_a_group_is_asked_back(self, rig: ChannelRig) -> None:
+    async def test_approval_in_a_group_is_asked_back(self, rig: ChannelRig) -> None:
         await rig.ask()
         await rig.receive(fake(rig).message(rig.bo, "text", text={"body": "approve"}, group_id="g"))
         assert rig.decisions.answers == []
@@ -184,7 +184,7 @@ class TestWhatsApp(ChannelSuite):
         assert show_code(second.code) not in found
 
     @play_scenario
-    async def test_reaction_that_needs_no_answer_gets_none(self, rig: ChannelRig) -> None:
+    async def test_reaction_without_an_open_card_gets_no_reply(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         name = fake(rig).bubble(rig.card(rig.bo)).name
         before = len(fake(rig).reads(rig.bo))
@@ -196,7 +196,7 @@ class TestWhatsApp(ChannelSuite):
         assert len(fake(rig).reads(rig.bo)) == before
 
     @play_scenario
-    async def test_message_that_the_api_cannot_carry_is_asked_back(self, rig: ChannelRig) -> None:
+    async def test_message_that_the_api_cannot_deliver_is_asked_back(self, rig: ChannelRig) -> None:
         await rig.ask()
         kinds = {
             "unsupported": {"errors": [{"code": 131051, "title": "Unsupported"}]},
@@ -208,7 +208,7 @@ class TestWhatsApp(ChannelSuite):
         assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == len(kinds)
 
     @play_scenario
-    async def test_the_check_names_the_number_and_the_address(self, rig: ChannelRig) -> None:
+    async def test_check_names_the_number_and_the_address(self, rig: ChannelRig) -> None:
         findings = await rig.channel.check()
         assert all(finding.ok for finding in findings)
         page_text = " ".join(finding.what for finding in findings)
@@ -218,15 +218,15 @@ class TestWhatsApp(ChannelSuite):
 
 
 class TestTemplates(ChannelSuite):
-    """The same to people of whom nothing is known: every card is the approved template."""
+    """The suite with silent people: every card is the approved template."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         """A number with its template."""
         return fake_whatsapp(template=True)
 
     @play_scenario
-    async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: ChannelRig) -> None:
-        """Its press opens the window, so that the answer can be told."""
+    async def test_silent_person_gets_the_template_and_answers_with_it(self, rig: ChannelRig) -> None:
+        """Its button opens the window, so that the reply can be sent."""
         fake(rig).silent.update((rig.bo, rig.ana))
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
@@ -236,7 +236,7 @@ class TestTemplates(ChannelSuite):
         assert text("receipt.accepted.denied", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_who_has_written_is_sent_buttons(self, rig: ChannelRig) -> None:
+    async def test_recent_writer_gets_buttons(self, rig: ChannelRig) -> None:
         await rig.receive(rig.vendor.write(rig.bo, "hello"))
         await rig.ask(1)
         rig.time.ahead = timedelta(hours=25)
@@ -245,7 +245,7 @@ class TestTemplates(ChannelSuite):
         assert (kinds, fake(rig).refused) == (["interactive", "template"], [])
 
     @play_scenario
-    async def test_where_the_window_is_not_open_after_all_the_template_is_sent(self, rig: ChannelRig) -> None:
+    async def test_template_is_sent_if_the_window_proves_closed(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         await rig.receive(rig.vendor.write(rig.bo, "hello"))
         vendor.silent.add(rig.bo)
@@ -259,7 +259,7 @@ class TestTemplates(ChannelSuite):
         assert vendor.bubble(rig.card(rig.bo)).kind == "template"
 
     @play_scenario
-    async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: ChannelRig) -> None:
+    async def test_invalid_template_fails_with_its_code(self, rig: ChannelRig) -> None:
         fake(rig).templates = {(TEMPLATE, "en_US"): "Only {{1}} here."}
         first = await rig.ask(1)
         fake(rig).templates = {}
@@ -269,20 +269,20 @@ class TestTemplates(ChannelSuite):
         assert [finding.ok for finding in await rig.channel.check()] == [True, True, False]
 
     @play_scenario
-    async def test_no_value_of_a_template_looks_like_two(self, rig: ChannelRig) -> None:
+    async def test_value_of_a_template_cannot_look_like_two(self, rig: ChannelRig) -> None:
         await rig.ask(args={"to": "Ana \u25aa Amount: 1", "amount": 9_000})
         rest = fake(rig).bubbles[-1].sent["template"]["components"][0]["parameters"][2]["text"]
         assert rest.split(" \u25aa ")[:2] == ["To: Ana \u25ab Amount: 1", "Amount: 9000"]
 
     @play_scenario
-    async def test_the_template_says_all_in_any_letters(self, rig: ChannelRig) -> None:
+    async def test_template_accepts_any_letters(self, rig: ChannelRig) -> None:
         await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
         assert fake(rig).refused == []
         assert rig.vendor.cards()
         assert all(finding.ok for finding in await rig.channel.check())
 
 
-def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
+def test_metas_address_check_returns_its_challenge() -> None:
     query = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
     received = whatsapp().receive(InboundRequest(b"", query=query, method="GET"))
     assert (received.status, received.body, received.actions) == (200, b"1158201444", ())
@@ -296,13 +296,13 @@ def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
     {"hub.mode": "unsubscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1"},
     {"hub.mode": "subscribe", "hub.verify_token": "é\udcff", "hub.challenge": "1"},
 )
-def test_anybody_elses_address_check_is_forged(query: dict[str, str]) -> None:
+def test_foreign_address_check_is_forged(query: dict[str, str]) -> None:
     with pytest.raises(Forged):
         whatsapp().receive(InboundRequest(b"", query=query, method="GET"))
 
 
-def test_bytes_are_verified_as_they_came() -> None:
-    """The same JSON, written otherwise, is another body."""
+def test_signature_covers_the_original_bytes() -> None:
+    """The same JSON in another notation is another body."""
     vendor = FakeWhatsApp()
     vendor.clock = lambda: NOW
     raw = vendor.write(vendor.identities[0], "naïve 🎉")
@@ -329,7 +329,7 @@ def _read(messages: list[Mapping[str, Any]], contacts: Any = ()) -> InboundBatch
 
 
 @table(("kind", "unclear"), ("edit", "edited"), ("revoke", "deleted"))
-def test_edited_and_revoked_messages_name_the_message_that_they_change(kind: str, unclear: str) -> None:
+def test_edited_and_revoked_messages_name_the_original(kind: str, unclear: str) -> None:
     change = {"original_message_id": "wamid.1", "message": {"type": "text", "text": {"body": "no"}}}
     message = {"id": "wamid.2", "from": "15550000002", "timestamp": "100", "type": kind, kind: change}
     (action,) = _read([message]).actions
@@ -342,7 +342,7 @@ def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
     return next(((each.identity, each.where["to"]) for each in received.actions), ("", ""))
 
 
-def test_a_button_that_is_passed_on_decides_nothing() -> None:
+def test_forwarded_button_decides_nothing() -> None:
     token = "a" * 26
     press = {"id": "m1", "from": "155", "type": "button", "button": {"payload": f"signoff.approve.{token}"}}
     [true] = _read([press]).actions
@@ -365,15 +365,15 @@ def test_a_button_that_is_passed_on_decides_nothing() -> None:
     ({}, [{"user_id": "US.1"}, {"user_id": "US.2"}], ("", "")),
     ({"from": 155, "from_user_id": ["US.1"]}, ["odd"], ("", "")),
 )
-def test_who_sent_it_is_known_by_the_scoped_id_first(
+def test_sender_is_identified_by_the_scoped_id_first(
     sender: Mapping[str, Any], contacts: list[Any], known: tuple[str, str]
 ) -> None:
-    """Else by the number; who cannot be told from others is nobody."""
+    """Otherwise by the number. An ambiguous sender is unknown."""
     message = {"id": "wamid.1", "type": "text", "text": {"body": "yes"}, **sender}
     assert _heard(message, contacts) == known
 
 
-def test_many_at_once_are_read_in_time_that_grows_with_their_number() -> None:
+def test_batch_is_read_in_linear_time() -> None:
     def read(size: int) -> None:
         messages = [{"id": f"m{n}", "from": f"1{n}", "type": "text", "text": {"body": "y"}} for n in range(size)]
         assert len(_read(messages, [{"wa_id": f"1{n}"} for n in range(size)]).actions) == size
@@ -383,7 +383,7 @@ def test_many_at_once_are_read_in_time_that_grows_with_their_number() -> None:
 
 
 @table("body", b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000)
-def test_what_is_no_object_is_malformed(body: bytes) -> None:
+def test_body_without_an_object_is_malformed(body: bytes) -> None:
     for kind in ("application/json", "text/plain"):
         with pytest.raises(Malformed):
             read_payload(InboundRequest(body, {"content-type": kind}), NUMBER_ID, ServiceWindow())
@@ -415,7 +415,7 @@ def test_what_is_no_object_is_malformed(body: bytes) -> None:
     (None, 404, False, 0.0),
     (None, 429, True, 1.0),
 )
-def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
+def test_error_codes_are_classified(code: int | None, status: int, again: bool, after: float) -> None:
     found = {} if code is None else {"error": {"code": code}}
     error = ERRORS.refusal(VendorAnswer(status, found))
     assert error is not None
@@ -426,7 +426,7 @@ def test_codes_are_told_apart(code: int | None, status: int, again: bool, after:
     assert later.after == (300.0 if again else 0.0)
 
 
-async def test_each_code_of_metas_is_the_deliverys() -> None:
+async def test_each_error_code_of_meta_is_a_delivery_error() -> None:
     async with fake_whatsapp() as vendor:
         vendor.clock = lambda: NOW
         channel = whatsapp(graph_url=vendor.url)
@@ -446,27 +446,27 @@ async def test_each_code_of_metas_is_the_deliverys() -> None:
 
 
 @table("address", "+15550000001", "1555 000", "US.", "us.1", "US.1.2", "", "\u0665" * 6, "15550000001\n")
-async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
+async def test_invalid_address_gets_no_message(address: str) -> None:
     assert recipient(address) is None
     with pytest.raises(NotDelivered) as caught:
         await whatsapp().answer({"to": address}, ChannelReply(text="x"))
     assert (caught.value.code, caught.value.again) == ("address", False)
 
 
-def test_no_mark_of_whatsapps_is_left_in_what_is_said() -> None:
+def test_markup_of_whatsapp_is_escaped() -> None:
     found = plain("~500~ *bold* _x_ `a`b ```c``` snake_case 2*3 https://e.example/a_b_?c=*~ **")
     assert "∼500∼ ∗bold∗ ˍxˍ ˋaˋb" in found  # noqa: RUF001
     assert "snake_case 2*3 https://e.example/a_b_?c=*~ ∗∗" in found  # noqa: RUF001
 
 
-def test_long_words_are_cut_to_what_fits() -> None:
+def test_long_text_is_truncated_to_the_limit() -> None:
     for words in ("x" * 5_000, "🎉" * 5_000, "x🎉" * 5_000):
         body = text_message(words)["text"]["body"]
         assert 4_000 < units(body) <= 4_096
         assert body.endswith("…")
 
 
-def test_the_titles_of_buttons_fit_in_every_language() -> None:
+def test_button_titles_fit_in_every_language() -> None:
     for language in language_codes():
         titles = {text(key, language) for key in ("button.approve", "button.deny")}
         assert len(titles) == 2
@@ -474,12 +474,12 @@ def test_the_titles_of_buttons_fit_in_every_language() -> None:
 
 
 @table("payload", "", "signoff.approve.", "signoff.approve.UP", "approve", "signoff.open.a", "Deny")
-def test_buttons_of_others_say_nothing(payload: str) -> None:
+def test_foreign_buttons_are_ignored(payload: str) -> None:
     assert read_button(payload) is None
     assert read_button("signoff.deny.abc2") == ("denied", "abc2")
 
 
-def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
+def test_service_window_is_open_for_a_day_and_drops_the_oldest() -> None:
     window = ServiceWindow()
     window.note_message("a", SENT)
     window.note_message("a", SENT - 90_000)
@@ -494,13 +494,13 @@ def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
     assert [window.is_open(name, SENT) for name in ("6", "7")] == [True, False]
 
 
-def test_the_template_is_in_the_persons_language_where_there_is_one() -> None:
+def test_template_language_follows_the_person_with_a_fallback() -> None:
     languages = {"en": "en_US", "de": "de", "pt-BR": "pt_BR"}
     entries = [template_language(languages, locale) for locale in ("pt_br", "de-AT", "pt-PT", "")]
     assert entries == ["pt_BR", "de", "en_US", "en_US"]
 
 
-def test_the_template_is_the_documented_one() -> None:
+def test_template_equals_the_documented_one() -> None:
     assert f"```text\n{BODY}\n```" in page("docs/channels.md")
 
 
@@ -512,7 +512,7 @@ def test_the_template_is_the_documented_one() -> None:
     ({"components": [{"type": "BODY", "text": BODY}]}, False),
     ({"components": "odd"}, False),
 )
-def test_a_template_is_judged_by_its_form(changes: Mapping[str, Any], ok: bool) -> None:
+def test_template_is_checked_by_status_language_and_form(changes: Mapping[str, Any], ok: bool) -> None:
     buttons = [{"type": "QUICK_REPLY"}, {"type": "QUICK_REPLY"}]
     parts = [{"type": "BODY", "text": BODY}, {"type": "BUTTONS", "buttons": buttons}]
     template = {"name": "t", "language": "en", "status": "APPROVED", "components": parts, **changes}

@@ -1,4 +1,4 @@
-"""The channel that the guide shows passes the suite, and the suite fails whoever leaves out what it is about."""
+"""The guide's example channel passes the suite, and the suite fails channels with one defect each."""
 
 import dataclasses
 import importlib
@@ -24,18 +24,18 @@ loft: Any = importlib.import_module("test_pigeon")
 
 
 class TestPigeon(loft.TestPigeon):  # type: ignore[misc]
-    """The example's own test, as the guide says to run it."""
+    """The example's own test, run as in the guide."""
 
 
 class Unverified(pigeon.Pigeon):  # type: ignore[misc]
-    """Takes what anybody says."""
+    """Accepts unsigned messages."""
 
     def verify(self, raw: InboundRequest) -> None:
-        """Nothing is checked."""
+        """Check nothing."""
 
 
 class Careless(pigeon.Pigeon):  # type: ignore[misc]
-    """Compares what may be no ASCII."""
+    """Compares texts that may not be ASCII."""
 
     def verify(self, raw: InboundRequest) -> None:
         raw.headers.get("x-pigeon-signature", "").encode("ascii")
@@ -43,7 +43,7 @@ class Careless(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Unread(pigeon.Pigeon):  # type: ignore[misc]
-    """Reads what it gets without care."""
+    """Reads its input without checks."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         json.loads(raw.body)["id"]
@@ -59,7 +59,7 @@ class Changing(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Unmarked(pigeon.Pigeon):  # type: ignore[misc]
-    """Writes its own cards, of whatever it finds."""
+    """Builds its own cards from unescaped input."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         args = " ".join(map(str, card.request.args.inline.values()))
@@ -69,17 +69,17 @@ class Unmarked(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Silent(pigeon.Pigeon):  # type: ignore[misc]
-    """Closes no card and answers nobody."""
+    """Closes no card and sends no reply."""
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
-    """Takes a vendor that is down for one that has the card."""
+    """Treats a failed delivery as sent."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         try:
@@ -90,7 +90,7 @@ class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Pushing(pigeon.Pigeon):  # type: ignore[misc]
-    """Does not hand on for how long the vendor is busy."""
+    """Drops the vendor's retry time."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         try:
@@ -101,7 +101,7 @@ class Pushing(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class English(pigeon.Pigeon):  # type: ignore[misc]
-    """Speaks to everybody in one language."""
+    """Writes in one language to all people."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         person = replace(card.person, locale="en")
@@ -110,13 +110,13 @@ class English(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Overdrawn(pigeon.Pigeon):  # type: ignore[misc]
-    """Leaves out how much room its cards have."""
+    """Omits the size limits of its cards."""
 
     draws_whole = Channel.draws_whole
 
 
 class Nameless(pigeon.Pigeon):  # type: ignore[misc]
-    """Does not tell the vendor's ids of its replies."""
+    """Does not return the vendor's ids of its replies."""
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         await super().answer(where, reply)
@@ -135,27 +135,27 @@ def changing(what: str, change: Callable[[Any, InboundRequest], Any]) -> type[An
 
 
 Forgetful = changing("actions", lambda each, raw: replace(each, key=uuid.uuid4().hex))
-"""Gives what is repeated a key of its own each time."""
+"""Gives a repeated message a new key each time."""
 Trusting = changing("actions", lambda each, raw: replace(each, identity="@bo"))
-"""Believes that whoever has the card is whom it was sent to."""
+"""Trusts that the sender is the card's addressee."""
 Eager = changing(
     "actions", lambda each, raw: replace(each, verdict="approved") if each.text.startswith("yes") else each
 )
-"""Takes any words that begin with yes for a yes."""
+"""Treats any text with an initial yes as an approval."""
 Undated = changing("actions", lambda each, raw: replace(each, said_at=None))
-"""Leaves out when people wrote."""
+"""Leaves out the time of writing."""
 Arriving = changing("actions", lambda each, raw: replace(each, said_at=raw.at))
-"""Takes the arrival of words for the time at which they were written."""
+"""Uses the arrival time as the time of writing."""
 Smoothing = changing("actions", lambda each, raw: replace(each, text=each.text.replace("~", "")))
 """Drops the marks around struck text."""
 Merging = changing("actions", lambda each, raw: replace(each, key=each.identity))
-"""Names a message by its author alone."""
+"""Identifies a message by its author alone."""
 Adrift = changing("actions", lambda each, raw: replace(each, vendor_ids=(), token=""))
-"""Drops the message below which people write."""
+"""Drops the reference to the replied message."""
 Regressing = changing("statuses", lambda each, raw: replace(each, state="delivered"))
 """Reports every state as delivered."""
 Wordless = changing("actions", lambda each, raw: replace(each, text="") if each.verdict else each)
-"""Drops the reason beside a button."""
+"""Drops the reason of a button."""
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ Wordless = changing("actions", lambda each, raw: replace(each, text="") if each.
         (Wordless, "test_a_no_denies_and_its_reason_is_kept"),
     ],
 )
-def test_the_suite_fails_a_channel_that_leaves_something_out(
+def test_suite_fails_a_channel_with_any_one_defect(
     broken: type[Any], test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pigeon, "CHANNEL", broken)
@@ -203,7 +203,7 @@ def test_the_suite_fails_a_channel_that_leaves_something_out(
         play(TestPigeon(), tmp_path)
 
 
-def test_the_guide_shows_the_example_to_the_letter() -> None:
+def test_guide_shows_the_exact_example() -> None:
     text = (FOLDER / "post" / "pigeon.py").read_text(encoding="utf-8")
     assert f"```python\n# examples/pigeon/post/pigeon.py\n{text}```" in page("docs/writing-a-channel.md")
     assert len(text.splitlines()) < 120

@@ -1,4 +1,4 @@
-"""A SQLite file whose write lock another process keeps."""
+"""A SQLite file whose write lock another process holds."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from signoff.store.questions.questions import Questions
 from signoff.store.store import open_store
 
 READ_SECONDS = 5.0
-"""A read takes milliseconds. Without a connection of its own it waited 15 s for each write before it."""
+"""A read takes milliseconds. Without a separate connection it waited 15 s for each earlier write."""
 WRITE_SECONDS = 8.0
 """A write is refused after 2 s."""
 
@@ -57,7 +57,7 @@ async def test_reads_answer_and_decisions_are_refused_while_another_process_hold
     with locked_for_writing(tmp_path / "signoff.db"):
         begun = time.monotonic()
         deciding = [asyncio.create_task(site.decide(approval, verdict="approved", revision=1)) for _ in range(3)]
-        # The first writer now waits for the lock, and two more wait behind it.
+        # The first writer now waits for the lock, and two more wait for the first.
         while not site.deps.store._base.problem():
             await asyncio.sleep(0.01)
         for path in ("/v1/approvals", f"/v1/approvals/{approval}", "/", f"/approvals/{approval}"):
@@ -79,7 +79,7 @@ async def test_reads_answer_and_decisions_are_refused_while_another_process_hold
     assert (await site.decide(approval, verdict="approved", revision=1)).status_code == 200
 
 
-async def test_stored_answer_is_pending_when_the_store_is_blocked_before_the_turn_took_it(
+async def test_stored_answer_is_pending_if_the_store_is_blocked_before_the_turn_has_it(
     site: GatewayRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     approval = await site.asked("pay")

@@ -20,13 +20,13 @@ async def recorded(store: Store, name: str) -> None:
 
 
 async def numbers(store: Store) -> list[int]:
-    """The numbers of the checkpoints that are there, each signed by the gateway's key."""
+    """The numbers of the stored checkpoints, each signed by the gateway's key."""
     found = [point async for point in Checkpoints(store).all()]
     assert all(point.holds(SIGNER.verifier()) for point in found)
     return [point.statement.number for point in found]
 
 
-async def test_what_is_recorded_is_covered_soon_and_at_the_end(store: Store) -> None:
+async def test_records_are_covered_by_a_checkpoint_soon_and_at_shutdown(store: Store) -> None:
     async with keep_checkpoints(store, SIGNER, every=0.02):
         await recorded(store, "freeze")
         async with asyncio.timeout(60):
@@ -38,14 +38,14 @@ async def test_what_is_recorded_is_covered_soon_and_at_the_end(store: Store) -> 
     assert await numbers(store) == [1, 2]
 
 
-async def test_without_a_key_nothing_is_stated(store: Store) -> None:
+async def test_gateway_without_a_key_writes_no_checkpoint(store: Store) -> None:
     async with keep_checkpoints(store, None, every=0.001):
         await recorded(store, "freeze")
         await asyncio.sleep(0.02)
     assert await numbers(store) == []
 
 
-async def test_a_store_that_is_away_does_not_stop_the_gateway(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unavailable_store_does_not_stop_the_gateway(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     await recorded(store, "freeze")
     await store.close()
     with caplog.at_level(logging.WARNING):

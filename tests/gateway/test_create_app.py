@@ -11,11 +11,11 @@ from signoff.temporal.embedded_server import ServerHandle
 
 
 def settings_of(tmp_path: Path) -> Settings:
-    """An installation of its own in a folder of its own."""
+    """The settings of a separate installation in its own directory."""
     return Settings.model_validate({"state_dir": tmp_path / "state"})
 
 
-async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHandle, tmp_path: Path) -> None:
+async def test_application_opens_and_closes_its_resources(server: ServerHandle, tmp_path: Path) -> None:
     app = signoff.App(manifest=MANIFEST, settings=settings_of(tmp_path)).asgi(await server.connect())
     async with http_of(app) as http:
         async with app.router.lifespan_context(app):
@@ -29,7 +29,7 @@ async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHa
         assert "closed" in (await http.post("/v1/turns", json={"text": "hello"})).text
 
 
-async def test_an_application_without_its_manifest_does_not_start(server: ServerHandle, tmp_path: Path) -> None:
+async def test_application_without_its_manifest_does_not_start(server: ServerHandle, tmp_path: Path) -> None:
     app = signoff.App(manifest=tmp_path / "none.yaml", settings=settings_of(tmp_path)).asgi(await server.connect())
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         async with app.router.lifespan_context(app):

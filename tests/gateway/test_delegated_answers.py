@@ -1,4 +1,4 @@
-"""A file of people that changes under a running worker and gateway, and people who stand in for others."""
+"""A people file that changes under a running worker and gateway, and delegates who answer for others."""
 
 import contextlib
 import itertools
@@ -29,7 +29,7 @@ STANDS_IN = PLAIN.replace("[finance]}", "[finance], delegations: [{to: bo, until
 
 @dataclass
 class DelegationRig:
-    """A worker and a gateway, each following the same file."""
+    """A worker and a gateway that follow the same file."""
 
     turns: RunningTurns
     http: httpx2.AsyncClient
@@ -64,7 +64,7 @@ class DelegationRig:
 
 @pytest.fixture
 async def rig(client: Client, store: Store, task_queue: str, tmp_path: Path) -> AsyncIterator[DelegationRig]:
-    """A worker and a gateway whose directories look at their file whenever they are asked."""
+    """A worker and a gateway whose directories check the file at each lookup."""
     file, ledger = tmp_path / "people.yaml", Ledger()
     file.write_text(PLAIN)
     catalog = rig_catalog(ledger)
@@ -81,7 +81,7 @@ async def rig(client: Client, store: Store, task_queue: str, tmp_path: Path) -> 
         yield DelegationRig(worker, http, file, ledger)
 
 
-async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: DelegationRig) -> None:
+async def test_delegation_written_at_run_time_lets_the_delegate_answer(rig: DelegationRig) -> None:
     key, approval = await rig.asked()
     assert (await rig.decide(approval, "bo"))["code"] == "not_allowed"
     assert approval not in await rig.listed("bo")
@@ -107,7 +107,7 @@ async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: D
     assert len(rig.ledger.rows) == 1
 
 
-async def test_who_is_taken_out_decides_nothing_any_more(rig: DelegationRig) -> None:
+async def test_deactivated_person_decides_nothing(rig: DelegationRig) -> None:
     key, approval = await rig.asked()
     rig.people(PLAIN.replace("cy, roles: [finance]", "cy, active: false"))
     receipt = await rig.turns.signoff.decide(yes(key, subject="cy"))
@@ -117,7 +117,7 @@ async def test_who_is_taken_out_decides_nothing_any_more(rig: DelegationRig) -> 
     assert (await rig.decide(approval, "ana"))["status"] == "counted"
 
 
-async def test_nobody_stands_in_for_who_asked(rig: DelegationRig) -> None:
+async def test_requester_has_no_delegate_for_their_own_request(rig: DelegationRig) -> None:
     rig.people(STANDS_IN)
     key, approval = await rig.asked(user="ana")
     assert (await rig.decide(approval, "ana"))["code"] == "self_approval"

@@ -1,4 +1,4 @@
-"""Requests that wait count as streams of their token, by whatever route they came."""
+"""Waiting requests count as streams of their token, on every route."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Waiter:
-    """Sends one request that waits, again and again, with one token."""
+    """Sends one waiting request repeatedly with one token."""
 
     def __init__(self, rig: GatewayRig, method: str, path: str, secret: str, **more: Any) -> None:
         self._rig = rig
@@ -49,7 +49,7 @@ class Waiter:
 
 
 async def waiter_at(rig: GatewayRig, route: str) -> Waiter:
-    """A request to wait for people's answer about a new call, by this route."""
+    """A request on this route that waits for the answer about a new call."""
     coder = await call_token(rig, "coder")
     headers, key = JSON | bearer(coder), {"idempotency-key": uuid.uuid4().hex}
     if route == "hook":
@@ -80,14 +80,14 @@ ROUTES = {
     "AAP": '"status":"pending"',
     "hook": "waiting for approval",
 }
-"""What each route answers while people have not answered."""
+"""The answer of each route before an approver has answered."""
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_request_that_waits_is_answered_at_once_when_its_token_has_no_stream_left(
+async def test_waiting_request_over_the_stream_limit_is_answered_at_once(
     agent: CallRig, monkeypatch: pytest.MonkeyPatch, route: str
 ) -> None:
-    """With the state and `Retry-After`, once a second; one token held 1,101 requests before."""
+    """With the state and `Retry-After`, once a second. Before the limit, one token held 1,101 requests."""
     rig = production_gateway(agent.rig)
     waiter = await waiter_at(rig, route)
     monkeypatch.setattr(streams, "STREAMS_OF_ONE", 1)
@@ -106,9 +106,7 @@ async def test_request_that_waits_is_answered_at_once_when_its_token_has_no_stre
     assert waiter.streams == 0
 
 
-async def test_withdrawal_beyond_the_limit_happens_and_is_answered_at_once(
-    agent: CallRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_withdrawal_over_the_stream_limit_still_happens(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = production_gateway(agent.rig)
     waiter = await waiter_at(rig, "call")
     monkeypatch.setattr(streams, "STREAMS_OF_ONE", 1)
@@ -116,7 +114,7 @@ async def test_withdrawal_beyond_the_limit_happens_and_is_answered_at_once(
     path = waiter._request[1].partition("?")[0]
     async with waiter.held():
         answer = await rig.http.request("DELETE", path, headers=JSON | coder)
-        # Nothing is left to wait for if its turn has heard of it at once.
+        # Nothing is left to wait for if its turn has the withdrawal at once.
         assert (answer.status_code, answer.headers.get("retry-after", "1")) == (200, "1")
         assert "retry-after" in answer.headers or answer.json()["state"] == "denied"
     for pause in pauses():

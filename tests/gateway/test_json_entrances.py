@@ -1,4 +1,4 @@
-"""Every entrance that reads JSON refuses text that two readers may read differently."""
+"""Every JSON input refuses text that two readers may read differently."""
 
 import dataclasses
 from collections.abc import Callable
@@ -53,11 +53,11 @@ READ_NO_BODY = {
     "/v1/calls/{call}/use",
     "/v1/events/failed/retry",
 }
-"""Routes that take a `POST` and read no body. No route reads that of a `DELETE`."""
+"""Routes that take a `POST` and read no body. No route reads the body of a `DELETE`."""
 
 
 def entrances(app: FastAPI) -> list[tuple[str, str]]:
-    """Method and path of every route that may bring JSON."""
+    """Method and path of every route that may receive JSON."""
     routes = [each for each in app.routes if isinstance(each, APIRoute) and each.include_in_schema]
     found = {(method, route.path) for route in routes for method in set(route.methods or ()) - READING - {"DELETE"}}
     return sorted(each for each in found if each[1] not in READ_NO_BODY)
@@ -73,9 +73,7 @@ def apps(agent: CallRig, encryption: Encryption) -> list[FastAPI]:
 
 
 @pytest.mark.parametrize("body", UNREADABLE)
-async def test_every_json_route_refuses_a_double_name_and_numbers_without_a_value(
-    apps: list[FastAPI], body: bytes
-) -> None:
+async def test_every_json_route_refuses_duplicate_names_and_invalid_numbers(apps: list[FastAPI], body: bytes) -> None:
     answers = {}
     for app in apps:
         async with http_of(app) as http:
@@ -142,20 +140,20 @@ READERS: dict[str, Callable[[bytes], str]] = {
 
 @table("body", *UNREADABLE)
 @table("reader", *READERS)
-def test_every_other_reader_refuses_a_double_name_and_numbers_without_a_value(reader: str, body: bytes) -> None:
+def test_every_other_reader_refuses_duplicate_names_and_invalid_numbers(reader: str, body: bytes) -> None:
     assert UNREADABLE[body] in READERS[reader](body)
 
 
-def test_policy_decision_point_that_answers_twice_permits_nothing() -> None:
+def test_decision_point_with_a_duplicate_name_permits_nothing() -> None:
     with pytest.raises(NotDelivered, match="no JSON"):
         read_decision(b'{"decision": false, "decision": true}')
 
 
-def test_hook_command_takes_an_event_with_two_names_for_one_that_can_block() -> None:
+def test_hook_event_with_a_duplicate_name_counts_as_blocking() -> None:
     assert hook._event(b'{"hook_event_name": "PreToolUse", "hook_event_name": "PostToolUse"}') == ""
 
 
-def test_stdio_server_takes_nothing_from_a_message_with_a_double_name() -> None:
+def test_stdio_message_with_a_duplicate_name_is_ignored() -> None:
     assert mcp_stdio._read(b'{"method": "tools/list", "method": "tools/call"}') == {}
 
 

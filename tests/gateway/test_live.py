@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from signoff.gateway.live import Live, event
 
 
-async def test_many_onlookers_share_one_source() -> None:
+async def test_followers_of_one_name_share_one_source() -> None:
     started, ended, more = [], [], asyncio.Event()
 
     async def source() -> AsyncGenerator[str, None]:
@@ -33,7 +33,7 @@ async def test_many_onlookers_share_one_source() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_finished_source_ends_the_stream_after_its_last_event() -> None:
+async def test_finished_source_ends_the_stream_after_its_last_event() -> None:
     async def short() -> AsyncGenerator[str, None]:
         yield event("a", 1)
         yield event("a", 2)

@@ -1,4 +1,4 @@
-"""The cost of lists and of waiting: how many are read at once, which share a reading, how often one looks."""
+"""Limits of lists and of waiting: concurrent reads, shared reads and poll intervals."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ ANA = Person(id="ana", roles=("finance",))
 
 
 class SlowReads:
-    """Readings that last until they are let go, counted."""
+    """Reads that last until the test releases them, counted."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -44,7 +44,7 @@ class SlowReads:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowReads:
-    """Every list of the store and of Temporal, slow."""
+    """Make every list of the store and of Temporal slow."""
     reads = SlowReads()
     # A busy machine may take seconds for thirty pages.
     monkeypatch.setattr(load_limits, "SHARED_SECONDS", 600.0)
@@ -65,7 +65,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("path", LISTS)
-async def test_sixty_lists_of_one_person_leave_the_others_their_own(
+async def test_sixty_lists_of_one_person_leave_capacity_for_others(
     gateway: GatewayRig, slow: SlowReads, path: str
 ) -> None:
     rig = locked_rig(gateway)
@@ -151,7 +151,7 @@ async def test_list_is_shared_for_a_second_among_equal_roles() -> None:
     assert await listed(ANA) == 5
 
 
-async def test_failed_list_is_not_shared_and_a_reader_that_hangs_up_ends_nothing() -> None:
+async def test_failed_list_is_not_shared_and_an_aborted_reader_ends_no_other() -> None:
     lists, reads = ListReads(), SlowReads()
 
     async def fails() -> None:
@@ -168,13 +168,13 @@ async def test_failed_list_is_not_shared_and_a_reader_that_hangs_up_ends_nothing
     assert reads.begun == 1
 
 
-def test_one_call_is_looked_at_soon_and_less_often_the_longer_it_takes() -> None:
+def test_one_waiting_call_is_polled_less_often_over_time() -> None:
     looks = LookInterval()
     with looks.awaiting():
         assert [looks.seconds(each) for each in (0, 0.03, 0.08, 8)] == [0.004, 0.004, 0.01, 1.0]
 
 
-def test_many_calls_are_looked_at_as_often_together_as_one() -> None:
+def test_poll_interval_grows_with_the_number_of_waiting_calls() -> None:
     looks = LookInterval()
     with looks.awaiting():
         with looks.awaiting():

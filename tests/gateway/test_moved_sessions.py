@@ -1,4 +1,4 @@
-"""Sessions that move from step to step in the production profile, and forged places that move nothing."""
+"""Sessions that move from step to step in the production profile, and forged places that have no effect."""
 
 import asyncio
 import dataclasses
@@ -39,7 +39,7 @@ STEPS = (
 
 
 def trips(ledger: Ledger) -> Catalog:
-    """`desk` books at the step `buy` of its route `trip` alone; `refund` asks people."""
+    """`desk` books at the step `buy` of its route `trip` only. `refund` needs approval."""
     actor = Actor(
         name="desk", model="scripted", routes=(Route(name="trip", mode="only", tools=("refund",), steps=STEPS),)
     )
@@ -51,7 +51,7 @@ def trips(ledger: Ledger) -> Catalog:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls what the words name: `collect` for Porto, else a tool that pays."""
+    """Call the tool that the message names: `collect` for Porto, otherwise a tool that pays."""
     settled = results(request)
     if settled:
         return respond(" ".join(f"{part.tool}: {part.code}" for part in settled))
@@ -62,7 +62,7 @@ def react(request: CompletionRequest) -> Completion:
 
 
 class Talker:
-    """Speaks as the guest, with a token, in one session."""
+    """Sends messages as the guest, with a token, in one session."""
 
     def __init__(self, rig: GatewayRig, headers: dict[str, str]) -> None:
         self._rig, self._headers, self._session = rig, headers, fresh()
@@ -83,7 +83,7 @@ class Talker:
         return (await self._rig.http.get(path, headers=self._headers)).json()
 
     async def ended(self, text: str, **fields: Any) -> Any:
-        """Say something, and return the turn once it has ended."""
+        """Send a message and return its turn after the end."""
         key = await self.say(text, **fields)
         while True:
             view = await self.view(f"/v1/turns/{'.'.join(key)}")
@@ -122,7 +122,7 @@ async def test_signed_session_moves_to_the_next_step(client: Client, store: Stor
     assert "seal" not in {*first, *session}
 
 
-async def test_pages_show_where_the_conversation_is(client: Client, store: Store, task_queue: str) -> None:
+async def test_pages_show_the_place_of_the_conversation(client: Client, store: Store, task_queue: str) -> None:
     async with talker(client, store, task_queue) as (guest, rig):
         await guest.ended("collect", route="trip")
         moved = await guest.ended("hello")
@@ -134,14 +134,14 @@ async def test_pages_show_where_the_conversation_is(client: Client, store: Store
                 assert "at trip/buy" in (await page.get(path)).text
 
 
-async def test_person_may_not_name_a_step_without_the_right(client: Client, store: Store, task_queue: str) -> None:
+async def test_person_may_not_name_a_step_without_permission(client: Client, store: Store, task_queue: str) -> None:
     async with talker(client, store, task_queue) as (guest, _):
         await guest.ended("collect", route="trip")
         answer = await guest.post({"text": "book", "actor": "desk", "route": "trip", "step": "ask"})
     assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
 
 
-async def test_forged_report_of_a_place_moves_no_call(client: Client, store: Store, task_queue: str) -> None:
+async def test_forged_report_of_a_place_permits_no_call(client: Client, store: Store, task_queue: str) -> None:
     # A holder of a Temporal credential reports, in the turn's name, that the conversation is at the step `buy`.
     async with talker(client, store, task_queue) as (guest, rig):
         waiting = await guest.say("refund", route="trip")
@@ -149,7 +149,7 @@ async def test_forged_report_of_a_place_moves_no_call(client: Client, store: Sto
         forged = Place(actor="desk", route="trip", step="buy", seal="f" * 32)
         report = TurnReport(turn=waiting.turn, state="complete", place=forged)
         session = rig.turns.client.get_workflow_handle(SessionKey(waiting.tenant, waiting.session).workflow_id)
-        # Only from the place where the turn began does a report move the session.
+        # A report moves the session only from the place of the turn's start.
         await session.signal(names.TURN_ENDED, report.model_dump(mode="json"))
         view = await guest.ended("book")
         shown = await guest.session()
@@ -160,7 +160,7 @@ async def test_forged_report_of_a_place_moves_no_call(client: Client, store: Sto
 
 
 def signed(**fields: Any) -> CallContext:
-    """A turn that its requester began on the route `trip`, as the gateway signs it; `fields` are another's word."""
+    """A turn that its requester began on the route `trip`, as the gateway signs it. `fields` come from an attacker."""
     ctx = pinned(route="trip")
     ctx = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=datetime.now(UTC)))
     return replace(ctx, user=SIGNER.sign_principal(ctx), **fields)
@@ -184,7 +184,7 @@ def mover(store: Store) -> StepMover:
     ({"actor": "other", "extra": DATA}, None),
     ({"tenant": "other", "extra": DATA}, None),
 )
-async def test_only_a_proved_place_is_left(store: Store, fields: dict[str, Any], step: str | None) -> None:
+async def test_session_leaves_only_a_proved_place(store: Store, fields: dict[str, Any], step: str | None) -> None:
     found = await environment().run(mover(store).advance, signed(**fields), 2)
     assert (found and found.step) == step
 

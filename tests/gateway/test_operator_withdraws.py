@@ -1,4 +1,4 @@
-"""Withdrawing as an operator: what the role `admin` may, by the API and on the card."""
+"""Withdrawal by an operator: the permissions of the role `admin`, over the API and on the card."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -18,14 +18,14 @@ AKI = Person(id="aki", name="Aki", roles=("auditor",))
 
 @pytest.fixture
 async def locked(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway of the production profile, and a worker, that know an operator and an auditor."""
+    """A production gateway and a worker that know an operator and an auditor."""
     people = (*PEOPLE, OLGA, AKI)
     queue = f"operator-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue, people=FixedDirectory(people)) as rig:
         yield locked_rig(rig, people=people)
 
 
-async def test_an_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
+async def test_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
     approval = await asked_of(locked)
     url = f"/v1/approvals/{approval}/withdraw"
     refused = await locked.http.post(url, json={}, headers=bearer(await token_of(locked, "aki")))
@@ -37,7 +37,7 @@ async def test_an_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
     assert (request.state, request.reason) == ("cancelled", "a drill")
 
 
-async def test_an_operator_withdraws_on_the_card(locked: GatewayRig) -> None:
+async def test_operator_withdraws_on_the_card(locked: GatewayRig) -> None:
     approval = await asked_of(locked)
     for person, offered in (("aki", False), ("olga", True)):
         async with browser(locked) as page:

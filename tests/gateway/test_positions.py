@@ -1,4 +1,4 @@
-"""A turn begun over the API on a route of its actor, at a step of it."""
+"""A turn that the API starts on a route of its actor, at one of its steps."""
 
 import asyncio
 import uuid
@@ -22,7 +22,7 @@ from signoff.store.store import Store, open_store
 
 
 def till_catalog(ledger: Ledger) -> Catalog:
-    """`desk` may pay at the step `pay` of its route `till` alone; `plain` has no routes."""
+    """`desk` may pay only at the step `pay` of its route `till`. `plain` has no routes."""
     pay = pay_tool(ledger, False, name="small")
     till = Route(name="till", steps=(Step(name="look"), Step(name="pay", tools=(pay,))))
     alone = Route(name="alone", mode="only")
@@ -64,7 +64,7 @@ BROUGHT: dict[str, Any] = {"text": "refund", "actor": "desk", "route": "alone"}
         (BROUGHT | {"transient": []}, "not_available"),
     ],
 )
-async def test_a_turn_begins_where_it_is_told_with_a_tool_of_its_own(
+async def test_turn_starts_at_the_requested_step_with_its_transient_tool(
     till: GatewayRig, given: dict[str, Any], code: str
 ) -> None:
     before = len(till.ledger.rows)
@@ -83,7 +83,7 @@ async def test_a_turn_begins_where_it_is_told_with_a_tool_of_its_own(
         (BROUGHT | {"transient": ["refund"]}, BROUGHT | {"transient": []}, "not_available"),
     ],
 )
-async def test_session_stays_on_its_route_and_a_tool_of_one_turn_does_not(
+async def test_session_stays_on_its_route_but_loses_a_transient_tool(
     till: GatewayRig, first: dict[str, Any], second: dict[str, Any], code: str
 ) -> None:
     path = f"/v1/sessions/{fresh()}/messages"
@@ -98,7 +98,7 @@ async def test_session_stays_on_its_route_and_a_tool_of_one_turn_does_not(
 async def test_signed_requester_stays_on_the_route_that_the_gateway_sealed(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    # The gateway signs a message without a route as one without a route: its turn runs by the seal of the session.
+    # The gateway signs such a message without a route. Its turn runs by the session's seal.
     people = (Person(id="guest", name="Guest", may_set=("route", "step")),)
     worker: dict[str, Any] = {"profile": "production", "people": FixedDirectory(people)}
     async with gateway_rig(client, store, task_queue, catalog_of_ledger=till_catalog, **worker) as found:
@@ -129,7 +129,7 @@ async def result_of(rig: GatewayRig, key: TurnKey) -> TurnResult:
 @pytest.mark.parametrize(
     "where", [{"route": "tlil"}, {"route": "till", "step": "gone"}, {"step": "pay"}, {"route": "gone", "step": "pay"}]
 )
-async def test_a_place_that_the_actor_does_not_have_is_not_found(till: GatewayRig, where: dict[str, str]) -> None:
+async def test_unknown_route_or_step_returns_404(till: GatewayRig, where: dict[str, str]) -> None:
     for path in ("/v1/turns", f"/v1/sessions/{fresh()}/messages"):
         answer = await till.http.post(path, json={"text": "small", "actor": "desk", **where})
         assert answer.status_code == 404
@@ -137,7 +137,7 @@ async def test_a_place_that_the_actor_does_not_have_is_not_found(till: GatewayRi
         assert "`till/pay`" in answer.json()["message"]
 
 
-async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: GatewayRig) -> None:
+async def test_session_with_an_invalid_place_fails_only_that_turn(till: GatewayRig) -> None:
     session = fresh()
     path = f"/v1/sessions/{session}"
     for found in ({"text": "hello", "actor": "desk"}, {"text": "small", "route": "gone"}, {"text": "hello"}):
@@ -152,19 +152,19 @@ async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: Gate
     assert "has no route and step" in turns[1]["error"]["message"]
 
 
-async def test_an_actor_without_routes_stands_anywhere(till: GatewayRig) -> None:
+async def test_actor_without_routes_accepts_any_route(till: GatewayRig) -> None:
     answer = await till.http.post("/v1/turns", json={"text": "hello", "actor": "plain", "route": "vip"})
     assert answer.status_code == 201
     assert (await ended(till, answer.json()["id"]))["state"] == "complete"
 
 
-async def test_the_same_turn_elsewhere_is_another_one(till: GatewayRig) -> None:
+async def test_same_turn_id_at_another_place_is_a_conflict(till: GatewayRig) -> None:
     given = {"text": "hello", "actor": "desk", "turn": fresh()}
     assert (await till.http.post("/v1/turns", json=given)).status_code == 201
     assert (await till.http.post("/v1/turns", json={**given, "route": "till"})).status_code == 409
 
 
-async def test_a_tool_that_the_actor_cannot_have_is_not_found(till: GatewayRig) -> None:
+async def test_unavailable_transient_tool_returns_404(till: GatewayRig) -> None:
     for path in ("/v1/turns", f"/v1/sessions/{fresh()}/messages"):
         for name in ("look_down", "small"):
             answer = await till.http.post(path, json={"text": "hello", "actor": "desk", "transient": [name]})

@@ -1,4 +1,4 @@
-"""Whole turns in the production profile: a login at the door, signatures all the way, and nothing on anybody's word."""
+"""Whole turns in the production profile: sign-in, signatures at every step, and no trust without proof."""
 
 import asyncio
 import dataclasses
@@ -33,13 +33,11 @@ FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW),)))
 
 @pytest.fixture(scope="module")
 async def rig(plain_client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A worker of the production profile, which has public keys alone, and a gateway over it.
-
-    Nothing is encrypted: what stands in a history is looked at here.
-    """
+    """A production worker with public keys only, and its gateway. Nothing is encrypted, because tests read the
+    histories."""
     folder = tmp_path_factory.mktemp("production")
     people = FixedDirectory((*PEOPLE, STRANGER))
-    # As long as `signoff`, which an installation's is: it stands in every third event.
+    # As long as `signoff`, the name of a real installation: it occurs in every third event.
     queue = f"p{uuid.uuid4().hex[:6]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
@@ -60,7 +58,7 @@ async def ended(rig: GatewayRig, approval: str) -> str:
     return result.calls[0].code
 
 
-async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
+async def test_turn_with_signed_requester_and_decision_runs(rig: GatewayRig) -> None:
     approval = await asked_of(rig)
     receipt = (await answered(rig, approval)).json()
     assert (receipt["status"], receipt["decided_by"]) == ("accepted", "ana")
@@ -87,7 +85,7 @@ async def test_history_of_a_signed_turn_takes_at_most_10_kib(plain_client: Clien
     handle = plain_client.get_workflow_handle(turn_of(approval).workflow_id)
     info = (await handle.describe()).raw_description.workflow_execution_info
     assert info.history_length == 33
-    # A machine's name stands in two events of three: only what is longer than `12345@host` is not counted.
+    # A machine's name occurs in two of three events. Only the part longer than `12345@host` is not counted.
     events = [event.SerializeToString() for event in (await handle.fetch_history()).events]
     named = sum(event.count(plain_client.identity.encode()) for event in events)
     longer = max(len(plain_client.identity) - len("12345@host"), 0)
@@ -104,8 +102,8 @@ async def test_two_people_make_a_quorum(rig: GatewayRig) -> None:
 
 
 @pytest.mark.parametrize("signer", [None, FOREIGN])
-async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(rig: GatewayRig, signer: Signer | None) -> None:
-    """Without a signature for who asks, or with a wrong one, nobody is asked and the call is refused."""
+async def test_turn_without_a_valid_requester_signature_runs_no_tool(rig: GatewayRig, signer: Signer | None) -> None:
+    """Without a requester's signature, or with a wrong one, the call is refused without a request."""
     turn = fresh()
     asker = PEOPLE[0]
     assert asker.id == "guest"
@@ -115,14 +113,15 @@ async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(rig: GatewayRi
     assert [call.code for call in result.calls] == ["refused", "refused"]
 
 
-async def test_the_same_start_is_the_same_turn_across_a_rotation(rig: GatewayRig) -> None:
+async def test_same_start_is_the_same_turn_across_a_key_rotation(rig: GatewayRig) -> None:
     body = TurnBody(text="hello", actor="desk", turn=fresh())
     rotated = dataclasses.replace(rig.deps, signer=FOREIGN, clock=lambda: NOW + timedelta(minutes=1))
     assert await start(rig.deps, body, "api") == await start(rotated, body, "api")
 
 
-async def test_an_answer_that_names_no_question_is_not_signed(rig: GatewayRig) -> None:
-    """Without its hash `malformed`, with a mark or another's hash `stale`; with it, signed: no worker is asked."""
+async def test_answer_without_the_questions_hash_is_not_signed(rig: GatewayRig) -> None:
+    """Without its hash the answer is `malformed`, with a mark or another hash `stale`. With its hash it is signed
+    without a query to a worker."""
     approval = await asked_of(rig)
     request = await rig.request(approval)
     away = dataclasses.replace(rig.deps, client=Blind(rig.turns.client))
@@ -139,13 +138,13 @@ async def test_an_answer_that_names_no_question_is_not_signed(rig: GatewayRig) -
 
 
 class Blind(TurnClient):
-    """A client to which no worker answers queries."""
+    """A client whose queries no worker answers."""
 
     async def view(self, key: TurnKey) -> Any:
         raise ServerUnavailable("no worker answered in time")
 
 
-async def test_what_json_cannot_carry_is_not_signed(rig: GatewayRig) -> None:
+async def test_unsafe_json_number_is_not_signed(rig: GatewayRig) -> None:
     approval = await asked_of(rig, "book")
     shown = (await rig.request(approval)).question_hash
     edited = {**FLIGHT, "cost": 2**60}
@@ -155,7 +154,7 @@ async def test_what_json_cannot_carry_is_not_signed(rig: GatewayRig) -> None:
     assert (await rig.turns.signoff.request(approval)).votes == ()
 
 
-async def test_whoever_asked_withdraws_by_name(rig: GatewayRig) -> None:
+async def test_requester_withdraws_a_request_by_name(rig: GatewayRig) -> None:
     approval = await asked_of(rig)
     headers = bearer(await token_of(rig, "guest"))
     done = await rig.http.post(f"/v1/approvals/{approval}/withdraw", json={}, headers=headers)
@@ -164,7 +163,7 @@ async def test_whoever_asked_withdraws_by_name(rig: GatewayRig) -> None:
     assert request.decided_by == "guest"
 
 
-async def test_no_key_is_in_a_history_or_in_an_answer(rig: GatewayRig) -> None:
+async def test_private_key_is_in_no_history_and_no_answer(rig: GatewayRig) -> None:
     private = new_key(NOW)
     signer = Signer(PrivateKeys(keys=(private,)))
     deps = dataclasses.replace(rig.deps, signer=signer)
@@ -180,7 +179,7 @@ async def test_no_key_is_in_a_history_or_in_an_answer(rig: GatewayRig) -> None:
     assert private.private not in shown.text
 
 
-async def test_links_lead_to_temporals_ui_only_where_it_is_known(rig: GatewayRig) -> None:
+async def test_temporal_links_appear_only_with_a_known_ui(rig: GatewayRig) -> None:
     key = TurnKey("main", "s", "t")
     known = dataclasses.replace(rig.deps, settings=replace(rig.deps.settings, temporal_ui="https://t.example/"))
     assert rig.deps.temporal_link(key) == ""

@@ -1,4 +1,4 @@
-"""Answers that come past the gateway, by a Signal or an Update of Temporal's own, beside those of the gateway."""
+"""Answers that bypass the gateway, by a Temporal Signal or Update, mixed with answers of the gateway."""
 
 import asyncio
 import uuid
@@ -21,19 +21,19 @@ from signoff.store.tables import RAW_ANSWERS
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway with a store of its own; what it repairs by itself is done by hand."""
+    """A gateway with its own store. The test runs its repairs."""
     async with gateway_rig(client, store, f"raw-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
 
 async def signal(rig: GatewayRig, approval: str, verdict: str, **fields: Any) -> None:
-    """Answer by a Signal, as from Temporal's own UI."""
+    """Answer by a Signal, as Temporal's UI does."""
     handle = rig.turns.client.get_workflow_handle(turn_of(approval).workflow_id)
     await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": approval, "verdict": verdict, **fields})
 
 
 async def update(rig: GatewayRig, approval: str, verdict: str, **fields: Any) -> Receipt:
-    """Answer by an Update, as from Temporal's own command line."""
+    """Answer by an Update, as Temporal's command line does."""
     handle = rig.turns.client.get_workflow_handle(turn_of(approval).workflow_id)
     body = {"approval_id": approval, "verdict": verdict, **fields}
     return await handle.execute_update(names.DECIDE, body, result_type=Receipt)
@@ -57,7 +57,7 @@ async def test_request_denied_by_a_raw_signal_is_denied_in_the_api(rig: GatewayR
     assert await rig.runs(approval) == 0
 
 
-async def test_raw_update_is_told_of_the_answer_that_was_first(rig: GatewayRig) -> None:
+async def test_raw_update_returns_the_earlier_decision(rig: GatewayRig) -> None:
     # The second request keeps the turn open: the server aborts an Update of a turn that ends.
     approval = await rig.asked("pay typed")
     first = await rig.decide(approval, verdict="denied", revision=1, **{"as": "ana"})
@@ -92,7 +92,7 @@ async def test_raw_answer_and_gateway_racing_give_one_winner_in_every_receipt(ri
     assert winners <= {"ana", "unsigned"}
 
 
-async def test_gateway_takes_in_the_raw_answer_that_a_worker_may_only_keep(rig: GatewayRig) -> None:
+async def test_gateway_processes_the_raw_answer_that_a_worker_may_only_keep(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
     rig.turns.store.role = "worker"
     receipt = await update(rig, approval, "approved")
@@ -103,7 +103,7 @@ async def test_gateway_takes_in_the_raw_answer_that_a_worker_may_only_keep(rig: 
     assert await settled(rig, approval) == "approved"
     result = await asyncio.wait_for(rig.turns.signoff.result(turn_of(approval)), 60)
     assert [call.code for call in result.calls] == ["ok"]
-    # Each is taken once.
+    # Each answer counts once.
     await dispatcher.step(older_than=0)
     rows = await Questions(rig.turns.store).read(approval)
     assert rows is not None
@@ -112,7 +112,7 @@ async def test_gateway_takes_in_the_raw_answer_that_a_worker_may_only_keep(rig: 
     assert await Answers(rig.turns.store).list_owed(0, 10) == []
 
 
-async def test_raw_rows_that_hold_no_answer_hold_up_no_other(rig: GatewayRig) -> None:
+async def test_invalid_raw_rows_delay_no_other(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
     rig.turns.store.role = "worker"
     await update(rig, approval, "denied")

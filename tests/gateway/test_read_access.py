@@ -1,4 +1,4 @@
-"""Who may read a conversation and who may stop it: the rule, and every door that keeps it."""
+"""Read and stop permissions of a conversation: the rule, and every route that enforces it."""
 
 import asyncio
 import re
@@ -22,12 +22,12 @@ EVE = Person(id="eve", name="Eve", roles=("sales",))
 EVERYBODY = (*PEOPLE, ADMIN, AUDITOR, EVE, STRANGER)
 ABOUT = Audience("main", frozenset(("guest",)), frozenset(("role:finance", "user:cy")))
 READ = ("guest", "ana", "ada", "aki")
-"""Who asked, who is asked, and who reads all."""
+"""Readers: requester, approver, operator and auditor."""
 
 
 @pytest.fixture
 async def locked(gateway: GatewayRig) -> GatewayRig:
-    """A gateway of the production profile that knows all of them."""
+    """A production gateway that knows all of them."""
     return locked_rig(gateway, people=EVERYBODY)
 
 
@@ -59,33 +59,34 @@ def name_of(approval: str) -> str:
     (Person(id="ana", roles=("finance",), active=False), False, False),
     (Person(id="ada", roles=("admin",), active=False), False, False),
 )
-def test_the_rule(person: Person, reads: bool, stops: bool) -> None:
-    """Who asked, who is asked, `admin` and `auditor` read; only who asked and `admin` stop; each in their tenant."""
+def test_permission_to_read_and_stop_by_role(person: Person, reads: bool, stops: bool) -> None:
+    """Requester, approver, `admin` and `auditor` read. Only requester and `admin` stop. Each acts in their own
+    tenant."""
     assert may_read(person, rights(person), ABOUT, development=False) is reads
     assert may_stop(person, ABOUT, development=False) is stops
     assert may_read(person, (), ABOUT, development=True)
     assert may_stop(person, ABOUT, development=True)
 
 
-def test_what_several_asked_for_is_stopped_by_none_of_them_alone() -> None:
+def test_turn_of_several_requesters_is_stopped_by_none_of_them_alone() -> None:
     both = Audience("main", frozenset(("guest", "ana")))
     assert not may_stop(Person(id="guest"), both, development=False)
     assert may_stop(ADMIN, both, development=False)
 
 
-def test_the_right_to_read_comes_by_delegation_too() -> None:
+def test_delegate_may_read_the_delegators_turns() -> None:
     stands_in = rights(EVE, (Person(id="ana", roles=("finance",)),))
     assert may_read(EVE, stands_in, ABOUT, development=False)
 
 
 @table("development", True, False)
-def test_who_reads_the_record(development: bool) -> None:
+def test_audit_log_readers_by_role_and_profile(development: bool) -> None:
     assert [reads_all(person, development=development) for person in (ADMIN, AUDITOR)] == [True, True]
     assert reads_all(EVE, development=development) is development
 
 
 @pytest.mark.parametrize("path", ["/v1/turns/{turn}", "/v1/turns/{turn}/events", "/v1/approvals/{approval}"])
-async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway: GatewayRig, path: str) -> None:
+async def test_api_shows_a_turn_to_permitted_readers_only(locked: GatewayRig, gateway: GatewayRig, path: str) -> None:
     approval = await gateway.asked("pay")
     turn = name_of(approval)
     wanted = path.format(turn=turn, approval=approval)
@@ -100,14 +101,14 @@ async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gate
         assert (await got(locked, person, wanted)).status_code == 200, person
 
 
-async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway: GatewayRig) -> None:
+async def test_pages_show_a_turn_to_permitted_readers_only(locked: GatewayRig, gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     turn = name_of(approval)
     for path in (f"/turns/{turn}", f"/live/turns/{turn}", f"/approvals/{approval}", f"/approvals/{approval}?part=card"):
         assert (await opened(locked, "eve", path)).status_code == 404, path
     code = (await gateway.turns.signoff.request(approval)).code
     while (await opened(locked, "ana", f"/approvals/{code}")).status_code != 303:
-        # The list of codes is a moment behind the turn.
+        # The list of codes lags a little behind the turn.
         await asyncio.sleep(0.05)
     assert (await opened(locked, "eve", f"/approvals/{code}")).status_code == 404
     for person in READ:
@@ -115,7 +116,7 @@ async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway
         assert (await opened(locked, person, f"/approvals/{approval}")).status_code == 200
 
 
-async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: GatewayRig, nothing_waits: None) -> None:
+async def test_lists_contain_only_readable_items(locked: GatewayRig, gateway: GatewayRig, nothing_waits: None) -> None:
     approval = await gateway.asked("pay")
     own = await gateway.start("hello", user="bo")
     for _ in range(3):
@@ -147,7 +148,7 @@ async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: Gateway
     assert (await got(locked, "eve", "/v1/approvals?as=ana&limit=1000")).status_code == 403
 
 
-async def test_who_may_stop_a_turn(locked: GatewayRig, gateway: GatewayRig) -> None:
+async def test_requester_and_operator_may_stop_a_turn_over_the_api(locked: GatewayRig, gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     url = f"/v1/turns/{name_of(approval)}/cancel"
 
@@ -163,7 +164,7 @@ async def test_who_may_stop_a_turn(locked: GatewayRig, gateway: GatewayRig) -> N
     assert await stopped("ada") == 202
 
 
-async def test_who_may_stop_a_turn_on_its_page(locked: GatewayRig, gateway: GatewayRig) -> None:
+async def test_turn_page_offers_stop_only_to_the_requester(locked: GatewayRig, gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     turn = name_of(approval)
     async with browser(locked) as page:
@@ -176,7 +177,7 @@ async def test_who_may_stop_a_turn_on_its_page(locked: GatewayRig, gateway: Gate
         assert (await page.post(f"/turns/{turn}/cancel", data=form)).status_code == 303
 
 
-async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayRig, gateway: GatewayRig) -> None:
+async def test_session_is_visible_to_permitted_readers_only(locked: GatewayRig, gateway: GatewayRig) -> None:
     named = SessionKey("main", f"s{uuid.uuid4().hex[:10]}")
     session = ".".join(own_session(named, Person(id="guest"), development=False))
     response = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "pay", "actor": "desk"})
@@ -204,14 +205,14 @@ async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayRig,
 
 
 @pytest.mark.parametrize("path", ["/", "/turns", "/turns?person=ana", "/sessions", "/new", "/tools/pay"])
-async def test_pages_name_nobody_to_a_stranger(locked: GatewayRig, path: str) -> None:
-    """Who else is a person is told by no list to choose from. Without this a stranger read all their names and ids."""
+async def test_pages_name_no_other_person_to_a_stranger(locked: GatewayRig, path: str) -> None:
+    """The lists of choices hide other people. Without this check a stranger read all names and ids."""
     shown = (await opened(locked, "eve", path)).text
     options = re.findall(r'<option value="([^"]+)"', shown)
     assert {person.id for person in EVERYBODY}.intersection(options) <= {"eve"}
 
 
-async def test_in_development_everything_is_visible(gateway: GatewayRig) -> None:
+async def test_development_profile_shows_everything(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     assert (await gateway.http.get(f"/v1/turns/{name_of(approval)}")).status_code == 200
     gateway.http.cookies.set("signoff_person", "bo")

@@ -1,4 +1,4 @@
-"""What was read lately is remembered for a minute, and only the latest of it."""
+"""A cache of recently read items, kept for a minute and limited in size."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,7 +7,7 @@ from signoff.gateway.deps import KEPT, MOST, RecentItems
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def test_an_item_is_found_for_a_minute() -> None:
+def test_item_is_found_for_a_minute() -> None:
     items: RecentItems[str] = RecentItems()
     items.keep("a", "first", NOW)
     assert items.find("a", NOW) == "first"
@@ -19,7 +19,7 @@ def test_an_item_is_found_for_a_minute() -> None:
     assert items.find("a", NOW + KEPT) == "second"
 
 
-def test_of_too_many_the_oldest_is_forgotten() -> None:
+def test_oldest_item_is_removed_from_a_full_cache() -> None:
     items: RecentItems[int] = RecentItems()
     for number in range(MOST):
         items.keep(str(number), number, NOW)

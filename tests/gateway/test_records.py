@@ -1,4 +1,4 @@
-"""The record of a gateway: attempts, stops and acts beside deciding, each once, and what a turn alone claims."""
+"""The gateway's audit log: attempts, stops and other acts, each recorded once, and claims of a turn."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ async def taken_back(rig: GatewayRig, path: str) -> httpx2.Response:
     return await rig.http.delete(path, params={"as": "approver"}, headers=headers)
 
 
-async def test_signing_in_and_out_is_recorded_without_the_secret(rig: GatewayRig) -> None:
+async def test_sign_in_and_sign_out_are_recorded_without_the_secret(rig: GatewayRig) -> None:
     locked = locked_rig(rig)
     secret = await token_of(locked, "ana")
     async with browser(locked) as page:
@@ -53,7 +53,7 @@ async def test_signing_in_and_out_is_recorded_without_the_secret(rig: GatewayRig
     assert not [record for record in records if secret in record.data or cookie in record.data]
 
 
-async def test_refused_sign_ins_are_recorded_so_many_a_minute(rig: GatewayRig) -> None:
+async def test_refused_sign_ins_are_recorded_up_to_a_limit_per_minute(rig: GatewayRig) -> None:
     now = [datetime(2030, 1, 1, tzinfo=UTC)]
     locked = locked_rig(rig, clock=lambda: now[0])
     async with browser(locked) as page:
@@ -71,7 +71,7 @@ async def test_refused_sign_ins_are_recorded_so_many_a_minute(rig: GatewayRig) -
     assert not [record for record in records if "guessed" in record.model_dump_json()]
 
 
-async def test_a_link_that_was_opened_is_recorded_once(rig: GatewayRig) -> None:
+async def test_opened_link_is_recorded_once(rig: GatewayRig) -> None:
     approval = await rig.asked("easy")
     link = ApprovalLink(
         approval=approval, revision=1, person="ana", channel="email", expires=datetime(2100, 1, 1, tzinfo=UTC)
@@ -90,7 +90,7 @@ async def test_a_link_that_was_opened_is_recorded_once(rig: GatewayRig) -> None:
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_the_kill_switch_is_recorded_over_the_api(rig: GatewayRig) -> None:
+async def test_freeze_and_unfreeze_are_recorded_over_the_api(rig: GatewayRig) -> None:
     for _ in range(2):
         frozen = await rig.http.post("/v1/freezes?as=approver", json={"reason": "a leak"})
         assert frozen.status_code == 200, frozen.text
@@ -101,7 +101,7 @@ async def test_the_kill_switch_is_recorded_over_the_api(rig: GatewayRig) -> None
     assert (records[0].facts["reason"], records[0].facts["channel"]) == ("a leak", "api")
 
 
-async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(rig: GatewayRig) -> None:
+async def test_grant_is_recorded_when_created_and_revoked(rig: GatewayRig) -> None:
     wish: dict[str, Any] = {"scope": "tenant", "where": "args.amount < 500.0", "uses": 3, "seconds": 600}
     approval = await rig.asked("alike")
     answer = await rig.decide(approval, **{"verdict": "approved", "as": "approver", "remember": wish})
@@ -120,18 +120,18 @@ async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(ri
 
 @pytest.fixture
 async def locked(gateway: GatewayRig) -> AsyncIterator[GatewayRig]:
-    """The turns behind a gateway of the production profile."""
+    """The turns of the shared gateway, behind a production gateway."""
     found = locked_rig(gateway)
     async with found.http:
         yield found
 
 
 async def stops(gateway: GatewayRig, approval: str) -> list[Record]:
-    """What the record of the turn of `approval` says of stopping it."""
+    """The audit entries about stopping the turn of `approval`."""
     return [record for record in await gateway.records(approval) if "stop" in record.facts]
 
 
-async def test_who_stops_a_turn_is_recorded_and_who_may_not_as_well(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_successful_and_refused_stops_of_a_turn_are_recorded(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     url = f"/v1/turns/{approval.rsplit('.', 2)[0]}/cancel"
     for person, status in (("approver", 403), ("guest", 202)):
@@ -145,7 +145,7 @@ async def test_who_stops_a_turn_is_recorded_and_who_may_not_as_well(gateway: Gat
     assert [each.what for each in timeline(records)] == ["requested a stop: refused", "requested a stop: asked"]
 
 
-async def test_who_may_not_read_a_turn_leaves_no_mark_in_it(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_person_without_read_access_leaves_no_audit_entry(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     headers = bearer(await token_of(locked, "zoe", tenant="acme")) | {"content-type": "application/json"}
     url = f"/v1/turns/{approval.rsplit('.', 2)[0]}/cancel"
@@ -155,9 +155,7 @@ async def test_who_may_not_read_a_turn_leaves_no_mark_in_it(gateway: GatewayRig,
 
 @pytest.fixture
 def counting(gateway: GatewayRig) -> GatewayRig:
-    """The shared gateway with a count of its own: other tests' refusals in this minute may have used up what is
-    written down of the same people.
-    """
+    """The shared gateway with its own counters, because refusals in other tests use up the limit of this minute."""
     return gateway.beside(attempts=AttemptRecords())
 
 
@@ -174,7 +172,7 @@ async def until_outcome(gateway: GatewayRig, approval_id: str) -> list[Record]:
             await asyncio.sleep(0.02)
 
 
-async def test_a_decided_call_is_recorded_from_request_to_outcome(counting: GatewayRig) -> None:
+async def test_decided_call_is_recorded_from_request_to_outcome(counting: GatewayRig) -> None:
     approval = await counting.asked("login")
     await counting.decide(approval, **{"verdict": "approved", "as": "bo"})
     accepted = await counting.decide(approval, **{"verdict": "approved", "as": "approver", "reason": "fine"})
@@ -191,7 +189,7 @@ async def test_a_decided_call_is_recorded_from_request_to_outcome(counting: Gate
     assert not [record for record in records if PASSWORD in record.model_dump_json()]
 
 
-async def test_an_attempt_after_the_end_is_recorded(counting: GatewayRig) -> None:
+async def test_attempt_after_the_end_is_recorded(counting: GatewayRig) -> None:
     approval = await counting.asked("pay")
     await counting.decide(approval, **{"verdict": "denied", "reason": "no", "as": "approver"})
     late = await counting.decide(approval, **{"verdict": "approved", "as": "approver"})

@@ -1,4 +1,4 @@
-"""What the gateway makes good by itself: answers that turns were not given, questions and cards of turns gone."""
+"""Automatic repairs of the gateway: undelivered answers, and questions and cards of ended turns."""
 
 import asyncio
 import dataclasses
@@ -39,7 +39,7 @@ class Away(TurnClient):
 
 
 class Heard(TurnClient):
-    """A client that keeps what turns were given through it."""
+    """A client that records the decisions sent through it."""
 
     given: tuple[tuple[str, str], ...] = ()
 
@@ -49,12 +49,12 @@ class Heard(TurnClient):
 
 
 class Unreadable(TurnClient):
-    """A client one of whose turns gives no receipt that can be read."""
+    """A client with one turn that returns an unreadable receipt."""
 
     broken: str = ""
 
     async def decide(self, decision: Decision) -> Receipt:
-        """Nonsense of that turn; all others are given theirs."""
+        """Return an unreadable receipt for that turn, and forward all others."""
         if decision.approval_id == self.broken:
             raise ValueError("no receipt")
         return await super().decide(decision)
@@ -62,13 +62,13 @@ class Unreadable(TurnClient):
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway with a store of its own: nothing else is owed in it."""
+    """A gateway with its own store, which owes nothing else."""
     async with gateway_rig(client, store, f"dispatch-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
 
 async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
-    """A person's yes to a request as it stands."""
+    """Approve a request in its current state."""
     found = deps.people.find(person, "main")
     assert found is not None
     request = (await deps.requests.load(approval)).request
@@ -78,7 +78,7 @@ async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
     return await decide(deps, draft, DecisionAuthor(found, "api", "session"))
 
 
-async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(rig: GatewayRig) -> None:
+async def test_answers_missed_by_a_stopped_server_are_delivered_in_order_and_once(rig: GatewayRig) -> None:
     approval = await rig.asked("both")
     away = dataclasses.replace(rig.deps, client=Away(rig.turns.client))
     receipts = [await answered(away, approval, person) for person in ("ana", "bo")]
@@ -98,11 +98,11 @@ async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and
     assert await rig.runs(approval) == 1
 
 
-async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(rig: GatewayRig) -> None:
-    """The oldest answer is one that its turn never takes; those behind it are handed over in the same step.
+async def test_turn_that_rejects_an_answer_delays_no_other(rig: GatewayRig) -> None:
+    """The oldest answer belongs to a turn that never accepts it. The same step still hands over the later ones.
 
-    Without the catch in `DecisionWriter._give_to_turn` the dispatcher ended there, and began with that answer again.
-    """
+    Without the catch in `DecisionWriter._give_to_turn` the dispatcher stopped there and began with that answer
+    again."""
     broken, other = await rig.asked("pay"), await rig.asked("pay")
     away = dataclasses.replace(rig.deps, client=Away(rig.turns.client))
     for approval in (broken, other):
@@ -116,7 +116,7 @@ async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(rig: GatewayR
     assert await AnswerDispatcher(rig.deps).step(older_than=0) == 0
 
 
-async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(client: Client, store: Store) -> None:
+async def test_answers_missed_by_a_stopped_worker_are_delivered_after_its_return(client: Client, store: Store) -> None:
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue, dispatches=False) as rig:
         approval = await rig.asked("pay")
@@ -138,7 +138,7 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
     assert await Answers(store).list_owed(0, 10) == []
 
 
-async def test_the_question_of_a_terminated_turn_is_ended(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_question_of_a_terminated_turn_is_ended(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, waits = await rig.asked("pay"), await rig.asked("pay")
     sweep = RequestSweep(rig.deps, None)
     await rig.turns.client.get_workflow_handle(turn_of(gone).workflow_id).terminate("a drill")
@@ -156,7 +156,7 @@ async def test_the_question_of_a_terminated_turn_is_ended(rig: GatewayRig, monke
     assert await sweep.step() == 0
 
 
-async def test_cards_of_what_is_over_are_closed(rig: GatewayRig) -> None:
+async def test_cards_of_ended_requests_are_closed(rig: GatewayRig) -> None:
     cards = DeliveryQueue(rig.deps.store)
     over, again, waits = await rig.asked("pay"), await rig.asked("trip"), await rig.asked("pay")
     for approval in (over, again, waits):
@@ -178,13 +178,13 @@ async def test_cards_of_what_is_over_are_closed(rig: GatewayRig) -> None:
     assert await sweep.step() == 0
 
 
-async def test_question_of_a_used_call_is_ended_where_the_restored_store_lacks_the_answer(
+async def test_question_of_a_used_call_is_ended_if_the_restored_store_lacks_the_answer(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repair_task, "SETTLED", timedelta(0))
 
     def forget(connection: Connection) -> None:
-        """As in a backup of before the answer."""
+        """Delete the answer, as in an older backup."""
         connection.execute(delete(ANSWERS))
         connection.execute(delete(TICKETS))
         connection.execute(update(QUESTIONS).values(settled_at=None))

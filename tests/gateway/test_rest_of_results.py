@@ -1,4 +1,4 @@
-"""People read what of a result the model did not get to see: those who may read the turn, and nobody else."""
+"""People read the part of a result that the model did not see, if they may read the turn."""
 
 from collections.abc import AsyncIterator
 
@@ -40,7 +40,7 @@ def _path(key: TurnKey, call: str) -> str:
 
 
 @pytest.mark.row("V15")
-async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: GatewayRig) -> None:
+async def test_truncated_result_is_readable_in_pieces_by_readers_of_the_turn(gateway: GatewayRig) -> None:
     key = await gateway.start("go")
     result = await gateway.turns.signoff.result(key)
     assert [each.truncated for each in result.calls] == [True, False]
@@ -65,7 +65,7 @@ async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: 
         assert (await locked.http.get(_path(key, "c1.1"))).status_code == 401
 
 
-async def test_what_was_not_cut_has_no_rest(gateway: GatewayRig) -> None:
+async def test_complete_result_has_no_rest(gateway: GatewayRig) -> None:
     key = await gateway.start("go")
     await gateway.turns.signoff.result(key)
     for call in ("c1.2", "c9.9"):

@@ -1,4 +1,4 @@
-"""A Temporal server that is killed while a gateway runs: what the store knows is shown and kept at once."""
+"""A Temporal server that is killed under a running gateway: the store's data stays readable and writable."""
 
 import asyncio
 import os
@@ -21,9 +21,9 @@ from signoff.store.store import open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
 PAGE_SECONDS = 3.0
-"""A page takes a tenth of a second. It took 15 s to 20 s where each of its calls waited for the server."""
+"""A page takes a tenth of a second. It took 15 s to 20 s when each of its calls waited for the server."""
 ANSWER_SECONDS = 5.0
-"""An answer took 9 s to 14 s, as the Update and the Signal each waited for the server."""
+"""An answer took 9 s to 14 s when the Update and the Signal each waited for the server."""
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def test_calls_of_a_hung_server_fail_at_once_until_it_is_back(
     assert await ask() == "ok"
     os.kill(own_server.pid, signal.SIGSTOP)
     try:
-        # It may answer for a moment more.
+        # It may still answer for a moment.
         while await ask() == "ok":
             pass
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Sessions listed: over the API and as a page, for whom they concern."""
+"""Lists of sessions for their readers, over the API and as a page."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from signoff.gateway.session_names import own_session
 
 
 async def begun(rig: GatewayRig, text: str, **fields: Any) -> str:
-    """A session that began with these words: its id."""
+    """Start a session with this message and return its id."""
     owner = Person(id=fields.get("user", "guest"))
     session = own_session(SessionKey("main", fresh()), owner, development=False).session
     response = await rig.http.post(f"/v1/sessions/{session}/messages", json={"text": text, "actor": "desk", **fields})
@@ -33,7 +33,7 @@ async def rows(rig: GatewayRig, of: str, until: int, **more: Any) -> list[dict[s
     raise AssertionError(f"{until} of `{of}` were never listed")
 
 
-async def test_a_list_tells_whose_they_are_and_what_waits(rig: GatewayRig) -> None:
+async def test_session_list_shows_requester_and_open_requests(rig: GatewayRig) -> None:
     quiet, asks = await begun(rig, "hello  there"), await begun(rig, "pay")
     while not (found := await rows(rig, f"{quiet} {asks}", 2))[0]["codes"]:
         await asyncio.sleep(0.05)
@@ -52,7 +52,7 @@ async def test_a_list_tells_whose_they_are_and_what_waits(rig: GatewayRig) -> No
         await asyncio.sleep(0.05)
 
 
-async def test_only_whom_a_session_concerns_sees_it(rig: GatewayRig) -> None:
+async def test_session_is_listed_for_its_readers_only(rig: GatewayRig) -> None:
     own, asks = await begun(rig, "hello", user="bo"), await begun(rig, "pay", user="guest")
     while not (await rows(rig, asks, 1))[0]["codes"]:
         await asyncio.sleep(0.05)
@@ -74,7 +74,7 @@ async def test_only_whom_a_session_concerns_sees_it(rig: GatewayRig) -> None:
     assert (await locked.http.get("/v1/sessions")).status_code == 401
 
 
-async def test_a_session_alone_is_one_of_the_caller_s_tenant(rig: GatewayRig) -> None:
+async def test_session_name_is_local_to_the_callers_tenant(rig: GatewayRig) -> None:
     tenant, session = fresh(), fresh()
     locked = locked_rig(rig, people=[Person(id="kim", tenant=tenant)])
     headers = bearer(await token_of(locked, "kim", tenant=tenant))

@@ -1,4 +1,4 @@
-"""Limits on the turns that a tenant begins: by every door, through several gateways, and for itself alone."""
+"""Limits on a tenant's started turns: by every route, across several gateways, and for each tenant alone."""
 
 import asyncio
 import uuid
@@ -33,7 +33,7 @@ def limited(rig: GatewayRig, limits: str, store: Store | None = None) -> Gateway
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A worker and a gateway of a store of their own, where each tenant may begin one turn in an hour."""
+    """A worker and a gateway with their own store. Each tenant may start one turn in an hour."""
     async with gateway_rig(client, store, f"limits-{uuid.uuid4().hex[:12]}") as found:
         yield limited(found, "starts=1/hour")
 
@@ -47,7 +47,7 @@ async def let_the_hour_pass(store: Store) -> None:
     await store.run(lambda connection: connection.execute(earlier).close())
 
 
-async def test_of_fifty_starts_at_two_gateways_ten_begin(client: Client, store_url: str) -> None:
+async def test_ten_of_fifty_starts_at_two_gateways_succeed(client: Client, store_url: str) -> None:
     queue = f"limits-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(store_url) as first,
@@ -71,7 +71,7 @@ async def test_of_fifty_starts_at_two_gateways_ten_begin(client: Client, store_u
         assert (await started(gateways[1])).status_code == 201
 
 
-async def test_a_noisy_tenant_is_refused_and_the_other_goes_on(rig: GatewayRig) -> None:
+async def test_tenant_over_its_limit_does_not_affect_another(rig: GatewayRig) -> None:
     assert [(await started(rig, tenant="main")).status_code for _ in range(3)] == [201, 429, 429]
     assert (await started(rig, tenant="acme")).status_code == 201
     own = limited(rig, "starts=1/hour; acme: starts=2/hour")
@@ -80,13 +80,13 @@ async def test_a_noisy_tenant_is_refused_and_the_other_goes_on(rig: GatewayRig) 
     assert [(await started(free, tenant=each)).status_code for each in ("acme", "acme", "main")] == [201, 201, 429]
 
 
-async def test_a_start_that_is_sent_again_is_the_same_start(rig: GatewayRig) -> None:
+async def test_repeated_start_counts_once(rig: GatewayRig) -> None:
     turn = fresh()
     assert [(await started(rig, turn=turn)).status_code for _ in range(2)] == [201, 201]
     assert (await started(rig, turn=fresh())).status_code == 429
 
 
-async def test_what_cannot_begin_is_not_counted(rig: GatewayRig) -> None:
+async def test_invalid_start_does_not_count(rig: GatewayRig) -> None:
     for wrong in ({"actor": "nobody"}, {"user": "nobody"}):
         assert (await started(rig, **wrong)).status_code == 404
     assert (await started(rig)).status_code == 201
@@ -115,7 +115,7 @@ async def test_late_results_count_with_turns(rig: GatewayRig) -> None:
     assert brought[2].json()["code"] == "too_many_starts"
 
 
-async def test_the_inbox_says_why_nothing_begins(rig: GatewayRig) -> None:
+async def test_inbox_shows_the_start_limit_and_keeps_the_text(rig: GatewayRig) -> None:
     async with browser(rig) as page:
         form = {**hidden((await page.get("/new")).text, "/sessions"), "actor": "desk", "user": "guest"}
         sent = await page.post("/sessions", data={**form, "text": "hello"})
@@ -131,7 +131,7 @@ async def test_the_inbox_says_why_nothing_begins(rig: GatewayRig) -> None:
         assert typed in answer.text
 
 
-async def test_the_description_tells_of_the_refusal(rig: GatewayRig) -> None:
+async def test_description_documents_the_start_limit(rig: GatewayRig) -> None:
     paths = (await rig.http.get("/openapi.json")).json()["paths"]
     for path in ("/v1/turns", "/v1/sessions/{session}/messages", "/v1/sessions/{session}/results"):
         assert "Retry-After" in paths[path]["post"]["responses"]["429"]["headers"], path

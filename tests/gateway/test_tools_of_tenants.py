@@ -1,4 +1,4 @@
-"""A tool that exists for other tenants is on no page and in no list of this one's."""
+"""Tools of other tenants are on no page and in no list."""
 
 from gateway_rig import GatewayRig
 from turn_fixtures import Ledger, catalog_of, pay_tool
@@ -6,7 +6,7 @@ from turn_fixtures import Ledger, catalog_of, pay_tool
 from signoff.registry.actor import Actor
 
 
-async def test_nobody_learns_of_another_tenants_tools(gateway: GatewayRig) -> None:
+async def test_tools_of_another_tenant_are_invisible(gateway: GatewayRig) -> None:
     ledger = Ledger()
     tools = [pay_tool(ledger, name="merge", tenants=("acme",)), pay_tool(ledger, name="pay", tenants=("main", "acme"))]
     actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, name="merge"),))

@@ -11,7 +11,7 @@ from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel
 
 
-async def test_turns_are_taken_while_no_worker_is_there(gateway: GatewayRig) -> None:
+async def test_turn_starts_are_accepted_without_a_worker(gateway: GatewayRig) -> None:
     away = TurnClient(gateway.turns.client, task_queue=f"nobody-{fresh()}", patience=timedelta(seconds=1))
     nobody, turn = gateway.beside(client=away).http, fresh()
     started = await nobody.post("/v1/turns", json={"text": "pay", "actor": "desk", "turn": turn})
@@ -25,11 +25,11 @@ async def test_turns_are_taken_while_no_worker_is_there(gateway: GatewayRig) -> 
     assert "decisions are safe" in page.text
 
 
-async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(client: Client, store: Store) -> None:
+async def test_request_is_shown_and_answered_without_a_worker(client: Client, store: Store) -> None:
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue) as rig:
         approval = await rig.asked("pay")
-    # Its worker is stopped; the gateway is another one over the same store.
+    # Its worker is stopped. The gateway is another one over the same store.
     away = TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.5))
     async with rig.beside(client=away).http as http:
         shown = (await http.get(f"/v1/approvals/{approval}")).json()

@@ -1,4 +1,4 @@
-"""A real mail server of a test's own: Dovecot on high ports, for any user with one password."""
+"""A real mail server for a test: Dovecot on high ports, with one password for every user."""
 
 import grp
 import os
@@ -76,8 +76,8 @@ class Dovecot:
 
 @contextmanager
 def dovecot(capability: str = "+") -> Iterator[Dovecot]:
-    """A server with no mail yet. As root it hands its work to `nobody`, since it refuses to keep mail of root's."""
-    # Paths of its sockets are short.
+    """A server without mail. As root it runs its services as `nobody`, because it refuses to store root's mail."""
+    # Socket paths must be short.
     folder = Path(tempfile.mkdtemp(prefix="signoff-mail-"))
     user = "nobody" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
     group = grp.getgrgid(pwd.getpwnam(user).pw_gid).gr_name

@@ -1,4 +1,4 @@
-"""E-mail through the whole suite of channels, over a real mail server out and a signed webhook in."""
+"""Email in the whole channel suite, with a real mail server for sending and a signed webhook for receiving."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

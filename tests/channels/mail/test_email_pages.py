@@ -1,4 +1,4 @@
-"""Cards by mail as a browser shows them: nothing is wider than the window, and nothing is fetched."""
+"""Email cards in a browser: they fit the window and load nothing."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ LONG = "x" * 600
 
 
 @pytest.mark.chromium
-async def test_a_card_fits_a_desk_and_a_phone(tmp_path: Path) -> None:
+async def test_email_card_fits_a_desktop_and_a_phone(tmp_path: Path) -> None:
     async with mail_rig() as rig:
         card = a_notice(args={"to": LONG, "amount": "1200 " * 90, "note": "<img src=//else.example/x>"})
         sent = await rig.channel.deliver(card, None)

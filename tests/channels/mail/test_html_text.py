@@ -1,4 +1,4 @@
-"""HTML as lines: what a reader would see, and what of it is quoted."""
+"""HTML as lines: the visible text, and its quoted parts."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +43,7 @@ def seen(html: str) -> list[str]:
     ("&#0;&#13;Yes\u200b", ["\ufffd Yes\u200b"]),
     ("", []),
 )
-def test_html_is_read_as_it_is_shown(html: str, lines: list[str]) -> None:
+def test_html_is_read_as_displayed(html: str, lines: list[str]) -> None:
     assert seen(html) == lines
 
 
@@ -73,7 +73,7 @@ PIECES = """<|>|/|=|"|'|<p>|</p>|<br>|<blockquote>|</blockquote>|<div |<!--|-->|
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES.split("|")), max_size=40).map("".join) | st.text(max_size=60))
-def test_any_text_is_read_as_html(html: str) -> None:
+def test_arbitrary_text_is_read_as_html(html: str) -> None:
     assert not any("\n" in line for line in html_lines(html))
 
 
@@ -87,12 +87,12 @@ def test_any_text_is_read_as_html(html: str) -> None:
     "* { text-decoration: line-through }",
     "[class] { text-decoration: line-through }",
 )
-def test_text_struck_out_by_a_style_sheet_is_marked(sheet: str) -> None:
+def test_text_struck_through_by_a_style_sheet_is_marked(sheet: str) -> None:
     document = f"<html><head><style type='text/css'>.z {{ color: red }} {sheet}</style></head><body>"
     lines = html_lines(f"{document}<p>Approve <span class='a X' id='y'>only half</span></p></body></html>")
     assert "~only half~" in "".join(lines)
 
 
-def test_text_beside_a_struck_class_is_not_marked() -> None:
+def test_text_next_to_a_struck_class_is_not_marked() -> None:
     document = "<style>.x { text-decoration: line-through } .y { text-decoration: underline }</style>"
     assert html_lines(f"{document}<p class='y'>Approve</p>") == ["Approve", ""]

@@ -1,4 +1,4 @@
-"""Answers that lie in a mailbox, with Dovecot as the server: brought as a mail server does, found by IDLE."""
+"""Answers in a mailbox, with Dovecot as the server: delivered as by a mail server, found by IDLE."""
 
 import asyncio
 import imaplib
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.dovecot
 
 
 class MailboxPost(Post):
-    """The same people; what they answer lies in a mailbox."""
+    """The same people, with answers in a mailbox."""
 
     def __init__(self, server: Any, box: Dovecot, password: str = PASSWORD) -> None:
         super().__init__(server)
@@ -47,7 +47,7 @@ class MailboxPost(Post):
         return {"MAIL_PASSWORD": self._password}
 
     def deliver(self, raw: bytes, to: str = "approvals@signoff.example") -> None:
-        """What the mail server in front does with a mail."""
+        """Deliver an email, as the mail server in front of the mailbox does."""
         with smtplib.LMTP("127.0.0.1", self._box.lmtp, timeout=90) as lmtp:
             lmtp.sendmail("somebody@people.example", [to], raw)
 
@@ -55,7 +55,7 @@ class MailboxPost(Post):
         return self.found("UNSEEN")
 
     def found(self, what: str) -> int:
-        """How many mails there are of which that is so."""
+        """The number of emails that match the search key."""
         with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=90) as box:
             box.login("approvals", PASSWORD)
             box.select(readonly=True)
@@ -63,7 +63,7 @@ class MailboxPost(Post):
         return len(found[0].split())
 
     def remove(self, subject: str) -> None:
-        """What somebody does who tidies up."""
+        """Delete emails, as a person who tidies up does."""
         with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=90) as box:
             box.login("approvals", PASSWORD)
             box.select()
@@ -79,7 +79,7 @@ def server() -> Iterator[Dovecot]:
 
 
 def suite(server: Dovecot) -> ChannelSuite:
-    """The suite whose people answer into that server's mailbox."""
+    """The suite whose answers arrive in that server's mailbox."""
 
     class Suite(ChannelSuite):
         @asynccontextmanager
@@ -92,7 +92,7 @@ def suite(server: Dovecot) -> ChannelSuite:
 
 @pytest.fixture
 async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[ChannelRig]:
-    """The channel of the suite, with an empty mailbox."""
+    """The suite's channel, with an empty mailbox."""
 
     with imaplib.IMAP4("127.0.0.1", server.imap, timeout=90) as box:
         box.login("approvals", PASSWORD)
@@ -106,13 +106,13 @@ async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[ChannelRig]:
 
 @dataclass
 class Watch:
-    """How often the mailbox was looked into in vain, and how often the server was then listened to."""
+    """Counts searches of the mailbox without a result, and the IDLE commands after them."""
 
     looks: int = 0
     listened: int = 0
 
     async def again(self) -> None:
-        """Wait until the mailbox is listened to, for the first time or for one more."""
+        """Wait until the channel listens to the mailbox again."""
         before = self.listened
         while self.listened == before:
             await asyncio.sleep(0.01)
@@ -159,13 +159,13 @@ def post(rig: ChannelRig) -> MailboxPost:
 
 
 def answer(rig: ChannelRig, words: str) -> bytes:
-    """Bo's reply to his card, as our mail server hands it on."""
+    """Bo's reply to his card, as our mail server delivers it."""
     raw = rig.vendor.reply(rig.card(rig.bo), rig.bo, words)
     assert raw is not None
     return raw.body
 
 
-async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig, watch: Watch) -> None:
+async def test_answer_is_read_as_soon_as_it_arrives(rig: ChannelRig, watch: Watch) -> None:
     request = await rig.ask()
     async with listening(rig):
         await watch.again()
@@ -179,13 +179,12 @@ async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig, watc
     assert len(rig.decisions.answers) == 1
 
 
-async def test_a_mail_between_the_look_and_the_listening_is_heard_at_once(
+async def test_email_between_search_and_idle_is_read_at_once(
     rig: ChannelRig, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dovecot tells of it right behind its reply to IDLE, where no poll of the socket finds it any more.
+    """Dovecot reports it directly after its reply to IDLE, where polling the socket no longer finds it.
 
-    Without the read of what came with that reply it lay there until the mailbox was looked into anyway.
-    """
+    Without reading the data that came with that reply, the email stayed there until the next regular search."""
     request, wait = await rig.ask(), imap._wait
 
     def waiting(*given: Any) -> None:
@@ -200,11 +199,10 @@ async def test_a_mail_between_the_look_and_the_listening_is_heard_at_once(
     assert watch.looks == 2
 
 
-async def test_a_mail_that_comes_while_another_is_taken_is_heard_at_once(rig: ChannelRig, watch: Watch) -> None:
-    """Dovecot tells of it in its reply to the mark of the first, and IDLE does not tell it again.
+async def test_email_that_arrives_during_another_is_read_at_once(rig: ChannelRig, watch: Watch) -> None:
+    """Dovecot reports it in its reply to the first email's mark, and IDLE does not repeat it.
 
-    Without a look at what was told since the search it lay there until the mailbox was looked into anyway.
-    """
+    Without a check of the reports since the search, the email stayed there until the next regular search."""
     request = await rig.ask()
     post(rig).deliver(b"Subject: first\r\n\r\nhi")
 
@@ -227,12 +225,12 @@ async def test_a_mail_that_comes_while_another_is_taken_is_heard_at_once(rig: Ch
         ([([b"3"], 0), ([b"3"], 1), ([b"3"], 0), ([b"3"], 0)], [True, True, True, False]),
     ],
 )
-def test_a_count_that_is_told_again_is_no_new_mail(expected: list[tuple[list[bytes], int]], new: list[bool]) -> None:
+def test_repeated_message_count_is_no_new_email(expected: list[tuple[list[bytes], int]], new: list[bool]) -> None:
     count = imap._Count()
     assert [count.grew(*each) for each in expected] == new
 
 
-async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: ChannelRig) -> None:
+async def test_older_answers_are_read_and_unreadable_emails_skipped(rig: ChannelRig) -> None:
     request = await rig.ask()
     away = judged(post(rig)._reply(rig.card(rig.bo), rig.bo, "approve"))
     post(rig).deliver(b"Auto-Submitted: auto-replied\r\n" + away)
@@ -245,8 +243,8 @@ async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_i
     assert post(rig).unread() == 0
 
 
-async def test_the_address_of_a_card_lies_in_the_same_mailbox(rig: ChannelRig) -> None:
-    """Dovecot sorts `approvals+anything` to `approvals`, and says in the mail to whom it was."""
+async def test_reply_to_a_cards_own_address_arrives_in_the_same_mailbox(rig: ChannelRig) -> None:
+    """Dovecot sorts `approvals+anything` to `approvals`, and the email names its recipient."""
     request = await rig.ask()
     own_address = str(post(rig)._card(rig.card(rig.bo)).mail["Reply-To"])
     post(rig).deliver(answer(rig, "approve"), own_address)
@@ -255,7 +253,7 @@ async def test_the_address_of_a_card_lies_in_the_same_mailbox(rig: ChannelRig) -
     assert rig.request(request.id).decided_by == "bo"
 
 
-async def test_what_cannot_be_kept_stays_unread(rig: ChannelRig) -> None:
+async def test_email_that_cannot_be_stored_stays_unread(rig: ChannelRig) -> None:
     request = await rig.ask()
     post(rig).deliver(answer(rig, "approve"))
 
@@ -269,9 +267,7 @@ async def test_what_cannot_be_kept_stays_unread(rig: ChannelRig) -> None:
         await until(rig, request.id, "approved")
 
 
-async def test_a_mail_that_takes_too_long_holds_up_no_other(
-    rig: ChannelRig, watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_email_delays_no_other(rig: ChannelRig, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imap, "_HAND_SECONDS", 2.0)
     monkeypatch.setattr(imap, "LOOK_SECONDS", 1)
     request = await rig.ask()
@@ -297,7 +293,7 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(
     assert (len(tried), post(rig).unread()) == (2, 0)
 
 
-async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_their_order(rig: ChannelRig) -> None:
+async def test_emails_of_several_domains_run_concurrently_and_one_domains_in_order(rig: ChannelRig) -> None:
     request = await rig.ask()
     for number in range(4):
         slow = f"From: eve@slow.example\r\nSubject: slow {number}\r\n\r\nhi"
@@ -323,7 +319,7 @@ async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_th
     assert [b"slow %d" % number in each for number, each in enumerate(slow_ones)] == [True] * 4
 
 
-async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: ChannelRig) -> None:
+async def test_email_removed_during_processing_delays_no_other(rig: ChannelRig) -> None:
     request = await rig.ask()
     post(rig).deliver(b"Subject: first\r\n\r\nhi")
     post(rig).deliver(b"Subject: second\r\n\r\nhi")
@@ -341,9 +337,7 @@ async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Channe
     assert not any(b"second" in each for each in taken)
 
 
-async def test_a_server_that_never_says_what_is_new_is_asked(
-    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_without_idle_is_polled(tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imap, "DEAF_SECONDS", 0.2)
     with dovecot("IMAP4rev1") as deaf:
         async with open_rig(suite(deaf), tmp_path) as rig:
@@ -356,14 +350,14 @@ async def test_a_server_that_never_says_what_is_new_is_asked(
             assert (rig.request(request.id).decided_by, watch.listened) == ("bo", 0)
 
 
-async def test_the_mailbox_is_let_go_at_once(rig: ChannelRig, watch: Watch) -> None:
+async def test_mailbox_is_released_at_once(rig: ChannelRig, watch: Watch) -> None:
     async with asyncio.timeout(LOOK_SECONDS / 4) as bounded:
         async with listening(rig):
             await watch.again()
     assert not bounded.expired()
 
 
-async def test_a_mailbox_that_cannot_be_opened_says_so(rig: ChannelRig, server: Dovecot) -> None:
+async def test_unavailable_mailbox_is_reported(rig: ChannelRig, server: Dovecot) -> None:
     channel = remade(rig.channel, MailboxPost(post(rig)._server, server, password="another"))
     with pytest.raises(Unavailable, match="the mailbox cannot be opened") as caught:
         await channel.listen(partial(rig.receiver.take, channel.name))

@@ -1,4 +1,4 @@
-"""Our mail: what it says in text and in HTML, how it threads, and what nobody can write into it."""
+"""Our email: text and HTML, threads, and untrusted text in it."""
 
 import re
 from email import message_from_bytes
@@ -27,7 +27,7 @@ ONCE = ("From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitt
 
 
 class Text(HTMLParser):
-    """What is read of a page, and where its links lead."""
+    """The visible text of a page, and its links."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Text(HTMLParser):
 
 
 @pytest.mark.parametrize("locale", sorted(language_codes()))
-async def test_text_and_html_say_the_same_in_every_language(locale: str) -> None:
+async def test_text_and_html_match_in_every_language(locale: str) -> None:
     async with mail_rig() as rig:
         card = await rig.card(locale=locale, quorum=2, revision=2)
     page = Text(card.html)
@@ -61,7 +61,7 @@ async def test_text_and_html_say_the_same_in_every_language(locale: str) -> None
     assert f'lang="{locale}"' in card.html
 
 
-async def test_a_card_has_the_headers_of_one_that_a_machine_sent() -> None:
+async def test_card_has_the_headers_of_automatic_email() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
     assert [name for name in ONCE if len(card.mail.get_all(name, [])) != 1] == []
@@ -73,7 +73,7 @@ async def test_a_card_has_the_headers_of_one_that_a_machine_sent() -> None:
     assert [part.get_content_type() for part in card.mail.iter_parts()] == ["text/plain", "text/html"]
 
 
-async def test_answers_go_to_an_address_that_any_server_takes() -> None:
+async def test_reply_address_is_valid_on_any_server() -> None:
     replies = ReplyAddresses(f"{'a' * 14}@signoff.example", b"key")
     address = replies.address("z" * 32)
     assert len(address.partition("@")[0]) == 64
@@ -82,7 +82,7 @@ async def test_answers_go_to_an_address_that_any_server_takes() -> None:
     assert replies.tokens_of_ids([replies.message_id("z" * 32), replies.message_id("z", "closed.2")]) == ("z" * 32, "z")
 
 
-async def test_a_request_is_one_thread_from_its_card_to_its_end() -> None:
+async def test_messages_of_one_request_form_one_thread() -> None:
     async with mail_rig() as rig:
         notice = a_notice()
         sent = await rig.channel.deliver(notice, None)
@@ -102,7 +102,7 @@ async def test_a_request_is_one_thread_from_its_card_to_its_end() -> None:
     assert "Approved by Ana in Slack, 14:00 UTC. Reason: it is fine" in Text(over.html).words
 
 
-async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
+async def test_reply_is_in_the_thread_and_has_an_empty_sender() -> None:
     async with mail_rig() as rig:
         where = {
             "to": BO, "token": TOKEN, "subject": "Re: x", "message_id": "<2@people.example>",
@@ -119,7 +119,7 @@ async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
 
 
 @pytest.mark.parametrize("token", [TOKEN, ""])
-async def test_mail_id_of_a_reply_follows_from_its_id_and_not_from_its_words(token: str) -> None:
+async def test_message_id_of_a_reply_depends_on_its_id_and_not_on_its_text(token: str) -> None:
     async with mail_rig() as rig:
         for name, words in (("a1", "Approved."), ("a2", "Approved."), ("a1", "Approved, 14:00.")):
             await rig.channel.answer(
@@ -130,7 +130,7 @@ async def test_mail_id_of_a_reply_follows_from_its_id_and_not_from_its_words(tok
     assert first != other
 
 
-async def test_nobody_writes_into_a_header_or_a_page() -> None:
+async def test_untrusted_text_cannot_add_a_header_or_a_tag() -> None:
     async with mail_rig() as rig:
         card = a_notice(
             args={"to": HOSTILE, "amount": HOSTILE},
@@ -158,7 +158,7 @@ async def test_nobody_writes_into_a_header_or_a_page() -> None:
 @given(st.text(max_size=300), st.text(max_size=300))
 @example("größere Übungen für überall", "日本 語 שלום עולם")
 @example("", "\x1f\U0002ebe1 \x1f")
-def test_any_text_makes_a_mail_that_is_read_again(value: str, name: str) -> None:
+def test_any_text_survives_the_email_format(value: str, name: str) -> None:
     paper = LetterSender("a@signoff.example", "Signoff", ReplyAddresses(APPROVALS, b"k"), answers=True, bounces=True)
     value, name = (each.encode("utf-8", "replace").decode() for each in (value, name))
     letter = paper.card(a_notice(args={"to": value, "amount": name}, actor=name), None, NOW)
@@ -171,8 +171,8 @@ def test_any_text_makes_a_mail_that_is_read_again(value: str, name: str) -> None
     assert max(map(len, letter.content.split(b"\r\n"))) < 998
 
 
-async def test_long_ids_name_what_they_named() -> None:
-    """The standard library would make encoded words of them."""
+async def test_long_message_ids_are_not_encoded() -> None:
+    """The standard library would turn them into encoded words."""
     async with mail_rig(reply_to=f"approvals@{'long.' * 12}signoff.example") as rig:
         notice = a_notice()
         sent = await rig.channel.deliver(notice, None)
@@ -184,7 +184,7 @@ async def test_long_ids_name_what_they_named() -> None:
 
 
 @pytest.mark.parametrize("locale", sorted(language_codes()))
-async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None:
+async def test_quoted_text_of_ours_never_decides(locale: str) -> None:
     async with mail_rig() as rig:
         card = a_notice(locale=locale)
         sent = await rig.channel.deliver(card, None)
@@ -197,7 +197,7 @@ async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None
                 assert parse_answer(line, AnswerSender(locale)).verdict is None, line
 
 
-async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:
+async def test_card_without_inbound_options_is_answered_by_its_link() -> None:
     async with mail_rig(inbound=None, reply_to="") as rig:
         card = await rig.card()
     assert card.mail["Reply-To"] is None
@@ -205,7 +205,7 @@ async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:
     assert f"Sign in to answer: {LINK}" in card.plain
 
 
-async def test_a_digest_says_how_many_wait() -> None:
+async def test_digest_shows_the_number_of_open_requests() -> None:
     async with mail_rig() as rig:
         sent = await rig.channel.deliver(a_notice(kind="digest", more=6), None)
         [digest] = rig.server.taken
@@ -214,7 +214,7 @@ async def test_a_digest_says_how_many_wait() -> None:
 
 
 @table("address", "", "nobody", "a@b@c.example", "a b@c.example", "a@c.example\r\nRCPT TO:<x@y.example>")
-async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
+async def test_invalid_address_fails_at_once(address: str) -> None:
     async with mail_rig() as rig:
         with pytest.raises(NotDelivered) as caught:
             await rig.channel.deliver(a_notice(address=address), None)
@@ -224,7 +224,7 @@ async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
     assert (caught.value.code, caught.value.again) == ("address", False)
 
 
-async def test_the_check_says_where_answers_are_expected() -> None:
+async def test_check_reports_the_inbound_path() -> None:
     secret = "whsec_" + "c2lnbmVkIGJ5IG91ciBtYWlsIHNlcnZlciwgMzIgYnl0ZXM="
     for inbound, found in (
         (None, "no `inbound`: approvers decide through the link"),

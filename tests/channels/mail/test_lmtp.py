@@ -1,4 +1,4 @@
-"""The port on which our mail server hands answers in: spoken to by the standard library's LMTP and SMTP."""
+"""The port for answers from our mail server, tested with the standard library's LMTP and SMTP clients."""
 
 import asyncio
 import smtplib
@@ -36,7 +36,7 @@ def channel(protocol: str, port: int) -> Email:
 
 
 class Kept:
-    """What was handed on, read by the channel as the way in does."""
+    """The received messages, parsed by the channel as in production."""
 
     def __init__(self, made: Email) -> None:
         self.raws: list[FetchedMail] = []
@@ -76,7 +76,7 @@ async def served(protocol: str) -> AsyncIterator[tuple[int, Kept]]:
 
 
 async def spoken(protocol: str, port: int, talk: Callable[[smtplib.SMTP], Any]) -> Any:
-    """A conversation of a mail server with us."""
+    """A mail server's session with us."""
 
     def speak() -> Any:
         with (smtplib.LMTP if protocol == "lmtp" else smtplib.SMTP)("127.0.0.1", port, timeout=90) as talking:
@@ -86,12 +86,12 @@ async def spoken(protocol: str, port: int, talk: Callable[[smtplib.SMTP], Any]) 
 
 
 def mail() -> bytes:
-    """A new mail from Ana, as our server hands it on."""
+    """A new email from Ana, as our server delivers it."""
     return judged(written("ana@people.example", OURS, "approve K7Q-2FM"))
 
 
 @table("protocol", "lmtp", "smtp")
-async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protocol: str) -> None:
+async def test_stored_email_is_acknowledged_for_each_recipient(protocol: str) -> None:
     both = [OURS, "approvals+token.proof@signoff.example"]
 
     def talk(talking: smtplib.SMTP) -> list[int]:
@@ -110,7 +110,7 @@ async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protoco
 
 
 @table("protocol", "lmtp", "smtp")
-async def test_nothing_is_taken_for_anybody_else(protocol: str) -> None:
+async def test_foreign_recipient_is_refused(protocol: str) -> None:
     async with served(protocol) as (port, kept):
         for other in ("ana@people.example", "approvals@else.example", "approval@signoff.example"):
             with pytest.raises(smtplib.SMTPRecipientsRefused) as caught:
@@ -120,7 +120,7 @@ async def test_nothing_is_taken_for_anybody_else(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
-async def test_what_cannot_be_kept_is_brought_again_and_what_is_no_mail_is_not(protocol: str) -> None:
+async def test_email_is_retried_after_a_store_failure_and_refused_if_malformed(protocol: str) -> None:
     async with served(protocol) as (port, kept):
         kept.failure = StoreUnavailable("the store does not answer")
         assert await refused(protocol, port, mail()) == 451
@@ -140,13 +140,13 @@ async def refused(protocol: str, port: int, raw: bytes) -> int:
     return int(await spoken(protocol, port, talk))
 
 
-async def test_a_port_that_is_taken_says_so() -> None:
+async def test_port_in_use_is_reported() -> None:
     async with served("lmtp") as (port, _):
         with pytest.raises(Unavailable, match=f"`127.0.0.1:{port}` cannot be listened on"):
             await channel("lmtp", port).listen(Kept(channel("lmtp", port)).take)
 
 
-async def test_a_port_that_others_reach_is_warned_of_where_it_is_believed() -> None:
+async def test_trusted_port_open_to_others_is_warned_about() -> None:
     for host, ok in (("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False), ("signoff.example", False)):
         made = channel("lmtp", 24)
         lmtp = {**made.context.options["inbound"]["lmtp"], "host": host}

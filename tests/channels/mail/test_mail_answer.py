@@ -1,4 +1,4 @@
-"""What a mail means for us: whose answer to which card, and what it cannot lend its `yes` to."""
+"""The meaning of an email: its author, its card, and the limits of a replayed `yes`."""
 
 import re
 from email.message import EmailMessage
@@ -15,7 +15,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 
 TAKEN = "Received: by mx.signoff.example\r\nAuthentication-Results: mx.signoff.example; "
-"""What our mail server writes above a mail, up to its results."""
+"""The lines of our mail server above an email, up to its results."""
 
 
 def only_action(received: InboundBatch) -> InboundAction:
@@ -23,7 +23,7 @@ def only_action(received: InboundBatch) -> InboundAction:
     return found
 
 
-async def test_a_signed_reply_says_who_which_and_what() -> None:
+async def test_signed_reply_gives_sender_card_and_answer() -> None:
     async with mail_rig() as rig:
         found = only_action(await rig.hear(signed(replied(await rig.card(), BO, "Deny\ntoo expensive"))))
     assert (found.identity, found.token) == (BO, TOKEN)
@@ -34,7 +34,7 @@ async def test_a_signed_reply_says_who_which_and_what() -> None:
     assert found.verdict is None
 
 
-async def test_what_is_said_of_the_card_must_be_signed() -> None:
+async def test_reference_to_the_card_must_be_signed() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         loose = replied(card, BO, "approve")
@@ -43,7 +43,7 @@ async def test_what_is_said_of_the_card_must_be_signed() -> None:
             assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
 
 
-async def test_an_old_yes_is_not_lent_to_another_card() -> None:
+async def test_old_approval_cannot_be_replayed_for_another_card() -> None:
     async with mail_rig() as rig:
         first = await rig.card()
         wanted = str((await rig.card(OTHER)).mail["Reply-To"])
@@ -60,7 +60,7 @@ async def test_an_old_yes_is_not_lent_to_another_card() -> None:
         assert (found.token, found.identity) == ("", f"{BO} (not proved)")
 
 
-async def test_a_yes_to_somebody_else_is_none_to_us() -> None:
+async def test_approval_addressed_to_another_person_does_not_count() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         for to in ("ana@people.example", "approvals@else.example"):
@@ -68,7 +68,7 @@ async def test_a_yes_to_somebody_else_is_none_to_us() -> None:
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
-async def test_a_mail_to_two_cards_is_to_neither() -> None:
+async def test_email_to_two_cards_counts_for_neither() -> None:
     async with mail_rig() as rig:
         one, two = await rig.card(), await rig.card(OTHER)
         both = f"{one.mail['Reply-To']}, {two.mail['Reply-To']}"
@@ -76,7 +76,7 @@ async def test_a_mail_to_two_cards_is_to_neither() -> None:
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
-async def test_a_token_that_we_did_not_make_is_none() -> None:
+async def test_forged_card_token_is_ignored() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         true = str(card.mail["Reply-To"])
@@ -91,7 +91,7 @@ async def test_a_token_that_we_did_not_make_is_none() -> None:
             assert only_action(await rig.hear(signed(written(BO, to, "yes")))).token == "", to
 
 
-async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> None:
+async def test_reply_to_the_general_address_is_matched_by_its_references() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         found = only_action(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
@@ -104,7 +104,7 @@ async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> N
         assert (fresh.token, fresh.vendor_ids, fresh.text) == ("", (UNNAMED,), "approve K7Q-2FM")
 
 
-async def test_a_mail_that_names_no_card_needs_its_code_and_an_id_of_its_own() -> None:
+async def test_email_without_a_card_needs_a_code_and_a_signed_message_id() -> None:
     own = TAKEN + "{spf}dmarc=pass header.from=people.example\r\n"
     by_spf, by_signature = (own.format(spf=spf).encode() for spf in (f"spf=pass smtp.mailfrom={BO}; ", ""))
     bogus = b"DKIM-Signature: v=1; a=rsa-sha256; d=people.example; s=x; h=from:to; bh=AA==; b=AA==\r\n"
@@ -121,7 +121,7 @@ async def test_a_mail_that_names_no_card_needs_its_code_and_an_id_of_its_own() -
         assert only_action(await rig.hear(by_signature + bogus + signed(words))).identity == f"{BO} (not proved)"
 
 
-async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None:
+async def test_reply_stripped_of_its_references_is_the_same_email() -> None:
     own = TAKEN + "{spf}dmarc=pass header.from=people.example\r\n"
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         reply = replied(await rig.card(), BO, "yes", to=APPROVALS)
@@ -134,7 +134,7 @@ async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None
         assert (again.key, again.token, again.vendor_ids) == (first.key, "", (UNNAMED,))
 
 
-async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
+async def test_invalid_card_address_is_not_the_general_address() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         for named in (f"{TOKEN}.aaaaaaaaaaaaaaaa", "staging"):
@@ -144,7 +144,7 @@ async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
-async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None:
+async def test_reply_to_a_foreign_email_is_about_no_card() -> None:
     lunch = {"In-Reply-To": "<lunch@people.example>", "References": "<lunch@people.example>"}
     async with mail_rig() as rig:
         card = await rig.card()
@@ -157,7 +157,7 @@ async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None
         assert only_action(await rig.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
 
 
-async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
+async def test_same_email_keeps_its_key_and_others_differ() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         raw = signed(replied(card, BO, "yes"))
@@ -172,7 +172,7 @@ async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
         assert only_action(await rig.hear(altered)).key == only_action(await rig.hear(unsigned_id)).key
 
 
-async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
+async def test_stranger_cannot_use_up_another_emails_key() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         true = replied(card, BO, "yes")
@@ -183,7 +183,7 @@ async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
         assert len({key, own.key, unproved.key}) == 3
 
 
-async def test_what_is_proved_and_no_more_is_nobody_s_and_not_silenced_by_a_copy() -> None:
+async def test_unsigned_content_is_ignored_and_a_copy_does_not_block_it() -> None:
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         mail = written(BO, APPROVALS, "approve K7Q-2FM").as_bytes()
         verdict = TAKEN.encode() + b"dmarc=%s header.from=people.example\r\n"
@@ -193,8 +193,8 @@ async def test_what_is_proved_and_no_more_is_nobody_s_and_not_silenced_by_a_copy
         assert found.key != copied.key
 
 
-async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> None:
-    """Else we would write to whomever a stranger names."""
+async def test_unverified_sender_decides_nothing_and_gets_one_reply_about_a_card() -> None:
+    """Otherwise we would write to an address that a stranger chooses."""
     async with mail_rig() as rig:
         card = await rig.card()
         held = only_action(await rig.hear(replied(card, BO, "approve").as_bytes()))
@@ -210,7 +210,7 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
         assert len(rig.server.taken) == before + 1
 
 
-async def test_our_own_server_s_word_is_taken_where_we_have_one() -> None:
+async def test_verdict_of_our_own_server_is_trusted_if_configured() -> None:
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         card = await rig.card()
         reply = replied(card, BO, "approve")
@@ -223,8 +223,8 @@ def away(card: Delivered) -> EmailMessage:
     return replied(card, BO, "yes", headers={"Auto-Submitted": "auto-replied"})
 
 
-async def test_machines_are_neither_heard_nor_answered() -> None:
-    """Nor are we ourselves, or we would talk to ourselves for ever."""
+async def test_automatic_email_is_ignored() -> None:
+    """Our own messages are ignored too. Otherwise we would reply to ourselves forever."""
     async with mail_rig() as rig:
         card = await rig.card()
         for mail in (
@@ -267,7 +267,7 @@ Diagnostic-Code: smtp; 550 5.1.1 no such user
 """
 
 
-async def test_a_card_that_comes_back_has_failed() -> None:
+async def test_bounced_card_is_marked_failed() -> None:
     async with mail_rig() as rig:
         card = await rig.card()
         assert card.sender == str(card.mail["Reply-To"])
@@ -283,13 +283,13 @@ async def test_a_card_that_comes_back_has_failed() -> None:
             assert await rig.hear(other.encode()) == InboundBatch()
 
 
-async def test_mail_that_only_tells_comes_back_to_the_sender() -> None:
+async def test_cards_without_bounce_handling_use_the_general_sender() -> None:
     for options in ({"inbound": None}, {"bounces_come_back": False}):
         async with mail_rig(**options) as rig:
             assert (await rig.card()).sender == "signoff@signoff.example"
 
 
-async def test_nothing_comes_by_http_to_a_mailbox() -> None:
+async def test_mailbox_channel_refuses_http() -> None:
     async with mail_rig() as rig:
         raw = signed(replied(await rig.card(), BO, "approve"))
         with pytest.raises(Forged):
@@ -297,8 +297,8 @@ async def test_nothing_comes_by_http_to_a_mailbox() -> None:
 
 
 @pytest.mark.parametrize("answers", [1, 3])
-async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
-    """However often they write what cannot be understood, so that two machines end."""
+async def test_unclear_replies_to_one_card_get_one_question(answers: int) -> None:
+    """The limit holds for any number of unclear emails, so that two machines stop."""
     async with mail_rig() as rig:
         card = await rig.card()
         where = only_action(await rig.hear(signed(replied(card, BO, "hm")))).where
@@ -309,7 +309,7 @@ async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
         assert len([each for each in rig.server.taken if each.mail["Auto-Submitted"] == "auto-replied"]) == 2
 
 
-async def test_what_is_decided_is_always_told() -> None:
+async def test_every_decision_gets_its_receipt() -> None:
     async with mail_rig() as rig:
         where = {"to": BO, "token": "", "subject": "Approvals"}
         accepted = Receipt(status="accepted", verdict="approved", approval_id="a")

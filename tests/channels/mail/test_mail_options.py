@@ -1,4 +1,4 @@
-"""What a manifest may say of mail: each mistake is named before any mail is sent."""
+"""Email options in a manifest: each mistake is reported before any email is sent."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ async def opened(**changes: Any) -> EmailOptions:
     return EmailOptions.model_validate(await read_options(Email, given, SecretProvider(environment=SECRETS)))
 
 
-async def test_what_is_usual_needs_no_word() -> None:
+async def test_usual_options_are_defaults() -> None:
     options = await opened()
     assert (options.smtp.port, options.smtp.tls, options.smtp.password) == (587, "starttls", "s-one")
     assert options.inbound is not None
@@ -59,19 +59,19 @@ async def test_what_is_usual_needs_no_word() -> None:
     ({"inbound": {"imap": IMAP | {"password": "env:NOWHERE"}}}, "`NOWHERE`"),
     ({"smpt": SMTP}, "did you mean `smtp`"),
 )
-async def test_each_mistake_is_named(changes: dict[str, Any], expected: str) -> None:
+async def test_each_invalid_option_is_named(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         await opened(**changes)
     assert expected in caught.value.message
     assert not any(secret in caught.value.message for secret in SECRETS.values())
 
 
-async def test_a_password_stays_on_this_machine_without_tls() -> None:
+async def test_smtp_without_tls_is_allowed_on_this_machine() -> None:
     for host in ("127.0.0.1", "::1", "localhost"):
         assert (await opened(smtp=SMTP | {"tls": "none", "host": host})).smtp.tls == "none"
 
 
-def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
+def test_malformed_webhook_secret_is_refused_at_once() -> None:
     given = {"smtp": {"host": "h"}, "sender": APPROVALS, "inbound": {"webhook": {"secret": "s-three"}}}
     with pytest.raises(ConfigError, match="whsec_"):
         Email(ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k"))
@@ -84,6 +84,6 @@ def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
     ("SMTP.postmarkapp.com", False),
     ("postmarkapp.com.people.example", True),
 )
-def test_servers_that_give_ids_of_their_own_are_known(host: str, keeps: bool) -> None:
+def test_servers_that_replace_message_ids_are_known(host: str, keeps: bool) -> None:
     assert SmtpOptions(host=host).keeps_ids == keeps
     assert not SmtpOptions(host=host, rewrites_ids=True).keeps_ids

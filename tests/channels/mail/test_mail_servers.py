@@ -1,4 +1,4 @@
-"""The mail servers that docs/email.md names are those whose mail is tried, with the options it names."""
+"""The mail servers in docs/email.md equal the tested ones, with the same options."""
 
 import yaml
 from documents import ROOT, blocks, names, tables
@@ -9,14 +9,14 @@ from signoff.channels.mail.options import EmailOptions
 PAGE = "docs/email.md"
 
 
-def test_each_server_of_the_document_is_tried_with_its_options() -> None:
+def test_documented_mail_servers_are_tested_with_their_options() -> None:
     rows = tables(PAGE, "Who proves the sender")
     listed = {row[0]: [yaml.safe_load(option) for option in names(row[1])] for row in rows}
     tried = {server.server: [server.options] if server.options else [] for server in mail_servers()}
     assert listed == tried
 
 
-def test_the_example_for_postfix_is_one_that_the_channel_takes() -> None:
+def test_documented_postfix_example_is_valid() -> None:
     shown = blocks(ROOT / PAGE)
     [declared] = [block for block in shown if block.language == "yml"]
     options = yaml.safe_load(declared.text)["channels"]["mail"]

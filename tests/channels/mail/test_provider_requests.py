@@ -1,4 +1,5 @@
-"""Mail that is brought by HTTP, in each shape: who brings it, and that its sender proves himself all the same."""
+"""Email delivered over HTTP, in each shape: the request is authenticated, and the email's sender must still be
+verified."""
 
 import base64
 import hashlib
@@ -68,7 +69,7 @@ def mailgun_request(fields: dict[str, bytes]) -> InboundRequest:
 
 
 def multipart_request(fields: dict[str, bytes], file: str = "") -> InboundRequest:
-    """As a form of several parts, of which `file` is sent as one."""
+    """A multipart form that sends `file` as a file."""
     body = b"".join(
         b'--xyz\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
         % (name.encode(), b'; filename="mail"' if name == file else b"", value)
@@ -77,7 +78,7 @@ def multipart_request(fields: dict[str, bytes], file: str = "") -> InboundReques
     return InboundRequest(body + b"--xyz--\r\n", headers={"content-type": "multipart/form-data; boundary=xyz"}, at=NOW)
 
 
-async def test_each_shape_brings_the_bare_mail() -> None:
+async def test_each_shape_delivers_the_original_email() -> None:
     for shape, brought in (
         ("raw", raw_request),
         ("postmark", postmark_request),
@@ -95,7 +96,7 @@ async def test_each_shape_brings_the_bare_mail() -> None:
             assert summary(await rig.receive(bring(altered)))[0] == f"{BO} (not proved)"
 
 
-async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
+async def test_fields_extracted_by_the_provider_are_ignored() -> None:
     async with mail_rig(inbound={"webhook": {"shape": "mailgun", "secret": "secret"}}) as rig:
         fields = mailgun_fields(await reply(rig, "hm")) | {
             "stripped-text": b"approve",
@@ -129,7 +130,7 @@ FORGED: list[tuple[str, InboundRequest]] = [
 
 
 @table(("shape", "raw"), *FORGED)
-def test_what_is_not_by_the_provider_is_forged(shape: str, raw: InboundRequest) -> None:
+def test_request_not_from_the_provider_is_forged(shape: str, raw: InboundRequest) -> None:
     with pytest.raises(Forged):
         shape_of(shape).verify(raw, NOW)
 
@@ -144,12 +145,12 @@ def test_what_is_not_by_the_provider_is_forged(shape: str, raw: InboundRequest) 
     ("postmark", InboundRequest(b"{}", headers={"content-type": "text/html"})),
     ("mailgun", mailgun_request(mailgun_fields(b""))),
 )
-def test_what_holds_no_mail_is_malformed(shape: str, raw: InboundRequest) -> None:
+def test_request_without_an_email_is_malformed(shape: str, raw: InboundRequest) -> None:
     with pytest.raises(Malformed):
         shape_of(shape).mail(raw)
 
 
-def test_two_secrets_stand_beside_each_other_while_one_is_replaced() -> None:
+def test_two_secrets_are_valid_during_a_rotation() -> None:
     shape = shape_of("postmark", previous_secret="before")
     for password in ("secret", "before"):
         shape.verify(postmark_request(b"x", password=password), NOW)
@@ -174,7 +175,7 @@ class Amazon:
         return b"no certificate" if url.endswith("-b.pem") else self.certificate
 
     def notice(self, message: Any, **changes: Any) -> InboundRequest:
-        """What SNS posts, signed after `changes`."""
+        """A post of SNS, signed after `changes`."""
         body = {
             "Type": "Notification", "MessageId": "1", "TopicArn": TOPIC, "Message": json.dumps(message),
             "Timestamp": "2026-11-22T14:00:00.000Z", "SignatureVersion": "2", "SigningCertURL": CERTIFICATE, **changes,
@@ -202,7 +203,7 @@ def received(mail: bytes, *, dmarc: str = "PASS", encoding: str = "BASE64") -> d
 
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("encoding", ["BASE64", "UTF8"])
-def test_a_notice_of_ses_carries_the_mail_and_its_verdict(version: str, encoding: str) -> None:
+def test_ses_notice_contains_the_email_and_its_verdict(version: str, encoding: str) -> None:
     amazon = Amazon()
     shape = amazon.shape
     for subject in ({}, {"Subject": "Amazon SES Email Receipt Notification"}):
@@ -216,7 +217,7 @@ def test_a_notice_of_ses_carries_the_mail_and_its_verdict(version: str, encoding
     assert amazon.fetched == [CERTIFICATE]
 
 
-async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ses_verdict_verifies_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     amazon = Amazon()
     monkeypatch.setattr("signoff.channels.mail.email.mail_shape", lambda options: mail_shape(options, amazon.fetch))
     async with mail_rig(inbound={"webhook": {"shape": "ses", "topic": TOPIC}}) as rig:
@@ -228,7 +229,7 @@ async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.
             assert summary(batch)[0] == f"{BO} (not proved)", verdict
 
 
-def test_a_subscription_to_our_topic_is_confirmed_at_amazon_alone() -> None:
+def test_topic_subscription_is_confirmed_at_amazon_only() -> None:
     amazon = Amazon()
     url = "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription"
     raw = amazon.notice("", Type="SubscriptionConfirmation", SubscribeURL=url, Token="t")
@@ -266,7 +267,7 @@ def test_a_subscription_to_our_topic_is_confirmed_at_amazon_alone() -> None:
         {"Type": "Something"},
     ],
 )
-def test_what_is_not_of_our_topic_is_forged(changes: dict[str, Any]) -> None:
+def test_notice_of_another_topic_is_forged(changes: dict[str, Any]) -> None:
     amazon = Amazon()
     with pytest.raises(Forged):
         amazon.shape.verify(amazon.notice(received(b"x"), **changes), NOW)
@@ -284,7 +285,7 @@ def test_every_region_has_its_certificates(region: str) -> None:
         assert amazon.fetched == [url]
 
 
-def test_what_sns_did_not_sign_is_forged() -> None:
+def test_notice_without_an_sns_signature_is_forged() -> None:
     amazon, other = Amazon(), Amazon()
     raw = amazon.notice(received(b"x"))
     body = json.loads(raw.body)
@@ -309,7 +310,7 @@ def test_what_sns_did_not_sign_is_forged() -> None:
     {"notificationType": "Received", "content": "é", "receipt": {"action": {"encoding": "BASE64"}}, "mail": {}},
     [],
 )
-def test_a_notice_without_its_mail_is_malformed(message: Any) -> None:
+def test_notice_without_its_email_is_malformed(message: Any) -> None:
     amazon = Amazon()
     with pytest.raises(Malformed):
         amazon.shape.mail(amazon.notice(message))
@@ -317,7 +318,7 @@ def test_a_notice_without_its_mail_is_malformed(message: Any) -> None:
     assert amazon.shape.mail(amazon.notice({}, Type="UnsubscribeConfirmation")) is None
 
 
-def test_a_form_is_read_whatever_it_says() -> None:
+def test_form_with_any_bytes_is_read() -> None:
     mail = bytes(range(256)) * 4
     for raw in (mailgun_request(mailgun_fields(mail)), multipart_request(mailgun_fields(mail))):
         shape = shape_of("mailgun")
@@ -327,7 +328,7 @@ def test_a_form_is_read_whatever_it_says() -> None:
         assert arrived.raw == mail
 
 
-def test_nothing_of_a_form_is_parsed_before_its_signature_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_form_is_parsed_only_after_its_signature_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     parser = provider_requests.FormParser
 

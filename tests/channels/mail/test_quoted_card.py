@@ -1,4 +1,4 @@
-"""Checks replies whose writer has changed the quoted card."""
+"""Replies whose author has changed the quoted card."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -53,15 +53,13 @@ def sent_last(rig: ChannelRig) -> Delivered:
 
 
 @table("quote", *QUOTES)
-async def test_reply_that_quotes_its_card_whole_is_read(quote: Callable[[Delivered], str], tmp_path: Path) -> None:
+async def test_reply_with_a_complete_quote_is_read(quote: Callable[[Delivered], str], tmp_path: Path) -> None:
     async with answer_rig("email", tmp_path) as rig:
         assert await answered(rig, 1, quote) == "approved"
 
 
 @pytest.mark.parametrize("quote", QUOTES)
-async def test_comment_or_changed_value_in_the_quoted_card_is_asked_back(
-    quote: Callable[[Delivered], str], tmp_path: Path
-) -> None:
+async def test_changed_or_commented_quote_is_asked_back(quote: Callable[[Delivered], str], tmp_path: Path) -> None:
     async with answer_rig("email", tmp_path) as rig:
         assert await answered(rig, 2, quote, "Payee", "Payee (but only below 100)") == "pending"
         assert await answered(rig, 3, quote, "Payee", "Südwind GmbH") == "pending"
@@ -69,7 +67,7 @@ async def test_comment_or_changed_value_in_the_quoted_card_is_asked_back(
         assert "but only below 100" in rig.text_read_by(rig.bo)
 
 
-async def test_comment_between_the_header_of_outlook_and_the_card_is_asked_back(tmp_path: Path) -> None:
+async def test_comment_between_the_outlook_header_and_the_card_is_asked_back(tmp_path: Path) -> None:
     async with answer_rig("email", tmp_path) as rig:
         assert await answered(rig, 1, quoted_by_outlook, "\n\n##-", "\n\nonly below 100\n\n##-") == "pending"
         assert (
@@ -78,7 +76,7 @@ async def test_comment_between_the_header_of_outlook_and_the_card_is_asked_back(
         )
 
 
-async def test_question_back_is_answered_above_its_quote(tmp_path: Path) -> None:
+async def test_answer_above_a_quoted_question_counts(tmp_path: Path) -> None:
     async with answer_rig("email", tmp_path) as rig:
         request = await rig.ask(1)
         code = show_code(request.code)

@@ -1,4 +1,4 @@
-"""What is new in a text: where quotes and signatures begin, line by line."""
+"""New text in an email: the start of quotes and signatures, line by line."""
 
 # ruff: noqa: RUF001 (other alphabets look alike)
 
@@ -71,7 +71,7 @@ SIGNATURES = [
 
 
 @table("who", *WHO)
-def test_what_clients_write_above_a_quote_ends_what_is_new(who: str) -> None:
+def test_attribution_line_of_a_client_ends_the_new_text(who: str) -> None:
     for quote in ("> Pay\n> No", "Pay\nNo"):
         ended = f"{quote}\n{END}" if who.startswith(MARK) else quote
         assert find_new_text(f"Yes\n\nSoon.\n\n{who}\n\n{ended}".split("\n")) == WrittenText(("Yes", "", "Soon."))
@@ -80,25 +80,25 @@ def test_what_clients_write_above_a_quote_ends_what_is_new(who: str) -> None:
 
 
 @table("who", *WHO)
-def test_what_is_written_below_our_own_mail_is_new(who: str) -> None:
+def test_text_below_our_quoted_email_is_new(who: str) -> None:
     for below in ("but only half", "> quoted\nbut only half"):
         text = f"Yes\n\n{who}\n\nPay 300 EUR\n{END}\n\n{below}"
         assert find_new_text(text.split("\n")) == WrittenText(("Yes",), ("but only half",))
 
 
-def test_what_is_left_of_our_mail_without_its_end_may_be_anybodys() -> None:
+def test_quoted_email_without_its_end_mark_may_contain_new_text() -> None:
     read = find_new_text(["Yes", f"{MARK} Write above this line -##", "but only half"])
     assert read == WrittenText(("Yes",), ("but only half",))
 
 
 @table("signature", *SIGNATURES)
-def test_signature_is_kept_where_it_stands(signature: str) -> None:
+def test_signature_is_kept_in_its_place(signature: str) -> None:
     shown = " ".join(signature.split())
     assert find_new_text(["Yes", signature, "Ana", "> Pay"]) == WrittenText(("Yes", shown, "Ana"))
     assert find_new_text(["Yes", "> Pay", "", signature, "Ana"]) == WrittenText(("Yes",), (shown, "Ana"))
 
 
-def test_signature_that_a_client_marks_begins_with_dashes() -> None:
+def test_marked_signature_begins_with_dashes() -> None:
     read = find_new_text(["Yes", f"{SIGNED}Ana", f"{SIGNED}", "and more"])
     assert read == WrittenText(("Yes", "--", "Ana", "", "and more"))
 
@@ -115,7 +115,7 @@ def test_signature_that_a_client_marks_begins_with_dashes() -> None:
     "Two rooms: 12 and 14",
     "To: them\nDate: Friday\nSubject: as before",
 )
-def test_what_only_looks_like_a_quote_is_new(line: str) -> None:
+def test_text_similar_to_a_quote_is_new(line: str) -> None:
     assert find_new_text(["Yes", *line.split("\n")]).above == ("Yes", *line.split("\n"))
 
 
@@ -125,7 +125,7 @@ def test_answers_below_and_between_quotes_are_kept_apart() -> None:
     assert read == WrittenText(("Yes",), ("not that", "nor that"))
 
 
-def test_what_is_longer_than_any_reason_is_cut_visibly_and_decides_nothing() -> None:
+def test_too_long_text_is_truncated_visibly_and_decides_nothing() -> None:
     read = find_new_text(["Yes", *["word " * 100] * 100])
     assert read.unclear == "too_long"
     text = "\n".join(read.above)
@@ -133,8 +133,8 @@ def test_what_is_longer_than_any_reason_is_cut_visibly_and_decides_nothing() -> 
     assert text.endswith("…")
 
 
-def test_flowed_lines_are_one_up_to_what_ends_them() -> None:
-    """RFC 3676: a blank at the end goes on; quotes, blank lines and signatures do not."""
+def test_flowed_lines_are_joined() -> None:
+    """RFC 3676: a trailing blank continues the line. Quotes, blank lines and signatures end it."""
     read = find_new_text(["Yes ", "if ", "> Pay ", "and ", "", "-- ", "Ana "], flowed=True)
     assert read == WrittenText(("Yes if",), ("and", "", "--", "Ana"))
     assert find_new_text(["Yes ", "if"]).above == ("Yes", "if")
@@ -144,7 +144,7 @@ def test_flowed_lines_are_one_up_to_what_ends_them() -> None:
 @given(
     st.lists(st.sampled_from([*(line for who in WHO for line in who.split("\n")), *SIGNATURES, "", "Yes", "> q", "x:"]))
 )
-def test_what_is_new_was_written_there(lines: list[str]) -> None:
+def test_new_text_consists_of_written_lines(lines: list[str]) -> None:
     read = find_new_text(lines)
     assert bool(read.above or read.below) != (read.unclear == "nothing")
     written = {" ".join(line.split()) for line in lines} | {""}

@@ -1,4 +1,4 @@
-"""Checks replies by mail that concern other people than the approver and Signoff."""
+"""Email replies that involve other people than the approver and Signoff."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,7 +40,7 @@ async def test_copy_to_an_address_of_the_approver_changes_nothing(tmp_path: Path
         assert await answered(rig, 1, "Please approve", Cc=f"{rig.bo}, signoff@signoff.example") == "approved"
 
 
-async def test_mail_sent_for_the_approver_by_another_address_is_refused_and_recorded(tmp_path: Path) -> None:
+async def test_email_sent_by_another_address_is_refused_and_recorded(tmp_path: Path) -> None:
     async with answer_rig("email", tmp_path) as rig:
         assert await answered(rig, 1, "Approve", Sender="helper@people.example") == "pending"
         assert "helper@people.example" in rig.text_read_by(rig.bo)
@@ -50,7 +50,7 @@ async def test_mail_sent_for_the_approver_by_another_address_is_refused_and_reco
         assert await answered(rig, 3, "No", Sender="nonsense") == "pending"
 
 
-def test_deputy_may_send_mail_for_an_approver_while_the_delegation_lasts() -> None:
+def test_delegate_may_send_email_while_the_delegation_lasts() -> None:
     now = datetime(2026, 11, 28, tzinfo=UTC)
     ana = Person(id="ana", delegations=(Delegation(to="cy", until=now),), identities={"email": ("ana@people.example",)})
     cy = Person(id="cy", identities={"email": ("cy@people.example",)})

@@ -1,4 +1,4 @@
-"""What is read of a mail: the corpus of replies, automatic mail, charsets, parts, and whatever a stranger sends."""
+"""The reading of emails: the corpus of replies, automatic email, charsets, parts and hostile input."""
 
 from contextlib import suppress
 from email import message_from_bytes
@@ -19,7 +19,7 @@ CORPUS = replies()
 UNDECIDED = frozenset(
     {
         *("", "Sent from my iPhone", "Yes, but only until Friday", "Yes if the board agrees", "Yes but not today"),
-        # Words, or languages, that decide nothing yet.
+        # Words or languages that decide nothing yet.
         *("OK", "Souhlasím", "同意", "承認", "Да"),
     }
 )
@@ -34,13 +34,13 @@ def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
 
 
 @table("reply", *CORPUS, ids=str)
-def test_corpus_decides_what_its_writers_meant(reply: Reply) -> None:
+def test_corpus_decides_as_its_writers_meant(reply: Reply) -> None:
     verdict = read_by(read_mail(reply.raw), reply.language, "Ana Sousa").verdict
     asked = reply.asked or reply.first in UNDECIDED
     assert verdict == (None if asked else "denied" if reply.first in ("Nein",) else "approved")
 
 
-def test_corpus_is_as_wide_as_promised() -> None:
+def test_corpus_covers_the_promised_languages_and_clients() -> None:
     plain = [reply for reply in CORPUS if reply.case == "a reply"]
     assert len({reply.language for reply in plain}) >= 6
     assert len({reply.client for reply in plain}) >= 12
@@ -54,7 +54,7 @@ def test_encoding_of_the_part_does_not_matter(reply: Reply, encoding: str) -> No
     assert read_mail(mail(reply.body, type=reply.type + more, encoding=encoding)) == plain
 
 
-def test_what_a_mail_says_of_itself_is_read() -> None:
+def test_header_fields_of_an_email_are_read() -> None:
     mail_answer = read_mail(
         mail(
             "Yes",
@@ -70,12 +70,12 @@ def test_what_a_mail_says_of_itself_is_read() -> None:
     assert mail_answer.subject == "Re: Pay 300 EUR [K7Q2FM]"
 
 
-def test_mail_of_two_senders_is_of_none() -> None:
+def test_email_with_two_senders_has_none() -> None:
     assert read_mail(mail("Yes", more="From: bob@example.org\n")).sender == ""
     assert read_mail(mail("Yes", sender="ana@example.org, bob@example.org")).sender == ""
 
 
-def test_what_stands_above_and_below_a_quote_is_kept_apart() -> None:
+def test_text_above_and_below_a_quote_is_kept_apart() -> None:
     assert read_mail(mail("Yes\n\nsoon")).above == ("Yes", "", "soon")
     mail_answer = read_mail(mail("> card\n\nYes"))
     assert (mail_answer.above, mail_answer.below) == ((), ("Yes",))
@@ -97,7 +97,7 @@ def test_what_stands_above_and_below_a_quote_is_kept_apart() -> None:
     ("Precedence: list", "precedence"),
     ("List-Id: Finance <finance.lists.example.org>", "list-id"),
 )
-def test_automatic_mail_is_known_by_its_header(header: str, sign: str) -> None:
+def test_automatic_email_is_recognised_by_its_header(header: str, sign: str) -> None:
     assert read_mail(mail("Yes", more=f"{header}\n")).automatic == sign
 
 
@@ -110,18 +110,18 @@ def test_automatic_mail_is_known_by_its_header(header: str, sign: str) -> None:
     ("Precedence: list", "precedence"),
     ("List-Id: <approvals.example.com>\nAuto-Submitted: auto-replied", "auto-submitted"),
 )
-def test_mail_by_the_list_of_our_own_address_is_a_persons(header: str, sign: str) -> None:
+def test_email_through_our_own_mailing_list_is_from_a_person(header: str, sign: str) -> None:
     raw = mail("Yes", more=f"{header}\n")
     assert read_mail(raw, ("signoff@example.com", "approvals@example.com")).automatic == sign
 
 
 @table("value", "no", "No", "no (really)", "no; x=1")
-def test_mail_that_says_it_is_not_automatic_is_a_persons(value: str) -> None:
+def test_auto_submitted_no_is_from_a_person(value: str) -> None:
     assert read_mail(mail("Yes", more=f"Auto-Submitted: {value}\n")).automatic == ""
 
 
 @table("sender", "MAILER-DAEMON@mx.example.org", "Post <postmaster@example.org>")
-def test_mail_of_a_mail_server_is_automatic(sender: str) -> None:
+def test_email_of_a_mail_server_is_automatic(sender: str) -> None:
     assert read_mail(mail("Yes", sender=sender)).automatic == "from"
 
 
@@ -139,15 +139,15 @@ def test_mail_of_a_mail_server_is_automatic(sender: str) -> None:
     "自動返信: Pay",
     "Undeliverable: Pay",
 )
-def test_subject_shows_automatic_mail_in_the_last_resort(subject: str) -> None:
+def test_subject_identifies_automatic_email_without_headers(subject: str) -> None:
     raw = f"From: ana@example.org\nSubject: {subject}\n\nYes".encode()
     assert read_mail(raw).automatic == "subject"
     replied = f"From: ana@example.org\nSubject: Re: {subject}\n\nYes".encode()
     assert read_mail(replied).automatic == ""
 
 
-def test_bounce_is_automatic_and_its_parts_are_not_read_as_an_answer() -> None:
-    """A report on delivery (RFC 3464) is told by its type."""
+def test_bounce_is_automatic_and_its_parts_are_no_answer() -> None:
+    """The content type identifies a delivery report (RFC 3464)."""
     raw = parted(
         ("Content-Type: text/plain", "Your mail could not be delivered."),
         ("Content-Type: message/delivery-status", "Reporting-MTA: dns; mx.example.org"),
@@ -190,12 +190,12 @@ def test_charsets_are_read_even_if_wrongly_declared(text: str, charset: str, dec
     ("W", ""),
     ("=", ""),
 )
-def test_base64_that_is_broken_is_read_as_far_as_it_goes(body: str, first: str) -> None:
+def test_broken_base64_is_read_up_to_the_error(body: str, first: str) -> None:
     raw = f"From: a@b.org\nContent-Transfer-Encoding: base64\n\n{body}".encode()
     assert first_line(read_mail(raw)) == first
 
 
-def test_parts_that_are_broken_are_left_out() -> None:
+def test_broken_parts_are_left_out() -> None:
     head = "From: a@b.org\nContent-Type: multipart/mixed; boundary=b\n\n"
     assert first_line(read_mail(f"{head}--b\n\nYes".encode())) == "Yes"
     assert read_mail(f"{head}--b".encode()).unclear == "nothing"
@@ -203,13 +203,13 @@ def test_parts_that_are_broken_are_left_out() -> None:
     assert read_mail(f"{head}Yes".encode()).unclear == "nothing"
 
 
-def test_subject_that_is_broken_is_read_as_it_stands() -> None:
+def test_broken_subject_is_kept_undecoded() -> None:
     for subject in ("=?utf-8?b?a?=", "=?x-none?q?S=C3=AD?=", "=?utf-8?q?=FF?="):
         assert read_mail(f"From: a@b.org\nSubject: {subject}\n\nYes".encode()).subject
     assert read_mail(b"From: a@b.org\nSubject: =?x-none?q?S=C3=AD?=\n\nYes").subject == "Sí"
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
+def test_invalid_bytes_are_replaced() -> None:
     mail_answer = read_mail(mail(b"\xff\xfe\x00Yes\xed\xa0\x80"))
     comment(mail_answer).encode("utf-8")
     assert "\0" not in comment(mail_answer)
@@ -226,7 +226,7 @@ def test_blank_parts_and_attachments_are_no_answer() -> None:
     assert read_mail(parted(attached, kind="mixed")).unclear == "nothing"
 
 
-def test_parts_within_parts_are_read_to_a_depth() -> None:
+def test_nested_parts_are_read_up_to_a_depth() -> None:
     assert first_line(read_mail(_nested(5))) == "Yes"
     assert read_mail(_nested(2_000)).unclear == "too_long"
 
@@ -240,7 +240,7 @@ PICTURE = (
 
 @table("kind", "mixed", "related", "signed", "unknown")
 @table("head", PLAIN, RICH, f"{PLAIN}\nContent-Disposition: inline", f"{PLAIN}; format=flowed", "X-Empty: 1")
-def test_text_behind_a_picture_belongs_to_the_answer(kind: str, head: str) -> None:
+def test_text_after_a_picture_belongs_to_the_answer(kind: str, head: str) -> None:
     raw = parted((PLAIN, "Approve"), PICTURE, (head, "but only if it is below 100"), kind=kind)
     answer = read_mail(raw)
     assert answer.above == ("Approve", "", "but only if it is below 100")
@@ -248,7 +248,7 @@ def test_text_behind_a_picture_belongs_to_the_answer(kind: str, head: str) -> No
 
 
 @table("html", "<p>No, deny this</p>", "<p>Approve</p><p>if below 100</p>", "<p>Approve?</p>", "<p>Approve 👎</p>")
-def test_mail_whose_html_has_other_words_than_its_text_decides_nothing(html: str) -> None:
+def test_email_with_different_html_and_text_decides_nothing(html: str) -> None:
     for order in (1, -1):
         parts = [(PLAIN, "Approve"), (RICH, html)][::order]
         answer = read_mail(parted(*parts))
@@ -265,19 +265,19 @@ def test_mail_whose_html_has_other_words_than_its_text_decides_nothing(html: str
     ("Approve\n[cid:image001.png@01D9.1234]", '<p>Approve</p><img src="cid:image001.png@01D9.1234">'),
     ("Approve\n\n> Pay 300 EUR", "<p>Approve</p><blockquote>Pay 300 EUR</blockquote>"),
 )
-def test_mail_whose_html_is_only_formatted_decides(plain: str, html: str) -> None:
+def test_email_with_merely_formatted_html_decides(plain: str, html: str) -> None:
     answer = read_mail(parted((PLAIN, plain), (RICH, html)))
     assert (answer.above[0], answer.unclear) == ("Approve", "")
 
 
-def test_mail_with_more_parts_than_are_read_decides_nothing() -> None:
+def test_email_with_too_many_parts_decides_nothing() -> None:
     assert (
         read_mail(parted((PLAIN, "Approve"), *[PICTURE] * 200, (PLAIN, "if below 100"), kind="mixed")).unclear
         == "too_long"
     )
 
 
-def test_html_that_is_not_seen_is_not_read() -> None:
+def test_invisible_html_is_not_read() -> None:
     html = (
         "<style>No</style><script>document.write('No')</script><!-- No --><title>No</title>"
         '<div style="display: none">No</div><p>Yes &lt;3</p>'
@@ -285,7 +285,7 @@ def test_html_that_is_not_seen_is_not_read() -> None:
     assert comment(read_mail(mail(html, type="text/html"))) == "Yes <3"
 
 
-def test_mail_that_is_too_long_is_refused_and_a_long_part_decides_nothing() -> None:
+def test_too_long_email_is_refused_and_a_long_part_decides_nothing() -> None:
     long = mail("Yes\n" + "x" * 70 + "\n" * 2 + ("words " * 12 + "\n") * 140_000)
     assert 9_000_000 < len(long) < MAX_MAIL
     assert read_mail(long).unclear == "too_long"
@@ -294,13 +294,13 @@ def test_mail_that_is_too_long_is_refused_and_a_long_part_decides_nothing() -> N
         read_mail(long + b"x" * MAX_MAIL)
 
 
-def test_word_far_behind_blanks_on_the_first_line_still_counts() -> None:
+def test_word_after_many_blanks_on_the_first_line_counts() -> None:
     assert first_line(read_mail(mail("Yes" + " " * 300_000 + "but no"))) == "Yes but no"
     assert read_by(read_mail(mail("Yes" + "!" * 2_000 + " but no")), "en").verdict is None
     assert read_mail(mail("Yes" + " " * 2_000_000 + "but no")).unclear == "too_long"
 
 
-def test_mail_of_very_many_lines_decides_nothing() -> None:
+def test_email_with_too_many_lines_decides_nothing() -> None:
     assert first_line(read_mail(mail("Yes" + "\n" * 19_000))) == "Yes"
     assert read_mail(mail("Yes" + "\n" * 21_000)).unclear == "too_long"
 
@@ -318,7 +318,7 @@ def test_mail_of_very_many_lines_decides_nothing() -> None:
     b"X: " + b"y" * 200_000 + b"\r\n\r\nYes",
     b"X: y\r\n" * 600 + b"\r\nYes",
 )
-def test_header_that_readers_could_see_differently_is_malformed(raw: bytes) -> None:
+def test_ambiguous_header_is_malformed(raw: bytes) -> None:
     with pytest.raises(Malformed):
         read_mail(raw)
 
@@ -352,7 +352,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_work_grows_with_the_length_alone(name: str) -> None:
+def test_hostile_email_takes_linear_time(name: str) -> None:
     kind, make = HOSTILE[name]
     small, large = (mail(make(size), type=kind) for size in (1_500, 3_000))
     once, twice = work(lambda: read_mail(small)), work(lambda: read_mail(large))
@@ -360,7 +360,7 @@ def test_work_grows_with_the_length_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_sixty_kilobytes_of_anything_end(name: str) -> None:
+def test_sixty_kilobytes_of_hostile_text_finish(name: str) -> None:
     kind, make = HOSTILE[name]
     size = 60_000 // max(1, len(make(100)) // 100)
     assert isinstance(read_mail(mail(make(size), type=kind)), MailAnswer)
@@ -378,7 +378,7 @@ def test_sixty_kilobytes_of_anything_end(name: str) -> None:
     "Message-ID",
 )
 @table("text", "(", "<", '"', "a@b.c,", "=?a?q?", "=?utf-8?b?a", "a=b;", "\\", ":;", "x" * 50)
-def test_fields_of_any_text_are_read(field: str, text: str) -> None:
+def test_header_fields_with_any_text_are_read(field: str, text: str) -> None:
     value = text * (60_000 // len(text))
     raw = f"{field}: {value}\r\n\r\nYes".encode()
     assert isinstance(read_mail(raw), MailAnswer)
@@ -397,7 +397,7 @@ LIKE_MAIL = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(ANY_BYTES | LIKE_MAIL | LIKE_MAIL.map(lambda body: b"From: a@b.org\r\nContent-Type: text/html\r\n\r\n" + body))
-def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
+def test_arbitrary_bytes_are_read_or_malformed(raw: bytes) -> None:
     try:
         mail_answer = read_mail(raw)
     except Malformed:
@@ -423,7 +423,7 @@ def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
     st.text(alphabet='abcß承 ,<>@"', max_size=120).map(lambda words: " ".join(words.split())),
     st.sampled_from([0, 1, 2]),
 )
-def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str, subject: str, wrapped: int) -> None:
+def test_email_written_by_the_standard_library_is_read(text: str, encoding: str, subject: str, wrapped: int) -> None:
     message = EmailMessage(policy=SMTP)
     message["From"] = "Ana <ana@example.org>"
     message["Subject"] = subject
@@ -433,7 +433,7 @@ def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str,
     if wrapped == 2:
         message.add_attachment(b"Never", maintype="text", subtype="plain", filename="a.txt")
     raw = message.as_bytes()
-    # The library loses spaces where it folds encoded words (python/cpython#92081).
+    # The library loses spaces when it folds encoded words (python/cpython#92081).
     assume(message_from_bytes(raw, policy=SMTP)["Subject"].split() == subject.split())
     mail_answer = read_mail(raw)
     expected = find_new_text(text.split("\n"))
@@ -445,7 +445,7 @@ def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str,
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(CORPUS), st.integers(0, 2_000), st.binary(max_size=4))
-def test_corpus_with_any_bytes_put_in_is_read_or_malformed(reply: Reply, at: int, put: bytes) -> None:
+def test_corpus_with_inserted_bytes_is_read_or_malformed(reply: Reply, at: int, put: bytes) -> None:
     raw = reply.raw[:at] + put + reply.raw[at + len(put) :]
     with suppress(Malformed):
         assert isinstance(read_mail(raw), MailAnswer)
@@ -453,13 +453,13 @@ def test_corpus_with_any_bytes_put_in_is_read_or_malformed(reply: Reply, at: int
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(CORPUS), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
-def test_what_stands_below_a_quote_never_decides(reply: Reply, below: str) -> None:
+def test_text_below_a_quote_never_decides(reply: Reply, below: str) -> None:
     mail_answer = read_mail(mail(f"> card\n{below}"))
     assert first_line(mail_answer) == ""
 
 
 def test_published_sample_is_read() -> None:
-    """The mail of RFC 8463 is a person's."""
+    """The email of RFC 8463 comes from a person."""
     mail_answer = read_mail((MAILS / "rfc8463.eml").read_bytes())
     assert (mail_answer.sender, first_line(mail_answer), mail_answer.automatic) == (
         "joe@football.example.com",

@@ -1,4 +1,4 @@
-"""Mail on its way out: what a mail server says about it, and what that means for the card."""
+"""Outgoing email: the mail server's answers, and their meaning for the card."""
 
 import asyncio
 import socket
@@ -32,14 +32,14 @@ async def refusal(given: SmtpOptions) -> NotDelivered:
     return caught.value
 
 
-async def test_a_letter_goes_out_as_it_is_to_one_alone() -> None:
+async def test_letter_is_sent_unchanged_to_one_recipient() -> None:
     async with relay() as server:
         assert "queued" in await send(options(server.port), LETTER, "signoff.example")
     [taken] = server.taken
     assert (taken.sender, taken.to, taken.content) == (LETTER.sender, (LETTER.to,), LETTER.content)
 
 
-async def test_an_answer_comes_from_nobody() -> None:
+async def test_reply_has_an_empty_envelope_sender() -> None:
     async with relay() as server:
         await send(options(server.port), Letter("", *list(vars(LETTER).values())[1:]), "signoff.example")
     assert server.taken[0].sender == ""
@@ -53,7 +53,7 @@ async def test_an_answer_comes_from_nobody() -> None:
     ("452 4.3.1 no room", "452", True, 0),
     ("421 4.7.0 too many", "421", True, 30),
 )
-async def test_what_a_server_says_is_told_apart(expected: str, code: str, again: bool, after: float) -> None:
+async def test_smtp_errors_are_classified(expected: str, code: str, again: bool, after: float) -> None:
     async with relay() as server:
         server.trouble = expected
         error = await refusal(options(server.port))
@@ -61,7 +61,7 @@ async def test_what_a_server_says_is_told_apart(expected: str, code: str, again:
     assert expected[4:] in error.message
 
 
-async def test_a_server_that_is_not_there_is_tried_again() -> None:
+async def test_unavailable_server_is_retried() -> None:
     async with relay() as server:
         server.trouble = "down"
         error = await refusal(options(server.port))
@@ -75,7 +75,7 @@ async def test_a_server_that_is_not_there_is_tried_again() -> None:
     assert (error.code, error.again) == ("timeout", True)
 
 
-async def test_without_tls_where_it_is_wanted_nothing_is_sent() -> None:
+async def test_missing_required_tls_prevents_sending() -> None:
     async with relay() as server:
         error = await refusal(options(server.port, tls="starttls"))
         assert error.again
@@ -98,7 +98,7 @@ async def guarded() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-async def test_a_wrong_password_is_ours_to_put_right_and_is_not_told() -> None:
+async def test_wrong_password_is_a_retryable_error_without_the_password() -> None:
     async with guarded() as port:
         await send(options(port, user="signoff", password="right"), LETTER, "signoff.example")
         assert await knock(options(port, user="signoff", password="right"), "signoff.example") == ""
@@ -124,9 +124,7 @@ async def secret(kept: Relay, file: Path, *, at_once: bool) -> AsyncIterator[int
 
 
 @table("way", "tls", "starttls")
-async def test_a_server_is_spoken_to_only_if_its_certificate_is_good(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_certificate_of_the_server_is_verified(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Relay()
     good, other = certified(tmp_path), certified(tmp_path, "127.0.0.9")
     async with secret(kept, good, at_once=way == "tls") as port:

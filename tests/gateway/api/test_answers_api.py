@@ -1,4 +1,4 @@
-"""Answers that say more than yes or no, over the API."""
+"""Decisions with edits, results and confirmations over the API."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from tables import table
 
 
 async def result_of(gateway: GatewayRig, approval: str) -> Any:
-    """The outcome of the call behind a request, once its turn has ended."""
+    """The call's outcome, once its turn has ended."""
     return (await gateway.turns.signoff.result(turn_of(approval))).calls[0]
 
 
 def ran_with(gateway: GatewayRig, tool: str) -> list[dict[str, Any]]:
-    """The arguments that a tool was run with, oldest first."""
+    """The arguments of a tool's runs, oldest first."""
     return [args for name, args, _ in gateway.ledger.rows if name == tool]
 
 
-async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None:
+async def test_approval_with_edited_arguments_runs_the_edit(gateway: GatewayRig) -> None:
     approval = await gateway.asked("book")
     shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     assert shown["card"] == f"hidden, {len(PASSWORD)} characters"
@@ -43,7 +43,7 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
     ({"result": "booked"}, 422, "only for the verdict `happened`"),
     ({"remember": {}}, 403, "this policy does not remember answers"),
 )
-async def test_what_cannot_be_meant_changes_nothing(
+async def test_invalid_answer_changes_nothing(
     gateway: GatewayRig, fields: dict[str, Any], status: int, expected: str
 ) -> None:
     approval = await gateway.asked("book")
@@ -54,7 +54,7 @@ async def test_what_cannot_be_meant_changes_nothing(
     assert (request.state, request.revision, request.votes) == ("pending", 1, ())
 
 
-async def test_an_edit_voids_earlier_votes(gateway: GatewayRig) -> None:
+async def test_edit_voids_earlier_votes(gateway: GatewayRig) -> None:
     approval = await gateway.asked("trip")
     await gateway.decide(approval, verdict="approved", revision=1, **{"as": "bo"})
     edited = {**FLIGHT, "cost": 300}
@@ -68,7 +68,7 @@ async def test_an_edit_voids_earlier_votes(gateway: GatewayRig) -> None:
     assert ran_with(gateway, "trip")[-1]["cost"] == 300
 
 
-async def test_somebody_says_what_happened(gateway: GatewayRig) -> None:
+async def test_happened_verdict_settles_an_unknown_outcome(gateway: GatewayRig) -> None:
     approval = await gateway.doubted()
     answer = await gateway.decide(approval, verdict="happened", revision=2, result="paid, no 7")
     assert (answer.status_code, answer.json()["state"]) == (200, "happened")
@@ -77,7 +77,7 @@ async def test_somebody_says_what_happened(gateway: GatewayRig) -> None:
     assert await gateway.runs(approval) == 0
 
 
-async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayRig) -> None:
+async def test_api_schema_describes_every_part_of_an_answer(gateway: GatewayRig) -> None:
     described = (await gateway.http.get("/openapi.json")).json()
     operation = described["paths"]["/v1/approvals/{approval}/decide"]["post"]
     assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/DecisionDraft")
@@ -98,7 +98,7 @@ async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayRig) ->
     assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "happened"]
 
 
-async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: GatewayRig) -> None:
+async def test_typed_confirmation_is_required_over_the_api(gateway: GatewayRig) -> None:
     first, second, third = [await gateway.asked("typed") for _ in range(3)]
     for fields in (
         {},

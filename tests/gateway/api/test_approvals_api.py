@@ -9,7 +9,7 @@ from tables import table
 from signoff.contracts.ids import show_code
 
 
-async def test_an_approval_runs_the_call(gateway: GatewayRig) -> None:
+async def test_approval_runs_the_call(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="approved", revision=1)
     receipt = answer.json()
@@ -22,7 +22,7 @@ async def test_an_approval_runs_the_call(gateway: GatewayRig) -> None:
 
 
 @pytest.mark.row("E58")
-async def test_the_second_learns_who_was_first(gateway: GatewayRig) -> None:
+async def test_late_answer_names_the_first_decider(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     first = (await gateway.decide(approval, verdict="denied", reason="too expensive", **{"as": "ana"})).json()
     assert (first["decided_name"], first["reason"]) == ("Ana", "too expensive")
@@ -32,7 +32,7 @@ async def test_the_second_learns_who_was_first(gateway: GatewayRig) -> None:
     assert await gateway.runs(approval) == 0
 
 
-async def test_the_same_key_gets_the_same_receipt(gateway: GatewayRig) -> None:
+async def test_repeated_idempotency_key_returns_the_same_receipt(gateway: GatewayRig) -> None:
     approval = await gateway.asked("both")
     headers = {"Idempotency-Key": "k1"}
     url = f"/v1/approvals/{approval}/decide"
@@ -65,7 +65,7 @@ async def test_the_same_key_gets_the_same_receipt(gateway: GatewayRig) -> None:
     b"\xff\xfe",
     b"[" * 50_000,
 )
-async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayRig, str], body: bytes) -> None:
+async def test_malformed_verdict_decides_nothing(gateway_once: tuple[GatewayRig, str], body: bytes) -> None:
     gateway, approval = gateway_once
     url = f"/v1/approvals/{approval}/decide"
     answer = await gateway.http.post(url, content=body, headers={"content-type": "application/json"})
@@ -88,14 +88,16 @@ async def gateway_once(gateway: GatewayRig) -> tuple[GatewayRig, str]:
     ({"question_hash": "00000000"}, 409, "stale"),
     ({"as": "ana"}, 403, "self_approval"),
 )
-async def test_refusals_are_receipts(gateway: GatewayRig, fields: dict[str, Any], status: int, code: str) -> None:
+async def test_refused_decision_returns_a_receipt_with_its_code(
+    gateway: GatewayRig, fields: dict[str, Any], status: int, code: str
+) -> None:
     approval = await gateway.asked("pay", user="ana" if code == "self_approval" else "guest")
     answer = await gateway.decide(approval, verdict="approved", **fields)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_the_question_s_hash_binds_and_the_card_s_mark_does_not(gateway: GatewayRig) -> None:
+async def test_decision_is_bound_by_question_hash_and_not_by_mark(gateway: GatewayRig) -> None:
     approval = await gateway.asked("login")
     shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()
     assert shown["digest"] == ""
@@ -105,13 +107,13 @@ async def test_the_question_s_hash_binds_and_the_card_s_mark_does_not(gateway: G
     assert answer.json()["status"] == "accepted"
 
 
-async def test_unknown_requests_are_404_receipts(gateway: GatewayRig) -> None:
+async def test_unknown_request_returns_a_404_receipt(gateway: GatewayRig) -> None:
     for name in ("main.a.b.c1.1", "K7Q-2FM", "nonsense"):
         answer = await gateway.decide(name, verdict="approved")
         assert (answer.status_code, answer.json()["code"]) == (404, "unknown"), name
 
 
-async def test_a_short_code_finds_its_request(gateway: GatewayRig) -> None:
+async def test_short_code_finds_its_request(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     request = await gateway.turns.signoff.request(approval)
     async for _ in _listed(gateway, approval):
@@ -123,7 +125,7 @@ async def test_a_short_code_finds_its_request(gateway: GatewayRig) -> None:
 
 
 async def _listed(gateway: GatewayRig, approval: str, **params: str) -> Any:
-    """Yields once visibility, which is a little late, knows the request."""
+    """Yield the listed cards until the request appears: visibility lags a little."""
     while True:
         found = (await gateway.http.get("/v1/approvals", params=params)).json()["approvals"]
         if any(card["id"] == approval for card in found):
@@ -131,7 +133,7 @@ async def _listed(gateway: GatewayRig, approval: str, **params: str) -> Any:
         await asyncio.sleep(0.05)
 
 
-async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayRig) -> None:
+async def test_list_shows_one_persons_requests_soonest_first(gateway: GatewayRig) -> None:
     paid, both = await gateway.asked("pay"), await gateway.asked("both")
     async for found in _listed(gateway, both, **{"as": "bo"}):
         ids = [card["id"] for card in found]
@@ -143,7 +145,7 @@ async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayRig) -
     assert (await gateway.http.get("/v1/approvals", params={"as": "aprover"})).status_code == 404
 
 
-async def test_received_at_is_the_gateway_s_clock(gateway: GatewayRig) -> None:
+async def test_received_at_is_set_by_the_gateway_clock(gateway: GatewayRig) -> None:
     moment = datetime.now(UTC) - timedelta(seconds=7)
     approval = await gateway.asked("pay")
     async with gateway.beside(clock=lambda: moment).http as http:
@@ -154,7 +156,7 @@ async def test_received_at_is_the_gateway_s_clock(gateway: GatewayRig) -> None:
     assert SIGNER.verifier().check_decision(decision)
 
 
-async def test_only_those_concerned_withdraw(gateway: GatewayRig) -> None:
+async def test_only_requester_or_approver_withdraws_a_request(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/withdraw"
     refused = await gateway.http.post(url, params={"as": "bo"}, json={})
@@ -166,7 +168,7 @@ async def test_only_those_concerned_withdraw(gateway: GatewayRig) -> None:
     assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown")
 
 
-async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayRig) -> None:
+async def test_refused_decisions_do_not_grow_the_turns_history(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     named = turn_of(approval)
     handle = gateway.turns.client.get_workflow_handle(named.workflow_id)
@@ -178,7 +180,7 @@ async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayRig) -> None
 
 
 @pytest.mark.parametrize(("agent", "channel"), [("signoff-cli/0.1.0", "cli"), ("signoff-cli", "api"), ("", "api")])
-async def test_a_terminal_is_recorded_as_one(gateway: GatewayRig, agent: str, channel: str) -> None:
+async def test_decision_of_the_command_line_is_recorded_as_cli(gateway: GatewayRig, agent: str, channel: str) -> None:
     headers = {"user-agent": agent}
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"

@@ -1,4 +1,4 @@
-"""The record over the API: whom it is shown to, what it tells, and that it says when it was changed."""
+"""The audit log over the API: its readers, its content and detected changes."""
 
 import pytest
 from gateway_login import bearer, locked_rig, token_of
@@ -26,7 +26,7 @@ async def finished(rig: GatewayRig) -> str:
     return turn
 
 
-async def test_a_timeline_by_every_name_of_its_turn(rig: GatewayRig) -> None:
+async def test_timeline_is_found_by_every_name_of_its_turn(rig: GatewayRig) -> None:
     turn = await finished(rig)
     answers = [
         (await rig.http.get(f"/v1/audit/{name}")).json()
@@ -44,7 +44,7 @@ async def test_a_timeline_by_every_name_of_its_turn(rig: GatewayRig) -> None:
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_the_record_is_for_auditors_and_operators_of_its_tenant(rig: GatewayRig) -> None:
+async def test_audit_log_is_readable_by_auditors_and_operators_of_its_tenant(rig: GatewayRig) -> None:
     turn = await finished(rig)
     await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
@@ -61,7 +61,7 @@ async def test_the_record_is_for_auditors_and_operators_of_its_tenant(rig: Gatew
     assert (await locked.http.get(f"/v1/audit/{turn}")).status_code == 401
 
 
-async def test_a_record_that_was_changed_is_named(rig: GatewayRig) -> None:
+async def test_changed_audit_entry_is_named(rig: GatewayRig) -> None:
     turn = await finished(rig)
     stream = f"turn/{turn.replace('.', '/')}"
     change = text("UPDATE audit_records SET subject = 'mallory' WHERE stream = :stream AND seq = 2")

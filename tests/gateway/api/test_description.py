@@ -1,4 +1,4 @@
-"""The description of the API is true: whatever a client sends by it is answered as it says, and never by a failure."""
+"""The OpenAPI description is true: each described request gets a described answer and never a failure."""
 
 import asyncio
 import contextlib
@@ -31,18 +31,18 @@ from signoff.temporal.embedded_server import free_port
 Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
 
 STREAM = "GET /v1/turns/{turn}/events"
-"""Answered by a stream, which goes on as long as its turn does."""
+"""Answered by a stream that lasts as long as its turn."""
 PARTS = (
     "/v1/turns", "/v1/sessions", "/v1/calls", "/v1/approvals", "/v1/grants", "/v1/audit", "/v1/events", "/v1/tools",
     "/v1/hooks", "/access", "/aap", "/a2a", "/mcp", "/.well-known", "/healthz", "/readyz", "/v1/freezes",
 )  # fmt: skip
-"""How the addresses of all operations begin; the last freezes what the others need."""
+"""The address prefixes of all operations. The last one freezes tenants, which would block the others."""
 EXAMPLES = 5
 """Requests of each kind for each operation."""
 HOLDS = ("wait", "hold")
-"""What a client asks for that would keep the test waiting."""
+"""Parameters that would keep the test waiting."""
 SAID_AWAY = (501, 503)
-"""What a gateway answers of what is not installed here, and of what is away; each only where it is described."""
+"""Statuses for a missing feature or an absent service. Each is allowed only where it is described."""
 CHECKS = [
     status_code_conformance,
     content_type_conformance,
@@ -53,7 +53,7 @@ CHECKS = [
 
 @dataclass(frozen=True)
 class DescribedApi:
-    """A gateway on a port, its description, and the names of what is there, by the parameters that name it."""
+    """A served gateway, its description, and existing names for each path parameter."""
 
     url: str
     schema: Any
@@ -65,10 +65,7 @@ class DescribedApi:
         return {name: each for name, each in named.items() if name != STREAM}
 
     def send(self, operation: Operation, mode: GenerationMode) -> int:
-        """Sends requests that the description allows, or that it does not, and checks each answer.
-
-        Returns how many were sent.
-        """
+        """Send valid or invalid requests and check each answer. Return the number of requests."""
         sent = itertools.count()
 
         @settings(
@@ -82,7 +79,7 @@ class DescribedApi:
         def send_each(case: Any) -> None:
             self._make_answerable(case, next(sent))
             answer = case.call(base_url=self.url, timeout=60)
-            # A machine that stands still for a while makes a worker late, which is said as such.
+            # A machine that pauses makes a worker late, and the gateway reports that.
             assert answer.status_code < 500 or answer.status_code in SAID_AWAY, answer.text
             case.validate_response(answer, checks=CHECKS)
 
@@ -93,17 +90,17 @@ class DescribedApi:
         for part in (case.query, case.body):
             if isinstance(part, dict):
                 part.update({held: 0 for held in HOLDS if held in part})
-        # Every second time what an address names is there.
+        # Every second request uses existing names in its address.
         if number % 2:
             case.path_parameters.update({name: self.named[name] for name in case.path_parameters if name in self.named})
         sent = {name: value for name, value in (case.headers or {}).items() if name.lower() != "authorization"}
-        # Wanted also where there is nothing to send.
+        # Required also without a body.
         case.headers = {"Content-Type": "application/json", **sent}
 
 
 @pytest.fixture(scope="module")
 async def described(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DescribedApi]:
-    """A gateway of its own: what is tried freezes tenants and starts turns."""
+    """A separate gateway, because the requests freeze tenants and start turns."""
     folder, port = tmp_path_factory.mktemp("described"), free_port()
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
@@ -115,7 +112,7 @@ async def described(client: Client, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 async def names_of(rig: CallRig) -> dict[str, str]:
-    """A call that waits, and whatever else an address may name."""
+    """A waiting call, and a value for each other path parameter."""
     call = (await rig.propose(euro=200)).json()["id"]
     return {
         "call": call,
@@ -132,12 +129,12 @@ async def names_of(rig: CallRig) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_what_is_described_is_answered_as_described(described: DescribedApi, part: str) -> None:
+async def test_described_requests_get_described_answers(described: DescribedApi, part: str) -> None:
     found = {name: each for name, each in described.operations().items() if each.path.startswith(part)}
     assert found, part
     for name, operation in found.items():
         assert await asyncio.to_thread(described.send, operation, GenerationMode.POSITIVE), name
-        # Where nothing can be given, nothing can be given wrongly.
+        # An operation without parameters or body has no invalid request.
         with contextlib.suppress(Unsatisfiable):
             await asyncio.to_thread(described.send, operation, GenerationMode.NEGATIVE)
 

@@ -1,4 +1,4 @@
-"""Events over the API: in the order of their numbers, waited for and followed, for whom they are, without secrets."""
+"""Events over the API: order, long polling, streams, readers and hidden secrets."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ _LOGIN: dict[str, Any] = {
 
 
 def catalog_with(ledger: Ledger) -> Catalog:
-    """A tool that everybody may know of, and a specialist; both take a secret, and the specialist asks nobody."""
+    """A tool that all may know of, and a specialist. Both take a secret, and the specialist needs no approval."""
     given: dict[str, Any] = {"input_schema": _LOGIN, "effect": "Log in to {site}"}
     return catalog_of(
         [
@@ -50,7 +50,7 @@ def catalog_with(ledger: Ledger) -> Catalog:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls both tools, and says when they are done."""
+    """Call both tools, then end the turn."""
     args = {"site": "bank.example", "password": SECRET}
     return respond("done") if results(request) else calls(("vault", args), ("login", args))
 
@@ -78,7 +78,7 @@ async def read(rig: GatewayRig, **params: Any) -> dict[str, Any]:
     return found
 
 
-async def test_a_turn_as_it_happened_without_its_secrets(rig: GatewayRig) -> None:
+async def test_events_show_a_turn_in_order_without_its_secrets(rig: GatewayRig) -> None:
     key = await finished(rig)
     name = ".".join(key)
     found = await read(rig, turn=name)
@@ -93,7 +93,7 @@ async def test_a_turn_as_it_happened_without_its_secrets(rig: GatewayRig) -> Non
     dispatched = next(each for each in found["events"] if each["type"] == "tool_call:login")
     assert (dispatched["source"], dispatched["specversion"]) == ("actor:desk", "1.0")
     assert [each["number"] for each in found["events"]] == sorted({each["number"] for each in found["events"]})
-    # What a tool was given is told, and the secret in it is not; nor anywhere else.
+    # The arguments are shown without the secret, and no other event has it.
     given = [each for each in found["events"] if each["type"].startswith("tool_call:")]
     assert {each["data"]["tool"]: each["private"] for each in given} == {"login": False, "vault": True}
     assert [each["data"]["arguments"]["site"] for each in given] == ["bank.example"] * 2
@@ -110,7 +110,7 @@ async def test_a_turn_as_it_happened_without_its_secrets(rig: GatewayRig) -> Non
         assert (await rig.http.get(f"/v1/events/schemas/{missing}")).status_code == 404
 
 
-async def test_an_answer_without_events_is_waited_for(rig: GatewayRig) -> None:
+async def test_read_without_new_events_waits_for_the_next(rig: GatewayRig) -> None:
     before = await read(rig)
     assert await read(rig, after=before["next"]) == {**before, "events": [], "next": before["newest"]}
     waiting = asyncio.create_task(read(rig, after=before["next"], wait=30))
@@ -121,14 +121,14 @@ async def test_an_answer_without_events_is_waited_for(rig: GatewayRig) -> None:
     assert found["events"][0]["data"] == {"person": "approver", "reason": "drill", "channel": "api"}
     assert found["next"] == before["newest"] + 1
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
-    # A store that was begun anew has given out fewer numbers than somebody remembers.
+    # A new store has given out fewer numbers than the reader remembers.
     assert (await read(rig, after=10_000, wait=30))["next"] == before["newest"] + 2
 
 
-async def test_server_sent_events_go_on_after_the_last_that_came(rig: GatewayRig) -> None:
+async def test_event_stream_resumes_after_the_last_event_id(rig: GatewayRig) -> None:
     await finished(rig)
     found = (await read(rig))["events"]
-    # A gateway that stops ends the streams: what is there until then has been sent.
+    # A gateway that stops ends its streams after the events so far.
     rig.app.state.live.close()
 
     async def followed(**headers: str) -> httpx2.Response:
@@ -143,7 +143,7 @@ async def test_server_sent_events_go_on_after_the_last_that_came(rig: GatewayRig
     assert (await followed(last_event_id="x")).status_code == 422
 
 
-async def test_what_is_gone_is_said(rig: GatewayRig) -> None:
+async def test_removed_events_return_410_with_the_last_removed_number(rig: GatewayRig) -> None:
     await finished(rig)
     newest = (await read(rig))["newest"]
     change = text("UPDATE events SET numbered_at = 0 WHERE number <= 3")
@@ -158,7 +158,7 @@ async def test_what_is_gone_is_said(rig: GatewayRig) -> None:
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_events_are_for_auditors_and_operators_and_a_turns_for_who_may_read_it(rig: GatewayRig) -> None:
+async def test_events_are_readable_by_auditors_operators_and_readers_of_their_turn(rig: GatewayRig) -> None:
     name = ".".join(await finished(rig))
     locked = locked_rig(rig, people=PEOPLE)
     found: dict[str, Any] = {}

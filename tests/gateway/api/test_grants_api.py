@@ -1,4 +1,4 @@
-"""Batches, remembered answers and the kill switch over the API."""
+"""Batches, remembered answers and freezes over the API."""
 
 import uuid
 
@@ -12,7 +12,7 @@ from signoff.store.store import Store
 
 
 async def batch_item(rig: GatewayRig, approval: str, **fields: object) -> dict[str, object]:
-    """An answer bound to what the request says now."""
+    """An answer bound to the request's current revision."""
     request = await rig.turns.signoff.request(approval)
     given: dict[str, object] = {
         "approval_id": approval,
@@ -23,7 +23,7 @@ async def batch_item(rig: GatewayRig, approval: str, **fields: object) -> dict[s
     return given | fields
 
 
-async def test_a_batch_gives_each_answer_its_own_receipt(rig: GatewayRig) -> None:
+async def test_batch_returns_a_receipt_for_each_answer(rig: GatewayRig) -> None:
     yes, no, stale, own = [await rig.asked(word) for word in ("pay", "pay", "pay", "both")]
     items = [
         await batch_item(rig, yes),
@@ -55,7 +55,7 @@ async def test_a_batch_gives_each_answer_its_own_receipt(rig: GatewayRig) -> Non
     assert (await rig.turns.signoff.request(no)).reason == "too much"
 
 
-async def test_a_batch_sent_twice_counts_once(rig: GatewayRig) -> None:
+async def test_repeated_batch_counts_once(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
     body = {"decisions": [await batch_item(rig, approval)]}
     headers = {"Idempotency-Key": uuid.uuid4().hex}
@@ -68,13 +68,13 @@ async def test_a_batch_sent_twice_counts_once(rig: GatewayRig) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"decisions": []}, {"decisions": [1] * 101}, {"decisions": 1}])
-async def test_what_is_no_batch_is_refused_whole(rig: GatewayRig, body: dict[str, object]) -> None:
+async def test_malformed_batch_is_refused_whole(rig: GatewayRig, body: dict[str, object]) -> None:
     answer = await rig.http.post("/v1/approvals/decide", json=body)
     assert answer.status_code == 422
     assert "decisions" in answer.json()["message"]
 
 
-async def test_an_answer_is_remembered_listed_used_and_taken_back(rig: GatewayRig) -> None:
+async def test_remembered_answer_is_listed_used_and_revoked(rig: GatewayRig) -> None:
     approval = await rig.asked("alike")
     remember = {"scope": "tenant", "where": "args.amount <= 500.0", "seconds": 600, "uses": 3}
     receipt = (await rig.decide(approval, verdict="approved", remember=remember)).json()
@@ -94,8 +94,8 @@ async def test_an_answer_is_remembered_listed_used_and_taken_back(rig: GatewayRi
     assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
 
 
-async def test_the_digest_of_exact_arguments_is_not_shown(rig: GatewayRig, store: Store) -> None:
-    """It would let arguments that the card masks be guessed."""
+async def test_digest_of_exact_arguments_is_hidden(rig: GatewayRig, store: Store) -> None:
+    """Without this, masked arguments could be guessed."""
     approval = await rig.asked("alike")
     assert (await rig.decide(approval, verdict="approved", remember={"scope": "tenant"})).json()["status"] == "accepted"
     await rig.turns.signoff.result(await rig.start("alike"))
@@ -114,7 +114,7 @@ async def test_the_digest_of_exact_arguments_is_not_shown(rig: GatewayRig, store
         ({"scope": "world"}, "remember.scope"),
     ],
 )
-async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
+async def test_invalid_grant_wish_is_refused_before_it_is_sent(
     rig: GatewayRig, remember: dict[str, object], says: str
 ) -> None:
     approval = await rig.asked("alike")
@@ -125,7 +125,7 @@ async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(rig: GatewayRig) -> None:
+async def test_freeze_withdraws_open_requests_and_denies_new_calls(rig: GatewayRig) -> None:
     waiting = [await rig.asked("pay") for _ in range(3)]
     answer = await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
     assert answer.status_code == 200, answer.text
@@ -135,7 +135,7 @@ async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(rig: GatewayR
     states = [(await rig.turns.signoff.request(each)).state for each in waiting]
     assert states == ["cancelled"] * 3
     assert (await rig.http.get("/v1/freezes")).json()["freezes"][0]["tenant"] == "main"
-    # A turn that was on its way when the tenant was frozen.
+    # A turn that was running when the tenant was frozen.
     late = await rig.turns.start("small")
     (outcome,) = (await rig.turns.signoff.result(late)).calls
     assert outcome.denied is not None
@@ -149,7 +149,7 @@ async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(rig: GatewayR
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_nothing_new_starts_in_a_frozen_tenant(rig: GatewayRig) -> None:
+async def test_frozen_tenant_starts_nothing_new(rig: GatewayRig) -> None:
     session = fresh()
     await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
     for path, body in (
@@ -175,7 +175,7 @@ async def test_nothing_new_starts_in_a_frozen_tenant(rig: GatewayRig) -> None:
     assert (await rig.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})).status_code == 201
 
 
-async def test_only_an_operator_freezes_and_thaws(rig: GatewayRig) -> None:
+async def test_only_an_operator_freezes_and_unfreezes(rig: GatewayRig) -> None:
     for answer in (
         await rig.http.post("/v1/freezes?as=guest", json={"reason": "r"}),
         await rig.http.request("DELETE", "/v1/freezes/main?as=guest", json={}),

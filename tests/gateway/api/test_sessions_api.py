@@ -28,7 +28,7 @@ async def _view(gateway: GatewayRig, session: str, *states: str) -> dict[str, An
         await asyncio.sleep(0.05)
 
 
-async def test_a_conversation_over_the_api(gateway: GatewayRig) -> None:
+async def test_conversation_runs_over_the_api(gateway: GatewayRig) -> None:
     session = fresh()
     first = await _said(gateway, session, "pay", actor="desk", id="a")
     assert first.status_code == 201, first.text
@@ -48,7 +48,7 @@ async def test_a_conversation_over_the_api(gateway: GatewayRig) -> None:
     assert await gateway.runs(approval) == 1
 
 
-async def test_the_same_message_twice_is_one_and_other_words_are_a_conflict(gateway: GatewayRig) -> None:
+async def test_repeated_message_id_is_a_duplicate_and_with_other_text_a_conflict(gateway: GatewayRig) -> None:
     session = fresh()
     assert (await _said(gateway, session, "hello", actor="desk", id="a")).status_code == 201
     again = await _said(gateway, session, "hello", actor="desk", id="a")
@@ -58,7 +58,7 @@ async def test_the_same_message_twice_is_one_and_other_words_are_a_conflict(gate
     await _view(gateway, session, "complete")
 
 
-async def test_a_late_result_over_the_api(gateway: GatewayRig) -> None:
+async def test_late_result_starts_a_turn_over_the_api(gateway: GatewayRig) -> None:
     session = fresh()
     await _said(gateway, session, "hello", actor="desk", id="a")
     await _view(gateway, session, "complete")
@@ -70,7 +70,7 @@ async def test_a_late_result_over_the_api(gateway: GatewayRig) -> None:
     assert unknown.status_code == 404
 
 
-async def test_what_cannot_be_said_is_refused_with_the_field(gateway: GatewayRig) -> None:
+async def test_invalid_message_is_refused_with_its_field(gateway: GatewayRig) -> None:
     session = fresh()
     for fields, status, word in (
         ({"text": " "}, 422, "`text`"),
@@ -83,13 +83,13 @@ async def test_what_cannot_be_said_is_refused_with_the_field(gateway: GatewayRig
     ):
         answer = await gateway.http.post(f"/v1/sessions/{session}/messages", json=fields)
         assert (answer.status_code, word in answer.json()["message"]) == (status, True), answer.text
-    # None of them has begun a session.
+    # None of the refused messages has begun a session.
     assert (await gateway.http.get(f"/v1/sessions/{session}")).status_code == 404
     assert (await gateway.http.get("/v1/sessions/a.b.c")).status_code == 404
     assert (await _said(gateway, "a.b.c", "x")).status_code == 404
 
 
-async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayRig) -> None:
+async def test_every_turn_of_a_message_has_a_signed_requester(gateway: GatewayRig) -> None:
     assert gateway.deps.signer is not None
     verifier = gateway.deps.signer.verifier()
     session = fresh()
@@ -112,7 +112,7 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayRig) -> Non
     assert {each.user.store_id for each in asked} == {gateway.deps.store.id}
 
 
-async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
+async def test_session_is_accessible_to_its_owner_only(gateway: GatewayRig) -> None:
     locked = locked_rig(gateway)
     name, hello = fresh(), {"text": "hello", "actor": "desk"}
     messages, results = f"/v1/sessions/{name}/messages", f"/v1/sessions/{name}/results"
@@ -122,7 +122,7 @@ async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
     session = response.json()["session"]
     await _view(gateway, session, "complete")
     late = {"turn": "a", "text": "give it to bo"}
-    # A name is each person's own, and an id of somebody else's is a name as well.
+    # Names are separate for each person, and another person's id counts as a name.
     answer = await locked.http.post(results, json=late, headers=bo)
     assert (answer.status_code, answer.json()["code"]) == (404, "unknown")
     begun = [
@@ -143,7 +143,7 @@ async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
 
 
 @table("name", "s", "a" * 36, "a" * 37, "a" * 48, f"{'a' * 47}b")
-def test_whose_a_session_is_stands_in_its_id(name: str) -> None:
+def test_session_id_contains_its_owner(name: str) -> None:
     people, named = [Person(id="ana"), Person(id="bo")], SessionKey("main", name)
     ana, bo = [own_session(named, each, development=False) for each in people]
     assert all(map(is_id, (ana.session, bo.session)))
@@ -153,7 +153,7 @@ def test_whose_a_session_is_stands_in_its_id(name: str) -> None:
     assert own_session(named, people[0], development=True) == own_session(named, None, development=False) == named
 
 
-def test_two_long_names_of_one_person_are_two_sessions() -> None:
+def test_two_long_names_of_one_person_make_two_sessions() -> None:
     names = [f"{'a' * 24}{each}{'a' * 22}" for each in "xy"]
     assert len({own_session(SessionKey("main", name), Person(id="ana"), development=False) for name in names}) == 2
 
@@ -167,7 +167,7 @@ async def _reads(page: httpx2.AsyncClient, path: str, *wanted: str) -> str:
         await asyncio.sleep(0.05)
 
 
-async def test_several_messages_in_one_page(gateway: GatewayRig) -> None:
+async def test_session_page_takes_several_messages(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         form = hidden((await page.get("/new")).text, "/sessions")
         sent = await page.post("/sessions", data={**form, "text": "pay", "actor": "desk", "user": "guest"})
@@ -195,7 +195,7 @@ async def test_several_messages_in_one_page(gateway: GatewayRig) -> None:
         assert '<ol class="said"' in (await page.get(f"{path}?part=thread")).text
 
 
-async def test_a_conversation_is_followed_live_and_can_be_stopped(gateway: GatewayRig) -> None:
+async def test_conversation_is_followed_live_and_can_be_stopped(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         form = hidden((await page.get("/new")).text, "/sessions")
         path = (await page.post("/sessions", data={**form, "text": "pay", "actor": "desk"})).headers["location"]

@@ -11,7 +11,7 @@ from tables import table
 from signoff.contracts.ids import uuid7
 
 
-async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayRig) -> None:
+async def test_started_turn_is_readable_at_its_links(gateway: GatewayRig) -> None:
     answer = await gateway.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})
     body = answer.json()
     assert answer.status_code == 201
@@ -32,7 +32,7 @@ async def test_tier_and_roles_come_from_the_directory(gateway: GatewayRig) -> No
 
 
 @table("field", "tier", "roles", "principal")
-async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayRig, field: str) -> None:
+async def test_identity_in_the_body_is_refused_by_field_name(gateway: GatewayRig, field: str) -> None:
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", field: "admin"})
     assert answer.status_code == 422
     assert f"`{field}`" in answer.json()["message"]
@@ -69,7 +69,9 @@ def _nested(levels: int) -> object:
     ({"text": "\ud800", "actor": "desk"}, 422, "a lone surrogate"),
     ({"messages": [{"text": "\ud800"}], "actor": "desk"}, 422, "`messages.0.text`"),
 )
-async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayRig, body: object, status: int, words: str) -> None:
+async def test_invalid_start_is_refused_in_one_sentence(
+    gateway: GatewayRig, body: object, status: int, words: str
+) -> None:
     json_header = {"content-type": "application/json"}
     answer = await gateway.http.post("/v1/turns", content=json.dumps(body), headers=json_header)
     assert answer.status_code == status
@@ -77,7 +79,7 @@ async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayRig, body: ob
     assert words in answer.json()["message"]
 
 
-async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayRig) -> None:
+async def test_same_turn_id_with_other_input_is_a_conflict(gateway: GatewayRig) -> None:
     turn = fresh()
     await gateway.start("hello", turn=turn)
     await gateway.start("hello", turn=turn)
@@ -86,7 +88,7 @@ async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayRig) -
     assert answer.json()["code"] == "conflict"
 
 
-async def test_long_words_go_through_the_store(gateway: GatewayRig) -> None:
+async def test_long_messages_are_kept_in_the_store(gateway: GatewayRig) -> None:
     view = await gateway.turns.signoff.view(key := await gateway.start("wörd " * 20_000))
     stored = view.model_dump()["messages"][0]["parts"][0]["text"]["blob"]
     assert stored["size"] == 20_000 * 6 + 2
@@ -95,7 +97,7 @@ async def test_long_words_go_through_the_store(gateway: GatewayRig) -> None:
     assert answer.status_code == 413
 
 
-async def test_a_body_that_hides_its_length_is_refused(gateway: GatewayRig) -> None:
+async def test_body_without_content_length_is_refused(gateway: GatewayRig) -> None:
     async def chunks():  # type: ignore[no-untyped-def]
         for _ in range(40):
             yield b" " * 50_000
@@ -105,22 +107,22 @@ async def test_a_body_that_hides_its_length_is_refused(gateway: GatewayRig) -> N
     assert (answer.status_code, answer.json()["code"]) == (411, "length")
 
 
-async def test_unknown_turns_are_404(gateway: GatewayRig) -> None:
+async def test_unknown_turn_returns_404(gateway: GatewayRig) -> None:
     assert (await gateway.http.get(f"/v1/turns/{fresh()}")).status_code == 404
     assert (await gateway.http.get("/v1/turns/a.b")).status_code == 404
     answer = await gateway.http.get("/v1/turns/main.s.t.c1.1")
     assert "did you mean `main.s.t`" in answer.json()["message"]
 
 
-async def test_an_id_that_two_sessions_have_names_neither(gateway: GatewayRig) -> None:
-    """Else a turn was read, or stopped, in the place of another: the answer names both whole."""
+async def test_ambiguous_turn_id_is_refused_with_both_names(gateway: GatewayRig) -> None:
+    """Otherwise one turn could be read or stopped instead of another. The error names both in full."""
     turn = fresh()
     names = sorted([f"main.a-{turn}.{turn}", f"main.b-{turn}.{turn}"])
     for name in names:
         body = {"text": "hello", "actor": "desk", "session": name.split(".")[1], "turn": turn}
         assert (await gateway.http.post("/v1/turns", json=body)).status_code == 201
     async with asyncio.timeout(60):
-        # Visibility tells of a turn some milliseconds after it began.
+        # Visibility shows a turn some milliseconds after its start.
         while (answer := await gateway.http.get(f"/v1/turns/{turn}")).status_code != 422:
             await asyncio.sleep(0.05)
     assert answer.json()["code"] == "ambiguous"
@@ -147,13 +149,13 @@ async def test_turns_are_listed_and_filtered(gateway: GatewayRig) -> None:
 
 
 @pytest.mark.parametrize("since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
-async def test_a_time_that_no_zone_can_tell_is_refused(gateway: GatewayRig, since: str) -> None:
+async def test_since_outside_the_range_of_dates_is_refused(gateway: GatewayRig, since: str) -> None:
     answer = await gateway.http.get("/v1/turns", params={"since": since})
     assert answer.status_code == 404
     assert "is no time of a turn" in answer.json()["message"]
 
 
-async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayRig) -> None:
+async def test_cancelled_turn_ends_cancelled(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     name = approval.rsplit(".", 2)[0]
     headers = {"content-type": "application/json"}

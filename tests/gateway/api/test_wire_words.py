@@ -1,4 +1,4 @@
-"""What requests may call an actor and a turn."""
+"""Names for actor and turn that requests may use."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tables import table
 
 
 @pytest.mark.row("X21", "Q6")
-async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gateway: GatewayRig) -> None:
+async def test_field_names_of_other_designs_are_accepted_but_never_returned(gateway: GatewayRig) -> None:
     turn = fresh()
     theirs = await gateway.http.post("/v1/turns", json={"text": "hello", "handler": "desk", "event": turn})
     ours = await gateway.http.post("/v1/turns", json={"text": "hello", "actor": "desk", "turn": turn})
@@ -25,7 +25,7 @@ async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gatew
     ({"handler": "desc"}, "did you mean `desk`"),
     ({"handler": "desk", "conversationState": "complete"}, "`conversationState` is not known here"),
 )
-async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict[str, Any], words: str) -> None:
+async def test_contradicting_field_names_are_refused(gateway: GatewayRig, more: dict[str, Any], words: str) -> None:
     answer = await gateway.http.post("/v1/turns", json={"text": "x", **more})
     assert answer.status_code in (404, 422)
     assert words in answer.json()["message"]
@@ -52,14 +52,14 @@ async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict
     ("GET", "/v1/tools?as=bo", None, "`as` is not taken in this address; the token names the person"),
     ("POST", "/v1/hooks/codex?as=bo", {"hook_event_name": "x"}, "name the person by `?user=PERSON` in the address"),
 )
-async def test_as_and_user_name_each_others_place(
+async def test_errors_say_where_as_and_user_belong(
     gateway: GatewayRig, method: str, path: str, body: Any, words: str
 ) -> None:
     answer = await gateway.http.request(method, path, json=body) if body else await gateway.http.request(method, path)
     assert words in answer.json()["message"], answer.text
 
 
-async def test_of_many_unknown_fields_a_few_are_named_and_identity_first(gateway: GatewayRig) -> None:
+async def test_many_unknown_fields_are_shortened_with_identity_first(gateway: GatewayRig) -> None:
     unknown = {f"x{number}": 0 for number in range(20_000)}
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", **unknown})
     text = "`x0` is not known here; `x1` is not known here; `x2` is not known here"

@@ -20,12 +20,12 @@ NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)
 LINK = ApprovalLink(approval="main.s.t.c1.1", revision=1, person="ana", expires=NOW + timedelta(hours=1))
 
 
-def test_a_link_says_what_it_is_bound_to() -> None:
+def test_link_round_trip_keeps_all_its_fields() -> None:
     link = replace(LINK, verb="denied", channel="email", revision=3)
     assert read_link(KEY, make_link(KEY, link), NOW) == link
 
 
-def test_a_link_expires() -> None:
+def test_link_expires() -> None:
     written = make_link(KEY, LINK)
     read_link(KEY, written, LINK.expires - timedelta(seconds=1))
     with pytest.raises(Refused, match="expired") as refused:
@@ -34,7 +34,7 @@ def test_a_link_expires() -> None:
 
 
 @given(st.data())
-def test_no_character_of_a_link_can_be_changed(data: st.DataObject) -> None:
+def test_changed_character_makes_a_link_invalid(data: st.DataObject) -> None:
     written = make_link(KEY, LINK)
     at = data.draw(st.integers(0, len(written) - 1))
     other = data.draw(st.sampled_from("ABYZabyz019-_.= /é").filter(lambda char: char != written[at]))
@@ -51,12 +51,12 @@ def test_no_character_of_a_link_can_be_changed(data: st.DataObject) -> None:
 
 
 @table("written", "", ".", "..", "a.b", "e30.e30", "x" * 5_000, "\ud800.a", "{}", "null")
-def test_what_was_never_a_link_is_refused(written: str) -> None:
+def test_malformed_link_is_refused(written: str) -> None:
     with pytest.raises(Refused, match="this link is invalid"):
         read_link(KEY, written, NOW)
 
 
-def test_a_link_is_sealed_by_the_store_s_key_as_a_link() -> None:
+def test_link_is_sealed_with_the_stores_key_and_its_kind() -> None:
     fields = ["main.s.t.c1.1", 1, "ana", "", "link", int(LINK.expires.timestamp())]
     foreign = make_link(b"x" * 32, LINK)
     other_kind = seal(KEY, "sign-in 1", fields)
@@ -96,7 +96,7 @@ async def state_of(rig: GatewayRig, approval: str) -> str:
     return (await rig.turns.signoff.request(approval)).state
 
 
-async def test_a_link_decides_by_its_page(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_link_page_decides_the_request(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval, channel="email")
     async with browser(locked) as page:
@@ -114,7 +114,7 @@ async def test_a_link_decides_by_its_page(gateway: GatewayRig, locked: GatewayRi
     assert decision.revision == 1
 
 
-async def test_looking_at_a_link_decides_nothing(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_opening_a_link_decides_nothing(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval)
     async with browser(locked) as page, browser(locked) as other:
@@ -138,7 +138,7 @@ async def test_looking_at_a_link_decides_nothing(gateway: GatewayRig, locked: Ga
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_a_form_is_of_one_link(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_form_is_valid_for_its_own_link_only(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval, second = await gateway.asked("easy"), await gateway.asked("easy")
     url = await link_for(locked, approval)
     others = [
@@ -163,7 +163,7 @@ async def test_a_form_is_of_one_link(gateway: GatewayRig, locked: GatewayRig) ->
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_link_of_an_earlier_revision_leads_to_the_current_card(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval, revision=2)
     async with browser(locked) as page:
@@ -173,7 +173,7 @@ async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayRig, lock
     assert f'href="/approvals/{approval}"' in opened
 
 
-async def test_a_link_is_not_enough_where_more_is_asked(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_link_is_insufficient_if_the_policy_requires_a_sign_in(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     url = await link_for(locked, approval)
     async with browser(locked) as page:
@@ -187,7 +187,7 @@ async def test_a_link_is_not_enough_where_more_is_asked(gateway: GatewayRig, loc
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_a_link_is_refused_with_its_reason(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_refused_link_shows_its_reason(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("easy")
     key = await locked.deps.store.secret_key(LINK_KEY)
     expired = ApprovalLink(
@@ -213,7 +213,7 @@ async def test_a_link_is_refused_with_its_reason(gateway: GatewayRig, locked: Ga
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_who_may_not_decide_may_not_by_link(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_person_without_permission_cannot_decide_by_link(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval, own = await gateway.asked("easy"), await gateway.asked("easy", user="ana")
     async with browser(locked) as page:
         for url in (await link_for(locked, approval, "bo"), await link_for(locked, own, "ana")):
@@ -221,7 +221,7 @@ async def test_who_may_not_decide_may_not_by_link(gateway: GatewayRig, locked: G
     assert [await state_of(gateway, each) for each in (approval, own)] == ["pending", "pending"]
 
 
-async def test_a_link_answers_once(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_link_answers_once(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval)
     async with browser(locked) as page:
@@ -234,7 +234,7 @@ async def test_a_link_answers_once(gateway: GatewayRig, locked: GatewayRig) -> N
     assert await gateway.runs(approval) == 0
 
 
-async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_link_cannot_settle_an_unknown_outcome(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.doubted("easy")
     url = await link_for(locked, approval, revision=(await gateway.turns.signoff.request(approval)).revision)
     async with browser(locked) as page:
@@ -243,8 +243,9 @@ async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayRig,
         assert 'id="decide"' not in opened
 
 
-async def test_a_link_ends_a_day_after_its_request(gateway: GatewayRig) -> None:
-    """However long its deadline was: a link may lie in a mailbox for years. Seen to open 30 days later before."""
+async def test_link_expires_a_day_after_its_request(gateway: GatewayRig) -> None:
+    """Even with a longer deadline, because a link may stay in a mailbox for years. Before the fix it opened 30 days
+    later."""
     ahead = timedelta(0)
     rig = locked_rig(gateway, clock=lambda: datetime.now(UTC) + ahead)
     approval = await gateway.asked("easy")

@@ -54,7 +54,7 @@ def fields(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA) -> dict
 
 
 def sent(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA, **changed: str) -> ParsedArguments:
-    """The form as a browser sends it, some fields changed; `__` in a name stands for `/`."""
+    """The form as a browser sends it, with some changed fields. `__` in a name means `/`."""
     found = fields_of(args, schema, ("pin",))
     form = {field.key: field.shown.replace("\n", "\r\n") for field in found}
     form |= {f"args/{name.replace('__', '/')}": value for name, value in changed.items()}
@@ -65,7 +65,7 @@ def problems(typed: ParsedArguments) -> dict[str, str]:
     return {field.dotted: english(field.problem) for field in typed.fields if field.problem}
 
 
-def test_every_argument_has_the_field_its_type_asks_for() -> None:
+def test_every_argument_gets_the_form_field_of_its_type() -> None:
     kinds = {name: field.kind for name, field in fields().items()}
     assert kinds == {
         "cost": "number",
@@ -83,7 +83,7 @@ def test_every_argument_has_the_field_its_type_asks_for() -> None:
     }
 
 
-def test_a_field_says_what_it_is_and_whether_it_is_needed() -> None:
+def test_form_field_has_label_help_limits_and_choices() -> None:
     found = fields()
     assert (found["to"].label, found["to"].help, found["to"].needed) == ("Payee", "Who is paid.", True)
     assert (found["cost"].least, found["cost"].most, found["cost"].shown) == (0, 500, "420")
@@ -91,13 +91,13 @@ def test_a_field_says_what_it_is_and_whether_it_is_needed() -> None:
     assert [choice.value for choice in found["class"].choices] == ['"economy"', '"business"', "1"]
 
 
-def test_what_nobody_touches_stays_exactly_as_it_was() -> None:
+def test_untouched_form_keeps_the_arguments_exactly() -> None:
     typed = sent()
     assert (typed.good, json.dumps(typed.args)) == (True, json.dumps(ARGS))
     assert "4711" not in repr([field.shown for field in typed.fields])
 
 
-def test_a_form_without_fields_changes_nothing() -> None:
+def test_form_without_fields_changes_nothing() -> None:
     assert read_fields(fields_of(ARGS, SCHEMA), {}, ARGS, None).args == ARGS
 
 
@@ -118,7 +118,7 @@ def test_a_form_without_fields_changes_nothing() -> None:
     ({"pin": "1234"}, ("pin",), "1234"),
     ({"any": "[1, null]"}, ("any",), [1, None]),
 )
-def test_what_is_typed_has_the_type_of_the_schema(changed: dict[str, str], path: tuple[str, ...], value: Any) -> None:
+def test_typed_value_has_the_type_of_the_schema(changed: dict[str, str], path: tuple[str, ...], value: Any) -> None:
     typed = sent(**changed)
     assert typed.good, typed
     assert typed.args is not None
@@ -132,7 +132,7 @@ def test_what_is_typed_has_the_type_of_the_schema(changed: dict[str, str], path:
 
 
 @table("name", "seats", "class", "refundable", "address__no")
-def test_an_optional_field_emptied_is_left_out(name: str) -> None:
+def test_emptied_optional_field_is_left_out(name: str) -> None:
     typed = sent(**{name: ""})
     assert typed.good
     found: Any = typed.args
@@ -157,7 +157,7 @@ def test_an_optional_field_emptied_is_left_out(name: str) -> None:
     ({"legs": "[NaN]"}, "legs", "holds NaN, which is not a JSON number"),
     ({"legs": "[" * 100_000}, "legs", "is nested too deeply"),
 )
-def test_a_problem_is_told_where_it_is(changed: dict[str, str], where: str, expected: str) -> None:
+def test_invalid_value_shows_its_problem_at_the_field(changed: dict[str, str], where: str, expected: str) -> None:
     typed = sent(**changed)
     assert not typed.good
     assert problems(typed) == {where: expected}
@@ -165,7 +165,7 @@ def test_a_problem_is_told_where_it_is(changed: dict[str, str], where: str, expe
     assert next(field.shown for field in typed.fields if field.problem) == value
 
 
-def test_a_nested_object_is_made_only_to_hold_something() -> None:
+def test_nested_object_is_created_only_for_a_value() -> None:
     args = {"cost": 1, "to": "Ana"}
     assert sent(args).args == args
     typed = sent(args, address__no="5")
@@ -173,7 +173,7 @@ def test_a_nested_object_is_made_only_to_hold_something() -> None:
     assert sent(args, address__no="5", address__street="Rua").args == {**args, "address": {"no": 5, "street": "Rua"}}
 
 
-def test_text_that_a_form_would_change_or_hide_is_edited_as_json() -> None:
+def test_text_that_a_form_would_change_is_edited_as_json() -> None:
     for text in ("a\rb", "Ana\u202esousa", "a\u200bb", "a\x00b"):
         field = fields({**ARGS, "to": text})["to"]
         assert (field.kind, json.loads(field.shown)) == ("json", text)
@@ -181,7 +181,7 @@ def test_text_that_a_form_would_change_or_hide_is_edited_as_json() -> None:
     assert fields({**ARGS, "to": "two\nlines, ümlaut"})["to"].kind == "text"
 
 
-def test_more_fields_than_a_person_reads_are_one_of_json() -> None:
+def test_too_many_fields_become_one_json_field() -> None:
     many = {f"a{number}": {"type": "string"} for number in range(61)}
     (field,) = fields_of({"a1": "x"}, {"type": "object", "properties": many})
     assert (field.path, json.loads(field.shown)) == ((), {"a1": "x"})
@@ -193,13 +193,13 @@ def test_more_fields_than_a_person_reads_are_one_of_json() -> None:
     assert problems(read_fields((bare,), {"args": "3"}, {"a": 1}, None)) == {"": "must be a JSON object"}
 
 
-def test_an_argument_that_the_schema_does_not_know_can_be_changed_too() -> None:
+def test_argument_outside_the_schema_can_be_edited() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     found = fields_of({"a": "x", "b": [1]}, schema)
     assert [(field.dotted, field.kind) for field in found] == [("a", "text"), ("b", "json")]
 
 
-def test_a_mask_stands_for_the_value_behind_it_and_never_becomes_one() -> None:
+def test_mask_keeps_the_hidden_value_and_never_replaces_it() -> None:
     args = {"pin": "4711", "cards": [{"no": "1111"}, {"no": "2222"}], "in": {"key": {"a": 1}}}
     secrets = ("pin", "cards.no", "in.key")
     masked = masked_args(args, secrets)
@@ -232,7 +232,7 @@ _JSON = st.recursive(
         },
     )
 )
-def test_whatever_the_arguments_are_an_untouched_form_returns_them(args: dict[str, Any]) -> None:
+def test_any_arguments_survive_an_untouched_form(args: dict[str, Any]) -> None:
     typed = sent(args)
     if typed.args is None:
         assert any("hold" in english(each) for each in typed.problems)

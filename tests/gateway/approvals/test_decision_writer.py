@@ -1,4 +1,4 @@
-"""Another answer by the same page, link or key is another answer."""
+"""Delivery keys: a different answer by the same page, link or key counts as another answer."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -21,11 +21,11 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize("first", ["approved", "denied"])
-async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayRig, first: str) -> None:
-    """Two have to agree: one says yes and, by the same key, no; it is denied. The same twice is one answer.
+async def test_changed_verdict_with_the_same_key_counts(gateway: GatewayRig, first: str) -> None:
+    """Two approvals are needed. A person approves and then denies with the same key, and the request is denied. The
+    same answer twice counts once.
 
-    Without `_with_own_delivery` the second was taken for the first once more, and the yes stayed.
-    """
+    Without `_with_own_delivery` the denial counted as a duplicate, and the approval stayed."""
     approval = await gateway.asked("both")
     other = "denied" if first == "approved" else "approved"
     key = {"Idempotency-Key": "one-page"}
@@ -54,7 +54,7 @@ async def slow_gateway(client: Client, tmp_path: Path, task_queue: str) -> Async
 
 
 async def ask_earlier(rig: GatewayRig, text: str, earlier: timedelta) -> str:
-    """A request that waits, asked so much earlier by the store's clock; its turn knows nothing of that."""
+    """Start a request whose time by the store's clock is earlier. Its turn does not know that."""
     approval = await rig.asked(text)
 
     def move(connection: Connection) -> None:
@@ -79,7 +79,7 @@ async def test_late_answer_is_refused_by_a_gateway_whose_clock_is_behind(slow_ga
     assert (await slow_gateway.request(approval)).state == "timed_out"
 
 
-async def test_answer_that_arrived_in_time_counts_however_long_it_was_queued(slow_gateway: GatewayRig) -> None:
+async def test_timely_answer_counts_despite_a_long_queue(slow_gateway: GatewayRig) -> None:
     approval = await ask_earlier(slow_gateway, "pay", 25 * HOUR)
     request = await slow_gateway.request(approval)
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=request.question_hash)

@@ -1,4 +1,4 @@
-"""The card of a request as it would be asked with other arguments: what the gates would show of them, and no more."""
+"""The card of an edited request: the rows that the gates would show for the edit, and no others."""
 
 from typing import Any
 
@@ -63,20 +63,20 @@ def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:
     (tool(AMOUNT), tool(False)),
     (tool(AMOUNT), tool(True, input_schema=OTHER)),
 )
-async def test_an_edit_is_reviewed_as_the_policy_that_counts_shows_it(near: Tool, far: Tool, store: Store) -> None:
+async def test_card_of_an_edit_follows_the_effective_policy(near: Tool, far: Tool, store: Store) -> None:
     deps = deps_with(store, near, far)
     edited = edited_request(await asked(deps), EDITED, deps.catalog)
     assert shown(edited.card) == shown((await asked(deps, EDITED, revision=2, edited_by="ana")).card)
 
 
-async def test_what_is_kept_off_the_card_is_kept_off_its_edit(store: Store) -> None:
+async def test_hidden_arguments_stay_hidden_on_the_card_of_an_edit(store: Store) -> None:
     deps = deps_with(store, tool(False), tool(AMOUNT))
     edited = edited_request(await asked(deps), EDITED, deps.catalog)
     assert [(row.name, row.value) for row in edited.card.rows] == [("amount", "15"), ("", "1 more not shown")]
 
 
 @pytest.mark.parametrize("approval", [True, AMOUNT])
-async def test_a_tool_that_is_not_known_as_it_was_shows_no_more_than_before(approval: Any, store: Store) -> None:
+async def test_edit_of_an_unknown_tool_shows_no_more_rows(approval: Any, store: Store) -> None:
     request = await asked(worker_deps(store, tool(approval)))
     another = worker_deps(store, tool(True, input_schema=OTHER)).catalog
     known: list[Catalog | None] = [None, another]
@@ -85,7 +85,7 @@ async def test_a_tool_that_is_not_known_as_it_was_shows_no_more_than_before(appr
         assert names == [row.name for row in request.card.rows]
 
 
-async def test_a_card_that_left_nothing_out_shows_what_is_added(store: Store) -> None:
+async def test_complete_card_shows_added_arguments(store: Store) -> None:
     request = await asked(worker_deps(store, tool(True)), {"amount": 20})
     assert [row.name for row in request.card.rows] == ["amount"]
     assert [row.name for row in edited_request(request, EDITED, None).card.rows] == ["amount", "to"]

@@ -1,4 +1,4 @@
-"""A request whose tool was removed or renamed while people were asked."""
+"""Requests whose tool was removed or renamed before the answer."""
 
 from datetime import UTC, datetime
 from io import StringIO
@@ -29,7 +29,7 @@ def on_channel(request: ApprovalRequest) -> str:
     return card_words(sent, Formatter("en", UTC, datetime.now(UTC)), how="link").note
 
 
-async def test_card_and_turn_say_at_once_that_a_tool_was_removed_and_take_answers(gateway: GatewayRig) -> None:
+async def test_card_and_turn_report_a_removed_tool_and_accept_answers(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     named = turn_of(approval)
     without = catalog_of(
@@ -45,6 +45,6 @@ async def test_card_and_turn_say_at_once_that_a_tool_was_removed_and_take_answer
         for write in (in_terminal, on_channel):
             assert (WORDS in write(known), WORDS in write(unknown)) == (False, True)
         answer = await http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved", "revision": 1})
-    # The gateway's catalog may be of another deploy than the worker's: the worker has the tool and runs it.
+    # The gateway's catalog may be of another deploy: the worker has the tool and runs it.
     assert answer.json()["status"] == "accepted", answer.text
     assert [each.code for each in (await gateway.turns.signoff.result(named)).calls] == ["ok"]

@@ -1,4 +1,4 @@
-"""Denials of requests whose policy requires a reason, at every entrance of the gateway and past it."""
+"""Denials of requests whose policy requires a reason, by every path into and around the gateway."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ MONEY: dict[str, Any] = {
 
 
 def strict_catalog(ledger: Ledger) -> Catalog:
-    """One tool that can only be denied with a reason."""
+    """One tool whose denial requires a reason."""
     tools = [pay_tool(ledger, ApprovalPolicy(require_reason=True), input_schema=MONEY)]
     return catalog_of(tools, actors=[Actor(name="desk", model="scripted")], people=PEOPLE)
 
@@ -48,7 +48,7 @@ async def test_denial_without_a_required_reason_is_refused_by_the_api(rig: Gatew
     assert (denied.json()["status"], denied.json()["reason"]) == ("accepted", "too dear")
 
 
-async def test_approval_needs_no_reason_where_a_denial_does(rig: GatewayRig) -> None:
+async def test_approval_needs_no_reason_if_only_denials_do(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
     receipt = await rig.decide(approval, verdict="approved", revision=1)
     assert receipt.json()["status"] == "accepted"

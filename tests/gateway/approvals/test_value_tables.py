@@ -1,4 +1,4 @@
-"""Lists of objects on the pages of the inbox."""
+"""Lists of objects on the inbox's pages."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -31,13 +31,13 @@ def test_list_of_objects_is_a_table_with_header_separators_and_sums() -> None:
     )
 
 
-def test_sums_use_the_marks_of_the_language() -> None:
+def test_sums_are_formatted_for_the_language() -> None:
     (table,) = tables_of({"lines": LINES}, language="de")
     assert isinstance(table, ValueTable)
     assert table.sums == ("", "1.003", "7.037,5")
 
 
-def test_sum_of_a_list_that_is_drawn_in_part_counts_every_object() -> None:
+def test_sum_of_a_truncated_list_counts_every_object() -> None:
     (table,) = tables_of({"lines": [*LINES, *LINES]}, drawn=7)
     assert isinstance(table, ValueTable)
     assert table.rows[-1] == ("3", ("A-1001", "…", "…"))
@@ -45,7 +45,7 @@ def test_sum_of_a_list_that_is_drawn_in_part_counts_every_object() -> None:
 
 
 @table("key", "account", "year", "invoice_no", "orderId")
-def test_numbers_that_are_names_have_no_sum_and_no_separators(key: str) -> None:
+def test_numeric_names_have_no_sum_and_no_separators(key: str) -> None:
     (table,) = tables_of({"lines": [{key: 12345678, "to": "Ana"}, {key: 87654321, "to": "Bo"}]})
     assert isinstance(table, ValueTable)
     assert table.rows[0][1][0] == "12345678"
@@ -61,12 +61,12 @@ def test_numbers_that_are_names_have_no_sum_and_no_separators(key: str) -> None:
     [{f"key{number}": "x" for number in range(7)}] * 2,
     ids=["one object", "nested objects", "a long text", "a key with marks", "too many columns"],
 )
-def test_uneven_list_stays_one_value_a_line(lines: list[dict[str, Any]]) -> None:
+def test_uneven_list_shows_one_value_per_line(lines: list[dict[str, Any]]) -> None:
     parts = tables_of({"lines": lines})
     assert parts == list(range(len(parts)))
 
 
-def test_absent_value_is_an_empty_cell_and_text_among_numbers_has_no_sum() -> None:
+def test_absent_value_is_an_empty_cell_and_mixed_column_has_no_sum() -> None:
     (table,) = tables_of({"lines": [{"sku": "A", "qty": 1}, {"sku": "B"}, {"sku": "C", "qty": "3"}]})
     assert isinstance(table, ValueTable)
     assert [cells for _, cells in table.rows] == [("A", "1"), ("B", ""), ("C", '"3"')]

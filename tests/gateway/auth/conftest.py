@@ -1,4 +1,4 @@
-"""A provider at which people sign in."""
+"""The identity provider of sign-in tests."""
 
 from provider_login import provider
 

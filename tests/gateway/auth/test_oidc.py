@@ -26,7 +26,7 @@ from signoff.testing.builders import a_person
 
 @pytest.fixture
 def locked(gateway: GatewayRig, provider: Provider) -> GatewayRig:
-    """A gateway that sends people to it; `ana` is declared by her login, `bo` by his e-mail address."""
+    """A gateway that signs people in at the provider. `ana` is declared by her login, `bo` by his email address."""
     people = (
         a_person("ana", name="Ana", identities={"oidc": (f"{provider.issuer}#ana-at-work",)}),
         Person(id="bo", name="Bo", identities={"email": ("bo@example.com",)}),
@@ -39,7 +39,7 @@ def locked(gateway: GatewayRig, provider: Provider) -> GatewayRig:
     )
 
 
-async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig, provider: Provider) -> None:
+async def test_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig, provider: Provider) -> None:
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         shown = (await page.get("/login?next=/tools")).text
@@ -69,7 +69,9 @@ async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig
         ({"sub": "ANA-AT-WORK"}, ""),
     ],
 )
-async def test_who_a_login_is(locked: GatewayRig, provider: Provider, claims: dict[str, Any], who: str) -> None:
+async def test_login_claims_select_the_person(
+    locked: GatewayRig, provider: Provider, claims: dict[str, Any], who: str
+) -> None:
     provider.claims = claims
     async with browser(locked) as page:
         back = await sign_in_at_provider(page)
@@ -94,11 +96,11 @@ async def test_who_a_login_is(locked: GatewayRig, provider: Provider, claims: di
     ({"amr": "mfa"}, "session"),
     ({"acr": ["mfa"]}, "session"),
 )
-def test_a_second_factor_is_what_the_provider_says(claims: dict[str, Any], assurance: str) -> None:
+def test_assurance_follows_the_providers_claims(claims: dict[str, Any], assurance: str) -> None:
     assert assurance_of(claims, ("urn:example:two",)) == assurance
 
 
-async def test_a_decision_after_a_second_factor_says_so(
+async def test_decision_after_a_second_factor_has_assurance_mfa(
     gateway: GatewayRig, locked: GatewayRig, provider: Provider
 ) -> None:
     provider.claims = {"amr": ["pwd", "otp", "mfa"]}
@@ -129,7 +131,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayRig, provider: Provider, lie: str) -> None:
+async def test_invalid_id_token_is_rejected(locked: GatewayRig, provider: Provider, lie: str) -> None:
     provider.claims = LIES[lie]
     async with browser(locked) as page:
         back = await sign_in_at_provider(page)
@@ -138,7 +140,7 @@ async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayRig,
         assert (await page.get("/tools")).status_code == 303
 
 
-async def test_an_id_token_by_another_s_key_is_not_believed(locked: GatewayRig, provider: Provider) -> None:
+async def test_id_token_signed_with_a_foreign_key_is_rejected(locked: GatewayRig, provider: Provider) -> None:
     now = int(time.time())
     good = {"iss": provider.issuer, "sub": "ana-at-work", "aud": CLIENT, "iat": now, "exp": now + 300}
     stranger = new_key()
@@ -168,7 +170,7 @@ def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayRig, provider: Provider) -> None:
+async def test_rotated_provider_key_is_fetched_once(gateway: GatewayRig, provider: Provider) -> None:
     now = [datetime.now(UTC)]
     provider.claims = {"groups": ["money"]}
     locked = locked_rig(
@@ -193,7 +195,7 @@ async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayRig, provide
     assert [await status(), provider.asked.count("keys")] == [303, 2]
 
 
-async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayRig, provider: Provider) -> None:
+async def test_provider_callback_works_once_and_in_one_browser(locked: GatewayRig, provider: Provider) -> None:
     async with browser(locked) as page, browser(locked) as victim:
         back = await to_provider(page)
         attempt = page.cookies[ATTEMPT]
@@ -218,7 +220,7 @@ async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayRig, pr
         assert (await again.get("/tools")).status_code == 303
 
 
-async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayRig, provider: Provider) -> None:
+async def test_sign_in_attempt_expires_after_ten_minutes(gateway: GatewayRig, provider: Provider) -> None:
     now = [datetime.now(UTC)]
     locked = locked_rig(gateway, clock=lambda: now[0], oidc_issuer=provider.issuer, oidc_client_id=CLIENT)
     async with browser(locked) as page:
@@ -229,7 +231,7 @@ async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayRig, provider: 
     assert "took longer than ten minutes" in words(answer.text)
 
 
-async def test_a_refusal_of_the_provider_is_told(locked: GatewayRig, provider: Provider) -> None:
+async def test_refusal_by_the_provider_is_shown(locked: GatewayRig, provider: Provider) -> None:
     async with browser(locked) as page:
         state = answer_of(await to_provider(page))["state"]
         denied = {"state": state, "error": "access_denied", "error_description": "<script>alert(1)</script>"}
@@ -242,7 +244,7 @@ async def test_a_refusal_of_the_provider_is_told(locked: GatewayRig, provider: P
         assert "another provider" in words(mixed.text)
 
 
-async def test_a_provider_that_is_away_stops_nobody_with_a_token(
+async def test_unavailable_provider_leaves_tokens_usable(
     gateway: GatewayRig, locked: GatewayRig, provider: Provider
 ) -> None:
     provider.discovery = {"issuer": "https://evil.example"}
@@ -262,7 +264,9 @@ async def test_a_provider_that_is_away_stops_nobody_with_a_token(
         assert (await page.get("/login")).status_code == 200
 
 
-async def test_half_a_provider_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_incomplete_provider_settings_are_refused_at_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     clock = lambda: datetime.now(UTC)  # noqa: E731
     issuer = "https://login.example.com"
     secrets = SecretProvider()
@@ -280,7 +284,7 @@ async def test_half_a_provider_is_refused_at_start(monkeypatch: pytest.MonkeyPat
     await check_secret(Settings(), secrets)
 
 
-def test_a_secret_itself_is_no_setting(clean_env: pytest.MonkeyPatch) -> None:
+def test_secret_value_in_a_setting_is_refused(clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_OIDC_CLIENT_SECRET", "hunter2-hunter2")
     with pytest.raises(ConfigError, match=r"SIGNOFF_OIDC_CLIENT_SECRET.*env:NAME") as refused:
         load_settings()
@@ -291,7 +295,7 @@ def test_a_secret_itself_is_no_setting(clean_env: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "issuer", ["http://login.example.com", "login.example.com", "https://x.example/?a=b", "ftp://x"]
 )
-def test_an_issuer_is_reached_safely(clean_env: pytest.MonkeyPatch, issuer: str) -> None:
+def test_issuer_without_https_is_refused(clean_env: pytest.MonkeyPatch, issuer: str) -> None:
     clean_env.setenv("SIGNOFF_OIDC_ISSUER", issuer)
     with pytest.raises(ConfigError, match="SIGNOFF_OIDC_ISSUER"):
         load_settings()

@@ -1,4 +1,4 @@
-"""People known by a provider's claims alone: they ask and decide in the production profile, and the tool runs."""
+"""People known only by a provider's claims: they ask and decide in the production profile, and the tool runs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ GROUPS = {"desk": ("approvers",), "money": ("finance",), "staff": ()}
 
 @pytest.fixture
 async def rig(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayRig]:
-    """A worker of the production profile that declares a few people, and a gateway that asks the provider as well."""
+    """A production worker that declares a few people, and a gateway that also asks the provider."""
     async with provider_rig(client, tmp_path, provider, PEOPLE, GROUPS) as open_rig:
         yield open_rig
 
@@ -45,13 +45,13 @@ def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
 
 
 async def vote(rig: GatewayRig, approval: str, person: Person, *, revision: int = 1) -> Receipt:
-    """A signed approval of somebody whom the gateway let in, whatever workers know of them."""
+    """A signed approval of a signed-in person, even if workers do not know them."""
     shown = (await rig.request(approval)).question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=revision, question_hash=shown)
     return await decide(rig.deps, draft, DecisionAuthor(person, "inbox", "session"))
 
 
-async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: GatewayRig, provider: Provider) -> None:
+async def test_person_known_by_claims_alone_approves_and_the_tool_runs(rig: GatewayRig, provider: Provider) -> None:
     approval = await asked_of(rig)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(rig) as page:
@@ -67,7 +67,7 @@ async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: Gate
     assert [each["roles"] for each in signed_in if each.get("act") == "sign-in"] == [["approvers"]]
 
 
-async def test_who_is_known_by_claims_alone_asks(rig: GatewayRig, provider: Provider) -> None:
+async def test_person_known_by_claims_alone_starts_a_turn(rig: GatewayRig, provider: Provider) -> None:
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
     async with browser(rig) as page:
         await sign_in_at_provider(page)
@@ -81,7 +81,7 @@ async def test_who_is_known_by_claims_alone_asks(rig: GatewayRig, provider: Prov
     assert [row[0] for row in rig.ledger.rows] == ["small"]
 
 
-async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provider) -> None:
+async def test_removed_role_takes_effect_at_once(rig: GatewayRig, provider: Provider) -> None:
     approval = await asked_of(rig, "both")
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["money"]}
     async with browser(rig) as page:
@@ -103,7 +103,7 @@ async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provi
     assert (await vote(rig, approval, cy(provider, "finance"), revision=2)).code == "not_allowed"
 
 
-async def test_rows_that_are_over_forged_or_ended_are_nobody(rig: GatewayRig, provider: Provider) -> None:
+async def test_expired_forged_or_ended_sign_in_is_not_accepted(rig: GatewayRig, provider: Provider) -> None:
     approval, person, store = await asked_of(rig), cy(provider, "approvers"), rig.deps.store
     week = timedelta(days=7)
     rows = {
@@ -125,7 +125,7 @@ async def test_rows_that_are_over_forged_or_ended_are_nobody(rig: GatewayRig, pr
     assert (await rig.turns.signoff.request(approval)).votes == ()
 
 
-async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(rig: GatewayRig, provider: Provider) -> None:
+async def test_sign_in_and_sign_out_are_known_to_every_gateway(rig: GatewayRig, provider: Provider) -> None:
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(rig) as page:
         await sign_in_at_provider(page)
@@ -138,7 +138,7 @@ async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(rig: G
         assert (await page.get("/tools")).status_code == 303
 
 
-async def test_who_left_every_group_is_nobody_any_more(rig: GatewayRig, provider: Provider) -> None:
+async def test_person_without_groups_loses_access(rig: GatewayRig, provider: Provider) -> None:
     approval = await asked_of(rig)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(rig) as page:
@@ -149,11 +149,11 @@ async def test_who_left_every_group_is_nobody_any_more(rig: GatewayRig, provider
     assert (await vote(rig, approval, cy(provider, "approvers"))).code == "not_allowed"
 
 
-def test_a_sign_in_is_believed_for_days_not_for_ever() -> None:
+def test_sign_in_lasts_seven_days() -> None:
     assert Settings().oidc_days == 7
 
 
-async def test_a_claim_says_of_which_tenant_somebody_is(rig: GatewayRig, provider: Provider) -> None:
+async def test_tenant_claim_selects_the_persons_tenant(rig: GatewayRig, provider: Provider) -> None:
     settings = login_settings(provider, GROUPS) | {"oidc_tenant_claim": "org"}
     there = locked_rig(rig, people=(*PEOPLE, STRANGER), **settings)
     approval = await asked_of(rig)
@@ -175,7 +175,7 @@ async def test_a_claim_says_of_which_tenant_somebody_is(rig: GatewayRig, provide
         assert (await page.get(f"/approvals/{approval}")).status_code == 200
 
 
-def test_tenants_of_a_claim_that_nobody_named_are_refused_at_the_start(provider: Provider) -> None:
+def test_tenant_map_without_a_tenant_claim_is_refused_at_start(provider: Provider) -> None:
     settings = Settings(**login_settings(provider, GROUPS), oidc_tenants={"9f": "acme"})
     with pytest.raises(ConfigError, match="set SIGNOFF_OIDC_TENANT_CLAIM"):
         provider_of(settings, lambda: NOW, SecretProvider())

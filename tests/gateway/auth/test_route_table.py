@@ -21,7 +21,7 @@ OPEN_PAGES = re.compile(r"/(login|logout|link|language|icon\.svg)\b")
 STARTING = re.compile(r"/(v1/)?(turns|sessions)\b")
 
 
-def test_every_route_says_who_may_use_it(gateway: GatewayRig) -> None:
+def test_every_route_declares_its_expected_access(gateway: GatewayRig) -> None:
     checked = 0
     for route in gateway.app.routes:
         if isinstance(route, Mount):
@@ -34,7 +34,7 @@ def test_every_route_says_who_may_use_it(gateway: GatewayRig) -> None:
     assert checked > 60
 
 
-def test_no_route_waits_for_a_thread(gateway: GatewayRig) -> None:
+def test_every_route_and_dependency_is_async(gateway: GatewayRig) -> None:
     checked: set[Any] = set()
     for route in gateway.app.routes:
         if isinstance(route, APIRoute):
@@ -49,19 +49,19 @@ def test_no_route_waits_for_a_thread(gateway: GatewayRig) -> None:
 
 
 def wanted(method: str, path: str) -> Access:
-    """What a route should ask, by its address alone."""
-    # Schemas tell of events in general: whoever is sent one by a webhook, without a token, reads what it may hold.
+    """The expected access of a route, by its address alone."""
+    # Schemas describe events in general. Receivers of webhooks read them without a token.
     if path in ("/healthz", "/openapi.json") or path.startswith("/v1/events/schemas"):
         return Access()
-    # Cards are for whoever looks for an agent, without a token (A2A 1.0, 8.2).
+    # Anyone may look up agent cards without a token (A2A 1.0, 8.2).
     if path.endswith("/.well-known/agent-card.json"):
         return Access()
     if path.startswith("/a2a/"):
         return TokenAccess("token", "peer")
-    # Clients of MCP look there before they have a token (RFC 9728, 3.1).
+    # MCP clients look there before they have a token (RFC 9728, 3.1).
     if path.startswith("/.well-known/oauth-protected-resource/"):
         return Access()
-    # So is it how an enforcement point finds its decision point (Authorization API 1.0, 9).
+    # An enforcement point finds its decision point in the same way (Authorization API 1.0, 9).
     if path == "/.well-known/authzen-configuration":
         return Access()
     if path == "/readyz":
@@ -70,7 +70,7 @@ def wanted(method: str, path: str) -> Access:
         return VendorAccess()
     if OPEN_PAGES.match(path):
         return Access("cookie")
-    # A form of `/tools/` judges a made-up call: nothing runs and nobody is asked.
+    # A form of `/tools/` judges a sample call: no tool runs and no approver is asked.
     looks = method in READING or path.startswith("/tools/")
     if path.startswith(("/v1/calls", "/v1/hooks/", "/mcp/", "/access/", "/aap/")):
         return TokenAccess("token", "call", reports=path.startswith("/v1/hooks/"))
@@ -79,14 +79,14 @@ def wanted(method: str, path: str) -> Access:
 
 
 async def nothing() -> None:
-    """Answers nothing."""
+    """Return nothing."""
 
 
 async def two(first: TokenReader, second: Annotated[None, Depends(nothing)]) -> None:
-    """Declares an access, and a dependency that is none."""
+    """Declares one access and one ordinary dependency."""
 
 
-async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayRig) -> None:
+async def test_route_checks_its_own_access(gateway: GatewayRig) -> None:
     locked = locked_rig(gateway)
     scope = {"type": "http", "method": "POST", "path": "/v1/turns", "headers": [], "app": locked.app}
     request = Request(scope)
@@ -96,22 +96,22 @@ async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayRig) -> Non
 
 
 @table("declared", [], [OPEN, PAGE_READ])
-def test_a_route_without_access_or_with_two_starts_no_gateway(declared: list[Any]) -> None:
+def test_route_without_exactly_one_access_is_refused_at_start(declared: list[Any]) -> None:
     router = APIRouter()
     router.add_api_route("/secret", nothing, dependencies=declared)
     with pytest.raises(ConfigError, match=rf"`/secret` declares {len(declared)} kinds of access.*dependencies.py"):
         RouteTable(router.routes)
 
 
-def test_what_is_no_api_route_starts_no_gateway() -> None:
-    """A route of Starlette's own has no dependencies, so nothing would guard it."""
+def test_route_that_is_no_api_route_is_refused_at_start() -> None:
+    """A plain Starlette route has no dependencies, so nothing would guard it."""
     router = APIRouter()
     router.add_route("/plain", nothing)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="`/plain`"):
         RouteTable(router.routes)
 
 
-def test_an_access_is_found_by_method_and_path() -> None:
+def test_access_is_found_by_method_and_path() -> None:
     router = APIRouter()
     router.add_api_route("/a/{b}", two, methods=["GET"])
     router.add_api_route("/a/{b}", nothing, methods=["POST"], dependencies=[OPEN])

@@ -1,4 +1,4 @@
-"""Long answers are counted as streams are, and are given to nobody whose token was revoked meanwhile."""
+"""Slow answers count as streams and are not sent after their token is revoked."""
 
 from datetime import timedelta
 
@@ -13,8 +13,8 @@ from signoff.gateway.auth.dependencies import TokenAccess
 from signoff.store.tokens import Tokens
 
 
-async def test_who_is_revoked_while_an_answer_is_waited_for_does_not_get_it(gateway: GatewayRig) -> None:
-    """An answer may take minutes; a stream would have ended meanwhile."""
+async def test_answer_is_withheld_if_its_token_is_revoked_during_the_wait(gateway: GatewayRig) -> None:
+    """An answer may take minutes. A stream would already have ended."""
     locked = locked_rig(gateway)
     tokens, now = Tokens(locked.deps.store), locked.deps.clock()
     secret, token = await tokens.create("main", "guest", ["read"], lifetime=timedelta(days=1), now=now)
@@ -24,7 +24,7 @@ async def test_who_is_revoked_while_an_answer_is_waited_for_does_not_get_it(gate
     streams = locked.app.state.streams
     async with streams.hold(request):
         pass
-    # What was held is given back each time.
+    # The held slot is released each time.
     for _ in range(STREAMS_OF_ONE + 1):
         with pytest.raises(SignInNeeded):
             async with streams.hold(request):

@@ -19,7 +19,7 @@ from signoff.store.tokens import Tokens
 
 OPEN = ("/healthz", "/readyz", "/openapi.json", "/logout", "/language", "/icon.svg")
 SCHEMAS = "/v1/events/schemas"
-"""What is answered to whoever asks, beside the sign-in, approval links and what vendors bring."""
+"""Open without a token, like the sign-in, approval links and vendors' messages."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def locked(gateway: GatewayRig) -> GatewayRig:
     return locked_rig(gateway)
 
 
-async def test_a_token_decides_as_its_person(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_token_decides_as_its_person(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"
     headers = bearer(await token_of(locked, "ana"))
@@ -44,7 +44,7 @@ async def test_a_token_decides_as_its_person(gateway: GatewayRig, locked: Gatewa
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "api", "session")
 
 
-async def test_a_token_counts_in_development_too(gateway: GatewayRig) -> None:
+async def test_token_is_checked_in_development_too(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"
     wrong = await gateway.http.post(url, json={"verdict": "approved"}, headers=bearer("sgf_wrong"))
@@ -54,7 +54,7 @@ async def test_a_token_counts_in_development_too(gateway: GatewayRig) -> None:
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_a_turn_is_its_caller_s(locked: GatewayRig) -> None:
+async def test_turn_belongs_to_the_tokens_person(locked: GatewayRig) -> None:
     headers = bearer(await token_of(locked, "bo"))
     forged = await locked.http.post(
         "/v1/turns", json={"text": "pay", "actor": "desk", "user": "guest"}, headers=headers
@@ -66,7 +66,7 @@ async def test_a_turn_is_its_caller_s(locked: GatewayRig) -> None:
     assert view.json()["requester"]["user"] == "bo"
 
 
-async def test_what_is_no_good_token_is_401(locked: GatewayRig) -> None:
+async def test_invalid_token_returns_401(locked: GatewayRig) -> None:
     now = datetime.now(UTC)
     tokens = Tokens(locked.deps.store)
     expired, _ = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=now - timedelta(days=1))
@@ -98,10 +98,10 @@ async def test_what_is_no_good_token_is_401(locked: GatewayRig) -> None:
     assert (await locked.http.get("/v1/turns", headers=bearer(good))).status_code == 200
 
 
-async def test_every_route_needs_a_login(locked: GatewayRig) -> None:
+async def test_every_route_needs_a_sign_in(locked: GatewayRig) -> None:
     shut = 0
     for method, path in all_routes(locked):
-        # Whoever looks for an agent, or for who lets them in, has no token yet.
+        # Clients that look for an agent or for the sign-in have no token yet.
         shown = ("/login", "/link", "/channels/", SCHEMAS, RESOURCE, CONFIGURATION)
         if path in OPEN or path.startswith(shown) or path.endswith(CARD_PATH):
             continue
@@ -118,7 +118,7 @@ async def test_every_route_needs_a_login(locked: GatewayRig) -> None:
     ("scope", "others"),
     [("read", ("decide", "start")), ("decide", ("read", "start")), ("start", ("read", "decide"))],
 )
-async def test_a_missing_scope_is_403(
+async def test_missing_scope_returns_403(
     gateway: GatewayRig, locked: GatewayRig, scope: str, others: tuple[str, str]
 ) -> None:
     approval = await gateway.asked("pay")
@@ -137,7 +137,7 @@ async def test_a_missing_scope_is_403(
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_token_of_another_tenant_reaches_nothing(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     turn = approval.rsplit(".", 2)[0]
     headers = bearer(await token_of(locked, "zoe", tenant="acme"))
@@ -153,16 +153,16 @@ async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayRig, 
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_health_needs_no_login(locked: GatewayRig) -> None:
+async def test_health_needs_no_sign_in(locked: GatewayRig) -> None:
     assert (await locked.http.get("/healthz")).status_code == 200
     assert (await locked.http.get("/readyz")).status_code == 200
 
 
-async def test_the_description_names_the_token(locked: GatewayRig) -> None:
+async def test_description_names_the_token_and_scopes(locked: GatewayRig) -> None:
     described = (await locked.http.get("/openapi.json")).json()
     assert described["components"]["securitySchemes"]["personal token"]["scheme"] == "bearer"
     del described["paths"]["/healthz"]
-    # What a type of events looks like is nobody's secret, and receivers of webhooks have no token.
+    # Event schemas are public, and webhook receivers have no token.
     shut = {
         path: methods
         for path, methods in described["paths"].items()
@@ -189,13 +189,13 @@ async def admitted(rig: GatewayRig, secret: str) -> Request:
 def followed(
     rig: GatewayRig, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
 ) -> AsyncIterator[str]:
-    """What is streamed to whoever sent `request`."""
+    """The stream sent for `request`."""
     streams: Streams = rig.app.state.streams
     body: AsyncIterator[Any] = aiter(streams.respond(request, events, allowed).body_iterator)
     return body
 
 
-async def test_a_stream_ends_with_its_token(gateway: GatewayRig) -> None:
+async def test_stream_ends_with_its_token(gateway: GatewayRig) -> None:
     now = [datetime.now(UTC)]
     locked = locked_rig(gateway, clock=lambda: now[0])
     tokens = Tokens(locked.deps.store)
@@ -217,7 +217,7 @@ async def test_a_stream_ends_with_its_token(gateway: GatewayRig) -> None:
     assert [event async for event in stream] == []
 
 
-async def test_a_stream_ends_for_who_may_not_read_any_more(gateway: GatewayRig) -> None:
+async def test_stream_ends_when_its_reader_loses_access(gateway: GatewayRig) -> None:
     now = [datetime.now(UTC)]
     locked = locked_rig(gateway, clock=lambda: now[0])
     request = await admitted(locked, await token_of(locked, "ana"))

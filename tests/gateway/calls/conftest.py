@@ -1,4 +1,4 @@
-"""Both kinds of stores, for tests of several gateways."""
+"""Both kinds of stores, for tests with several gateways."""
 
 from store_fixtures import postgres_server, postgres_url, sqlite_url, store_url
 

@@ -11,7 +11,7 @@ from signoff.registry.gates.local_decision import settled_decision
 from signoff.store.freezes import Freezes
 
 
-async def test_while_a_tenant_is_frozen_everything_is_denied(agent: CallRig) -> None:
+async def test_frozen_tenant_denies_every_judged_call(agent: CallRig) -> None:
     deps, call = agent.rig.deps, ("coder", PEOPLE[0], "refund", {"order": "A7", "euro": 20})
     await Freezes(deps.store).freeze("cold", reason="a drill", by="boss", also=None)
     found = await judge_call(deps, "cold", *call)
@@ -19,7 +19,7 @@ async def test_while_a_tenant_is_frozen_everything_is_denied(agent: CallRig) -> 
     assert (await judge_call(deps, "main", *call)).decision
 
 
-def test_what_only_a_proposal_can_tell_is_requestable() -> None:
+def test_reason_that_needs_a_proposal_is_requestable() -> None:
     call = CallPart(call="c1.1", tool="refund", args=Content(inline={}))
     found = settled_decision(call, "caps", "too_many_calls", "enough")
     assert judgement_of(found) == Judgement(False, "too_many_calls", "enough")

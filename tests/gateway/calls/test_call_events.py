@@ -1,4 +1,4 @@
-"""The steps of a call are told to its own agent, by numbers, as those of a turn are to who may read that."""
+"""The steps of a call, read by its own agent and by other readers of the turn."""
 
 import json
 
@@ -6,7 +6,7 @@ from call_rig import CallRig, call_token, second_gateway
 from gateway_login import bearer, locked_rig
 
 
-async def test_an_agent_reads_the_steps_of_its_call(agent: CallRig) -> None:
+async def test_agent_reads_the_steps_of_its_call(agent: CallRig) -> None:
     call = (await agent.propose(euro=200)).json()["id"]
     first = await _events(agent, call)
     assert [each["type"] for each in first["events"]] == ["turn.started", "tool_call.proposed", "approval.requested"]
@@ -22,12 +22,12 @@ async def test_an_agent_reads_the_steps_of_its_call(agent: CallRig) -> None:
     assert not [each for each in (*first["events"], *later["events"]) if call not in json.dumps(each)]
 
 
-async def test_steps_are_streamed_where_that_is_accepted(agent: CallRig) -> None:
+async def test_steps_are_streamed_if_the_client_accepts_that(agent: CallRig) -> None:
     call = (await agent.propose(euro=200)).json()["id"]
     path, params = f"/v1/calls/{call}/events", {"agent": "coder"}
     headers = {"accept": "text/event-stream", "last-event-id": "x"}
     assert (await agent.http.get(path, params=params, headers=headers)).status_code == 422
-    # One that stops: a stream has no other end, and it tells what there is all the same.
+    # Stop the gateway's streams, because a stream has no other end. Events so far are sent anyway.
     stopping = second_gateway(agent)
     stopping.rig.app.state.live.close()
     async with stopping.http as http:
@@ -36,7 +36,7 @@ async def test_steps_are_streamed_where_that_is_accepted(agent: CallRig) -> None
     assert answer.text.count("\nid: ") == 3
 
 
-async def test_nobody_elses_agent_reads_them(agent: CallRig) -> None:
+async def test_steps_are_hidden_from_other_agents(agent: CallRig) -> None:
     call = (await agent.propose(euro=200)).json()["id"]
     locked = locked_rig(agent.rig)
     async with locked.http as http:

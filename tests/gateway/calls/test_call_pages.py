@@ -1,4 +1,4 @@
-"""The page of a call's turn, and its record, say who runs it and how far it has come."""
+"""The page of a call's turn, and its audit log, show who runs the call and its progress."""
 
 import re
 from dataclasses import replace
@@ -9,8 +9,8 @@ from gateway_login import browser, words
 from signoff.gateway.app import build_app
 
 
-async def test_its_page_says_that_its_agent_runs_it(agent: CallRig) -> None:
-    """While it may run, once it was handed out, when it was reported; of what Signoff runs it says no such thing."""
+async def test_page_shows_that_the_agent_runs_its_call(agent: CallRig) -> None:
+    """While it may run, after release and after the report. Calls that Signoff runs show none of this."""
     call = (await agent.propose(euro=200)).json()["id"]
     async with browser(agent.rig) as page:
 
@@ -36,7 +36,7 @@ async def test_its_page_says_that_its_agent_runs_it(agent: CallRig) -> None:
     assert "coder" in record
 
 
-async def test_nobody_seems_to_have_said_what_its_agent_proposed(agent: CallRig) -> None:
+async def test_proposal_is_shown_as_the_agents_and_not_as_a_persons_message(agent: CallRig) -> None:
     call = (await agent.propose(euro=200, says="charged twice")).json()["id"]
     async with browser(agent.rig) as page:
         shown = (await page.get(f"/turns/{call}")).text
@@ -53,7 +53,7 @@ async def test_message_form_offers_no_external_agent(agent: CallRig) -> None:
     assert re.findall(r'<option value="(\w+)"', actors) == ["desk"]
 
 
-async def test_pages_without_an_actor_that_takes_messages_lead_to_no_form(agent: CallRig) -> None:
+async def test_pages_without_an_actor_for_messages_link_to_no_form(agent: CallRig) -> None:
     call = (await agent.propose(euro=200)).json()["id"]
     catalog = agent.rig.deps.catalog
     actors = {name: each for name, each in catalog.actors.items() if each.external is not None}
@@ -66,7 +66,7 @@ async def test_pages_without_an_actor_that_takes_messages_lead_to_no_form(agent:
     assert "No agent here takes messages." in form
 
 
-async def test_lookalike_letters_have_their_code_in_lists_and_conversations_as_on_the_card(agent: CallRig) -> None:
+async def test_lookalike_letters_are_marked_in_lists_and_conversations_as_on_the_card(agent: CallRig) -> None:
     forged = {"order": "\u0430na@bank.example", "euro": 200}
     call = (await agent.propose(args=forged)).json()["id"]
     marked = "Refund 200 EUR for \u0430⟦U+0430⟧na@bank.example"

@@ -1,7 +1,6 @@
-"""Random sequences of the five verbs, with decisions, edits, changed policies, expiry and a freeze in between.
+"""Random sequences of the five verbs mixed with decisions, edits, changed policies, expiry and a freeze.
 
-Whatever comes in whatever order: nothing is used twice, and nothing that was denied, withdrawn, expired or changed.
-"""
+In any order, no permit is used twice, and no denied, withdrawn, expired or changed call is used."""
 
 import asyncio
 import random
@@ -30,16 +29,16 @@ _TIMEOUT_SECONDS: Final = 7_200.0
 _EURO: Final = 200
 _EDITED: Final = 150
 _SAYS: dict[str, str] = {}
-"""What the policy says by now of the call for an order."""
+"""The policy's current answer for the call of an order."""
 
 
 async def present_policy(call: HandlerCall, context: Mapping[str, Any]) -> str:
-    """The verdict that the test has set for the order of a call."""
+    """Return the verdict that the test has set for the call's order."""
     return _SAYS[str(call.args["order"])]
 
 
 def changing_catalog(ledger: Ledger) -> Catalog:
-    """An agent whose only tool is under a policy that changes."""
+    """An agent whose only tool has a changing policy."""
     policy = ApprovalPolicy(
         handler="test_call_properties:present_policy",
         edit="approve",
@@ -52,15 +51,15 @@ def changing_catalog(ledger: Ledger) -> Catalog:
 
 @dataclass
 class Model:
-    """What has happened to one call, by what everybody was answered; plain facts, in the order of their steps."""
+    """The facts of one call as answered to its clients, in the order of the steps."""
 
     policy: str
     approved: list[float] = field(default_factory=list)
-    """The euros of each accepted yes, the latest last."""
+    """The euros of each accepted approval, the latest last."""
     ended: str = ""
-    """By what the call ended before it was used: `denied`, `withdrawn`, `expired`; "" while it may go on."""
+    """The end before use: `denied`, `withdrawn`, `expired`, or "" while the call is open."""
     handed: list[tuple[str, Any, str]] = field(default_factory=list)
-    """Each time that its arguments were handed out: the try, the arguments, the key."""
+    """Each release of the arguments: attempt, arguments and key."""
     reported: str = ""
     steps: list[str] = field(default_factory=list)
 
@@ -68,7 +67,7 @@ class Model:
         given = (attempt, answer["args"], answer["key"])
         assert not self.ended, self.steps
         if self.handed:
-            # The same try again, and the very same permit.
+            # The same attempt again gets the same permit.
             assert given == self.handed[0], self.steps
             self.handed.append(given)
             return
@@ -81,7 +80,7 @@ class Model:
 
 @dataclass
 class Story:
-    """One call, and whoever does something about it, one after the other."""
+    """One call, and the sequence of actions on it."""
 
     agent: CallRig
     dice: random.Random
@@ -95,7 +94,7 @@ class Story:
         return TurnKey(*self.call.split("."))
 
     async def play(self) -> None:
-        """Proposes the call, then does `STEPS` things about it."""
+        """Propose the call, then take `STEPS` actions on it."""
         acts: list[Callable[[], Awaitable[None]]] = [
             self.propose, self.propose_other, self.use, self.use, self.use, self.report, self.report, self.withdraw,
             self.decide, self.decide, self.decide, self.change_policy, self.change_policy, self.expire,
@@ -106,7 +105,7 @@ class Story:
             await self.settle()
 
     async def propose(self) -> None:
-        """Proposes the same again, with a use or without one."""
+        """Repeat the proposal, with or without a use."""
         use = self.dice.choice((False, uuid.uuid4().hex, "first-try", "other-try"))
         answer = (await _insist(lambda: self.agent.propose(key=self.key, **self._body(_EURO), use=use))).json()
         self._note("propose", use, answer)
@@ -116,7 +115,7 @@ class Story:
         await self.settle()
 
     async def propose_other(self) -> None:
-        """Proposes something else under the same key: that is another call, and refused."""
+        """Propose other content under the same key, which is refused as a conflict."""
         answer = await self.agent.propose(key=self.key, **self._body(_EURO + 1), use=True)
         self._note("propose other", answer.json())
         assert (answer.status_code, answer.json()["code"]) == (409, "conflict"), self.model.steps
@@ -130,7 +129,7 @@ class Story:
             self.model.take_permit(attempt, answer.json())
 
     async def report(self) -> None:
-        """Reports an outcome: the first one after the use stands."""
+        """Report an outcome. The first report after the use counts."""
         code = self.dice.choice(("ok", "execution_failed"))
         answer = await _insist(lambda: self.agent.report(self.call, code))
         self._note("report", code, answer.json())
@@ -143,7 +142,7 @@ class Story:
             assert (answer.status_code, answer.json()["code"]) == (409, "conflict"), self.model.steps
 
     async def withdraw(self) -> None:
-        """Withdraws the call; not one that was used."""
+        """Withdraw the call, which is refused after its use."""
         answer = await _insist(lambda: self.agent.withdraw(self.call))
         self._note("withdraw", answer.json())
         if self.model.handed and not self.model.reported:
@@ -154,7 +153,7 @@ class Story:
                 self._note("is not withdrawn yet")
 
     async def decide(self) -> None:
-        """A person approves, denies or changes it; where nobody is asked, that counts for nothing."""
+        """Approve, deny or edit. Without an open request the decision does not count."""
         if (await self.agent.show(self.call)).get("code") is None or self.model.ended or self.model.handed:
             return
         choice = self.dice.choice(("approved", "edited", "denied"))
@@ -174,7 +173,7 @@ class Story:
         self._note("policy", self.model.policy)
 
     async def expire(self) -> None:
-        """The time of people, and of the permit, is over."""
+        """The deadline of the request and of the permit passes."""
         if self.model.handed or self.model.ended or self.dice.random() < 0.5:
             return
         await self.agent.rig.turns.forward(self.turn, seconds=_GRANT_SECONDS + _TIMEOUT_SECONDS + 1)
@@ -185,7 +184,7 @@ class Story:
         self.model.ended = "expired"
 
     async def settle(self) -> dict[str, Any]:
-        """The call once the turn has taken in what was done, and nothing happens but by somebody's act."""
+        """The call after its turn has handled all actions so far."""
         found = await self.agent.show(self.call)
         while found["state"] == "running" or (found["state"] == "waiting" and "code" not in found):
             found = await self.agent.show(self.call)
@@ -194,7 +193,7 @@ class Story:
         return found
 
     async def check_end(self) -> None:
-        """What is told of the call in the end, and what stands in the record, is what happened."""
+        """Check that the call's final answer and the audit log match the facts."""
         found, kinds = await self.settle(), [kind for kind, _ in await self.agent.record(self.call)]
         told = (found["state"], found.get("code") if found["state"] == "ended" else None)
         self._note("end", told)
@@ -214,13 +213,15 @@ class Story:
 
 
 async def _insist(act: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Response:
-    """Sends the same again while a busy machine does not answer in time: all of it can be sent again."""
+    """Repeat a request until a busy machine answers in time. Every request here can be repeated."""
     while (answer := await act()).status_code == 503:
         await asyncio.sleep(0.1)
     return answer
 
 
-async def test_no_sequence_of_verbs_hands_out_what_it_must_not(client: Client, store: Store, task_queue: str) -> None:
+async def test_random_verb_sequences_never_release_a_forbidden_call(
+    client: Client, store: Store, task_queue: str
+) -> None:
     async with gateway_rig(client, store, task_queue, catalog_of_ledger=changing_catalog) as rig:
         agent, stories = CallRig(rig), []
         for number in range(CALLS):
@@ -236,6 +237,6 @@ async def test_no_sequence_of_verbs_hands_out_what_it_must_not(client: Client, s
             if not each.model.handed:
                 assert (await agent.use(each.call)).status_code == 409, each.model.steps
         await asyncio.gather(*(each.check_end() for each in stories))
-    # The sequences are always the same: they go every way.
+    # The sequences are fixed and reach every kind of end.
     assert used >= 3
     assert ends >= {"", "denied", "withdrawn", "expired"}, ends

@@ -1,4 +1,4 @@
-"""Whose call it is, for whom its agent acts, and that the same key is the same call."""
+"""Proposals: the agent, its requester, and the idempotency key."""
 
 import asyncio
 from datetime import timedelta
@@ -14,14 +14,14 @@ from signoff.store.tokens import Tokens
 
 
 @pytest.mark.row("C09")
-async def test_the_same_key_and_content_is_the_same_call(agent: CallRig) -> None:
+async def test_same_key_and_content_return_the_same_call(agent: CallRig) -> None:
     first = (await agent.propose(euro=200, key="key-01")).json()
     again = await asyncio.gather(*(agent.propose(euro=200, key="key-01") for _ in range(10)))
     assert {(each.json()["id"], each.json()["code"]) for each in again} == {(first["id"], first["code"])}
 
 
 @pytest.mark.row("C10")
-async def test_the_same_key_with_other_content_is_a_conflict(agent: CallRig) -> None:
+async def test_same_key_with_other_content_is_a_conflict(agent: CallRig) -> None:
     first = (await agent.propose(euro=20, key="key-02")).json()["id"]
     for _ in range(2):
         refused = await agent.propose(euro=21, key="key-02")
@@ -34,7 +34,7 @@ async def test_the_same_key_with_other_content_is_a_conflict(agent: CallRig) -> 
 
 
 @pytest.mark.parametrize("euro", [20, 200])
-async def test_the_same_try_is_handed_the_permit_again_where_it_proposes_again(agent: CallRig, euro: float) -> None:
+async def test_same_attempt_that_proposes_again_gets_the_same_permit(agent: CallRig, euro: float) -> None:
     key, sent = f"try-{euro}", {"euro": euro, "use": "process-1-try-1", "wait": 50}
     call = (await agent.propose(key=key, **sent | {"wait": 0})).json()["id"]
     if euro == 200:
@@ -51,13 +51,13 @@ async def test_the_same_try_is_handed_the_permit_again_where_it_proposes_again(a
     assert (ended["state"], "args" in ended) == ("ended", False)
 
 
-async def test_of_twenty_requests_of_one_try_each_is_handed_the_same(agent: CallRig) -> None:
+async def test_twenty_requests_of_one_attempt_get_the_same_permit(agent: CallRig) -> None:
     answers = await asyncio.gather(*(agent.propose(key="key-05", use="one-and-the-same") for _ in range(20)))
     handed = [each.json() for each in answers]
     assert {(each["state"], each["key"]) for each in handed} == {("used", handed[0]["key"])}
 
 
-async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRig) -> None:
+async def test_tool_run_by_signoff_returns_its_result_to_the_proposer(agent: CallRig) -> None:
     answer = await agent.propose(tool="pay", args={"amount": 20})
     assert (answer.status_code, answer.json()["state"], answer.json()["result"]) == (200, "ended", "paid")
     assert (await agent.use(answer.json()["id"])).json()["code"] in ("used", "ended")
@@ -81,7 +81,7 @@ async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRi
     ({"model": "x"}, 422, "`model` is not known here"),
     ({"tier": "trusted"}, 422, "directory"),
 )
-async def test_bad_proposals_are_told_in_one_sentence(
+async def test_invalid_proposal_is_refused_in_one_sentence(
     agent: CallRig, fields: dict[str, Any], status: int, words: str
 ) -> None:
     answer = await agent.propose(**fields)
@@ -90,13 +90,13 @@ async def test_bad_proposals_are_told_in_one_sentence(
     assert words in (body["reason"] if status == 200 else body["message"])
 
 
-async def test_an_agent_that_thinks_elsewhere_is_not_spoken_to(agent: CallRig) -> None:
+async def test_external_agent_takes_no_messages(agent: CallRig) -> None:
     answer = await agent.http.post("/v1/turns", json={"text": "hello", "actor": "coder"})
     assert (answer.status_code, "is an external agent" in answer.json()["message"]) == (422, True)
 
 
 @pytest.mark.row("C12")
-async def test_a_token_of_the_scope_call_does_nothing_else(agent: CallRig) -> None:
+async def test_token_of_scope_call_cannot_do_anything_else(agent: CallRig) -> None:
     locked = locked_rig(agent.rig)
     secret = await call_token(agent.rig, "coder")
     async with locked.http as http:
@@ -123,7 +123,7 @@ async def test_a_token_of_the_scope_call_does_nothing_else(agent: CallRig) -> No
         assert (await http.post(f"/v1/calls/{call}/use", json={})).status_code == 404
 
 
-async def test_no_persons_token_proposes_and_no_agents_token_has_another_scope(agent: CallRig) -> None:
+async def test_persons_token_cannot_propose_and_agents_token_has_one_scope(agent: CallRig) -> None:
     locked = locked_rig(agent.rig)
     async with locked.http as http:
         http.headers.update(bearer(await token_of(agent.rig, "ana")))
@@ -137,7 +137,7 @@ async def test_no_persons_token_proposes_and_no_agents_token_has_another_scope(a
             await Tokens(store).create("main", holder, scopes, lifetime=day, now=now)  # type: ignore[arg-type]
 
 
-async def test_a_conflict_names_the_key_or_the_call_that_its_agent_sent(agent: CallRig) -> None:
+async def test_conflict_names_the_agents_own_key_or_call(agent: CallRig) -> None:
     call = (await agent.propose(euro=20, key="order-7", use=True)).json()["id"]
     named = [
         (await agent.propose(euro=21, key="order-7"), "`Idempotency-Key` `order-7`"),

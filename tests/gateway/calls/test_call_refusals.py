@@ -1,4 +1,4 @@
-"""What an external agent is refused is written down under its name: at the API here, at other doors in their tests."""
+"""Refusals of external agents are recorded under the agent's name: here for the API, elsewhere for other protocols."""
 
 import itertools
 import uuid
@@ -23,7 +23,7 @@ async def code_of(rig: GatewayRig, secret: str, method: str, path: str, body: An
 
 
 @pytest.mark.row("C15")
-async def test_each_refusal_of_the_api_is_recorded_under_its_agent(agent: CallRig) -> None:
+async def test_each_api_refusal_is_recorded_under_its_agent(agent: CallRig) -> None:
     rig, secret = production_gateway(agent.rig), await call_token(agent.rig, "coder")
     known, missing = uuid.uuid4().hex, f"main.{uuid.uuid4()}.{uuid.uuid4()}"
     begun = await rig.http.post("/v1/calls", json=REFUND, headers=bearer(secret) | {"idempotency-key": known})
@@ -44,13 +44,13 @@ async def test_each_refusal_of_the_api_is_recorded_under_its_agent(agent: CallRi
     assert all(each["act"] == "refused to an agent" and each["reason"] for each in found)
 
 
-async def test_a_persons_token_that_proposes_is_recorded_under_the_person(agent: CallRig) -> None:
+async def test_refused_proposal_with_a_persons_token_is_recorded_under_the_person(agent: CallRig) -> None:
     rig, before = production_gateway(agent.rig), await refusals(agent.rig, "ana")
     assert await code_of(rig, await token_of(agent.rig, "ana"), "POST", "/v1/calls", REFUND) == "scope"
     assert len(await refusals(rig, "ana")) == len(before) + 1
 
 
-async def test_how_a_call_stands_is_no_refusal(agent: CallRig) -> None:
+async def test_state_of_a_call_is_not_recorded_as_refusal(agent: CallRig) -> None:
     rig, secret = production_gateway(agent.rig), await call_token(agent.rig, "coder")
     asked = {"tool": "refund", "args": {"order": "A7", "euro": 200}}
     headers = bearer(secret) | {"idempotency-key": uuid.uuid4().hex}
@@ -61,7 +61,7 @@ async def test_how_a_call_stands_is_no_refusal(agent: CallRig) -> None:
     assert await refusals(rig, "actor:coder") == before
 
 
-async def test_a_flood_of_refusals_does_not_fill_the_record(agent: CallRig) -> None:
+async def test_flood_of_refusals_does_not_fill_the_audit_log(agent: CallRig) -> None:
     minute = datetime.now(UTC).replace(second=0, microsecond=0)
     moments = itertools.count(1)
     passed = timedelta()

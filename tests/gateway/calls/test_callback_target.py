@@ -1,4 +1,4 @@
-"""Whoever a proposal names is told once its call is settled: by a signed POST, or by a signal to a workflow."""
+"""Callbacks of settled calls: a signed POST or a signal to a workflow."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ from signoff.store.tables import EVENT_DELIVERIES
 
 @dataclass
 class CallbackRig:
-    """A gateway whose agent `coder` may have callbacks, and what sends them."""
+    """A gateway whose agent `coder` may use callbacks, and its sender."""
 
     agent: CallRig
     sender: EventSender
@@ -34,7 +34,7 @@ class CallbackRig:
         return {"url": f"http://127.0.0.1:{self.receiver.port}/{path}", "state": state}
 
     async def told(self, number: int = 1) -> list[dict[str, Any]]:
-        """What was posted, once so much was."""
+        """The posted bodies, once there are `number` of them."""
         while len(self.receiver.requests) < number:
             await self.sender.step()
             await asyncio.sleep(0.05)
@@ -49,7 +49,7 @@ class CallbackRig:
             await self.sender.step()
 
     async def make_due(self, attempts: int) -> None:
-        """The time of every next try is there, after so many."""
+        """Make every retry due after this number of attempts."""
         values = {"due_at": 0, "attempts": attempts}
         change = EVENT_DELIVERIES.update().values(values).where(EVENT_DELIVERIES.c.state == "new")
         await self.agent.rig.deps.store.run(lambda connection: connection.execute(change).rowcount)
@@ -57,7 +57,7 @@ class CallbackRig:
 
 @pytest.fixture
 async def hooks(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CallbackRig]:
-    """A gateway beside the others, whose declaration of `coder` has callbacks; it has seen what was there before."""
+    """A gateway whose declaration of `coder` allows callbacks. It has already seen older events."""
     monkeypatch.setenv("CALLBACK_SECRET", "whsec_" + base64.b64encode(KEY).decode())
     async with running_receiver() as receiver:
         callbacks = Callbacks(
@@ -72,18 +72,18 @@ async def hooks(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         [own] = [each for each in subscriptions_of(deps) if (each.name, each.tenant) == ("coder.callbacks", "main")]
         sender = EventSender(deps, own)
         await sender.step()
-        # What other tests left is owed to receivers that are gone.
+        # Deliveries of other tests belong to receivers that no longer exist.
         left = EVENT_DELIVERIES.delete().where(EVENT_DELIVERIES.c.subscription == own.name)
         await deps.store.run(lambda connection: connection.execute(left).rowcount)
         async with http:
             yield CallbackRig(CallRig(dataclasses.replace(agent.rig, http=http, app=app, deps=deps)), sender, receiver)
 
 
-def test_it_is_told_by_events_that_there_are() -> None:
+def test_callback_events_are_known_event_types() -> None:
     assert set(SETTLING) <= set(EVENT_TYPES)
 
 
-async def test_it_is_told_that_people_approved_and_nothing_of_what_the_agent_reported(hooks: CallbackRig) -> None:
+async def test_callback_reports_the_permit_and_not_the_agents_own_report(hooks: CallbackRig) -> None:
     agent = hooks.agent
     call = (await agent.propose(euro=200, callback=hooks.callback())).json()["id"]
     await hooks.send_all()
@@ -98,14 +98,14 @@ async def test_it_is_told_that_people_approved_and_nothing_of_what_the_agent_rep
     assert len(hooks.receiver.requests) == 1
 
 
-async def test_it_is_told_that_people_approved_other_arguments(hooks: CallbackRig) -> None:
+async def test_callback_reports_a_permit_with_edited_arguments(hooks: CallbackRig) -> None:
     call = (await hooks.agent.propose(euro=200, callback=hooks.callback())).json()["id"]
     await hooks.agent.decide(call, edited_args={"order": "A7", "euro": 150})
     [told] = await hooks.told()
     assert (told["id"], told["state"]) == (call, "permitted")
 
 
-async def test_it_is_told_of_a_denial_and_of_what_signoff_ran(hooks: CallbackRig) -> None:
+async def test_callback_reports_a_denial_and_a_run_by_signoff(hooks: CallbackRig) -> None:
     agent = hooks.agent
     denied = (await agent.propose(euro=200, callback=hooks.callback(state="no"))).json()["id"]
     silent = (await agent.propose(euro=200)).json()["id"]
@@ -119,13 +119,13 @@ async def test_it_is_told_of_a_denial_and_of_what_signoff_ran(hooks: CallbackRig
     assert told == {denied: ("denied", "no"), ran: ("ended", "yes")}
 
 
-async def test_what_does_not_arrive_is_tried_again_under_the_same_id(hooks: CallbackRig) -> None:
+async def test_failed_callback_is_retried_under_the_same_id(hooks: CallbackRig) -> None:
     agent = hooks.agent
     hooks.receiver.answers = [503, 503]
     call = (await agent.propose(euro=200, callback=hooks.callback())).json()["id"]
     await agent.decide(call, verdict="denied", reason="no")
     await hooks.told(1)
-    # The last try, and it fails as well.
+    # The last attempt fails as well.
     await hooks.make_due(attempts=len(RETRY_SECONDS))
     await hooks.told(2)
     failed = (await agent.http.get("/v1/events/failed")).json()["failed"]
@@ -137,7 +137,7 @@ async def test_what_does_not_arrive_is_tried_again_under_the_same_id(hooks: Call
     assert {headers["webhook-id"] for headers, _ in hooks.receiver.requests} == {f"{call}.denied"}
 
 
-async def test_a_workflow_is_sent_a_signal(hooks: CallbackRig, client: Client) -> None:
+async def test_callback_signals_a_workflow(hooks: CallbackRig, client: Client) -> None:
     name = f"order-{uuid.uuid4().hex}"
     handle = await client.start_workflow("Waits", id=name, task_queue=f"nobody-{name}")
     callback = {"workflow": {"id": name, "signal": "signoff.call"}, "state": "step-3"}
@@ -156,7 +156,7 @@ async def test_a_workflow_is_sent_a_signal(hooks: CallbackRig, client: Client) -
 
 
 @pytest.mark.row("C13")
-async def test_what_the_declaration_does_not_allow_is_refused(hooks: CallbackRig, agent: CallRig) -> None:
+async def test_callback_outside_the_declaration_is_refused(hooks: CallbackRig, agent: CallRig) -> None:
     for callback in (
         {"url": "https://evil.example.com/hooks/x"},
         hooks.callback("other/run-7"),
@@ -171,7 +171,7 @@ async def test_what_the_declaration_does_not_allow_is_refused(hooks: CallbackRig
     assert (await hooks.agent.propose(callback=both)).status_code == 422
 
 
-async def test_a_proposal_with_another_callback_joins_no_call(hooks: CallbackRig) -> None:
+async def test_proposal_with_another_callback_does_not_join_a_call(hooks: CallbackRig) -> None:
     session = uuid.uuid4().hex
     first = await hooks.agent.join(euro=200, session=session, callback=hooks.callback())
     again = await hooks.agent.join(euro=200, session=session, callback=hooks.callback())

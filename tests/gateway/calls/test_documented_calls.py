@@ -1,4 +1,4 @@
-"""What docs/external-calls.md shows is run as it stands, against a gateway that is served."""
+"""The examples of docs/external-calls.md run against a served gateway."""
 
 import asyncio
 import json
@@ -17,11 +17,11 @@ from signoff.temporal.embedded_server import free_port
 
 PAGE = ROOT / "docs" / "external-calls.md"
 COPIED_LINES = 10
-"""Lines that a reader copies for one agent."""
+"""Maximum lines that a reader copies for one agent."""
 
 
 @table("agent", *headings(PAGE, "Your agent"))
-def test_what_a_reader_copies_is_short(agent: str) -> None:
+def test_copied_setup_of_an_agent_is_short(agent: str) -> None:
     texts = blocks_below(PAGE, agent)
     assert texts
     for text in texts:
@@ -29,13 +29,13 @@ def test_what_a_reader_copies_is_short(agent: str) -> None:
         assert len(copied) <= COPIED_LINES
 
 
-async def test_the_curl_lines_end_in_an_approval_and_an_outcome(agent: CallRig) -> None:
+async def test_documented_curl_commands_reach_an_outcome(agent: CallRig) -> None:
     lines = [line for line in shell_lines(PAGE) if line.startswith("curl")]
     port = free_port()
     async with running_app(agent.rig.app, port):
 
         async def run(line: str, call: str = "") -> dict[str, Any]:
-            # Without a token, as in development, where two agents are declared: the page has one and its token.
+            # Without a token, as in development with two declared agents. The page has one agent and its token.
             own = line.replace("-H 'authorization: Bearer TOKEN'", "").replace("/ID", f"/{call}")
             own = own.replace("127.0.0.1:8300", f"127.0.0.1:{port}").replace('{"tool"', '{"agent": "coder", "tool"')
             own = own.replace(f"/{call}?wait=30", f"/{call}?wait=30&agent=coder") if call else own
@@ -56,7 +56,7 @@ async def test_the_curl_lines_end_in_an_approval_and_an_outcome(agent: CallRig) 
     assert (await agent.rig.request(approval_of(proposed["id"]))).agent_says == "charged twice"
 
 
-async def test_the_python_example_runs_what_is_permitted_alone(agent: CallRig) -> None:
+async def test_documented_python_example_runs_only_permitted_calls(agent: CallRig) -> None:
     scope: dict[str, Any] = {}
     [text] = blocks_below(PAGE, "From Python")
     exec(compile(text, str(PAGE), "exec"), scope)

@@ -1,4 +1,4 @@
-"""An Update that nobody took up is sent again: its turn is not over, and no permit is lost."""
+"""An Update that no worker accepted is sent again: its turn is still open, and no permit is lost."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,13 +22,13 @@ from signoff.engine.call_client import CallClient
 from signoff.engine.turn_client import TurnClient
 
 FAILED_TASK = RPCError("workflow task failure", RPCStatusCode.FAILED_PRECONDITION, b"")
-"""What a server answers where a task of the workflow failed that was to take the Update up."""
+"""The server's error if the workflow task that should accept the Update failed."""
 DROPPED = WorkflowUpdateFailedError(ApplicationError("dropped", type="AcceptedUpdateFailed"))
-"""What it answers of one that a worker did not speak of."""
+"""The server's error if a worker did not answer the Update."""
 
 
 class _Dropping(Interceptor):
-    """A connection over which the first Updates are answered by errors."""
+    """A connection whose first Updates end in errors."""
 
     def __init__(self, errors: Iterator[Exception]) -> None:
         self.errors = errors
@@ -49,7 +49,7 @@ class _DroppingOutbound(OutboundInterceptor):
 
 
 def client_after(agent: CallRig, *errors: Exception) -> CallClient:
-    """A client whose first Updates are answered by these errors."""
+    """A client whose first Updates end in these errors."""
     turns = agent.rig.deps.client
     config = turns.temporal.config()
     config["interceptors"] = [_Dropping(iter(errors))]
@@ -57,8 +57,8 @@ def client_after(agent: CallRig, *errors: Exception) -> CallClient:
 
 
 @pytest.mark.parametrize("error", [FAILED_TASK, DROPPED], ids=["failed task", "dropped"])
-async def test_a_permit_comes_through(agent: CallRig, error: Exception) -> None:
-    """Where such an answer was taken for the turn's end, the permit was told to be over."""
+async def test_permit_survives_dropped_updates(agent: CallRig, error: Exception) -> None:
+    """Without the retry, such an error counted as the turn's end, and the permit as lapsed."""
     call = (await agent.propose()).json()["id"]
     key = TurnKey(*call.split("."))
     used = await client_after(agent, error, error).use(key, "a-try-of-mine")

@@ -1,4 +1,4 @@
-"""Remembered answers at the entrance of external agents."""
+"""Remembered answers for external agents."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A proposal without a key joins an equal one that is still unused; what was handed out or used is joined no more."""
+"""A proposal without a key joins an equal unused one. Used or released calls are not joined."""
 
 import asyncio
 import json
@@ -16,8 +16,9 @@ from signoff.contracts.ids import TurnKey
 from signoff.store.call_joins import CallJoins, JoinedCall
 
 
-async def test_of_twenty_equal_proposals_at_once_one_is_used(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before two gateways: one call, one permit; nobody else begins a second one because it was used meanwhile."""
+async def test_twenty_equal_proposals_at_once_share_one_use(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before two gateways: one call and one permit. No proposer starts a second call because the first is already
+    used."""
     everybody, join = asyncio.Barrier(20), CallJoins.join
 
     async def join_with_all(self: CallJoins, key: str, turn: str) -> JoinedCall:
@@ -36,7 +37,9 @@ async def test_of_twenty_equal_proposals_at_once_one_is_used(agent: CallRig, mon
     assert {each["code"] for each in bodies if "id" not in each} <= {"used"}
 
 
-async def test_who_joined_before_the_use_begins_no_second_call(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proposal_joined_before_the_use_starts_no_second_call(
+    agent: CallRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session, join = uuid.uuid4().hex, CallJoins.join
     joined, used = asyncio.Event(), asyncio.Event()
 
@@ -59,7 +62,7 @@ async def test_who_joined_before_the_use_begins_no_second_call(agent: CallRig, m
 
 
 @pytest.mark.row("C11")
-async def test_an_approval_is_used_once_by_however_many_join_it(agent: CallRig) -> None:
+async def test_joined_approval_is_used_once(agent: CallRig) -> None:
     other, session = second_gateway(agent), uuid.uuid4().hex
     async with other.http:
         first = await agent.join(euro=200, session=session)
@@ -71,12 +74,12 @@ async def test_an_approval_is_used_once_by_however_many_join_it(agent: CallRig) 
         bodies = [each.json() for each in await asyncio.gather(*asked)]
     handed = Counter(each["id"] for each in bodies if "args" in each and each["state"] == "used")
     assert handed == {call: 1}
-    # Who came after the use asks anew, and waits for people.
+    # A proposal after the use starts a new request.
     assert {each["state"] for each in bodies if each.get("id", call) != call} <= {"waiting"}
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_a_used_permit_is_joined_no_more(agent: CallRig, monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
+async def test_used_permit_is_not_joined(agent: CallRig, monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
     session = uuid.uuid4().hex
     if lost:
 
@@ -93,7 +96,7 @@ async def test_a_used_permit_is_joined_no_more(agent: CallRig, monkeypatch: pyte
     assert (await agent.report(first["id"])).json()["code"] == "ok"
 
 
-async def test_a_result_waits_for_who_proposes_the_same_again(agent: CallRig) -> None:
+async def test_result_waits_for_the_next_equal_proposal(agent: CallRig) -> None:
     fields: dict[str, Any] = {"tool": "pay", "args": {"amount": 90}, "session": uuid.uuid4().hex}
     ran = len(agent.rig.ledger.rows)
     call = (await agent.join(**fields)).json()["id"]
@@ -106,7 +109,7 @@ async def test_a_result_waits_for_who_proposes_the_same_again(agent: CallRig) ->
     assert len(agent.rig.ledger.rows) == ran + 1
 
 
-async def test_a_denial_is_told_once_and_then_people_are_asked_anew(agent: CallRig) -> None:
+async def test_denial_is_returned_once_and_then_approval_is_requested_again(agent: CallRig) -> None:
     session = uuid.uuid4().hex
     call = (await agent.join(euro=200, session=session)).json()["id"]
     await agent.decide(call, verdict="denied", reason="not twice")
@@ -137,7 +140,7 @@ async def test_only_an_equal_proposal_joins(agent: CallRig) -> None:
     assert len({first, *found}) == 7
 
 
-async def test_a_call_that_was_never_begun_is_begun_by_the_next(
+async def test_unstarted_joined_call_is_started_by_the_next_proposal(
     agent: CallRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, join = uuid.uuid4().hex, CallJoins.join
@@ -153,7 +156,7 @@ async def test_a_call_that_was_never_begun_is_begun_by_the_next(
     assert (first.json()["state"], first.json()["id"]) == ("waiting", again.json()["id"])
 
 
-async def test_who_went_away_is_told_nothing(agent: CallRig) -> None:
+async def test_aborted_client_does_not_consume_the_result(agent: CallRig) -> None:
     fields: dict[str, Any] = {"tool": "pay", "args": {"amount": 95}, "session": uuid.uuid4().hex}
     call = (await agent.join(**fields)).json()["id"]
     await agent.decide(call)
@@ -164,7 +167,7 @@ async def test_who_went_away_is_told_nothing(agent: CallRig) -> None:
 
 
 async def _read_and_leave(agent: CallRig, path: str, query: str) -> None:
-    """Send a request of which nobody reads the answer."""
+    """Send a request and close the connection without reading the answer."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -16,7 +16,7 @@ BODY = CallBody(tool="refund", args={"order": "A7", "euro": 200})
 
 
 async def admitted(rig: GatewayRig, agent: str, access: Access = TokenAccess("token", "call")) -> Request:  # noqa: B008
-    """A request of an agent that the core let in."""
+    """A request of an agent that the core admitted."""
     headers = [(b"authorization", f"Bearer {await call_token(rig, agent)}".encode())]
     scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/", "headers": headers, "app": rig.app}
     request = Request(scope)
@@ -24,7 +24,7 @@ async def admitted(rig: GatewayRig, agent: str, access: Access = TokenAccess("to
     return request
 
 
-async def test_handle_of_a_call_is_good_for_its_own_request_alone(agent: CallRig) -> None:
+async def test_call_handle_is_valid_for_its_own_request_only(agent: CallRig) -> None:
     rig = production_gateway(agent.rig)
     own, again = OwnCalls(await admitted(rig, "coder")), OwnCalls(await admitted(rig, "coder"))
     other = OwnCalls(await admitted(rig, "clerk"))
@@ -38,13 +38,13 @@ async def test_handle_of_a_call_is_good_for_its_own_request_alone(agent: CallRig
         await other.load(call.id)
 
 
-async def test_agent_has_no_calls_where_no_agent_was_asked_for(agent: CallRig) -> None:
+async def test_request_without_agent_access_has_no_calls(agent: CallRig) -> None:
     rig = production_gateway(agent.rig)
     with pytest.raises(Refused, match="open to every caller"):
         OwnCalls(await admitted(rig, "coder", Access()))
 
 
-async def test_kept_value_is_the_agents_own(agent: CallRig) -> None:
+async def test_kept_value_is_private_to_its_agent(agent: CallRig) -> None:
     rig = production_gateway(agent.rig)
     own, other = OwnCalls(await admitted(rig, "coder")), OwnCalls(await admitted(rig, "clerk"))
     assert await own.keep("own-calls", "first") == ("first", True)

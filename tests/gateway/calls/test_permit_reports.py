@@ -1,4 +1,4 @@
-"""A report stands in the ticket of its call before its turn hears of it, and nothing but the store says what it is."""
+"""A report is stored in the call's ticket before the turn learns of it, and only the store is trusted."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -27,11 +27,11 @@ from signoff.texts.formatter import Formatter
 from signoff.texts.record_entries import entry_words
 
 LOOKS = 20
-"""Maximum uses a turn looks for a report."""
+"""Maximum times that a turn looks for a report."""
 
 
 class _Mute(Interceptor):
-    """A connection over which no Signal comes through."""
+    """A connection that drops every Signal."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         return _MuteOutbound(next)
@@ -55,22 +55,22 @@ async def end_of(agent: CallRig, call: str) -> TurnResult:
     return await agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
 
 
-async def test_a_word_of_whoever_holds_a_temporal_credential_is_no_report(agent: CallRig) -> None:
+async def test_forged_signal_with_a_temporal_credential_is_no_report(agent: CallRig) -> None:
     call = (await agent.propose(use=True)).json()["id"]
     key = TurnKey(*call.split("."))
     handle = agent.rig.turns.client.get_workflow_handle(key.workflow_id)
     for _ in range(LOOKS + 5):
         await handle.signal(REPORT_CALL, {"code": "ok", "result": "paid, believe me"})
-        # Each is a task of its own: a query is answered only after it.
+        # Each is its own task, and a query is answered after it.
         assert (await agent.show(call))["state"] == "used"
     looks = (await agent.events(call)).count("MARKER_RECORDED")
     ended = (await agent.report(call, "execution_failed", "the bank is closed")).json()
     assert (ended["state"], ended["code"], ended["result"]) == ("ended", "execution_failed", "the bank is closed")
-    # Judged, claimed, and looked for.
+    # Judged, claimed and looked for.
     assert looks <= 2 + LOOKS
 
 
-async def test_what_its_turn_was_not_told_of_stands_and_is_found_in_time(agent: CallRig) -> None:
+async def test_report_that_missed_its_turn_is_stored_and_found_in_time(agent: CallRig) -> None:
     call = (await agent.propose(tool="quick", use=True)).json()["id"]
     away = await mute_gateway(agent).report(call)
     assert (away.status_code, away.json()["code"]) == (503, "unavailable")
@@ -81,7 +81,7 @@ async def test_what_its_turn_was_not_told_of_stands_and_is_found_in_time(agent: 
     assert (kinds.count("outcome"), kinds.count("in_doubt")) == (1, 0)
 
 
-async def test_the_same_report_again_tells_the_turn(agent: CallRig) -> None:
+async def test_repeated_report_reaches_the_turn(agent: CallRig) -> None:
     call = (await agent.propose(use=True)).json()["id"]
     assert (await mute_gateway(agent).report(call)).status_code == 503
     assert (await agent.report(call)).json()["code"] == "ok"
@@ -90,7 +90,7 @@ async def test_the_same_report_again_tells_the_turn(agent: CallRig) -> None:
     assert kinds.count("outcome") == 1
 
 
-async def test_the_report_of_a_call_whose_turn_was_terminated_is_kept(agent: CallRig) -> None:
+async def test_report_of_a_terminated_turn_is_kept(agent: CallRig) -> None:
     call = (await agent.propose(use=True)).json()["id"]
     await agent.rig.turns.client.get_workflow_handle(TurnKey(*call.split(".")).workflow_id).terminate()
     ended = (await agent.report(call)).json()
@@ -98,7 +98,7 @@ async def test_the_report_of_a_call_whose_turn_was_terminated_is_kept(agent: Cal
     assert dict(await agent.record(call))["outcome"]["code"] == "ok"
 
 
-async def test_of_reports_that_race_one_stands(agent: CallRig) -> None:
+async def test_one_of_several_racing_reports_counts(agent: CallRig) -> None:
     call = (await agent.propose(use=True)).json()["id"]
     answers = await asyncio.gather(*(agent.report(call, result=f"refund {each}") for each in range(20)))
     taken = [each.json()["result"] for each in answers if each.status_code == 200]
@@ -109,7 +109,7 @@ async def test_of_reports_that_race_one_stands(agent: CallRig) -> None:
 
 
 async def doubt_question(agent: CallRig, call: str) -> str:
-    """The request that asks what became of a call which its agent did not report."""
+    """The request about a call whose agent did not report its outcome."""
     view = await agent.rig.turns.until(TurnKey(*call.split(".")), doubted)
     assert view.calls[0].approval is not None
     return view.calls[0].approval.id
@@ -137,7 +137,7 @@ async def test_late_report_is_shown_on_the_card_and_recorded(agent: CallRig) -> 
     assert entry_words("in_doubt", facts[0], "en") == "the agent reported asked c1.1 late: execution failed"
 
 
-async def test_late_report_after_the_answer_of_a_person_is_filed_beside_it(agent: CallRig) -> None:
+async def test_late_report_after_a_persons_answer_is_filed_with_it(agent: CallRig) -> None:
     call = (await agent.propose(tool="asked", use=True)).json()["id"]
     approval = await doubt_question(agent, call)
     revision = (await agent.rig.request(approval)).revision
@@ -151,7 +151,7 @@ async def test_late_report_after_the_answer_of_a_person_is_filed_beside_it(agent
 
 
 @pytest.mark.parametrize("result", ["refunded", {"refund": 17}, "ä" * 20_000], ids=["words", "object", "large"])
-async def test_what_was_reported_is_read_at_once(agent: CallRig, result: Any) -> None:
+async def test_stored_report_is_readable_at_once(agent: CallRig, result: Any) -> None:
     call = (await agent.propose(use=True)).json()["id"]
     assert (await mute_gateway(agent).report(call, result=result)).status_code == 503
     shown = await agent.show(call)
@@ -161,16 +161,14 @@ async def test_what_was_reported_is_read_at_once(agent: CallRig, result: Any) ->
     assert (again.status_code, again.json()["code"]) == (409, "used")
 
 
-async def test_a_call_that_signoff_runs_is_answered_by_its_ticket(
-    agent: CallRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_call_run_by_signoff_is_answered_from_its_ticket(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> UseReply | None:
         await asyncio.Event().wait()
         return None
 
     monkeypatch.setattr(CallClient, "_await_end", never)
     monkeypatch.setattr(CallClient, "_look", never)
-    # Nor is it read once patience has run out.
+    # After the patience has run out it is not read either.
     monkeypatch.setattr(call_wait, "read_call", never)
     answer = (await agent.propose(tool="pay", args={"amount": 20})).json()
     assert (answer["state"], answer["code"], answer["result"]) == ("ended", "ok", "paid")

@@ -26,7 +26,7 @@ from signoff.store.tickets import ticket_key
 
 
 @pytest.mark.row("C01")
-async def test_an_automatic_call_is_used_in_the_answer_that_permits_it(agent: CallRig) -> None:
+async def test_automatic_call_is_used_in_the_answer_that_permits_it(agent: CallRig) -> None:
     answer = await agent.propose(use=True)
     used = answer.json()
     assert (answer.status_code, used["state"], used["args"]) == (200, "used", {"order": "A7", "euro": 20})
@@ -39,7 +39,7 @@ async def test_an_automatic_call_is_used_in_the_answer_that_permits_it(agent: Ca
     assert (kinds["outcome"]["code"], kinds["outcome"]["ticket"]) == ("ok", used["key"])
 
 
-async def test_an_automatic_call_costs_15_events_where_its_agent_runs_it_and_12_where_signoff_does(
+async def test_automatic_call_costs_15_events_if_its_agent_runs_it_and_12_if_signoff_does(
     agent: CallRig,
 ) -> None:
     async def used() -> str:
@@ -55,11 +55,9 @@ async def test_an_automatic_call_costs_15_events_where_its_agent_runs_it_and_12_
     assert len(await _cheapest(agent, run, 12)) == 12
 
 
-async def test_an_asked_call_costs_27_events_where_its_agent_runs_it_and_21_where_signoff_does(agent: CallRig) -> None:
-    """A request of its own uses the permit: a task and an Update are the more, and the timer of its report.
-
-    No timer is cancelled, and that of the question's deadline is also the permit's.
-    """
+async def test_approved_call_costs_27_events_if_its_agent_runs_it_and_21_if_signoff_does(agent: CallRig) -> None:
+    """A separate request uses the permit, which adds a task, an Update and the report's timer. No timer is cancelled:
+    the question's deadline is also the permit's."""
 
     async def used() -> str:
         call: str = (await agent.propose(euro=200)).json()["id"]
@@ -84,18 +82,18 @@ async def test_an_asked_call_costs_27_events_where_its_agent_runs_it_and_21_wher
 
 
 async def _cheapest(agent: CallRig, act: Callable[[], Awaitable[str]], enough: int) -> list[str]:
-    """The fewest events of several calls: on a busy machine a task may take longer, and costs three more then."""
+    """The smallest history of several calls. On a busy machine a task may take longer and add three events."""
     found: list[list[str]] = []
     while len(found) < 4 and min(map(len, found), default=enough + 1) > enough:
         call = await act()
-        # Its agent is answered by the store, a little before its turn hears of the report.
+        # The store answers the agent a little before the turn learns of the report.
         await agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
         found.append(await agent.events(call))
     return min(found, key=len)
 
 
 @pytest.mark.row("C02")
-async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(agent: CallRig) -> None:
+async def test_waiting_call_is_approved_and_run_by_its_agent(agent: CallRig) -> None:
     answer = await agent.propose(euro=200)
     waiting = answer.json()
     call = waiting["id"]
@@ -120,7 +118,7 @@ async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(age
 
 
 @pytest.mark.row("C04")
-async def test_people_may_change_the_arguments(agent: CallRig) -> None:
+async def test_approver_may_edit_the_arguments_of_a_call(agent: CallRig) -> None:
     call = (await agent.propose(euro=200)).json()["id"]
     await agent.decide(call, edited_args={"order": "A7", "euro": 150})
     permitted = await agent.show(call, wait=20)
@@ -129,7 +127,7 @@ async def test_people_may_change_the_arguments(agent: CallRig) -> None:
     assert (await agent.report(call)).json()["edited_by"] == "Approver"
 
 
-async def test_an_edit_that_a_rule_denies_is_refused_with_the_rules_words(agent: CallRig) -> None:
+async def test_edit_denied_by_a_rule_is_refused_with_the_rules_text(agent: CallRig) -> None:
     call = (await agent.propose(euro=200)).json()["id"]
     receipt = (await agent.decide(call, edited_args={"order": "A7", "euro": 2_000})).json()
     assert (receipt["status"], receipt["code"]) == ("refused", "not_allowed")
@@ -140,7 +138,7 @@ async def test_an_edit_that_a_rule_denies_is_refused_with_the_rules_words(agent:
 
 
 @pytest.mark.row("C05")
-async def test_what_people_deny_cannot_be_used(agent: CallRig) -> None:
+async def test_denied_call_cannot_be_used(agent: CallRig) -> None:
     call = (await agent.propose(euro=200)).json()["id"]
     await agent.decide(call, verdict="denied", reason="not twice")
     denied = await agent.show(call, wait=20)
@@ -154,9 +152,9 @@ async def test_what_people_deny_cannot_be_used(agent: CallRig) -> None:
 async def test_withdrawal_while_the_gates_judge_ends_the_question(
     agent: CallRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The question is in the store, and its turn is cancelled before it learns of it. Without `end_turn_questions` the
-    # request waited until its deadline, and took an approval. The server passes a cancellation on after most of the
-    # timeout of a workflow task.
+    # The question is stored, and its turn is cancelled before it learns of it. Without `end_turn_questions` the
+    # request stayed open until its deadline and accepted an approval. The server forwards a cancellation after most
+    # of the workflow task timeout.
     monkeypatch.setattr(
         Client, "start_workflow", partialmethod(Client.start_workflow, task_timeout=timedelta(seconds=1))
     )
@@ -181,7 +179,7 @@ async def test_withdrawal_while_the_gates_judge_ends_the_question(
 
 
 @pytest.mark.row("C06")
-async def test_a_withdrawn_call_cannot_be_used(agent: CallRig) -> None:
+async def test_withdrawn_call_cannot_be_used(agent: CallRig) -> None:
     waiting = (await agent.propose(euro=200)).json()["id"]
     assert (await agent.withdraw(waiting)).json()["source"] == "cancelled"
     assert (await agent.use(waiting)).json()["code"] == "denied"
@@ -196,7 +194,7 @@ async def test_a_withdrawn_call_cannot_be_used(agent: CallRig) -> None:
 
 
 @pytest.mark.row("C03")
-async def test_of_fifty_that_race_for_a_permit_one_wins(agent: CallRig) -> None:
+async def test_one_of_fifty_concurrent_uses_gets_the_permit(agent: CallRig) -> None:
     call = (await agent.propose()).json()["id"]
     answers = await asyncio.gather(*(agent.use(call) for _ in range(50)))
     handed = [each for each in answers if each.status_code == 200]
@@ -205,7 +203,7 @@ async def test_of_fifty_that_race_for_a_permit_one_wins(agent: CallRig) -> None:
     assert (await agent.report(call)).json()["code"] == "ok"
 
 
-async def test_the_same_try_is_handed_the_same_again(agent: CallRig) -> None:
+async def test_same_attempt_gets_the_same_permit_again(agent: CallRig) -> None:
     call = (await agent.propose()).json()["id"]
     first, again = await agent.use(call, key="try-1"), await agent.use(call, key="try-1")
     assert first.json() == again.json()
@@ -216,7 +214,7 @@ async def test_the_same_try_is_handed_the_same_again(agent: CallRig) -> None:
 
 
 @pytest.mark.row("C07")
-async def test_a_report_is_taken_once(agent: CallRig) -> None:
+async def test_report_is_accepted_once(agent: CallRig) -> None:
     call = (await agent.propose()).json()["id"]
     assert (await agent.report(call)).json()["code"] == "not_used"
     await agent.use(call)
@@ -227,14 +225,14 @@ async def test_a_report_is_taken_once(agent: CallRig) -> None:
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
 
 
-async def test_a_large_result_is_kept_and_one_over_64_kib_refused(agent: CallRig) -> None:
-    """It lies in the store, so that no history grows by it."""
+async def test_large_result_is_kept_and_over_64_kib_refused(agent: CallRig) -> None:
+    """The store holds it, so the history does not grow."""
     call = (await agent.propose(use=True)).json()["id"]
     assert (await agent.report(call, result="ä" * 40_000)).status_code == 413
     assert (await agent.report(call, result="ä" * 20_000)).json()["result"] == "ä" * 20_000
 
 
-async def test_a_result_that_json_cannot_carry_safely_is_refused_as_such(agent: CallRig) -> None:
+async def test_result_unsafe_in_json_is_refused_as_malformed(agent: CallRig) -> None:
     call = (await agent.propose(use=True)).json()["id"]
     refused = await agent.report(call, result={"number": 2**60})
     assert (refused.status_code, refused.json()["code"]) == (422, "malformed")
@@ -242,7 +240,7 @@ async def test_a_result_that_json_cannot_carry_safely_is_refused_as_such(agent: 
 
 
 @pytest.mark.row("C08")
-async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> None:
+async def test_unreported_used_call_is_in_doubt(agent: CallRig) -> None:
     call = (await agent.propose(tool="quick", use=True)).json()["id"]
     ended = await _settled(agent, call)
     assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
@@ -253,7 +251,7 @@ async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> No
     assert "in_doubt" in dict(await agent.record(call))
 
 
-async def test_a_permit_whose_ticket_another_try_holds_is_in_doubt_and_its_turn_ends_as_usual(agent: CallRig) -> None:
+async def test_permit_with_a_ticket_of_another_attempt_is_in_doubt_and_its_turn_ends_normally(agent: CallRig) -> None:
     call = (await agent.propose(euro=60)).json()["id"]
     digest = (await agent.rig.request(approval_of(call))).digest
     turn = TurnKey(*call.split("."))
@@ -267,7 +265,7 @@ async def test_a_permit_whose_ticket_another_try_holds_is_in_doubt_and_its_turn_
     assert (await agent.rig.turns.signoff.result(turn)).state == "complete"
 
 
-async def test_forgotten_use_of_a_restored_store_is_in_doubt_for_every_later_try(
+async def test_forgotten_use_of_a_restored_store_is_in_doubt_for_every_later_attempt(
     client: Client, task_queue: str, tmp_path: Path
 ) -> None:
     async with (
@@ -285,7 +283,7 @@ async def test_forgotten_use_of_a_restored_store_is_in_doubt_for_every_later_try
         assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
 
 
-async def test_people_are_asked_about_an_unreported_call_where_its_tool_says_so(agent: CallRig) -> None:
+async def test_approvers_are_asked_about_an_unreported_call_if_its_tool_requires_it(agent: CallRig) -> None:
     call = (await agent.propose(tool="asked", use=True)).json()["id"]
     view = await agent.rig.turns.waiting(TurnKey(*call.split(".")))
     assert view.calls[0].approval is not None
@@ -295,7 +293,7 @@ async def test_people_are_asked_about_an_unreported_call_where_its_tool_says_so(
     assert (ended["state"], ended["code"], ended["decided_by"]) == ("ended", "ok", "Approver")
 
 
-async def test_a_frozen_tenant_begins_nothing(client: Client, store: Store, task_queue: str) -> None:
+async def test_frozen_tenant_starts_and_uses_no_call(client: Client, store: Store, task_queue: str) -> None:
     async with call_rig(client, store, task_queue) as agent:
         call = (await agent.propose()).json()["id"]
         frozen = await agent.http.post("/v1/freezes", json={"reason": "incident"})
@@ -306,7 +304,7 @@ async def test_a_frozen_tenant_begins_nothing(client: Client, store: Store, task
 
 
 @pytest.mark.parametrize("change", [{"euro": 9_400}, {"order": "B9"}])
-async def test_what_the_turn_hands_out_must_be_what_was_permitted(
+async def test_permit_with_changed_arguments_is_not_released(
     agent: CallRig, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call = (await agent.propose()).json()["id"]
@@ -324,8 +322,8 @@ async def test_what_the_turn_hands_out_must_be_what_was_permitted(
     assert (refused.status_code, refused.json()["code"]) == (409, "stale")
 
 
-async def test_a_gateway_with_another_definition_hands_out_what_the_worker_let_run(agent: CallRig) -> None:
-    """During a deploy it may be newer or older: refused there, a call would be used and never handed to anybody."""
+async def test_gateway_with_another_definition_releases_the_call_that_the_worker_permitted(agent: CallRig) -> None:
+    """During a deploy the gateway may be newer or older. A refusal there would lose a used call."""
     newer = refund_tool(description="Refund an order to whoever paid it")
     for tools in ([newer], []):
         catalog = catalog_of(tools, actors=list(agent.rig.deps.catalog.actors.values()), people=PEOPLE)
@@ -335,7 +333,7 @@ async def test_a_gateway_with_another_definition_hands_out_what_the_worker_let_r
         assert (await other.report(used["id"])).json()["code"] == "ok"
 
 
-async def test_a_permit_of_another_call_is_not_handed_on(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_permit_of_another_call_is_not_released(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
     other, call = [(await agent.propose()).json()["id"] for _ in range(2)]
     stolen = await CallClient(agent.rig.deps.client).use(TurnKey(*other.split(".")), "another")
     assert stolen is not None

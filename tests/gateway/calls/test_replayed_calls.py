@@ -1,11 +1,11 @@
-"""A worker that takes a call over reads its history anew, and goes on where the last one stood."""
+"""A worker that takes over a call replays its history and continues it."""
 
 from call_rig import CallRig
 
 from signoff.contracts.ids import TurnKey
 
 
-async def test_the_history_of_a_call_reads_the_same_anew(agent: CallRig) -> None:
+async def test_history_of_a_call_replays_without_change(agent: CallRig) -> None:
     used = (await agent.propose(use=True)).json()["id"]
     await agent.report(used)
     later = (await agent.propose()).json()["id"]

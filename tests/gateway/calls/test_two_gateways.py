@@ -1,4 +1,4 @@
-"""Two gateways over one store: whoever is first with a call is the only one, on every database."""
+"""Two gateways over one store: one caller wins each race, on every database."""
 
 import asyncio
 import contextlib
@@ -17,18 +17,18 @@ from signoff.store.store import open_store
 
 RACES = 4
 WORDS = {"used", "denied", "waiting", "ended", "lapsed", "unavailable"}
-"""Why a permit is not handed out to whoever comes late."""
+"""Reasons for refusing the permit to a late caller."""
 
 
 @contextlib.asynccontextmanager
 async def two_gateways(client: Client, url: str, task_queue: str) -> AsyncIterator[Sequence[CallRig]]:
-    """One worker and two gateways, the second with a connection of its own to the store and to the server."""
+    """One worker and two gateways. The second gateway has its own connections to the store and the server."""
     async with open_store(url) as store, open_store(url) as second_store, call_rig(client, store, task_queue) as first:
         second_client = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
         yield first, CallRig(first.rig.beside(store=second_store, client=second_client))
 
 
-async def test_of_all_who_race_over_two_gateways_one_wins(client: Client, store_url: str, task_queue: str) -> None:
+async def test_one_caller_wins_each_race_over_two_gateways(client: Client, store_url: str, task_queue: str) -> None:
     async with two_gateways(client, store_url, task_queue) as gateways:
         assert await _fifty_uses(gateways) == 1
         await _twenty_proposals(gateways)
@@ -38,7 +38,7 @@ async def test_of_all_who_race_over_two_gateways_one_wins(client: Client, store_
 
 
 async def _fifty_uses(gateways: Sequence[CallRig]) -> int:
-    """To how many of fifty a permit was handed out."""
+    """The number of released permits among fifty uses."""
     call = (await gateways[0].propose()).json()["id"]
     answers = await asyncio.gather(*(gateways[number % 2].use(call) for number in range(50)))
     handed = [each.json() for each in answers if each.status_code == 200]
@@ -52,9 +52,9 @@ async def _twenty_proposals(gateways: Sequence[CallRig]) -> None:
     key = uuid.uuid4().hex
     answers = await asyncio.gather(*(gateways[number % 2].propose(key=key, use=True) for number in range(20)))
     found = [each.json() for each in answers]
-    # The server takes ten Updates of a turn at once: who comes on top of them is told how the call stands, too.
+    # The server takes ten Updates of a turn at once. Later callers get the call's state instead.
     assert len({each["id"] for each in found}) == 1, found
-    # Where a busy machine took longer than an answer is waited for, it is used and nobody was told.
+    # If a busy machine exceeds the wait, the permit is used without an answer.
     assert sum("args" in each for each in found) <= 1, found
     call = found[0]["id"]
     assert (await gateways[0].show(call))["state"] == "used"
@@ -77,7 +77,8 @@ async def _withdraw_and_use(gateways: Sequence[CallRig]) -> None:
 
 
 async def _decide_and_use(gateways: Sequence[CallRig]) -> None:
-    """Two people answer at once while the agent tries: one answer counts, and nothing is used but after a yes."""
+    """Two approvers answer at once while the agent tries to use the call. One answer counts, and only an approval
+    allows a use."""
     first, second = gateways
     call = (await first.propose(euro=200)).json()["id"]
     answers = await asyncio.gather(
@@ -96,7 +97,7 @@ async def _decide_and_use(gateways: Sequence[CallRig]) -> None:
 
 
 async def _withdraw_and_decide(gateways: Sequence[CallRig]) -> None:
-    """A call is withdrawn while somebody approves it: then it is withdrawn, whoever was first, and never used."""
+    """A call is withdrawn during its approval. It ends withdrawn in either order and is never used."""
     first, second = gateways
     call = (await first.propose(euro=200)).json()["id"]
     await asyncio.gather(first.withdraw(call), second.decide(call))
@@ -106,7 +107,7 @@ async def _withdraw_and_decide(gateways: Sequence[CallRig]) -> None:
 
 
 def _is_lost(answers: Sequence[httpx2.Response]) -> bool:
-    """Whether a busy machine kept somebody from being told what became of their try."""
+    """Whether a busy machine left a caller without an answer."""
     return any(each.status_code == 503 for each in answers)
 
 

@@ -1,4 +1,4 @@
-"""Calls of tools that nobody declared: denied, or, where the agent's declaration says so, each asks people."""
+"""Calls of undeclared tools: denied, or, if the agent's declaration allows them, approved one by one."""
 
 import uuid
 from typing import Any
@@ -14,7 +14,7 @@ SHELL: dict[str, Any] = {"agent": "roamer", "tool": "Shell", "args": {"command":
 
 
 @pytest.mark.row("C14")
-async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig) -> None:
+async def test_undeclared_call_is_approved_and_run_by_its_agent(agent: CallRig) -> None:
     call = (await agent.propose(**SHELL)).json()["id"]
     request = await agent.rig.request(approval_of(call))
     assert (request.tool, request.allow_remember) == ("Shell", False)
@@ -38,7 +38,7 @@ async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig)
     await agent.rig.turns.replays(TurnKey(*call.split(".")))
 
 
-async def test_no_answer_to_one_answers_another(agent: CallRig) -> None:
+async def test_approval_of_an_undeclared_call_does_not_cover_the_next(agent: CallRig) -> None:
     session = uuid.uuid4().hex
     first = (await agent.propose(session=session, **SHELL)).json()["id"]
     refused = await agent.decide(first, remember={"scope": "session"})
@@ -58,13 +58,13 @@ async def test_no_answer_to_one_answers_another(agent: CallRig) -> None:
     {"tool": "a.b"},
     {"tool": "*"},
 )
-async def test_what_may_not_be_called_so_is_denied(agent: CallRig, fields: dict[str, Any]) -> None:
+async def test_reserved_or_invalid_tool_name_is_denied(agent: CallRig, fields: dict[str, Any]) -> None:
     answer = await agent.propose(**(SHELL | fields))
     assert (answer.status_code, answer.json()["state"]) == (200, "denied"), answer.text
     assert "Unknown tool" in answer.json()["reason"]
 
 
-async def test_a_declared_tool_keeps_its_own_rules(agent: CallRig) -> None:
+async def test_declared_tool_keeps_its_own_rules(agent: CallRig) -> None:
     denied = await agent.propose(agent="roamer", euro=2_000)
     assert (denied.json()["state"], denied.json()["source"]) == ("denied", "policy")
     permitted = await agent.propose(agent="roamer", euro=20)

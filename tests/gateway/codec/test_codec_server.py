@@ -1,4 +1,4 @@
-"""The codec server: who may decrypt, what is written down of it, and Temporal's own command line reading by it."""
+"""The codec server: who may decrypt, the audit entries, and Temporal's command line as its client."""
 
 import asyncio
 import base64
@@ -39,7 +39,7 @@ PROVED = (*PEOPLE, STRANGER, *(Person(id=name, roles=roles) for name, roles in R
 
 @pytest.fixture
 async def codec(gateway: GatewayRig, encryption: Encryption) -> AsyncIterator[GatewayRig]:
-    """The codec server of the production profile beside the session's gateway."""
+    """The production codec server, next to the session's gateway."""
     deps = dataclasses.replace(
         gateway.deps,
         people=FixedDirectory((*PROVED, Person(id="eve", tenant="acme", roles=("admin", "auditor")))),
@@ -52,7 +52,7 @@ async def codec(gateway: GatewayRig, encryption: Encryption) -> AsyncIterator[Ga
 
 
 async def history_of(gateway: GatewayRig, key: TurnKey) -> list[Any]:
-    """Every payload of a turn's history, as the server keeps it, as JSON."""
+    """Every payload of a turn's history, as stored by the server, as JSON."""
     history = await gateway.turns.client.get_workflow_handle(key.workflow_id).fetch_history()
     found = Payloads()
 
@@ -83,12 +83,12 @@ def plain(answer: httpx2.Response) -> str:
 
 
 async def ask(codec: GatewayRig, person: str, payloads: Any, **more: Any) -> httpx2.Response:
-    """What a person is answered who has these payloads decrypted."""
+    """The codec server's answer to a person's request to decrypt these payloads."""
     token = await token_of(codec, person, tenant=more.pop("tenant", "main"))
     return await codec.http.post("/decode", json={"payloads": payloads}, headers=bearer(token) | more)
 
 
-async def test_an_auditor_reads_a_history_without_its_secrets(gateway: GatewayRig, codec: GatewayRig) -> None:
+async def test_auditor_reads_a_history_without_its_secrets(gateway: GatewayRig, codec: GatewayRig) -> None:
     key = await gateway.start("login")
     await gateway.turns.waiting(key)
     sent = await history_of(gateway, key)
@@ -102,7 +102,7 @@ async def test_an_auditor_reads_a_history_without_its_secrets(gateway: GatewayRi
     assert len(last.facts["workflows"]) == 1
 
 
-async def test_every_workflow_that_is_read_is_in_the_record(gateway: GatewayRig, codec: GatewayRig) -> None:
+async def test_every_decrypted_workflow_is_recorded(gateway: GatewayRig, codec: GatewayRig) -> None:
     sent = [each for each in await history_of(gateway, await gateway.start("pay")) if data_of(each)][-1]
     made_up = [
         sent | {"data": base64.b64encode(number.to_bytes(16, "big") + data_of(sent)[16:]).decode()}
@@ -116,7 +116,7 @@ async def test_every_workflow_that_is_read_is_in_the_record(gateway: GatewayRig,
     assert data_of(sent)[:16].hex() in named
 
 
-async def test_masks_hold_up_nobody_else(
+async def test_masking_runs_outside_the_event_loop(
     gateway: GatewayRig, codec: GatewayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     genuine, threads = routes.mask_payloads, list[int]()
@@ -139,24 +139,24 @@ def data_of(payload: Any) -> bytes:
     ("person", "tenant", "status"),
     [("ada", "main", 200), ("aud", "main", 200), ("ana", "main", 403), ("guest", "main", 403), ("eve", "acme", 403)],
 )
-async def test_operators_and_auditors_of_the_installation_alone_decrypt(
+async def test_only_operators_and_auditors_of_the_installation_decrypt(
     gateway: GatewayRig, codec: GatewayRig, person: str, tenant: str, status: int
 ) -> None:
-    """A payload does not say whose it is: those of another tenant would read everybody's."""
+    """A payload does not show its tenant, so people of another tenant could read all payloads."""
     sent = await history_of(gateway, await gateway.start("pay"))
     answer = await ask(codec, person, sent, tenant=tenant)
     assert answer.status_code == status
     assert ("payloads" in answer.json()) == (status == 200)
 
 
-async def test_nobody_decrypts_without_a_token(gateway: GatewayRig, codec: GatewayRig) -> None:
+async def test_decryption_needs_a_token(gateway: GatewayRig, codec: GatewayRig) -> None:
     sent = {"payloads": await history_of(gateway, await gateway.start("pay"))}
     for path in ("/decode", "/encode", "/any/path/decode"):
         for headers in ({}, bearer("sgf_wrong"), {"cookie": f"signoff_session={'0' * 64}"}):
             assert (await codec.http.post(path, json=sent, headers=headers)).status_code == 401
 
 
-async def test_what_nobody_can_write_down_is_not_shown(
+async def test_decryption_fails_if_it_cannot_be_recorded(
     gateway: GatewayRig, codec: GatewayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = await history_of(gateway, await gateway.start("pay"))
@@ -173,14 +173,14 @@ async def test_what_nobody_can_write_down_is_not_shown(
     "body",
     [b"", b"{", b"[]", b"7", b'{"payloads": 7}', b'{"else": []}', b"[" * 100_000],
 )
-async def test_what_is_no_request_is_one_sentence(codec: GatewayRig, body: bytes) -> None:
+async def test_malformed_codec_request_is_refused_in_one_sentence(codec: GatewayRig, body: bytes) -> None:
     headers = bearer(await token_of(codec, "ada")) | {"content-type": "application/json"}
     answer = await codec.http.post("/decode", content=body, headers=headers)
     assert answer.status_code == 422
     assert answer.json()["message"].startswith(("a request is the JSON of payloads", "the body is "))
 
 
-async def test_another_namespace_is_refused_by_name(codec: GatewayRig) -> None:
+async def test_foreign_namespace_is_refused_by_name(codec: GatewayRig) -> None:
     answer = await ask(codec, "ada", [], **{"x-namespace": "other"})
     assert answer.status_code == 422
     assert "`default` alone" in answer.json()["message"]
@@ -192,7 +192,9 @@ async def test_too_many_payloads_are_refused(codec: GatewayRig) -> None:
     assert "2000" in answer.json()["message"]
 
 
-async def test_what_was_encrypted_here_is_read_by_a_worker(codec: GatewayRig, encryption: Encryption) -> None:
+async def test_payload_encrypted_by_the_codec_server_is_decrypted_again(
+    codec: GatewayRig, encryption: Encryption
+) -> None:
     token = await token_of(codec, "ada")
     sent = {"metadata": {"encoding": base64.b64encode(b"json/plain").decode()}, "data": "eyJhIjogMX0="}
     answer = await codec.http.post("/x/encode", json={"payloads": [sent]}, headers=bearer(token))
@@ -201,7 +203,7 @@ async def test_what_was_encrypted_here_is_read_by_a_worker(codec: GatewayRig, en
     assert plain(await ask(codec, "ada", [made])) == '{"a":1}'
 
 
-async def test_a_key_that_nobody_has_leaves_a_payload_closed(gateway: GatewayRig, codec: GatewayRig) -> None:
+async def test_payload_with_an_unknown_key_stays_encrypted(gateway: GatewayRig, codec: GatewayRig) -> None:
     key = await gateway.start("pay")
     await gateway.turns.waiting(key)
     sent = await history_of(gateway, key)
@@ -211,7 +213,7 @@ async def test_a_key_that_nobody_has_leaves_a_payload_closed(gateway: GatewayRig
     assert "420" in plain(answer)
 
 
-async def test_pages_of_temporals_ui_may_ask_and_no_others(codec: GatewayRig) -> None:
+async def test_cross_origin_requests_are_allowed_for_temporals_ui_only(codec: GatewayRig) -> None:
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,x-namespace"}
     allowed = await codec.http.options("/decode", headers={"origin": UI, **asks})
     assert allowed.status_code == 200
@@ -227,7 +229,7 @@ async def test_pages_of_temporals_ui_may_ask_and_no_others(codec: GatewayRig) ->
         assert answer.headers.get("access-control-allow-origin", "") == (UI if status == 200 else "")
 
 
-async def test_it_answers_under_its_own_name_alone(codec: GatewayRig) -> None:
+async def test_codec_server_answers_only_under_its_own_host(codec: GatewayRig) -> None:
     token = bearer(await token_of(codec, "ada"))
     answer = await codec.http.post("/decode", json={"payloads": []}, headers=token | {"host": "evil.example"})
     assert answer.status_code == 421
@@ -245,10 +247,10 @@ async def served(codec: GatewayRig) -> AsyncIterator[str]:
         await running
 
 
-async def test_temporals_own_command_line_reads_by_it(
+async def test_temporal_command_line_reads_through_the_codec_server(
     gateway: GatewayRig, codec: GatewayRig, server: ServerHandle
 ) -> None:
-    """`temporal workflow show` with an endpoint and a token shows what was said; without, it shows ciphertext."""
+    """`temporal workflow show` prints the message with an endpoint and a token, and ciphertext without."""
     word = uuid.uuid4().hex
     key = await gateway.start(f"hello {word}")
     await gateway.turns.signoff.result(key)
@@ -260,7 +262,7 @@ async def test_temporals_own_command_line_reads_by_it(
 
 
 @pytest.mark.failure("Encoded failure")
-async def test_words_of_a_failure_are_read_by_it(
+async def test_failure_text_is_decrypted_by_the_codec_server(
     gateway: GatewayRig, codec: GatewayRig, server: ServerHandle, failure: Failure
 ) -> None:
     key = await gateway.start(BUSY)
@@ -276,7 +278,7 @@ async def test_words_of_a_failure_are_read_by_it(
 
 
 async def shown(server: ServerHandle, key: TurnKey, *options: str, command: str = "show") -> str:
-    """What Temporal's command line prints of a turn."""
+    """The output of Temporal's command line for a turn."""
     program = find_temporal()
     process = await asyncio.create_subprocess_exec(
         *(str(program), "workflow", command, "--address", server.address, "--workflow-id", key.workflow_id),

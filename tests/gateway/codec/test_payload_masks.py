@@ -1,4 +1,4 @@
-"""What is secret stays masked in what the codec server decrypts."""
+"""Secrets stay masked in the codec server's output."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def payload(value: Any) -> Payload:
 
 
 def masked(*values: Any) -> list[Any]:
-    """What is shown of values that stand in payloads of one request."""
+    """The output for values in payloads of one request."""
     return [json.loads(each.data) for each in mask_payloads([payload(value) for value in values], CATALOG)]
 
 
@@ -38,29 +38,29 @@ def masked(*values: Any) -> list[Any]:
     {"tool": "login", "args": {"inline": "a name of an argument", **LOGIN}},
     {"tool": "login", "state": "running", "args_preview": f"password={PASSWORD}"},
 )
-def test_a_secret_argument_is_nowhere(value: Any) -> None:
+def test_secret_argument_is_masked_everywhere(value: Any) -> None:
     (shown,) = masked(value)
     assert PASSWORD not in json.dumps(shown)
 
 
-def test_what_is_not_secret_is_shown() -> None:
+def test_other_arguments_are_shown() -> None:
     call = {"tool": "login", "args": {"inline": LOGIN}}
     other = {"tool": "pay", "args": {"inline": {"amount": 420, "to": "Ana"}}, "digest": "d" * 64}
     assert masked(call) == [{"tool": "login", "args": {"inline": LOGIN | {"password": "hidden, 13 characters"}}}]
     assert masked(other) == [other]
 
 
-def test_a_secret_is_hidden_in_the_other_payloads_of_the_request() -> None:
+def test_secret_is_masked_in_other_payloads_of_the_request() -> None:
     call = {"tool": "login", "args": {"inline": LOGIN}}
     assert PASSWORD not in json.dumps(masked(call, {"value": f"signed in with {PASSWORD}"}, [PASSWORD]))
 
 
-def test_nothing_tells_what_a_secret_could_be_tried_against() -> None:
+def test_digest_of_secret_arguments_is_hidden() -> None:
     (shown,) = masked({"tool": "login", "args": {"inline": LOGIN}, "digest": "d" * 64, "permit": {"digest": "d" * 64}})
     assert "d" * 64 not in json.dumps(shown)
 
 
-def test_what_the_gates_decided_tells_no_hash_of_hidden_arguments() -> None:
+def test_gate_decisions_show_no_hash_of_hidden_arguments() -> None:
     digest, action, signature = "d" * 64, "a" * 16, f"{'s' * 86}=="
     decided = {"call": "c1.1", "kind": "run", "digest": digest, "action": action, "question": {"question_hash": digest}}
     task = {"tally": {"calls": 1, "recent": [action[:12]]}, "denied": [{"action": action}], "doubt_of": digest}
@@ -71,13 +71,13 @@ def test_what_the_gates_decided_tells_no_hash_of_hidden_arguments() -> None:
     assert signature not in shown
 
 
-def test_words_that_are_called_like_a_hash_are_shown() -> None:
+def test_arguments_named_like_a_hash_are_shown() -> None:
     call = {"tool": "pay", "args": {"inline": {"action": "refund", "recent": [1, 2], "signature": "Ana"}}}
     assert masked(call) == [call]
 
 
 @table("levels", 200, 400, 5_000)
-def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
+def test_too_deeply_nested_value_is_hidden(levels: int) -> None:
     inner = json.dumps({"tool": "login", "args": {"inline": LOGIN}})
     deep = Payload(metadata={"encoding": b"json/plain"}, data=f"{'[' * levels}{inner}{']' * levels}".encode())
     shown = mask_payloads([deep, payload("seen")], CATALOG)
@@ -85,6 +85,6 @@ def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
 
 
 @table("data", b"", b"{", b"\xff", b"null")
-def test_what_is_no_json_stays_as_it_is(data: bytes) -> None:
+def test_invalid_json_payload_stays_unchanged(data: bytes) -> None:
     sent = Payload(metadata={"encoding": b"json/plain"}, data=data)
     assert mask_payloads([sent], CATALOG) == [sent]

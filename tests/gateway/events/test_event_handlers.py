@@ -1,4 +1,4 @@
-"""Subscriptions whose events a function is given: in a worker, in an activity of its own, at least once, by its id."""
+"""Subscriptions with a handler: run by a worker in a separate activity, at least once per event id."""
 
 import asyncio
 import uuid
@@ -42,14 +42,14 @@ class Handler:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Pays where told to, and says when that is done."""
+    """Pay if the message asks for it, then end the turn."""
     pays = last_user_text(request) == "pay" and not results(request)
     return calls(("pay", {"amount": 420, "to": "Ana"})) if pays else respond("done")
 
 
 @pytest.fixture
 def handler() -> Handler:
-    """What the subscription `feed` is given."""
+    """The events that the handler of subscription `feed` received."""
     return Handler()
 
 
@@ -57,10 +57,10 @@ def handler() -> Handler:
 async def rig(
     request: pytest.FixtureRequest, client: Client, store: Store, handler: Handler
 ) -> AsyncIterator[GatewayRig]:
-    """A gateway whose requests and calls a handler is given; it has seen what was there before.
+    """A gateway whose requests and calls go to a handler. It has already seen older events.
 
-    The handler has a minute, or what a test says: on a busy machine seconds pass before one that ends at once is heard.
-    """
+    The handler has a minute, or the test's own limit: a busy machine may need seconds before it learns of a quick
+    end."""
     seconds = getattr(request, "param", 60.0)
     feed = Subscription("feed", ("approval.*", "tool_call*", "freeze.*"), handler=handler, timeout=seconds)
     async with gateway_rig(
@@ -75,29 +75,29 @@ async def rig(
 
 
 def sender_of(rig: GatewayRig, **changes: Any) -> EventSender:
-    """What has the subscription's handler run, as it is declared or with other fields."""
+    """The sender of the subscription's handler, as declared or with changed fields."""
     return EventSender(rig.deps, replace(rig.deps.catalog.subscriptions["feed"], **changes))
 
 
 async def froze(rig: GatewayRig) -> None:
-    """Two events of one stream: a freeze, and its end."""
+    """Make two events of one stream: a freeze and its end."""
     await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
 
 
 async def make_due(rig: GatewayRig) -> None:
-    """The time of every next try is there."""
+    """Make every retry due."""
     change = text("UPDATE event_deliveries SET due_at = 0, claimed_until = 0 WHERE state = 'new'")
     await rig.deps.store.run(lambda connection: connection.execute(change))
 
 
 async def owed(rig: GatewayRig) -> list[tuple[str, int, str]]:
-    """What is owed: its state, how often it was tried, what the last try came to."""
+    """The open deliveries: state, attempts and last result."""
     query = text("SELECT state, attempts, code FROM event_deliveries ORDER BY number")
     return await rig.deps.store.run(lambda connection: [tuple(row) for row in connection.execute(query)])
 
 
-async def test_a_handler_is_given_the_steps_of_a_turn_in_their_order(rig: GatewayRig, handler: Handler) -> None:
+async def test_handler_receives_the_steps_of_a_turn_in_order(rig: GatewayRig, handler: Handler) -> None:
     approval = await rig.asked("pay")
     await rig.decide(approval, verdict="approved", **{"as": "approver"})
     await rig.turns.signoff.result(_key(approval))
@@ -116,8 +116,9 @@ async def test_a_handler_is_given_the_steps_of_a_turn_in_their_order(rig: Gatewa
     assert await owed(rig) == []
 
 
-async def test_what_raises_is_tried_again_then_given_up_and_retried(rig: GatewayRig, handler: Handler) -> None:
-    """With backoff; what it came to is the type of the error, never its words; the list shows it, `retry` gives it."""
+async def test_failing_handler_is_retried_given_up_and_retried_by_command(rig: GatewayRig, handler: Handler) -> None:
+    """With backoff. The result code is the error's type, never its text. The list shows it, and `retry` delivers it
+    again."""
 
     async def fail(event: CloudEvent) -> None:
         raise ConnectionError(f"secret of {event.id}")
@@ -143,7 +144,7 @@ async def test_what_raises_is_tried_again_then_given_up_and_retried(rig: Gateway
 
 
 @pytest.mark.parametrize("rig", [2.0], indirect=True)
-async def test_a_handler_that_hangs_is_broken_off_and_holds_up_nothing(rig: GatewayRig, handler: Handler) -> None:
+async def test_hanging_handler_is_cancelled_and_delays_nothing_else(rig: GatewayRig, handler: Handler) -> None:
     hanging = asyncio.Event()
 
     async def hang(event: CloudEvent) -> None:
@@ -153,10 +154,10 @@ async def test_a_handler_that_hangs_is_broken_off_and_holds_up_nothing(rig: Gate
     handler.does = hang
     await froze(rig)
     beside = False
-    # Again where a busy machine took longer for the turn than the handler has.
+    # Repeat if a busy machine needed longer for the turn than the handler's limit.
     while not beside:
         hanging.clear()
-        # The worker breaks it off after its two seconds, and is waited for as long as it takes to say so.
+        # The worker cancels it after its two seconds. The sender waits until the worker reports that.
         stepping = asyncio.create_task(sender_of(rig, timeout=60.0).step())
         await hanging.wait()
         approval = await rig.asked("pay")
@@ -177,7 +178,7 @@ async def test_a_handler_that_hangs_is_broken_off_and_holds_up_nothing(rig: Gate
         (ApplicationError("x", type="Own"), "ApplicationError"),
     ],
 )
-async def test_whatever_a_handler_raises_ends_itself_alone(
+async def test_any_error_of_a_handler_ends_only_that_run(
     rig: GatewayRig, handler: Handler, error: BaseException, code: str
 ) -> None:
     async def end(event: CloudEvent) -> None:
@@ -190,11 +191,10 @@ async def test_whatever_a_handler_raises_ends_itself_alone(
     assert (await rig.turns.signoff.result(await rig.start("nothing"))).state == "complete"
 
 
-async def test_a_gateway_that_dies_meanwhile_has_nothing_run_twice(rig: GatewayRig, handler: Handler) -> None:
-    """Whoever takes its place waits for the same run, or hears that it was taken.
+async def test_gateway_killed_during_a_run_causes_no_second_run(rig: GatewayRig, handler: Handler) -> None:
+    """The next sender waits for the same run or learns its success.
 
-    Seen to fail with a workflow id that may be used again after a success: the handler ran three times.
-    """
+    With a workflow id that could be reused after a success, the handler ran three times."""
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
     async def wait(event: CloudEvent) -> None:
@@ -213,7 +213,7 @@ async def test_a_gateway_that_dies_meanwhile_has_nothing_run_twice(rig: GatewayR
     await replacing
     assert len(handler.events) == 1
     assert await owed(rig) == []
-    # It was taken, but nobody lived to say so.
+    # The event was handled, but the sender died before it recorded that.
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
     sender = sender_of(rig)
     keep = EventDeliveries.finish
@@ -232,7 +232,7 @@ async def test_a_gateway_that_dies_meanwhile_has_nothing_run_twice(rig: GatewayR
     assert await owed(rig) == []
 
 
-async def test_several_gateways_have_each_event_handled_once(rig: GatewayRig, handler: Handler) -> None:
+async def test_several_gateways_handle_each_event_once(rig: GatewayRig, handler: Handler) -> None:
     for _ in range(3):
         await froze(rig)
     senders = [sender_of(rig) for _ in range(3)]
@@ -242,7 +242,7 @@ async def test_several_gateways_have_each_event_handled_once(rig: GatewayRig, ha
     assert len(handler.events) == 6
 
 
-async def test_what_takes_long_is_waited_for_again_and_is_no_failure(
+async def test_slow_handler_run_is_awaited_again_and_counts_no_failure(
     rig: GatewayRig, handler: Handler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = asyncio.Event()
@@ -263,7 +263,7 @@ async def test_what_takes_long_is_waited_for_again_and_is_no_failure(
     assert (len(handler.events), await owed(rig)) == (1, [])
 
 
-async def test_who_may_start_workflows_cannot_say_what_a_handler_is_given(rig: GatewayRig, handler: Handler) -> None:
+async def test_forged_workflow_cannot_choose_a_handlers_event(rig: GatewayRig, handler: Handler) -> None:
     temporal, queue = rig.deps.client.temporal, rig.turns.task_queue
 
     async def run(delivery: str, workflow_id: str) -> None:
@@ -278,7 +278,7 @@ async def test_who_may_start_workflows_cannot_say_what_a_handler_is_given(rig: G
     assert own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/t", names.EVENT, "1"), [task]) == ""
 
 
-async def test_a_worker_without_the_handler_says_so(rig: GatewayRig, handler: Handler) -> None:
+async def test_worker_without_the_handler_reports_not_deployed(rig: GatewayRig, handler: Handler) -> None:
     await froze(rig)
     added = Subscription("later", ("freeze.*",), handler=handler)
     sender = EventSender(rig.deps, added)

@@ -1,4 +1,5 @@
-"""Subscriptions over real HTTP: signed, tried again, given up and sent again; a specialist's to its actor's alone."""
+"""Subscriptions over real HTTP: signed, retried, given up and retried by command. A specialist's events go only to its
+actor's subscription."""
 
 import asyncio
 import base64
@@ -39,7 +40,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 async def rig(
     client: Client, store: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[GatewayRig]:
-    """A gateway whose freezes are sent to the receiver; it has seen what was there before."""
+    """A gateway whose freezes are sent to the receiver. It has already seen older events."""
     monkeypatch.setenv("FEED_SECRET", "whsec_" + base64.b64encode(KEY).decode())
     feed = Subscription(
         name="feed",
@@ -60,23 +61,23 @@ async def rig(
 
 
 def sender_of(rig: GatewayRig, **changes: Any) -> EventSender:
-    """What sends the desk's subscription, as it is declared or with other fields."""
+    """The sender of the desk's subscription, as declared or with changed fields."""
     return EventSender(rig.deps, dataclasses.replace(rig.deps.catalog.subscriptions["feed"], **changes))
 
 
 async def froze(rig: GatewayRig, reason: str = "drill") -> None:
-    """Two events: a freeze, and its end."""
+    """Make two events: a freeze and its end."""
     await rig.http.post("/v1/freezes?as=approver", json={"reason": reason})
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
 
 
 async def make_due(rig: GatewayRig) -> None:
-    """The time of every next try is there."""
+    """Make every retry due."""
     change = text("UPDATE event_deliveries SET due_at = 0 WHERE state = 'new'")
     await rig.deps.store.run(lambda connection: connection.execute(change))
 
 
-async def test_what_is_wanted_arrives_signed(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_subscribed_events_arrive_signed(rig: GatewayRig, receiver: Receiver) -> None:
     await froze(rig)
     sender = sender_of(rig)
     assert [await sender.step(), await sender.step()] == [2, 0]
@@ -88,7 +89,7 @@ async def test_what_is_wanted_arrives_signed(rig: GatewayRig, receiver: Receiver
     assert (await rig.http.get(json.loads(body)["dataschema"])).json()["title"] == json.loads(body)["type"]
 
 
-async def test_what_does_not_arrive_is_tried_again_under_the_same_id(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_undelivered_event_is_retried_under_the_same_id(rig: GatewayRig, receiver: Receiver) -> None:
     receiver.answers = [500, 500, 410]
     await froze(rig)
     sender = sender_of(rig)
@@ -101,8 +102,8 @@ async def test_what_does_not_arrive_is_tried_again_under_the_same_id(rig: Gatewa
     assert (len(ids), len(set(ids))) == (5, 2)
 
 
-async def test_what_is_given_up_is_listed_and_sent_again(rig: GatewayRig, receiver: Receiver) -> None:
-    """After the last try nothing is sent by itself; auditors read of it, and the role `admin` has it sent."""
+async def test_given_up_event_is_listed_and_retried_by_an_operator(rig: GatewayRig, receiver: Receiver) -> None:
+    """After the last attempt nothing is sent automatically. Auditors can list it, and the role `admin` can retry it."""
     await froze(rig)
     receiver.answers = [500] * 2 * (len(RETRY_SECONDS) + 1)
     sender = sender_of(rig)
@@ -127,7 +128,7 @@ async def test_what_is_given_up_is_listed_and_sent_again(rig: GatewayRig, receiv
     assert (await locked.http.get("/v1/events/failed", headers=headers["olga"])).json() == {"failed": []}
 
 
-async def test_several_gateways_share_the_work(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_several_gateways_share_the_deliveries(rig: GatewayRig, receiver: Receiver) -> None:
     await froze(rig)
     senders = [sender_of(rig) for _ in range(3)]
     for _ in range(3):
@@ -135,7 +136,7 @@ async def test_several_gateways_share_the_work(rig: GatewayRig, receiver: Receiv
     assert len(receiver.events) == 2
 
 
-async def test_without_its_secret_nothing_is_sent(
+async def test_missing_secret_postpones_the_delivery(
     rig: GatewayRig, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FEED_SECRET")
@@ -151,20 +152,20 @@ async def test_without_its_secret_nothing_is_sent(
 
 
 async def owe(rig: GatewayRig) -> None:
-    """Two events are owed to the subscription as it is declared."""
+    """Queue two events for the subscription as declared."""
     await froze(rig)
     await rig.deps.events.extend()
     assert await EventDeliveries(rig.deps.store).add(rig.deps.catalog.subscriptions["feed"]) == 2
 
 
-async def test_what_is_owed_of_one_tenant_is_not_sent_to_another(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_queued_event_is_not_sent_to_another_tenants_subscription(rig: GatewayRig, receiver: Receiver) -> None:
     await owe(rig)
     assert await sender_of(rig, tenant="other").step() == 0
     assert receiver.requests == []
     assert await sender_of(rig).step() == 2
 
 
-async def test_what_a_subscription_may_not_have_any_more_is_not_sent(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_event_removed_from_a_subscription_is_not_sent(rig: GatewayRig, receiver: Receiver) -> None:
     await owe(rig)
     await sender_of(rig, events=("freeze.lifted",)).step()
     assert [each["type"] for each in receiver.events] == ["freeze.lifted"]
@@ -172,21 +173,21 @@ async def test_what_a_subscription_may_not_have_any_more_is_not_sent(rig: Gatewa
     assert (left.event.type, left.code) == ("freeze.started", "not wanted")
 
 
-async def test_a_gateway_leaves_alone_what_it_does_not_declare(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_gateway_ignores_deliveries_of_undeclared_subscriptions(rig: GatewayRig, receiver: Receiver) -> None:
     await owe(rig)
     assert await sender_of(rig, name="older").step() == 0
     assert await EventDeliveries(rig.deps.store).list_given_up("main") == []
     assert await sender_of(rig).step() == 2
 
 
-async def test_an_address_that_is_none_ends_no_sender(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_invalid_address_does_not_end_the_sender(rig: GatewayRig, receiver: Receiver) -> None:
     await owe(rig)
     assert await sender_of(rig, url="http://a..b/events").step() == 2
     await make_due(rig)
     assert await sender_of(rig).step() == 2
 
 
-async def test_a_subscriber_that_does_not_answer_holds_up_no_other(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_silent_subscriber_delays_no_other(rig: GatewayRig, receiver: Receiver) -> None:
     ended = asyncio.Event()
 
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -204,11 +205,11 @@ async def test_a_subscriber_that_does_not_answer_holds_up_no_other(rig: GatewayR
             await froze(rig)
             while len(receiver.requests) < count:
                 await asyncio.sleep(0.05)
-        # The other was still waiting for its answer.
+        # The other subscriber was still waiting for its answer.
         assert not ended.is_set()
 
 
-async def test_what_nobody_has_sent_again_goes_with_its_time(rig: GatewayRig) -> None:
+async def test_given_up_event_is_removed_after_its_retention(rig: GatewayRig) -> None:
     await owe(rig)
     deliveries = EventDeliveries(rig.deps.store)
     assert await deliveries.remove_old(30) == 0
@@ -221,7 +222,7 @@ async def test_what_nobody_has_sent_again_goes_with_its_time(rig: GatewayRig) ->
     assert await sender_of(rig).step() == 0
 
 
-def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:
+def test_private_event_goes_only_to_its_own_actors_subscription() -> None:
     wanted = Subscription("feed", ("*",), "https://a.example", "env:A", actor="desk")
     own: dict[str, Any] = {"id": "i", "time": "t", "private": True}
     dispatched = CloudEvent(source="actor:desk", type="tool_call:vault", actor="desk", **own)
@@ -234,7 +235,7 @@ def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:
     assert not is_for(Subscription("feed", ("grant.*",), "https://a.example", "env:A", actor="desk"), dispatched)
 
 
-async def test_a_tenant_is_sent_no_more_events_than_its_limit(rig: GatewayRig, receiver: Receiver) -> None:
+async def test_deliveries_of_a_tenant_stop_at_its_limit(rig: GatewayRig, receiver: Receiver) -> None:
     limited = dataclasses.replace(
         rig.deps, settings=Settings(tenant_limits="deliveries=3/hour; acme: deliveries=1/day")
     )

@@ -1,4 +1,4 @@
-"""Subscriptions that start an actor: one turn for each event, of the subscription, and no loop."""
+"""Subscriptions that start an actor: one turn for each event, in the subscription's name, without loops."""
 
 import asyncio
 import json
@@ -108,9 +108,9 @@ async def test_event_starts_a_turn_of_the_subscription_and_no_loop(rig: GatewayR
     assert (asked.user, asked.person_id, asked.tier, asked.roles) == ("subscription:payouts", "", "", ())
     words = text_of(given.messages[0].parts[0].text)
     event = next(each for each in await read_events(rig) if each.type == "tool_call:pay" and each.actor == "desk")
-    # The address of the schema is for readers of a gateway alone.
+    # The schema's address is only for readers of a gateway.
     assert words == event_text(replace(event, dataschema=""))
-    # The watcher has paid too. That event is for people and webhooks, not for any actor.
+    # The watcher has also paid. That event goes to people and webhooks but to no actor.
     own = [each for each in await read_events(rig) if each.type == "tool_call:pay" and key.turn in each.id]
     assert [each.actor for each in own] == ["watcher"]
     assert await sender.step() == 0
@@ -122,7 +122,7 @@ async def test_killed_sender_starts_no_second_turn(rig: GatewayRig) -> None:
         raise asyncio.CancelledError
 
     await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
-    # During the freeze the event waits and no try counts.
+    # During the freeze the event waits and no attempt counts.
     await sender_of(rig).step()
     assert await queued(rig) == [("new", 0, "frozen")]
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
@@ -180,7 +180,7 @@ def test_events_of_such_turns_go_to_functions_but_to_no_actor() -> None:
     assert is_for(WATCH, CloudEvent(id="turn/main/s/t/4", source="actor:desk", type="tool_call:pay", time="now"))
 
 
-def test_event_turn_is_the_same_for_one_event_and_another_for_each_subscription() -> None:
+def test_event_turn_is_unique_per_event_and_subscription() -> None:
     one = subscription_turn("main", "payouts", "turn/main/s/t/1")
     assert subscription_turn("main", "payouts", "turn/main/s/t/1") == one
     others = [("acme", "payouts", "turn/main/s/t/1"), ("main", "log", "turn/main/s/t/1"), ("main", "payouts", "x/2")]

@@ -1,4 +1,4 @@
-"""What nobody writes when it happens, the gateway records as it sees it: deadlines that pass, turns that end."""
+"""Deadlines and turn ends that the gateway records itself, because no other process writes them."""
 
 import asyncio
 import uuid
@@ -47,7 +47,7 @@ def hurried_catalog(ledger: Ledger) -> Catalog:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls a tool that may run, and asks about two others; or only the one, where told so."""
+    """Call one automatic tool and two that need approval, or only the automatic one on request."""
     if results(request):
         return respond("done")
     words = request.messages[-1].parts[0]
@@ -57,7 +57,7 @@ def react(request: CompletionRequest) -> Completion:
 
 @pytest.fixture
 async def rig(client: Client, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GatewayRig]:
-    """A gateway whose record begins with the test, and which records nothing by itself."""
+    """A gateway whose audit log begins with the test, and that records nothing automatically."""
     monkeypatch.setattr(event_task, "GRACE", timedelta(seconds=GRACE_SECONDS))
     queue = f"recorders-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(
@@ -77,11 +77,10 @@ async def until(step: Callable[[], Awaitable[Any]]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_deadlines_are_told_while_the_turn_waits_for_others(rig: GatewayRig) -> None:
-    """Each once, in order, as seen in the store: the turn itself has nothing to write before somebody answers.
+async def test_deadlines_are_recorded_while_the_turn_waits_for_others(rig: GatewayRig) -> None:
+    """Each once and in order, as read from the store: the turn writes nothing before an answer.
 
-    Seen to fail without the recorder: none of them came.
-    """
+    Without the recorder none of them was written."""
     key = await rig.turns.start()
     await rig.turns.waiting(key)
     timed = ("approval.reminded", "approval.escalated", "approval.postponed", "approval.expired")
@@ -91,7 +90,7 @@ async def test_deadlines_are_told_while_the_turn_waits_for_others(rig: GatewayRi
     found = await events_of(rig, key, *timed)
     assert [(each.type, each.claimed, each.actor) for each in found] == [(name, False, "desk") for name in timed]
     assert (await rig.turns.signoff.view(key)).result is None
-    # The turn tells the same of itself, when it goes on: not a second time, to nobody.
+    # The turn reports the same when it continues, and it is not recorded twice.
     await rig.turns.signoff.cancel_turn(key)
     await rig.turns.signoff.result(key)
     assert [each.type for each in await events_of(rig, key, *timed)] == list(timed)
@@ -100,14 +99,14 @@ async def test_deadlines_are_told_while_the_turn_waits_for_others(rig: GatewayRi
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-async def test_what_passed_while_no_gateway_ran_is_told_later(rig: GatewayRig, ahead: bool) -> None:
+async def test_deadlines_without_a_running_gateway_are_recorded_later(rig: GatewayRig, ahead: bool) -> None:
     await DeadlineRecorder(rig.deps).step()
     if ahead:
         wrong = rig.deps.clock() + timedelta(days=1)
         await EventSources(rig.deps.store).advance(DEADLINES, wrong)
     key = await rig.turns.start()
     await rig.turns.waiting(key)
-    # By its name: on a busy machine it may wait no more.
+    # By its name: on a busy machine it may no longer wait.
     approval = ApprovalKey(key, "c1.1").id
     while (await rig.deps.requests.load(approval)).request.state == "pending":
         await asyncio.sleep(0.1)
@@ -116,10 +115,10 @@ async def test_what_passed_while_no_gateway_ran_is_told_later(rig: GatewayRig, a
     assert await DeadlineRecorder(rig.deps).step() == 0
 
 
-async def test_an_answer_that_was_in_time_is_no_deadline_that_passed(rig: GatewayRig) -> None:
-    """What time would have brought after it is not told, only what it brought before."""
+async def test_timely_answer_leaves_no_expiry_record(rig: GatewayRig) -> None:
+    """Only deadlines before the answer are recorded, not later ones."""
     status = ""
-    # Of one that a busy machine answers too late, another is asked.
+    # If a busy machine answers too late, another request follows.
     while status != "accepted":
         key = await rig.turns.start()
         await rig.turns.waiting(key)
@@ -133,7 +132,7 @@ async def test_an_answer_that_was_in_time_is_no_deadline_that_passed(rig: Gatewa
     assert "approval.expired" not in result
 
 
-async def test_an_ordinary_end_is_told_once(rig: GatewayRig) -> None:
+async def test_normal_end_of_a_turn_is_recorded_once(rig: GatewayRig) -> None:
     key = await rig.turns.start(text="free")
     await rig.turns.signoff.result(key)
     await until(TurnEndRecorder(rig.deps).step)
@@ -150,7 +149,7 @@ async def test_an_ordinary_end_is_told_once(rig: GatewayRig) -> None:
     ]
 
 
-async def test_a_turn_that_said_so_itself_is_not_told_to_have_ended_again(rig: GatewayRig) -> None:
+async def test_end_reported_by_the_turn_is_not_recorded_again(rig: GatewayRig) -> None:
     stopped, gone, ordinary = [await rig.turns.start() for _ in range(3)]
     for key in (stopped, gone, ordinary):
         await rig.turns.waiting(key)
@@ -168,7 +167,7 @@ async def test_a_turn_that_said_so_itself_is_not_told_to_have_ended_again(rig: G
     assert await events_of(rig, ordinary, "turn.ended") == []
 
 
-async def test_a_turn_that_is_reset_has_not_ended(rig: GatewayRig) -> None:
+async def test_reset_of_a_turn_is_not_recorded_as_its_end(rig: GatewayRig) -> None:
     key = await rig.turns.start()
     await rig.turns.waiting(key)
     temporal = rig.deps.client.temporal
@@ -194,8 +193,10 @@ async def test_a_turn_that_is_reset_has_not_ended(rig: GatewayRig) -> None:
     assert [each.data["ended"] for each in await events_of(rig, key, "turn.ended")] == ["terminated"]
 
 
-async def test_a_turn_that_ended_by_a_clock_ahead_hides_no_other(rig: GatewayRig) -> None:
-    """A server's clock that was ahead for a moment; seen to fail while the newest end was followed, however new."""
+async def test_end_with_a_clock_ahead_hides_no_later_end(rig: GatewayRig) -> None:
+    """A server's clock was ahead for a moment.
+
+    The recorder missed later ends when it followed the newest end without a limit."""
     ahead = await rig.turns.start()
     await rig.turns.waiting(ahead)
     await rig.turns.forward(ahead, days=60)
@@ -208,14 +209,14 @@ async def test_a_turn_that_ended_by_a_clock_ahead_hides_no_other(rig: GatewayRig
     await rig.turns.signoff.result(key)
     await until(recorder.step)
     assert len(await events_of(rig, key, "turn.ended")) == 1
-    # Nor after a restart.
+    # The same after a restart.
     other = await rig.turns.start(text="free")
     await rig.turns.signoff.result(other)
     await until(TurnEndRecorder(rig.deps).step)
     assert len(await events_of(rig, other, "turn.ended")) == 1
 
 
-async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) -> None:
+async def test_withdrawal_is_recorded_once_and_with_its_person(rig: GatewayRig) -> None:
     key = await rig.turns.start()
     await rig.turns.waiting(key)
     pay = next(each for each in (await rig.turns.signoff.pending(key)) if each.tool == "pay")
@@ -230,7 +231,7 @@ async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) ->
     assert len(result) == 2
 
 
-async def test_a_moment_never_goes_back(store: Store) -> None:
+async def test_recorded_position_never_moves_back(store: Store) -> None:
     sources = EventSources(store)
     begun = datetime.fromisoformat("2026-03-01T09:30:00+00:00")
     later = begun + LONG_END_OVERLAP

@@ -1,4 +1,4 @@
-"""Pages where an answer says more than yes or no: doubts, remembered answers, several at once, frozen tenants."""
+"""Pages with more answers than approve and deny: unknown outcomes, grants, batches, frozen tenants."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from signoff.gateway.pages.decision_form import draft_in
 from signoff.store.freezes import Freezes
 
 
-async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> None:
+async def test_unknown_outcome_page_offers_three_answers(gateway: GatewayRig) -> None:
     approval = await gateway.doubted()
     async with browser(gateway) as page:
         card = words((await page.get(f"/approvals/{approval}")).text)
@@ -43,7 +43,7 @@ async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> N
         ("denied", "Given up by Approver (you)"),
     ],
 )
-async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict: str, expected: str) -> None:
+async def test_unknown_outcome_is_retried_or_given_up(gateway: GatewayRig, verdict: str, expected: str) -> None:
     approval = await gateway.doubted()
     first = len(gateway.ledger.rows)
     async with browser(gateway) as page:
@@ -54,14 +54,14 @@ async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict
     assert len(ran) == (1 if verdict == "approved" else 0)
 
 
-async def test_a_plain_request_cannot_have_happened(gateway: GatewayRig) -> None:
+async def test_plain_request_refuses_the_verdict_happened(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         assert (await answered(page, approval, verdict="happened")).status_code == 422
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_time_is_told_in_words(gateway: GatewayRig) -> None:
+async def test_card_shows_reminder_and_escalation_times(gateway: GatewayRig) -> None:
     approval = await gateway.asked("urgent")
     async with browser(gateway) as page:
         card = words((await page.get(f"/approvals/{approval}")).text)
@@ -70,7 +70,7 @@ async def test_time_is_told_in_words(gateway: GatewayRig) -> None:
     assert "then Ana, Bo (finance) may answer too, until" in card
 
 
-async def test_a_list_says_what_was_changed(rig: GatewayRig) -> None:
+async def test_list_shows_an_edited_request_with_its_editor(rig: GatewayRig) -> None:
     approval = await rig.asked("trip")
     shown = (await rig.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     edited = {**shown, "cost": 300}
@@ -84,7 +84,7 @@ async def test_a_list_says_what_was_changed(rig: GatewayRig) -> None:
     assert "Book TP 531 in business, 300 EUR desk for Guest · edited by Ana" in text
 
 
-async def test_an_answer_is_remembered_listed_and_taken_back(rig: GatewayRig) -> None:
+async def test_remembered_answer_is_listed_and_revoked_on_the_page(rig: GatewayRig) -> None:
     approval = await rig.asked("alike")
     async with browser(rig) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -109,7 +109,7 @@ async def test_an_answer_is_remembered_listed_and_taken_back(rig: GatewayRig) ->
     assert (await rig.turns.signoff.request(await rig.asked("alike"))).state == "pending"
 
 
-async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(rig: GatewayRig) -> None:
+async def test_only_its_author_or_an_operator_revokes_a_remembered_answer(rig: GatewayRig) -> None:
     approval = await rig.asked("alike")
     async with browser(rig) as page:
         await answered(page, approval, verdict="approved", remember="on", which="exact", uses="1")
@@ -130,9 +130,7 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(rig: Gateway
     ({"uses": "1", "which": "where", "where": "args.amount < 10.0"}, "not true of the arguments of this very call"),
     ({"uses": "1", "which": "where", "where": "args.amuont < 10.0"}, "amuont"),
 )
-async def test_what_cannot_be_remembered_decides_nothing(
-    gateway: GatewayRig, wish: dict[str, str], expected: str
-) -> None:
+async def test_invalid_grant_decides_nothing(gateway: GatewayRig, wish: dict[str, str], expected: str) -> None:
     approval = await gateway.asked("alike")
     async with browser(gateway) as page:
         answer = await answered(page, approval, verdict="approved", remember="on", **wish)
@@ -141,7 +139,7 @@ async def test_what_cannot_be_remembered_decides_nothing(
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_several_are_read_before_they_are_decided_together(gateway: GatewayRig) -> None:
+async def test_batch_shows_each_request_before_deciding_them_together(gateway: GatewayRig) -> None:
     first, second, third = [await gateway.asked(word) for word in ("pay", "login", "pay")]
     typed, doubt = await gateway.asked("typed"), await gateway.doubted()
     picked = [first, second, third, typed, doubt]
@@ -168,7 +166,7 @@ async def test_several_are_read_before_they_are_decided_together(gateway: Gatewa
     assert states == ["approved", "denied", "pending", "pending", "pending"]
 
 
-async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayRig) -> None:
+async def test_batch_is_decided_only_from_its_own_page(gateway: GatewayRig) -> None:
     first, second = [await gateway.asked("pay") for _ in range(2)]
     async with browser(gateway) as page:
         form = hidden((await page.get("/batch", params={"pick": [first]})).text, "/batch")
@@ -190,7 +188,7 @@ async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayRig) -> Non
         assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_a_frozen_tenant_is_named_on_every_page(rig: GatewayRig) -> None:
+async def test_frozen_tenant_is_named_on_every_page(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
     pages = ["/", "/?choose=1", f"/approvals/{approval}", f"/approvals/{approval}/edit", "/batch", "/grants", "/turns"]
     pages += ["/tools", "/new", f"/turns/{approval.rsplit('.', 2)[0]}", "/nothing-here"]
@@ -204,6 +202,6 @@ async def test_a_frozen_tenant_is_named_on_every_page(rig: GatewayRig) -> None:
         assert "Frozen by" not in (await page.get("/")).text
 
 
-def test_a_revision_of_thousands_of_digits_is_no_fault_of_ours() -> None:
+def test_revision_with_thousands_of_digits_is_truncated() -> None:
     draft = draft_in({"revision": "1" * 5_000}, "main.s.t.c1.1", "approved", "en")
     assert draft.revision == 111_111_111

@@ -1,4 +1,4 @@
-"""The page that describes the API."""
+"""The API documentation page."""
 
 import re
 
@@ -8,7 +8,7 @@ from gateway_rig import GatewayRig
 from signoff.gateway.pages.api_docs import FieldRow, operations
 
 
-async def test_every_operation_is_on_the_page(gateway: GatewayRig) -> None:
+async def test_docs_page_shows_every_operation(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         answer = await page.get("/docs")
     assert answer.status_code == 200
@@ -25,7 +25,7 @@ async def test_every_operation_is_on_the_page(gateway: GatewayRig) -> None:
     assert "<script>" not in answer.text
 
 
-async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayRig) -> None:
+async def test_docs_page_needs_a_sign_in(gateway: GatewayRig) -> None:
     locked = locked_rig(gateway)
     async with browser(locked) as page:
         assert (await page.get("/docs")).headers["location"] == "/login?next=%2Fdocs"
@@ -33,7 +33,7 @@ async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayRig) -> None:
         assert "POST /v1/turns" in words((await page.get("/docs")).text)
 
 
-def test_a_body_s_fields_are_found_through_references(gateway: GatewayRig) -> None:
+def test_body_fields_are_found_through_references(gateway: GatewayRig) -> None:
     found = {(each.method, each.path): each for _, each in operations(gateway.app.openapi())}
     assert [field.name for field in found["POST", "/v1/approvals/{approval}/withdraw"].fields if field.where == "body"]
     decide = found["POST", "/v1/approvals/{approval}/decide"]

@@ -36,11 +36,11 @@ def asked(state: ApprovalState, **more: Any) -> ApprovalRequest:
 
 
 def waits(request: ApprovalRequest) -> CallView:
-    """A call whose request is in some state while its batch is not settled."""
+    """A call with a request in some state, before its batch is settled."""
     return CallView(call="c1.1", tool="pay", state="waiting", approval=request)
 
 
-def test_a_call_in_doubt_is_marked_as_such() -> None:
+def test_call_in_doubt_shows_outcome_unknown() -> None:
     found = line(outcome("in_doubt"))
     assert (found.words, found.tone, found.doubt) == ("Outcome unknown", "doubt", True)
     assert "Check in the other system" in found.detail
@@ -54,7 +54,7 @@ def test_a_call_in_doubt_is_marked_as_such() -> None:
     ("cancelled", "Cancelled", "no"),
     ("repeat", "Denied again, as before", "no"),
 )
-def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, detail: str) -> None:
+def test_every_denial_names_its_source(source: DenialSource, expected: str, detail: str) -> None:
     denied = ToolDenied(source=source, tool="pay", call_id="c1.1", decided_by="ana", reason="no")
     found = line(outcome("denied", denied=denied))
     assert (found.words, found.detail, found.tone) == (expected, detail, "bad")
@@ -77,7 +77,7 @@ def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, deta
     (outcome("skipped"), "Not run", "quiet"),
     (outcome("waiting", "waiting for approval, K7Q-2FM"), "Request already waiting", "wait"),
 )
-def test_every_state_has_its_words(view: CallView, expected: str, tone: str) -> None:
+def test_every_call_state_has_text_and_tone(view: CallView, expected: str, tone: str) -> None:
     found = line(view)
     assert (found.words, found.tone) == (expected, tone)
 
@@ -89,14 +89,14 @@ def test_every_state_has_its_words(view: CallView, expected: str, tone: str) -> 
     ("pending", "", "Ran"),
     ("denied", "ana", "Ran, approved by Ana"),
 )
-def test_only_who_let_it_run_has_approved_it(state: ApprovalState, credited: str, expected: str) -> None:
-    """Who settled the question otherwise is not named as one who approved what ran."""
+def test_only_the_approver_of_a_run_is_credited(state: ApprovalState, credited: str, expected: str) -> None:
+    """The line names only the approver of the run, not a person who settled the question in another way."""
     settled = outcome("ok", decided_by=credited).outcome
     request = asked(state, decided_by="bo", decided_name="Bo")
     assert line(CallView(call="c1.1", tool="pay", state="ok", approval=request, outcome=settled)).words == expected
 
 
-def test_the_sentence_of_a_call_hides_its_secrets() -> None:
+def test_sentence_of_a_call_hides_secrets() -> None:
     args = Content(inline={"site": "https://example.com", "password": "correct horse"})
     login = CallView(call="c1.1", tool="login", state="proposed")
     assert line(login, CallPart(call="c1.1", tool="login", args=args)).what == "Log in to https://example.com"
@@ -104,7 +104,7 @@ def test_the_sentence_of_a_call_hides_its_secrets() -> None:
     assert line(odd, CallPart(call="c1.1", tool="nothing", args=args)).what == "nothing"
 
 
-def test_secrets_are_masked_wherever_they_lie() -> None:
+def test_nested_secrets_are_masked() -> None:
     args = {"a": "xyz", "b": {"c": 5, "d": [{"c": "s"}]}, "e": None}
     assert masked_args(args, ["a", "b.c", "e"]) == {
         "a": "hidden, 3 characters",
@@ -115,7 +115,7 @@ def test_secrets_are_masked_wherever_they_lie() -> None:
     assert masked_args(args, []) == args
 
 
-def test_calls_of_unknown_tools_and_stored_secrets_show_nothing() -> None:
+def test_unknown_tools_and_stored_secrets_show_no_arguments() -> None:
     stored = Content(blob=BlobRef(sha256="f" * 64, size=9_000, preview='{"password": "correct'))
     parts = (
         CallPart(call="c1.1", tool="nothing", args=Content(inline={"key": "k"})),
@@ -136,7 +136,7 @@ def test_calls_of_unknown_tools_and_stored_secrets_show_nothing() -> None:
     assert '"amount":1' in written
 
 
-def test_what_stood_in_for_a_tool_that_failed_is_told() -> None:
+def test_failed_tool_names_its_fallback() -> None:
     found = line(outcome("ok", "paid", fallback="wire", primary_error="the bank is closed", decided_by="ana"))
     assert found.detail == "the bank is closed; fallback: wire"
     assert (found.state, found.words, found.result) == ("execution_failed", "Failed", "")
@@ -146,8 +146,8 @@ def test_what_stood_in_for_a_tool_that_failed_is_told() -> None:
     assert (tried.state, tried.words, tried.detail) == ("execution_failed", "Failed", "Fallback: wire")
 
 
-async def test_what_stands_in_for_a_call_follows_it_in_the_conversation(store: Store) -> None:
-    """With its own sentence, made of the arguments it was given, and its own card while somebody is asked."""
+async def test_fallback_call_follows_its_primary_in_the_conversation(store: Store) -> None:
+    """It has its own sentence with its arguments, and its own card during its request."""
     part = CallPart(call="c1.1", tool="login", args=Content(inline={"site": "bank", "password": "hunter2"}))
     pending = asked("pending")
     view = TurnView(

@@ -1,4 +1,4 @@
-"""The page to change a call's arguments before approving it."""
+"""The page for editing a call's arguments before approval."""
 
 import html
 import re
@@ -24,7 +24,7 @@ def hidden_part(page: str, action: str) -> str:
 
 
 async def edited(page: httpx2.AsyncClient, approval: str, *, step: str = "review", **changed: str) -> httpx2.Response:
-    """Open the form, change fields and send it to a step; `__` in a name stands for `/`."""
+    """Open the form, change fields and send it to a step. `__` in a name means `/`."""
     path = f"/approvals/{approval}/edit"
     answer = await page.get(path)
     assert answer.status_code == 200, answer.text
@@ -34,7 +34,7 @@ async def edited(page: httpx2.AsyncClient, approval: str, *, step: str = "review
 
 
 async def confirmed(page: httpx2.AsyncClient, approval: str, review: httpx2.Response, **more: str) -> httpx2.Response:
-    """Approve on the page that shows old and new."""
+    """Approve on the page that compares old and new."""
     path = f"/approvals/{approval}/edit"
     form = fields(review.text, path)
     return await page.post(path, data={**form, "step": "approve", **more}, follow_redirects=True)
@@ -44,7 +44,7 @@ async def ended(gateway: GatewayRig, approval: str) -> Any:
     return (await gateway.turns.signoff.result(turn_of(approval))).calls[0]
 
 
-async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRig) -> None:
+async def test_edit_is_compared_with_the_original_and_then_runs(gateway: GatewayRig) -> None:
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -69,7 +69,7 @@ async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRi
     assert ran == {**FLIGHT, "cost": 380.5, "traveller": {"name": "Bo"}, "extras": []}
 
 
-async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRig) -> None:
+async def test_edit_form_shows_types_choices_and_required_fields(gateway: GatewayRig) -> None:
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
         form = (await page.get(f"/approvals/{approval}/edit")).text
@@ -92,7 +92,7 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRi
     ({"meta": "{"}, "Is not JSON"),
     ({}, "You changed nothing. Change a value"),
 )
-async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
+async def test_invalid_edit_shows_its_error_and_decides_nothing(
     gateway: GatewayRig, changed: dict[str, str], expected: str
 ) -> None:
     approval = await gateway.asked("book")
@@ -105,7 +105,7 @@ async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
     assert (await gateway.turns.signoff.request(approval)).votes == ()
 
 
-async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayRig) -> None:
+async def test_edit_needs_the_token_and_revision_of_its_page(gateway: GatewayRig) -> None:
     approval, other = await gateway.asked("book"), await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
     async with browser(gateway) as page:
@@ -120,7 +120,7 @@ async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayRig) ->
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_who_may_not_decide_may_not_change(gateway: GatewayRig) -> None:
+async def test_person_without_permission_to_decide_cannot_edit(gateway: GatewayRig) -> None:
     approval = await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
     async with browser(gateway) as page:
@@ -132,7 +132,7 @@ async def test_who_may_not_decide_may_not_change(gateway: GatewayRig) -> None:
         assert (await page.get(path)).status_code == 409
 
 
-async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gateway: GatewayRig) -> None:
+async def test_edit_needs_the_other_approvals_again(gateway: GatewayRig) -> None:
     approval = await gateway.asked("trip")
     async with browser(gateway) as page:
         await as_person(page, "ana")
@@ -150,7 +150,7 @@ async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gat
     assert (await ended(gateway, approval)).code == "ok"
 
 
-async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayRig) -> None:
+async def test_typed_confirmation_of_an_edit_is_the_new_amount(gateway: GatewayRig) -> None:
     approval = await gateway.asked("typed")
     async with browser(gateway) as page:
         review = await edited(page, approval, amount="99")
@@ -162,11 +162,11 @@ async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayRig) -> No
 
 
 @pytest.mark.parametrize("written", ["", "again "])
-async def test_the_review_tells_no_secret_value(gateway: GatewayRig, written: str) -> None:
-    """The right and a wrong password are answered alike, by themselves and where they are written into another field.
+async def test_review_reveals_no_secret_value(gateway: GatewayRig, written: str) -> None:
+    """The right password and a wrong one get the same answer, alone and inside another field.
 
-    Without this "nothing was changed" was said of the right one alone, and of many candidates the right one was hidden.
-    """
+    Before the fix, only the right one led to "nothing was changed", and only the right one was masked among
+    candidates."""
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
         entries = []

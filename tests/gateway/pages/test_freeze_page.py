@@ -1,4 +1,4 @@
-"""The kill switch as a page: who is offered it, what it takes, and what everybody is told meanwhile."""
+"""The freeze page: who sees it, what its form needs, and the notice on other pages."""
 
 import re
 
@@ -20,7 +20,7 @@ PEOPLE = (
 )
 
 
-async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
+async def test_freeze_and_unfreeze_by_form(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
     async with browser(rig) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
@@ -55,7 +55,9 @@ async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
         ({"reason": "drill", "sure": "yes", "token": "0" * 64}, 403, "out of date"),
     ],
 )
-async def test_what_a_form_must_carry(rig: GatewayRig, fields: dict[str, str], status: int, expected: str) -> None:
+async def test_freeze_form_needs_token_reason_and_confirmation(
+    rig: GatewayRig, fields: dict[str, str], status: int, expected: str
+) -> None:
     async with browser(rig) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
         shown = await page.post("/freeze", data={**form, **fields})
@@ -64,7 +66,7 @@ async def test_what_a_form_must_carry(rig: GatewayRig, fields: dict[str, str], s
     assert await Freezes(rig.deps.store).read("main") is None
 
 
-async def test_only_an_operator_is_offered_it_and_taken_at_it(rig: GatewayRig) -> None:
+async def test_only_an_operator_sees_and_uses_the_freeze_page(rig: GatewayRig) -> None:
     locked = locked_rig(rig, people=PEOPLE)
     async with browser(locked) as olga, browser(locked) as ana, browser(locked) as zoe:
         for page, person, tenant in ((olga, "olga", "main"), (ana, "ana", "main"), (zoe, "zoe", "acme")):
@@ -85,7 +87,7 @@ async def test_only_an_operator_is_offered_it_and_taken_at_it(rig: GatewayRig) -
         assert (await olga.post("/thaw", data=hidden(frozen.text, "/thaw"))).status_code == 303
 
 
-async def test_a_person_who_loses_the_role_is_refused_with_a_page_that_is_still_open(rig: GatewayRig) -> None:
+async def test_open_freeze_page_is_refused_after_the_role_is_removed(rig: GatewayRig) -> None:
     locked = locked_rig(rig, people=[Person(id="olga", roles=("admin",))])
     secret = await token_of(locked, "olga")
     async with browser(locked) as page:

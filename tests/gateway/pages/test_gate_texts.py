@@ -1,4 +1,4 @@
-"""What the inbox says of gates: nothing that they can answer is left without words."""
+"""Inbox texts about gates: every possible gate decision has one."""
 
 from typing import get_args, get_type_hints
 
@@ -13,26 +13,26 @@ KINDS = get_args(get_type_hints(LocalGateDecision.explained_kind.fget)["return"]
 
 
 @table("kind", *KINDS)
-def test_every_kind_of_decision_has_words(kind: str) -> None:
+def test_every_kind_of_gate_decision_has_text(kind: str) -> None:
     assert set(KINDS) == {"run", "ask", "settled", "question"}
     assert has_text(f"try.{kind}")
 
 
-def test_a_card_says_that_it_overrides_a_permission() -> None:
+def test_card_shows_that_an_approval_overrides_a_permission() -> None:
     assert "overrides it once" in rule_words(PERMISSION_RULE, "", "en")
 
 
 @table("name", "because", "other", "permission", "requires_approval", "handler:a:b")
 @table("language", *language_codes())
-def test_a_global_rule_is_told_by_its_name_whatever_that_is(language: str, name: str) -> None:
-    """Also by one that is the key of a text: each would have been told as something else, or not at all."""
+def test_global_rule_is_shown_by_any_name(language: str, name: str) -> None:
+    """Even if the name is also the key of a text, which would show a wrong text or none."""
     rule = RuleReference(kind="global", name=name)
     assert rule_words(rule, "true", language) == text("rule.other", language, rule=name)
     assert rule_expression(rule, "true") == "true"
 
 
 @table("language", *language_codes())
-def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> None:
+def test_every_gate_reason_has_its_own_sentence(language: str) -> None:
     policy = [RuleReference(name=field) for field in ("auto_approve_if", "require_approval_if")]
     own = (REQUIRES_APPROVAL, PERMISSION_RULE, REQUESTER_RULE, IN_DOUBT_RULE)
     by_name = text("rule.other", language, rule="?").partition("?")[0]
@@ -41,7 +41,7 @@ def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> N
     assert not [each for each in page_text if "_" in each or each.startswith(by_name)]
 
 
-def test_a_handler_beside_a_rule_is_told_after_it() -> None:
+def test_handler_reason_follows_the_rules_text() -> None:
     alone = RuleReference(kind="handler", handler="rules:limits", answer="admin")
     both = RuleReference(name="require_approval_if", handler="rules:limits", answer="admin")
     reason = "Needs approval: a new payee"

@@ -1,4 +1,4 @@
-"""Pages in the language of whoever reads them: chosen on a page, of the directory, or asked for by the browser."""
+"""Pages in the reader's language: chosen on a page, from the directory, or requested by the browser."""
 
 import re
 
@@ -22,7 +22,7 @@ def browser(gateway: GatewayRig) -> httpx2.AsyncClient:
 
 
 def asking(accept: str = "", cookie: str = "") -> Request:
-    """A request of a browser that asks for these languages and brings this cookie."""
+    """A browser's request with these accepted languages and this cookie."""
     headers = [(b"accept-language", accept.encode())] if accept else []
     headers += [(b"cookie", f"signoff_language={cookie}".encode())] if cookie else []
     return Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
@@ -45,14 +45,14 @@ def asking(accept: str = "", cookie: str = "") -> Request:
     (";q=x,,;=;q=nan,de;q=x", "", "", "en"),
     ("x," * 500 + "de", "", "", "en"),
 )
-def test_the_language_is_chosen_then_the_directory_s_then_the_browser_s(
+def test_language_is_the_chosen_one_then_the_directorys_then_the_browsers(
     accept: str, cookie: str, locale: str, language: str
 ) -> None:
     assert language_for(asking(accept, cookie), locale) == language
 
 
 @pytest.mark.parametrize("language", sorted(set(language_codes()) - {ENGLISH}))
-async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, language: str) -> None:
+async def test_card_is_completely_translated(gateway: GatewayRig, language: str) -> None:
     approval = await gateway.asked("pay")
     texts = texts_of(language)
     english = {
@@ -71,7 +71,7 @@ async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, lang
     assert texts["ended.approved"].format(who=f"Approver ({texts['receipt.you']})") in words(answer.text)
 
 
-async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: GatewayRig) -> None:
+async def test_language_is_chosen_on_any_page_without_a_script(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         first = await page.get("/turns?state=running")
         form = hidden(first.text, "/language")
@@ -82,7 +82,7 @@ async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: Gatewa
 
 
 @table("form", {"language": "it", "token": "forged"}, {"language": "xx"}, {"language": "../en"}, {"language": ""})
-async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayRig, form: dict[str, str]) -> None:
+async def test_forged_language_form_changes_nothing(gateway: GatewayRig, form: dict[str, str]) -> None:
     async with browser(gateway) as page:
         sent = {**hidden((await page.get("/turns")).text, "/language"), **form, "next": "//evil.example"}
         back = await page.post("/language", data=sent)
@@ -90,7 +90,7 @@ async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayRig, fo
         assert "signoff_language" not in page.cookies
 
 
-async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(gateway: GatewayRig) -> None:
+async def test_error_page_is_translated_around_its_english_message(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         page.headers["accept-language"] = "de"
         missing = await page.get("/approvals/default.s.t.c1.1")
@@ -102,7 +102,7 @@ async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(
         assert hidden(refused.text, "/language")["next"] == "/"
 
 
-async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayRig) -> None:
+async def test_numbers_and_times_follow_the_language(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         page.headers["accept-language"] = "de"
@@ -111,8 +111,8 @@ async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayRig) 
         assert "420.00 EUR" in words((await page.get(f"/approvals/{approval}")).text)
 
 
-async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: GatewayRig) -> None:
-    """Else in that of its person; what a turn itself says has no words."""
+async def test_api_client_gets_the_language_that_it_requests(gateway: GatewayRig) -> None:
+    """Otherwise in its person's language. Messages of the turn itself have no translation."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/withdraw"
     for headers, language in (({"accept-language": "fr"}, "fr"), ({"accept-language": "ja"}, "en"), ({}, "en")):
@@ -124,7 +124,7 @@ async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: Gatewa
     assert done.json()["message"] == texts_of("it")["receipt.accepted.withdrawn"]
 
 
-async def test_a_person_s_reason_stays_as_they_wrote_it(gateway: GatewayRig) -> None:
+async def test_persons_reason_is_not_translated(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     reason, url = ENDINGS["superseded"], f"/v1/approvals/{approval}/withdraw"
     assert (await gateway.http.post(url, params={"as": "guest"}, json={"reason": reason})).status_code == 200
@@ -135,8 +135,8 @@ async def test_a_person_s_reason_stays_as_they_wrote_it(gateway: GatewayRig) -> 
     assert texts_of("de")["ended_as.superseded"] not in words(shown)
 
 
-async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: GatewayRig) -> None:
-    """Beside the field, and on the card that asks again because somebody changed it."""
+async def test_edit_errors_are_translated(gateway: GatewayRig) -> None:
+    """At the field, and on the card that an edit renews."""
     approval = await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
     async with browser(gateway) as page:
@@ -147,7 +147,7 @@ async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: Gate
         assert "must be" not in wrong.text
 
 
-async def test_the_record_is_written_whole_in_the_language(gateway: GatewayRig) -> None:
+async def test_audit_log_page_is_completely_translated(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     await gateway.decide(approval, verdict="denied", reason="zu teuer", **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]

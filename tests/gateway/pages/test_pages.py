@@ -12,7 +12,7 @@ from signoff.contracts.ids import show_code
 
 
 async def opened(page: httpx2.AsyncClient, approval: str) -> dict[str, str]:
-    """Open a card and return what its form would send."""
+    """Open a card and return the fields that its form would send."""
     answer = await page.get(f"/approvals/{approval}")
     assert answer.status_code == 200
     return hidden(answer.text, f"/approvals/{approval}/decide")
@@ -26,7 +26,7 @@ async def state_of(gateway: GatewayRig, approval: str) -> str:
     return (await gateway.turns.signoff.request(approval)).state
 
 
-async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt(gateway: GatewayRig) -> None:
+async def test_card_shows_the_effect_and_becomes_a_receipt_after_approval(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -45,7 +45,7 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
     assert vote.decision.question_hash == (await gateway.turns.signoff.request(approval)).question_hash
 
 
-async def test_a_denial_keeps_its_reason(gateway: GatewayRig) -> None:
+async def test_denial_keeps_its_reason(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -56,7 +56,7 @@ async def test_a_denial_keeps_its_reason(gateway: GatewayRig) -> None:
     assert "Denied by Approver “too <b>expensive</b>”" in talk
 
 
-async def test_denial_without_a_reason_quotes_no_words(gateway: GatewayRig) -> None:
+async def test_denial_without_a_reason_shows_no_quotation(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         answer = await send(page, approval, await opened(page, approval), verdict="denied", reason="")
@@ -66,7 +66,7 @@ async def test_denial_without_a_reason_quotes_no_words(gateway: GatewayRig) -> N
     assert "Denied by user" not in words(answer.text)
 
 
-async def test_only_a_page_one_opened_decides(gateway: GatewayRig) -> None:
+async def test_decision_needs_the_token_of_an_opened_page(gateway: GatewayRig) -> None:
     approval, other = await gateway.asked("pay"), await gateway.asked("pay")
     async with browser(gateway) as page, browser(gateway) as stranger:
         form = await opened(page, approval)
@@ -100,7 +100,7 @@ async def test_reading_never_decides(gateway: GatewayRig) -> None:
 
 
 @table("verdict", {}, {"verdict": ""}, {"verdict": "yes"}, {"verdict": "APPROVED"})
-async def test_no_clear_verdict_is_no_decision(gateway: GatewayRig, verdict: dict[str, str]) -> None:
+async def test_unclear_verdict_decides_nothing(gateway: GatewayRig, verdict: dict[str, str]) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         answer = await send(page, approval, await opened(page, approval), **verdict)
@@ -109,7 +109,7 @@ async def test_no_clear_verdict_is_no_decision(gateway: GatewayRig, verdict: dic
 
 
 @pytest.mark.row("E58")
-async def test_the_second_window_sees_who_was_first(gateway: GatewayRig) -> None:
+async def test_second_window_shows_the_first_decider(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -122,7 +122,7 @@ async def test_the_second_window_sees_who_was_first(gateway: GatewayRig) -> None
     assert "over the API" in page_text
 
 
-async def test_a_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
+async def test_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
     approval = await gateway.asked("both", user="guest")
     async with browser(gateway) as page:
         await as_person(page, "ana")
@@ -134,7 +134,7 @@ async def test_a_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
     assert len((await gateway.turns.signoff.request(approval)).votes) == 1
 
 
-async def test_card_and_turn_name_both_people_who_approved(gateway: GatewayRig) -> None:
+async def test_card_and_turn_name_both_approvers(gateway: GatewayRig) -> None:
     approval = await gateway.asked("both", user="guest")
     await gateway.decide(approval, verdict="approved", **{"as": "ana"})
     await gateway.decide(approval, verdict="approved", **{"as": "bo"})
@@ -146,7 +146,7 @@ async def test_card_and_turn_name_both_people_who_approved(gateway: GatewayRig) 
     assert "Ana, Bo" in turn
 
 
-async def test_a_stale_card_is_shown_again(gateway: GatewayRig) -> None:
+async def test_stale_card_is_shown_again(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -157,7 +157,7 @@ async def test_a_stale_card_is_shown_again(gateway: GatewayRig) -> None:
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_high_risk_needs_the_amount_typed(gateway: GatewayRig) -> None:
+async def test_typed_confirmation_is_required_for_high_risk(gateway: GatewayRig) -> None:
     approval = await gateway.asked("typed")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -170,7 +170,7 @@ async def test_high_risk_needs_the_amount_typed(gateway: GatewayRig) -> None:
     assert "Approved by Approver" in words(done.text)
 
 
-async def test_those_who_may_not_see_why(gateway: GatewayRig) -> None:
+async def test_person_who_cannot_decide_sees_the_reason(gateway: GatewayRig) -> None:
     approval = await gateway.asked("both")
     own = await gateway.asked("pay", user="approver")
     async with browser(gateway) as page:
@@ -197,7 +197,7 @@ async def test_secrets_are_on_no_page(gateway: GatewayRig) -> None:
     assert not any(PASSWORD in text or digest in text for text in (card, talk, home))
 
 
-async def test_all_of_a_long_text_shows_no_secret_that_it_repeats(gateway: GatewayRig) -> None:
+async def test_long_text_hides_a_repeated_secret(gateway: GatewayRig) -> None:
     approval = await gateway.asked("repeat")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -208,7 +208,7 @@ async def test_all_of_a_long_text_shows_no_secret_that_it_repeats(gateway: Gatew
     assert PASSWORD not in card + values
 
 
-async def test_untrusted_text_is_plain_and_visible(gateway: GatewayRig) -> None:
+async def test_untrusted_text_is_escaped_and_visible(gateway: GatewayRig) -> None:
     approval = await gateway.asked("strange")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -218,7 +218,7 @@ async def test_untrusted_text_is_plain_and_visible(gateway: GatewayRig) -> None:
     assert "&lt;b&gt;&amp;" in card
 
 
-async def test_long_values_are_cut_alone_with_their_length(gateway: GatewayRig) -> None:
+async def test_only_long_values_are_truncated_with_their_length(gateway: GatewayRig) -> None:
     approval = await gateway.asked("long")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -226,7 +226,7 @@ async def test_long_values_are_cut_alone_with_their_length(gateway: GatewayRig) 
     assert card.count("word ") > 400
 
 
-async def test_the_list_filters_and_counts(gateway: GatewayRig) -> None:
+async def test_list_filters_and_counts(gateway: GatewayRig) -> None:
     approval = await gateway.asked("login")
     async with browser(gateway) as page:
         while f'data-key="{approval}"' not in (home := (await page.get("/")).text):
@@ -243,7 +243,7 @@ async def test_the_list_filters_and_counts(gateway: GatewayRig) -> None:
         assert "<circle" in (await page.get("/icon.svg?n=3")).text
 
 
-async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
+async def test_empty_list_explains_how_to_fill_it(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         await as_person(page, "guest")
         home = await page.get("/")
@@ -252,7 +252,7 @@ async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
     assert 'href="/new"' in home.text
 
 
-async def test_saying_something_starts_a_turn(gateway: GatewayRig) -> None:
+async def test_message_starts_a_turn(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         form = hidden((await page.get("/new")).text, "/sessions")
         bad = await page.post("/sessions", data={"text": "pay", "actor": "desk", "user": "guest"})
@@ -273,7 +273,7 @@ async def test_saying_something_starts_a_turn(gateway: GatewayRig) -> None:
     assert "Denied by rule" in talk
 
 
-async def test_a_conversation_shows_every_way_a_call_goes(gateway: GatewayRig) -> None:
+async def test_conversation_shows_every_state_of_a_call(gateway: GatewayRig) -> None:
     approval = await gateway.asked("fail")
     await gateway.decide(approval, verdict="approved")
     name = approval.rsplit(".", 2)[0]
@@ -309,7 +309,7 @@ async def test_turns_are_found_by_state_and_person(gateway: GatewayRig) -> None:
         assert odd.status_code == 200
 
 
-async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
+async def test_tool_pages_explain_rules_without_running_the_tool(gateway: GatewayRig) -> None:
     before = len(gateway.ledger.rows)
     async with browser(gateway) as page:
         listed = words((await page.get("/tools")).text)
@@ -335,7 +335,7 @@ async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
     assert len(gateway.ledger.rows) == before
 
 
-async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayRig) -> None:
+async def test_not_found_page_leads_back_to_the_requests(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         for path in (
             "/approvals/main.a.b.c1.1",
@@ -351,7 +351,7 @@ async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayRig) -> None
             assert "Traceback" not in answer.text
 
 
-async def test_a_code_leads_to_its_card(gateway: GatewayRig) -> None:
+async def test_code_redirects_to_its_card(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     code = show_code((await gateway.turns.signoff.request(approval)).code)
     async with browser(gateway) as page:
@@ -360,7 +360,7 @@ async def test_a_code_leads_to_its_card(gateway: GatewayRig) -> None:
     assert answer.headers["location"] == f"/approvals/{approval}"
 
 
-async def test_pages_are_small_and_not_kept(gateway: GatewayRig) -> None:
+async def test_pages_are_small_and_not_cached(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         card = await page.get(f"/approvals/{approval}")
@@ -373,7 +373,7 @@ async def test_pages_are_small_and_not_kept(gateway: GatewayRig) -> None:
     assert " style=" not in card.text
 
 
-async def test_a_conversation_says_that_the_model_is_asked_again(gateway: GatewayRig) -> None:
+async def test_conversation_shows_a_model_retry(gateway: GatewayRig) -> None:
     key = await gateway.start(BUSY)
     async with browser(gateway) as page, asyncio.timeout(60):
         address = f"/turns/{key.tenant}.{key.session}.{key.turn}"
@@ -383,7 +383,7 @@ async def test_a_conversation_says_that_the_model_is_asked_again(gateway: Gatewa
     await gateway.turns.signoff.cancel_turn(key)
 
 
-async def test_what_came_late_stands_under_its_own_name(gateway: GatewayRig) -> None:
+async def test_late_result_is_shown_under_its_own_name(gateway: GatewayRig) -> None:
     session = f"main.{fresh()}"
     response = await gateway.http.post(
         f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk", "id": "a"}

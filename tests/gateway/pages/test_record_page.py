@@ -1,4 +1,4 @@
-"""The record as a page: what it tells, to whom, and that it shows where it was changed."""
+"""The audit log page: its content, its readers and detected changes."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ async def denied(rig: GatewayRig, reason: str) -> tuple[str, str]:
     return turn, approval
 
 
-async def test_a_turn_told_record_by_record(rig: GatewayRig) -> None:
+async def test_turn_page_shows_every_audit_entry_escaped(rig: GatewayRig) -> None:
     turn, approval = await denied(rig, "<b>too</b> expensive")
     async with browser(rig) as page:
         for path in (f"/turns/{turn}", f"/approvals/{approval}"):
@@ -41,7 +41,7 @@ async def test_a_turn_told_record_by_record(rig: GatewayRig) -> None:
     assert f'href="/turns/{turn}"' in shown
 
 
-async def test_of_a_session_turn_by_turn(rig: GatewayRig) -> None:
+async def test_session_page_links_the_audit_log_of_each_turn(rig: GatewayRig) -> None:
     body = (await rig.http.post("/v1/sessions/timeline/messages", json={"text": "hello", "actor": "desk"})).json()
     async with browser(rig) as page:
         async with asyncio.timeout(60):
@@ -51,7 +51,7 @@ async def test_of_a_session_turn_by_turn(rig: GatewayRig) -> None:
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_beside_the_turns(rig: GatewayRig) -> None:
+async def test_acts_outside_turns_have_their_own_page(rig: GatewayRig) -> None:
     await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
     async with browser(rig) as page:
@@ -63,7 +63,7 @@ async def test_beside_the_turns(rig: GatewayRig) -> None:
     assert (missing.status_code, "Nothing is recorded of" in words(missing.text)) == (404, True)
 
 
-async def test_a_record_that_was_changed_is_pointed_out(rig: GatewayRig) -> None:
+async def test_changed_audit_entry_is_marked_on_the_page(rig: GatewayRig) -> None:
     turn, _ = await denied(rig, "no")
     change = text("UPDATE audit_records SET subject = 'mallory', at = 'long ago' WHERE stream = :stream AND seq = 2")
     stream = f"turn/{turn.replace('.', '/')}"
@@ -76,7 +76,7 @@ async def test_a_record_that_was_changed_is_pointed_out(rig: GatewayRig) -> None
     assert "no time · mallory" in words(shown)
 
 
-async def test_only_those_who_read_the_record_see_it_or_its_links(rig: GatewayRig) -> None:
+async def test_only_auditors_and_operators_see_the_audit_log_and_its_links(rig: GatewayRig) -> None:
     turn, approval = await denied(rig, "no")
     locked = locked_rig(rig, people=PEOPLE)
     found = {}
@@ -90,7 +90,7 @@ async def test_only_those_who_read_the_record_see_it_or_its_links(rig: GatewayRi
 
 
 @pytest.mark.row("F19")
-async def test_a_traced_call_says_in_the_conversation_which_tool_its_name_means(rig: GatewayRig) -> None:
+async def test_traced_call_shows_the_tool_of_its_name_in_the_conversation(rig: GatewayRig) -> None:
     traced, plain = [(await rig.asked("pay", **more)).rpartition(".c1")[0] for more in ({"trace": True}, {})]
     locked = locked_rig(rig, people=PEOPLE)
     async with browser(rig) as page:

@@ -1,4 +1,4 @@
-"""Refusals in the language of whoever reads them: on pages, by the API and in the record."""
+"""Refusals in the reader's language: on pages, by the API and in the audit log."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -57,14 +57,14 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 def own_browser(rig: GatewayRig) -> httpx2.AsyncClient:
-    """A browser in which nobody chose a language."""
+    """A browser without a chosen language."""
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=rig.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
     )
 
 
 @table(("person", "language"), *LOCALES)
-async def test_refused_edit_is_read_in_the_approvers_language(rig: GatewayRig, person: str, language: str) -> None:
+async def test_refused_edit_is_shown_in_the_approvers_language(rig: GatewayRig, person: str, language: str) -> None:
     approval = await rig.asked("pay")
     async with own_browser(rig) as page:
         await as_person(page, person)
@@ -89,7 +89,7 @@ async def test_refused_edit_is_read_in_the_approvers_language(rig: GatewayRig, p
     assert (preview.status_code, preview.json()["message"]) == (422, f"`to` {TOO_LONG[language]}")
 
 
-async def test_program_that_asks_for_no_language_reads_english(rig: GatewayRig) -> None:
+async def test_client_without_a_language_gets_english(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
     shown = (await rig.http.get(f"/v1/approvals/{approval}")).json()
     sent = {"verdict": "approved", "revision": 1, "question_hash": shown["question_hash"]}
@@ -98,7 +98,7 @@ async def test_program_that_asks_for_no_language_reads_english(rig: GatewayRig) 
     assert answer.json()["message"] == f"the change was rejected: the arguments of `pay` are not valid: {misfit}"
 
 
-async def test_record_says_in_the_readers_language_who_may_read_it(rig: GatewayRig) -> None:
+async def test_audit_log_refusal_is_in_the_readers_language(rig: GatewayRig) -> None:
     locked = locked_rig(rig)
     async with locked.http, browser(locked) as page:
         page.cookies.clear()

@@ -17,7 +17,7 @@ def locked(gateway: GatewayRig) -> GatewayRig:
     return locked_rig(gateway)
 
 
-async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         led = await page.get(f"/approvals/{approval}")
@@ -33,7 +33,7 @@ async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) 
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "inbox", "session")
 
 
-async def test_the_cookie_is_out_of_reach(locked: GatewayRig) -> None:
+async def test_session_cookie_is_protected_by_its_attributes(locked: GatewayRig) -> None:
     secure = locked_rig(locked, public_url="https://approvals.example.com")
     for rig, wanted in ((locked, False), (secure, True)):
         async with browser(rig) as page:
@@ -61,7 +61,7 @@ async def test_cookie_without_host_prefix_is_ignored_under_https(locked: Gateway
         assert (await planted.get("/")).status_code == 303
 
 
-async def test_a_cookie_set_before_is_worthless_after(locked: GatewayRig) -> None:
+async def test_cookie_from_before_the_sign_in_is_replaced(locked: GatewayRig) -> None:
     async with browser(locked) as page:
         await page.get("/login")
         planted = page.cookies[SESSION]
@@ -73,7 +73,7 @@ async def test_a_cookie_set_before_is_worthless_after(locked: GatewayRig) -> Non
         assert (await attacker.get("/")).status_code == 303
 
 
-async def test_only_the_sign_in_page_signs_in(locked: GatewayRig) -> None:
+async def test_sign_in_needs_the_token_of_its_own_page(locked: GatewayRig) -> None:
     secret = await token_of(locked, "ana")
     async with browser(locked) as page, browser(locked) as other:
         theirs = hidden((await other.get("/login")).text, "/login")
@@ -87,7 +87,7 @@ async def test_only_the_sign_in_page_signs_in(locked: GatewayRig) -> None:
         assert (await page.get("/")).status_code == 303
 
 
-async def test_a_wrong_token_signs_nobody_in(locked: GatewayRig) -> None:
+async def test_invalid_token_does_not_sign_in(locked: GatewayRig) -> None:
     expired, _ = await Tokens(locked.deps.store).create(
         "main", "ana", ["read"], lifetime=timedelta(hours=1), now=datetime.now(UTC) - timedelta(days=1)
     )
@@ -116,7 +116,7 @@ async def test_signing_out_ends_the_session(locked: GatewayRig) -> None:
         assert (await copy.get("/")).status_code == 303
 
 
-async def test_a_session_ends_by_itself(gateway: GatewayRig) -> None:
+async def test_session_expires(gateway: GatewayRig) -> None:
     now = [datetime.now(UTC)]
     locked = locked_rig(gateway, clock=lambda: now[0])
     async with browser(locked) as page:
@@ -134,7 +134,7 @@ async def test_a_session_ends_by_itself(gateway: GatewayRig) -> None:
         assert (await page.get("/")).status_code == 303
 
 
-async def test_a_page_does_what_its_token_may(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_page_is_limited_to_its_tokens_scopes(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana", "read"))
@@ -147,7 +147,7 @@ async def test_a_page_does_what_its_token_may(gateway: GatewayRig, locked: Gatew
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_only_a_visitor_who_may_start_is_offered_a_new_turn(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_only_a_visitor_who_may_start_sees_the_new_turn_button(gateway: GatewayRig, locked: GatewayRig) -> None:
     scopes: dict[bool, tuple[Scope, ...]] = {False: ("read", "decide"), True: ("read", "start")}
     for is_offered, held in scopes.items():
         async with browser(locked) as page:
@@ -159,7 +159,7 @@ async def test_only_a_visitor_who_may_start_is_offered_a_new_turn(gateway: Gatew
     assert "button primary ask" not in offered
 
 
-async def test_a_cookie_does_not_open_the_api(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_session_cookie_does_not_open_the_api(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana"))
@@ -169,7 +169,7 @@ async def test_a_cookie_does_not_open_the_api(gateway: GatewayRig, locked: Gatew
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_whoever_signed_in_is_nobody_else(locked: GatewayRig) -> None:
+async def test_signed_in_person_cannot_act_as_another(locked: GatewayRig) -> None:
     async with browser(locked) as page:
         page.cookies.set("signoff_person", "approver")
         await sign_in(page, await token_of(locked, "bo"))
@@ -190,7 +190,7 @@ async def test_whoever_signed_in_is_nobody_else(locked: GatewayRig) -> None:
         assert [turn["requester"] for turn in view["turns"]] == ["bo"]
 
 
-async def test_pages_of_another_tenant_are_not_there(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_pages_of_another_tenant_return_404(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     turn = approval.rsplit(".", 2)[0]
     async with browser(locked) as page:
@@ -202,7 +202,7 @@ async def test_pages_of_another_tenant_are_not_there(gateway: GatewayRig, locked
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_the_development_profile_says_so_everywhere(gateway: GatewayRig) -> None:
+async def test_development_profile_is_shown_on_every_page(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         for path in ("/", "/new", "/turns", "/tools", "/tools/pay", "/login", "/nothing-here"):
             assert "Development mode: no sign-in" in words((await page.get(path)).text), path
@@ -212,9 +212,7 @@ async def test_the_development_profile_says_so_everywhere(gateway: GatewayRig) -
         assert "Signed in as Bo" in home
 
 
-async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
-    gateway: GatewayRig, locked: GatewayRig
-) -> None:
+async def test_answer_after_the_session_ended_is_reported_as_lost(gateway: GatewayRig, locked: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         sent = await page.post(f"/approvals/{approval}/decide", data={"verdict": "approved"})
@@ -242,17 +240,17 @@ async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
         "http://[",
     ],
 )
-async def test_signing_in_leads_nowhere_else(locked: GatewayRig, wanted: str) -> None:
+async def test_sign_in_redirects_to_no_foreign_address(locked: GatewayRig, wanted: str) -> None:
     assert local_path(wanted) == "/"
     async with browser(locked) as page:
         assert (await sign_in(page, await token_of(locked, "ana"), wanted)).headers["location"] == "/"
 
 
-def test_pages_of_ours_are_gone_on_to() -> None:
+def test_sign_in_redirects_to_local_pages() -> None:
     assert local_path("/approvals/main.a.b.c1.1?actor=desk") == "/approvals/main.a.b.c1.1?actor=desk"
 
 
-async def test_the_sign_in_page_is_sealed_like_all(locked: GatewayRig) -> None:
+async def test_sign_in_page_has_the_security_headers(locked: GatewayRig) -> None:
     async with browser(locked) as page:
         answer = await page.get("/login", headers={"origin": "https://evil.example"})
     assert "<script>" not in answer.text
@@ -264,7 +262,7 @@ async def test_the_sign_in_page_is_sealed_like_all(locked: GatewayRig) -> None:
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-async def test_many_sign_in_at_once(locked: GatewayRig) -> None:
+async def test_concurrent_sign_ins_get_their_own_sessions(locked: GatewayRig) -> None:
     people = ["ana", "bo", "guest", "approver"] * 3
 
     async def one(person: str) -> str:
@@ -276,14 +274,14 @@ async def test_many_sign_in_at_once(locked: GatewayRig) -> None:
     assert all(f"Signed in as {person.capitalize()}" in shown for person, shown in zip(people, pages, strict=True))
 
 
-async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayRig) -> None:
+async def test_sign_in_redirect_keeps_the_requested_page(locked: GatewayRig) -> None:
     async with http_of(locked.app) as page:
         assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
         assert (await page.get("/")).headers["location"] == "/login"
         assert (await page.post("/sessions", data={"text": "x"})).headers["location"] == "/login?lost=1"
 
 
-async def test_whoever_leaves_is_out_at_once(gateway: GatewayRig, locked: GatewayRig) -> None:
+async def test_removed_person_loses_access_at_once(gateway: GatewayRig, locked: GatewayRig) -> None:
     secret = await token_of(locked, "ana")
     async with browser(locked) as page:
         await sign_in(page, secret)

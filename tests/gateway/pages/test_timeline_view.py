@@ -25,7 +25,7 @@ def summary(*rows: DeliveryRow) -> list[tuple[str, str, str, str]]:
     return [(each.who, each.channel, each.words, each.why) for each in delivery_lines(rows, DECLARED, PEOPLE, "en")]
 
 
-def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
+def test_summary_has_person_channel_and_state_for_each_card() -> None:
     assert summary(row(state="read"), row(channel="email"), row(channel="old", state="closed")) == [
         ("Ana Sousa", "chat (slack)", "read", ""),
         ("Ana Sousa", "email", "sent", ""),
@@ -33,7 +33,7 @@ def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
     ]
 
 
-def test_why_a_card_did_not_get_out_is_told_in_the_vendors_words() -> None:
+def test_failed_card_shows_the_vendors_message() -> None:
     failed = row(state="failed", code="550", message="no such mailbox")
     again = row(state="planned", code="ratelimited")
     fine = row(state="sent", code="old trouble")
@@ -44,5 +44,5 @@ def test_why_a_card_did_not_get_out_is_told_in_the_vendors_words() -> None:
     ]
 
 
-def test_what_nobody_needed_any_more_is_left_out() -> None:
+def test_dropped_card_is_left_out() -> None:
     assert summary(row(state="dropped")) == []

@@ -1,4 +1,4 @@
-"""The inbox's undo of a denial: until when, by whom, and what the turn hears of it."""
+"""Undo of a denial in the inbox: its period, its person, and the turn's view."""
 
 import asyncio
 import uuid
@@ -31,24 +31,24 @@ OTHERS = "only the approver who denied this can undo it"
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway whose answers are handed over by the test."""
+    """A gateway whose answers the test hands over."""
     async with gateway_rig(client, store, f"undo-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
 
 @pytest.fixture(autouse=True)
 def _long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine: the end of an undo comes by `over`."""
+    """On a machine of any speed, `over` ends the undo period."""
     monkeypatch.setattr(request_state, "UNDO_SECONDS", 60.0)
 
 
 def over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the time for every undo pass."""
+    """End the period of every undo."""
     monkeypatch.setattr(request_state, "UNDO_SECONDS", 0.001)
 
 
 async def denied(page: httpx2.AsyncClient, approval: str, **fields: str) -> str:
-    """Deny on the card's form; the page that follows."""
+    """Deny on the card's form and return the next page."""
     answer = await answered(page, approval, verdict="denied", **fields)
     assert answer.status_code == 200, answer.text
     return answer.text
@@ -83,7 +83,7 @@ async def test_undone_denial_leaves_the_request_waiting_and_can_be_approved(rig:
     assert [call.code for call in result.calls] == ["ok"]
 
 
-async def test_undo_after_its_time_is_refused_and_the_denial_stands(
+async def test_undo_after_its_period_is_refused_and_the_denial_remains(
     rig: GatewayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     approval = await rig.asked("pay")
@@ -200,8 +200,8 @@ async def test_turn_that_reads_the_store_waits_until_a_denial_cannot_be_undone(r
     assert [each.state for each in (await gates.rows_of_turn(ctx)).requests] == ["pending"]
 
 
-async def test_undo_after_its_turn_ended_the_request_is_refused(rig: GatewayRig) -> None:
-    """Else the request would wait for a turn that asks no longer."""
+async def test_undo_after_the_turns_end_is_refused(rig: GatewayRig) -> None:
+    """Otherwise the request would wait for a turn that has ended."""
     approval = await rig.asked("pay")
     async with browser(rig) as page:
         shown = await denied(page, approval)

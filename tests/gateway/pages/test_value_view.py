@@ -1,4 +1,4 @@
-"""Arguments on a card: texts keep their lines, and what is not drawn says how much it is."""
+"""Arguments on a card: texts keep their lines, and truncated values show their size."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,17 +18,17 @@ ENGLISH = Formatter("en", UTC, datetime(2026, 11, 21, 17, 0, tzinfo=UTC))
 
 
 def asked(args: dict[str, Any], **schema: Any) -> ApprovalRequest:
-    """A request about a call with these arguments; `schema` are those of some of them."""
+    """A request about a call with these arguments. `schema` holds the schemas of some of them."""
     card = render_card(effect="Do it", title="", tool="do", args=args, schema={"properties": schema})
     return a_request(tool="do", args=Content(inline=args), card=card)
 
 
 def rows(args: dict[str, Any], loaded: Any = None, **schema: Any) -> tuple[Row, ...]:
-    """The rows of such a request, `loaded` being what is known of its arguments: all of them by default."""
+    """The rows of such a request. `loaded` holds its known arguments, by default all."""
     return value_rows(asked(args, **schema), args if loaded is None else loaded, ENGLISH)
 
 
-def test_a_text_keeps_its_lines() -> None:
+def test_text_keeps_its_lines() -> None:
     (row,) = rows({"text": LETTER})
     assert (row.value, row.lines, row.rest, row.length) == (LETTER, 6, "", 0)
     (forged,) = rows({"text": "one⏎two"})
@@ -37,7 +37,7 @@ def test_a_text_keeps_its_lines() -> None:
     assert hidden.value == "one\n⟦U+202E⟧two\nthree"
 
 
-def test_a_long_text_opens_below_its_first_lines() -> None:
+def test_long_text_expands_after_its_first_lines() -> None:
     for text in ("\n".join(f"line {n}" for n in range(20)), STATEMENT):
         (row,) = rows({"text": text})
         assert (row.lines, row.length) == (text.count("\n") + 1, len(text))
@@ -45,7 +45,7 @@ def test_a_long_text_opens_below_its_first_lines() -> None:
         assert f"{row.value}\n{row.rest}" == text
 
 
-def test_a_text_whose_lines_are_long_is_cut_by_its_characters() -> None:
+def test_text_with_long_lines_is_truncated_by_characters() -> None:
     (row,) = rows({"text": "\n".join("x" * 1_000 for _ in range(5))})
     assert (row.value, row.lines) == ("x" * 1_000, 5)
     long = f"{'y' * (HEAD_CHARS + 1)}\nend"
@@ -54,13 +54,13 @@ def test_a_text_whose_lines_are_long_is_cut_by_its_characters() -> None:
     assert first.value.endswith("…")
 
 
-def test_what_is_not_known_of_a_text_is_not_drawn() -> None:
+def test_unloaded_text_shows_only_its_length() -> None:
     (row,) = rows({"text": "word " * 400}, loaded=())
     assert (row.rest, row.length, row.lines) == ("", 2_000, 0)
 
 
 @table(("real", "other"), ("to\nwhom", "to⏎whom"), ("x" * 100, f"{'x' * 79}…"), ("\u202eto", "⟦U+202E⟧to"))
-def test_no_text_of_another_argument_stands_below_a_cut_one(real: str, other: str) -> None:
+def test_truncated_text_never_expands_into_another_argument(real: str, other: str) -> None:
     drawn = rows({real: f"pay all\n{'a' * 2_000}", other: f"pay nothing\n{'b' * 2_000}"})
     assert "pay nothing" not in f"{drawn[0].value} {drawn[0].rest}"
     assert drawn[0].value.startswith("pay all")
@@ -75,7 +75,7 @@ def test_no_text_of_another_argument_stands_below_a_cut_one(real: str, other: st
     ("code", {"type": "integer"}, False),
     ("encode", {"type": "string"}, False),
 )
-def test_code_is_read_letter_by_letter(name: str, schema: dict[str, Any], code: bool) -> None:
+def test_code_argument_is_shown_in_monospace(name: str, schema: dict[str, Any], code: bool) -> None:
     (row,) = rows({name: "1" if schema["type"] == "string" else 1}, **{name: schema})
     assert row.code is code
 
@@ -87,13 +87,13 @@ def test_undeclared_argument_is_marked_in_the_readers_language() -> None:
     assert [each.label for each in parts] == ["To", "Bcc ⟦nicht deklariert⟧"]
 
 
-def test_values_are_counted_with_those_that_are_not_drawn() -> None:
+def test_value_count_includes_truncated_values() -> None:
     request = asked({"to": "Bo", "items": [{"article": f"pencil {n}", "pieces": n} for n in range(300)]})
     assert len(request.card.rows) < 60
     assert values_count(request) == 601
 
 
-async def test_a_card_shows_a_mail_and_a_statement_line_by_line(gateway: GatewayRig) -> None:
+async def test_card_shows_an_email_and_a_statement_line_by_line(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         letter = (await page.get(f"/approvals/{await gateway.asked('write')}")).text
         assert f'<bdi class="lines">{LETTER}</bdi>' in letter

@@ -1,4 +1,4 @@
-"""What one person, and one address, may hold of a gateway: streams and connections."""
+"""Limits of streams and connections for one person and one address."""
 
 import asyncio
 import socket
@@ -25,11 +25,10 @@ class Wire(asyncio.Transport):
         self.aborted = True
 
 
-async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a socket as the gateway listens on, of which asyncio does not know that it speaks TCP.
+async def test_accepted_connection_disables_nagle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the gateway's listening socket, asyncio does not detect TCP.
 
-    Without it a body waited 40 ms for its head to be confirmed, at each request of each person.
-    """
+    Without the fix each body waited 40 ms for the acknowledgement of its header, in each request."""
     accepted = asyncio.get_running_loop().create_future()
 
     class Accepting(asyncio.Protocol):
@@ -53,15 +52,14 @@ async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @table(("host", "counted"), ("203.0.113.9", "203.0.113.9"), ("127.0.0.1", ""), ("::1", ""), ("", ""))
-def test_this_machine_is_no_address(host: str, counted: str) -> None:
+def test_loopback_addresses_are_not_counted(host: str, counted: str) -> None:
     assert _address(Wire(host)) == counted
 
 
-def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more is broken off, another address is not, and one that closes makes room.
+def test_connections_of_one_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more connection is aborted, another address is not, and a closed one frees its slot.
 
-    Without `CONNECTIONS_OF_ONE` 2,005 silent connections of one address had everybody answered 503.
-    """
+    Without `CONNECTIONS_OF_ONE`, 2,005 silent connections of one address caused a 503 for all clients."""
     make_bare(monkeypatch)
 
     def opened(host: str) -> tuple[Any, Wire]:
@@ -83,7 +81,7 @@ def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def make_bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves of a connection what is ours, without the web server's part."""
+    """Keep only our part of a connection, without the web server's."""
     bare = serving.H11Protocol
     monkeypatch.setattr(bare, "connection_made", lambda self, transport: None)
     monkeypatch.setattr(bare, "connection_lost", lambda self, why: None)

@@ -1,4 +1,4 @@
-"""What nobody expected: one sentence with an id, one line in the log, and a traceback only for who asks for it."""
+"""Unexpected errors: one sentence with an id, one line in the log, and a traceback only at debug level."""
 
 import logging
 import re
@@ -15,10 +15,10 @@ from signoff.gateway.transport.middleware import ErrorMiddleware
 
 
 class Broken(Exception):
-    """Something that no handler knows."""
+    """An error without a handler."""
 
 
-async def test_an_unexpected_error_is_one_line_with_an_id(
+async def test_unexpected_error_is_one_log_line_with_an_id(
     gateway: GatewayRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def break_down(*args: object, **named: object) -> None:
@@ -45,8 +45,8 @@ async def test_an_unexpected_error_is_one_line_with_an_id(
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_an_address_begins_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Seen to forge an entry by `%0A` while the path was written as it is; who breaks off is no error at all."""
+async def test_path_with_a_line_break_forges_no_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    """An unescaped path forged a log entry with `%0A`. A disconnected client is no error."""
 
     async def breaks(scope: Scope, receive: Receive, send: Send) -> None:
         raise Broken if scope["path"] != "/left" else ClientDisconnect
@@ -69,7 +69,7 @@ async def test_an_address_begins_no_line_of_the_log(caplog: pytest.LogCaptureFix
     ]
 
 
-async def test_an_answer_that_breaks_in_the_middle_ends_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_in_a_started_response_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     sent: list[str] = []
 
     async def begins(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The development profile under a server of one's own that listens at every address."""
+"""The development profile under another web server that listens on every address."""
 
 import dataclasses
 
@@ -27,12 +27,12 @@ async def status(app: Starlette, caller: str, path: str) -> int:
 
 
 @table("caller", *CALLERS)
-async def test_development_refuses_callers_of_other_machines(gateway: GatewayRig, caller: str) -> None:
+async def test_development_refuses_clients_on_other_machines(gateway: GatewayRig, caller: str) -> None:
     for path in ("/", "/v1/approvals", "/healthz"):
         assert await status(gateway.app, caller, path) == CALLERS[caller]
 
 
-async def test_unsafe_open_and_production_answer_other_machines(gateway: GatewayRig) -> None:
+async def test_unsafe_open_and_production_accept_other_machines(gateway: GatewayRig) -> None:
     settings = gateway.deps.settings
     opened = replace(settings, unsafe_open=True)
     production = replace(settings, profile="production")

@@ -21,7 +21,7 @@ START = {"text": "hello", "actor": "desk"}
 
 
 @table("host", "evil.example", "127.0.0.1.evil.example:8300", "", "169.254.1.1:8300")
-async def test_a_foreign_host_is_refused(gateway: GatewayRig, host: str) -> None:
+async def test_foreign_host_is_refused(gateway: GatewayRig, host: str) -> None:
     for path in ("/healthz", "/v1/approvals", "/"):
         answer = await gateway.http.get(path, headers={"host": host})
         assert (answer.status_code, answer.json()["code"]) == (421, "foreign_host")
@@ -42,7 +42,7 @@ async def test_browser_at_a_foreign_host_gets_a_page_in_its_language(gateway: Ga
 
 
 @table("host", "localhost:1", "127.0.0.1", "[::1]:8300", "LOCALHOST")
-async def test_loopback_names_are_answered(gateway: GatewayRig, host: str) -> None:
+async def test_loopback_names_are_accepted(gateway: GatewayRig, host: str) -> None:
     assert (await gateway.http.get("/healthz", headers={"host": host})).status_code == 200
 
 
@@ -54,7 +54,7 @@ async def test_loopback_names_are_answered(gateway: GatewayRig, host: str) -> No
     {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site"},
 )
-async def test_other_sites_start_and_decide_nothing(gateway: GatewayRig, headers: dict[str, str]) -> None:
+async def test_cross_site_requests_start_and_decide_nothing(gateway: GatewayRig, headers: dict[str, str]) -> None:
     approval = await gateway.asked("pay")
     for path, body in (("/v1/turns", START), (f"/v1/approvals/{approval}/decide", {"verdict": "approved"})):
         answer = await gateway.http.post(path, json=body, headers=headers)
@@ -62,7 +62,7 @@ async def test_other_sites_start_and_decide_nothing(gateway: GatewayRig, headers
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_nothing_is_answered_below_a_path(gateway: GatewayRig) -> None:
+async def test_gateway_below_a_root_path_refuses_requests(gateway: GatewayRig) -> None:
     below = httpx2.ASGITransport(app=gateway.app, root_path="/in")
     async with httpx2.AsyncClient(transport=below, base_url=BASE) as http:
         plain = {"content-type": "text/plain"}
@@ -72,12 +72,12 @@ async def test_nothing_is_answered_below_a_path(gateway: GatewayRig) -> None:
 
 
 @table("kind", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "")
-async def test_the_api_takes_json_only(gateway: GatewayRig, kind: str) -> None:
+async def test_api_accepts_json_only(gateway: GatewayRig, kind: str) -> None:
     answer = await gateway.http.post("/v1/turns", content=b'{"text":"x"}', headers={"content-type": kind})
     assert answer.status_code == 415
 
 
-async def test_get_and_head_never_decide(gateway: GatewayRig) -> None:
+async def test_other_methods_never_decide(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide?verdict=approved"
     for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
@@ -86,7 +86,7 @@ async def test_get_and_head_never_decide(gateway: GatewayRig) -> None:
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_every_answer_carries_the_headers(gateway: GatewayRig) -> None:
+async def test_every_response_has_the_security_headers(gateway: GatewayRig) -> None:
     for path in ("/healthz", "/v1/turns", "/nothing-here", "/openapi.json"):
         headers = (await gateway.http.get(path, headers={"origin": "https://evil.example"})).headers
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
@@ -97,7 +97,7 @@ async def test_every_answer_carries_the_headers(gateway: GatewayRig) -> None:
         assert not any(name.startswith("access-control") for name in headers)
 
 
-async def test_readiness_names_what_is_missing(gateway: GatewayRig, tmp_path: Path) -> None:
+async def test_readiness_names_the_failing_check(gateway: GatewayRig, tmp_path: Path) -> None:
     ready = await gateway.http.get("/readyz")
     assert (ready.status_code, ready.json()["checks"]) == (200, {"server": "ok", "store": "ok", "clocks": "ok"})
     async with open_store(f"sqlite:///{tmp_path}/other.db") as store:
@@ -108,7 +108,7 @@ async def test_readiness_names_what_is_missing(gateway: GatewayRig, tmp_path: Pa
     assert "closed" in gone.json()["checks"]["store"]
 
 
-async def test_the_inventory_and_the_description_are_there(gateway: GatewayRig) -> None:
+async def test_tools_and_openapi_description_are_served(gateway: GatewayRig) -> None:
     tools = {row["tool"]: row for row in (await gateway.http.get("/v1/tools")).json()["tools"]}
     assert tools["pay"]["needs"] == "asks"
     assert tools["refund"]["needs"].endswith("may be denied")
@@ -118,7 +118,7 @@ async def test_the_inventory_and_the_description_are_there(gateway: GatewayRig) 
     assert all(route["summary"] and route["description"] for route in routes)
 
 
-async def test_production_is_not_served_without_people_or_keys(gateway: GatewayRig) -> None:
+async def test_production_needs_people_and_keys(gateway: GatewayRig) -> None:
     production = dataclasses.replace(gateway.deps, settings=Settings(profile="production"))
     with pytest.raises(ConfigError, match=r"production.*signoff keys create"):
         build_app(dataclasses.replace(production, signer=None))
@@ -127,7 +127,7 @@ async def test_production_is_not_served_without_people_or_keys(gateway: GatewayR
     assert build_app(production).title == "Signoff"
 
 
-async def test_serving_stops_when_asked(gateway: GatewayRig) -> None:
+async def test_serving_stops_on_request(gateway: GatewayRig) -> None:
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     key = await gateway.start("pay")
     app = build_app(gateway.deps)

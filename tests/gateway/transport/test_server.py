@@ -1,4 +1,4 @@
-"""A gateway has a file for every connection that it takes, or takes fewer of them."""
+"""A gateway raises its limit of open files for its connections, or accepts fewer connections."""
 
 import asyncio
 import subprocess
@@ -33,15 +33,15 @@ print(allow_connections(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         (512, 312, 512, "only 312 connections at once: raise this process's hard limit of open files to 2200\n"),
     ],
 )
-def test_a_gateway_has_a_file_for_each_connection(hard: int, connections: int, files: int, expected: str) -> None:
+def test_gateway_has_an_open_file_for_each_connection(hard: int, connections: int, files: int, expected: str) -> None:
     made = subprocess.run(
         [sys.executable, "-c", _STARTED, str(hard)], capture_output=True, text=True, check=True, timeout=60
     )
     assert (made.stdout.split(), made.stderr) == ([str(connections), str(files)], expected)
 
 
-async def test_a_connection_stays_open_longer_than_a_proxy_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a proxy sends a request into one that is just being closed; seen to fail: uvicorn's own are 5 seconds."""
+async def test_idle_connection_stays_open_longer_than_a_proxy_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a proxy sends a request into a closing connection. The test failed with uvicorn's own 5 seconds."""
     kept: list[float] = []
 
     class Noted(BoundedConnection):
@@ -58,10 +58,10 @@ async def test_a_connection_stays_open_longer_than_a_proxy_keeps_it(monkeypatch:
     assert IDLE_SECONDS > 60
 
 
-async def test_an_application_of_a_test_keeps_idle_connections_as_long_as_a_gateway(
+async def test_server_keeps_idle_connections_as_long_as_a_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else a client on a busy machine sends into one that is just being closed, and its suite fails."""
+    """Otherwise a client on a busy machine sends into a closing connection, and its test fails."""
     kept: list[float] = []
 
     class Noted(uvicorn.Config):

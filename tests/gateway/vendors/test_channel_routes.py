@@ -1,4 +1,4 @@
-"""Answers that come in by channels, over the gateway and the real server."""
+"""Answers over channels, with the gateway and the real server."""
 
 import asyncio
 import dataclasses
@@ -51,18 +51,18 @@ CROWD = tuple(
     a_person(f"boss{number}", name=f"Boss {number}", identities={"recording": (f"b{number}",)}) for number in range(10)
 )
 _SLACK_SECONDS = 3.0
-"""Within which Slack wants its acknowledgement, the shortest of all vendors."""
+"""Slack's deadline for an acknowledgement, the shortest of all vendors."""
 _AT_ONCE = 20
-"""Connections by which a burst comes."""
+"""Concurrent connections of a burst."""
 
 
 def reached(person: Person) -> Person:
-    """A person whom the channel reaches, under their own id."""
+    """A person with an identity on the channel, equal to their own id."""
     return replace(person, identities={"recording": (person.id,)})
 
 
 def channel_catalog(ledger: Ledger) -> Catalog:
-    """The desk's, with people whom the channel reaches, and told by it of every request."""
+    """The desk's catalog, with people who get every request on the channel."""
     people = development_directory([*map(reached, PEOPLE), *CROWD])
     chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
     channels = Channels({"chat": chat}, RoutingRules(default=("chat",)))
@@ -71,7 +71,7 @@ def channel_catalog(ledger: Ledger) -> Catalog:
 
 @dataclass
 class Spoken:
-    """A gateway with one channel, and whoever speaks on it."""
+    """A gateway with one channel and a client of it."""
 
     rig: GatewayRig
     http: httpx2.AsyncClient
@@ -79,16 +79,16 @@ class Spoken:
     keys: list[str] = field(default_factory=list)
 
     async def asked(self, text: str) -> tuple[ApprovalRequest, dict[str, DeliveryRow]]:
-        """A request that waits, and the cards of whom the dispatcher told of it."""
+        """A waiting request, and the cards sent for it."""
         request = await self.rig.turns.signoff.request(await self.rig.asked(text))
         return request, await summary(self.rig.deps.store, request)
 
     async def post(self, **fields: Any) -> httpx2.Response:
-        """What the vendor would send, rightly marked."""
+        """Send a correctly signed message of the vendor."""
         return await self.sent(self.channel.raw(**fields))
 
     async def sent(self, raw: InboundRequest, **more: Any) -> httpx2.Response:
-        """A raw message at the channel's door."""
+        """Send a raw message to the channel's route."""
         headers = {**raw.headers, **more.pop("headers", {})}
         return await self.http.post("/channels/chat", content=raw.body, headers=headers, **more)
 
@@ -103,7 +103,7 @@ class Spoken:
 
 
 async def summary(store: Store, request: ApprovalRequest) -> dict[str, DeliveryRow]:
-    """The cards by person, once the dispatcher has sent all of them."""
+    """The cards by person, after the dispatcher has sent all of them."""
     async with asyncio.timeout(30):
         while True:
             rows = await DeliveryQueue(store).of_request(request.id, request.revision)
@@ -126,7 +126,7 @@ async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
         yield Spoken(rig, http, channel)
 
 
-async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spoken: Spoken) -> None:
+async def test_approval_on_a_channel_counts_and_returns_its_receipt(spoken: Spoken) -> None:
     request, cards = await spoken.asked("pay")
     assert "guest" not in cards
     reply = await spoken.say("ana", token=cards["ana"].token, verdict="approved", reason="fine")
@@ -142,7 +142,7 @@ async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spok
     await until_runs(spoken, request)
 
 
-async def test_the_page_of_a_request_says_who_was_told_of_it(spoken: Spoken) -> None:
+async def test_request_page_lists_its_channel_messages(spoken: Spoken) -> None:
     request, cards = await spoken.asked("pay")
     page = await spoken.http.get(f"/approvals/{request.id}")
     assert page.status_code == 200
@@ -157,7 +157,7 @@ async def until_runs(spoken: Spoken, request: ApprovalRequest) -> None:
     assert await spoken.rig.runs(request.id) == 1
 
 
-async def test_a_late_click_is_told_who_decided(spoken: Spoken) -> None:
+async def test_late_click_names_the_decider(spoken: Spoken) -> None:
     request, cards = await spoken.asked("pay")
     await spoken.say("ana", token=cards["ana"].token, verdict="denied", reason="no")
     reply = await spoken.say("approver", token=cards["approver"].token, verdict="approved")
@@ -171,11 +171,9 @@ async def test_a_late_click_is_told_who_decided(spoken: Spoken) -> None:
     assert (await spoken.rig.turns.signoff.request(request.id)).state == "denied"
 
 
-async def test_every_card_says_who_decided_within_two_seconds(spoken: Spoken) -> None:
-    """Wherever they went, and by whatever way it was decided: two pauses of the dispatcher, and the work between them.
-
-    The work in processor time, of which a busy machine adds none.
-    """
+async def test_every_card_shows_the_decision_within_two_seconds(spoken: Spoken) -> None:
+    """On every channel and after every kind of decision: two pauses of the dispatcher and the work. The work is
+    measured in processor time, which a busy machine does not increase."""
     request, cards = await spoken.asked("pay")
     decided = await spoken.rig.decide(request.id, verdict="denied", reason="no", revision=1, **{"as": "ana"})
     assert decided.json()["status"] == "accepted"
@@ -190,7 +188,7 @@ async def test_every_card_says_who_decided_within_two_seconds(spoken: Spoken) ->
     assert {(closed.request.state, closed.request.decided_by) for closed in closings()} == {("denied", "ana")}
 
 
-async def test_an_answer_to_an_older_revision_is_stale(spoken: Spoken) -> None:
+async def test_answer_to_an_older_revision_is_stale(spoken: Spoken) -> None:
     request, cards = await spoken.asked("trip")
     edited = await spoken.rig.decide(
         request.id,
@@ -207,7 +205,7 @@ async def test_an_answer_to_an_older_revision_is_stale(spoken: Spoken) -> None:
     assert (now.revision, now.state, [vote.subject for vote in now.votes]) == (2, "pending", ["ana"])
 
 
-async def test_a_stranger_learns_nothing_and_decides_nothing(spoken: Spoken) -> None:
+async def test_stranger_on_a_channel_decides_and_learns_nothing(spoken: Spoken) -> None:
     request, cards = await spoken.asked("pay")
     reply = await spoken.say("mallory", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is None
@@ -215,7 +213,7 @@ async def test_a_stranger_learns_nothing_and_decides_nothing(spoken: Spoken) -> 
     assert (await spoken.rig.turns.signoff.request(request.id)).state == "pending"
 
 
-async def test_who_has_no_seat_is_refused_by_name(spoken: Spoken) -> None:
+async def test_person_who_may_not_decide_is_refused_and_recorded(spoken: Spoken) -> None:
     request, cards = await spoken.asked("pay")
     reply = await spoken.say("guest", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is not None
@@ -226,7 +224,7 @@ async def test_who_has_no_seat_is_refused_by_name(spoken: Spoken) -> None:
 
 
 @pytest.mark.row("N31")
-async def test_a_bare_yes_with_two_open_asks_which_and_a_code_answers(spoken: Spoken) -> None:
+async def test_plain_yes_with_two_open_requests_asks_for_a_code(spoken: Spoken) -> None:
     first, _ = await spoken.asked("easy")
     second, _ = await spoken.asked("easy")
     reply = await spoken.say("approver", text="yes")
@@ -239,7 +237,7 @@ async def test_a_bare_yes_with_two_open_asks_which_and_a_code_answers(spoken: Sp
     assert states == ["pending", "approved"]
 
 
-async def test_a_code_finds_what_no_card_told(spoken: Spoken) -> None:
+async def test_code_answers_a_request_without_a_card(spoken: Spoken) -> None:
     approval = await spoken.rig.asked("pay")
     request = await spoken.rig.turns.signoff.request(approval)
     refused = await spoken.say("bo", text=f"deny {request.code} no")
@@ -249,7 +247,7 @@ async def test_a_code_finds_what_no_card_told(spoken: Spoken) -> None:
     assert (reply.receipt.status, reply.receipt.reason) == ("accepted", "zu teuer")
 
 
-async def test_a_value_to_be_typed_and_a_stronger_sign_in_lead_to_the_inbox(spoken: Spoken) -> None:
+async def test_typed_confirmation_on_a_channel_leads_to_the_inbox(spoken: Spoken) -> None:
     request, cards = await spoken.asked("typed")
     reply = await spoken.say("ana", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is None
@@ -258,7 +256,7 @@ async def test_a_value_to_be_typed_and_a_stronger_sign_in_lead_to_the_inbox(spok
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
+async def test_get_and_head_on_a_channel_decide_nothing(spoken: Spoken, method: str) -> None:
     request, cards = await spoken.asked("pay")
     key = uuid.uuid4().hex
     raw = spoken.channel.raw(key=key, identity="ana", token=cards["ana"].token, verdict="approved")
@@ -268,7 +266,7 @@ async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
     assert (await spoken.rig.turns.signoff.request(request.id)).state == "pending"
 
 
-async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without_a_word(spoken: Spoken) -> None:
+async def test_forged_unreadable_or_too_large_message_is_refused_without_a_body(spoken: Spoken) -> None:
     raw = spoken.channel.raw(key=uuid.uuid4().hex, identity="ana", text="yes")
     forged = await spoken.sent(InboundRequest(raw.body + b" ", headers=raw.headers))
     unreadable = await spoken.sent(spoken.channel.raw(nothing=1))
@@ -282,7 +280,7 @@ async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without
     assert (await spoken.http.put("/channels/chat", content=b"")).status_code == 405
 
 
-async def test_a_vendors_check_of_the_address_is_answered(spoken: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_vendors_address_check_is_answered(spoken: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[InboundRequest] = []
 
     def challenged(raw: InboundRequest) -> InboundBatch:
@@ -297,9 +295,7 @@ async def test_a_vendors_check_of_the_address_is_answered(spoken: Spoken, monkey
     assert (seen[0].method, seen[0].headers["x-some"]) == ("GET", "Thing")
 
 
-async def test_an_adapter_that_breaks_is_no_error_of_the_gateway(
-    spoken: Spoken, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_adapter_does_not_break_the_gateway(spoken: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(raw: InboundRequest) -> InboundBatch:
         raise ZeroDivisionError
 
@@ -309,8 +305,8 @@ async def test_an_adapter_that_breaks_is_no_error_of_the_gateway(
     assert (await spoken.post(key=uuid.uuid4().hex, identity="nobody at all")).status_code == 200
 
 
-async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path: Any) -> None:
-    """503 while the store is away, so that the vendor brings it again."""
+async def test_message_is_not_acknowledged_if_the_store_is_down(client: Client, tmp_path: Any) -> None:
+    """The 503 for an unavailable store makes the vendor deliver again."""
     channel = recording_channel("chat")
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         deps = GatewayDeps(
@@ -332,7 +328,7 @@ async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path:
 
 
 @pytest.mark.failure("the listener of channel ... failed and begins again")
-async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixture, failure: Failure) -> None:
+async def test_failed_listener_restarts(caplog: pytest.LogCaptureFixture, failure: Failure) -> None:
     begun = 0
 
     async def failing() -> None:
@@ -381,7 +377,7 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
         assert receiver is None
 
 
-async def test_an_answer_that_waits_for_a_worker_is_sent_once(
+async def test_answer_waiting_for_a_worker_is_sent_once(
     client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processor, "LONGEST_WAIT", 0.2)
@@ -405,7 +401,7 @@ async def test_an_answer_that_waits_for_a_worker_is_sent_once(
     assert (await running.request(request.id)).state == "approved"
 
 
-async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts_once(
+async def test_burst_is_acknowledged_without_a_worker_and_counts_each_decision_once(
     client: Client, tmp_path: Any
 ) -> None:
     queue, ledger, channel = f"burst-{uuid.uuid4().hex[:12]}", Ledger(), recording_channel("chat")
@@ -443,7 +439,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
             await ready.wait()
             begun = time.process_time()
             await _bring(port, burst)
-            # Processor time, of which a busy machine adds none: all that may be before one of them in the queue.
+            # Processor time, which a busy machine does not increase: all work for messages earlier in the queue.
             each = (time.process_time() - begun) / len(burst)
             assert _AT_ONCE * each < _SLACK_SECONDS
             assert ledger.rows == []
@@ -462,7 +458,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
 
 
 class HeldTurnClient(TurnClient):
-    """Tells turns of answers only once it is released: whatever waits for a turn until then waits for ever."""
+    """Delivers answers to turns only after its release. Until then, waiting for a turn blocks forever."""
 
     def __init__(self, client: Client, *, task_queue: str) -> None:
         super().__init__(client, task_queue=task_queue)
@@ -474,10 +470,7 @@ class HeldTurnClient(TurnClient):
 
 
 async def _bring(port: int, burst: list[tuple[InboundRequest, int]]) -> None:
-    """Bring all of `burst` and see each answered as it should be.
-
-    Without a client's library: what is measured is the gateway.
-    """
+    """Send the whole `burst` and check each status. Without a client library, to measure the gateway alone."""
     left = deque(burst)
 
     async def bring() -> None:

@@ -1,4 +1,4 @@
-"""Whether a mail comes from whom it claims: by a provider's verdict, our own server's, or DKIM; and its forgeries."""
+"""Proof of an email's sender: by a provider's verdict, our own server's verdict, or DKIM. And forgeries."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ REPLY = mail("Yes")
 
 
 def records(found: dict[str, list[str]]) -> Callable[[str], Sequence[str]]:
-    """A DNS that holds `found` alone."""
+    """A DNS that holds `found` only."""
     return lambda name: found.get(name, [])
 
 
@@ -94,7 +94,7 @@ def with_results(*values: str, raw: bytes = REPLY) -> bytes:
 
 
 def test_published_sample_verifies() -> None:
-    """Both signatures of RFC 8463 hold, each alone, and neither once a word is changed."""
+    """Each signature of RFC 8463 holds alone, and fails after a changed word."""
     raw = (MAILS / "rfc8463.eml").read_bytes()
     for name, record in RFC8463_KEYS.items():
         found = by_dkim(raw, {name: record})
@@ -107,7 +107,7 @@ def test_published_sample_verifies() -> None:
 @table("body", b"simple", b"relaxed")
 @table("header", b"simple", b"relaxed")
 @table("text", "Yes", "a  \t b \n\n\nc\t\n\n", "", "\n\n", " \n ", " \n\n", "a\n ")
-def test_signatures_of_another_hand_hold(text: str, header: bytes, body: bytes, algorithm: bytes) -> None:
+def test_signatures_of_another_library_verify(text: str, header: bytes, body: bytes, algorithm: bytes) -> None:
     raw = signed(mail(text), canonical=(header, body), algorithm=algorithm)
     form = (serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     ed = f"v=DKIM1; k=ed25519; p={base64.b64encode(ED.public_key().public_bytes(*form)).decode()}"
@@ -116,7 +116,7 @@ def test_signatures_of_another_hand_hold(text: str, header: bytes, body: bytes, 
     assert found == Authenticity(ANA, "dkim", "", frozenset(name.decode() for name in COVERED), (TO,))
 
 
-def test_signature_holds_with_bare_line_ends() -> None:
+def test_signature_verifies_with_bare_line_feeds() -> None:
     assert by_dkim(signed().replace(b"\r\n", b"\n")).why == ""
 
 
@@ -129,13 +129,13 @@ def test_signature_holds_with_bare_line_ends() -> None:
         (b"To: approvals+k7", b"To: approvals+k8"),
     ],
 )
-def test_changed_mail_is_not_proven(old: bytes, new: bytes) -> None:
+def test_changed_email_is_not_verified(old: bytes, new: bytes) -> None:
     raw = signed()
     assert old in raw
     assert by_dkim(raw.replace(old, new)).why == "the signature does not hold"
 
 
-def test_second_signature_counts_where_the_first_does_not_hold() -> None:
+def test_second_signature_counts_if_the_first_fails() -> None:
     broken = signed(domain="example.org").partition(b"\r\nFrom:")[0].replace(b"bh=", b"bh=AAAA")
     assert by_dkim(broken + b"\r\n" + signed()).why == ""
 
@@ -152,7 +152,7 @@ def test_second_signature_counts_where_the_first_does_not_hold() -> None:
     (signed().replace(b"a=rsa-sha256", b"a=rsa-sha1"), "the signature's algorithm proves nothing"),
     (signed().replace(b"h=from : ", b"h="), "the signature does not cover From"),
 )
-def test_signature_that_proves_nothing_of_the_sender_is_told(raw: bytes, why: str) -> None:
+def test_signature_without_proof_of_the_sender_is_refused_with_a_reason(raw: bytes, why: str) -> None:
     assert by_dkim(raw, {**KEYS, "s1._domainkey.example.net": [public(RSA)]}).why == why
 
 
@@ -172,20 +172,21 @@ def test_signature_that_proves_nothing_of_the_sender_is_told(raw: bytes, why: st
         ["v=DKIM1; k=ed25519; p=AAAA"],
     ],
 )
-def test_key_that_cannot_be_used_proves_nothing(keys: list[str]) -> None:
+def test_unusable_key_verifies_nothing(keys: list[str]) -> None:
     assert by_dkim(signed(), {"s1._domainkey.example.org": keys}).why == "the signature does not hold"
 
 
 @pytest.mark.parametrize("error", [OSError("no answer"), LookupError("none"), TimeoutError()])
-def test_dns_that_does_not_answer_proves_nothing(error: Exception) -> None:
+def test_unavailable_dns_verifies_nothing(error: Exception) -> None:
     def silent(name: str) -> list[str]:
         raise error
 
     assert authenticate(signed()).judge(silent).why == "the key of the signature cannot be looked up now"
 
 
-def test_domain_above_may_sign_where_dmarc_finds_both_of_one_organisation() -> None:
-    """By a record on the way up, unless that of the domain itself, or else of its organisation, says `adkim=s`."""
+def test_parent_domain_may_sign_if_dmarc_is_relaxed() -> None:
+    """A record of a parent domain allows this, unless the domain's own record, or else its organisation's, has
+    `adkim=s`."""
     raw = signed(mail("Yes", sender="ana@mail.example.org"))
     relaxed = {**KEYS, "_dmarc.example.org": ["other", "v=DMARC1; p=none"]}
     assert by_dkim(raw, relaxed).why == ""
@@ -198,7 +199,7 @@ def test_domain_above_may_sign_where_dmarc_finds_both_of_one_organisation() -> N
     assert by_dkim(raw, own).why == ""
 
 
-def test_dmarc_record_that_cannot_be_looked_up_stops_a_domain_above() -> None:
+def test_failed_dmarc_lookup_rejects_a_parent_domains_signature() -> None:
     def half(name: str) -> Sequence[str]:
         if name.startswith("_dmarc."):
             raise OSError("no answer")
@@ -209,7 +210,7 @@ def test_dmarc_record_that_cannot_be_looked_up_stops_a_domain_above() -> None:
     assert authenticate(signed()).judge(half).why == ""
 
 
-def test_only_names_above_reach_a_domain() -> None:
+def test_only_parent_domains_cover_a_domain() -> None:
     assert reaches("example.org", "example.org")
     assert reaches("example.org", "a.b.example.org")
     assert not reaches("mail.example.org", "example.org")
@@ -237,7 +238,7 @@ def test_only_names_above_reach_a_domain() -> None:
     ("", "From is not one plain address"),
     ("x" * 3_000 + " <ana@example.org>", "From is not one plain address"),
 )
-def test_sender_that_is_not_clear_is_nobody(sender: str, why: str) -> None:
+def test_ambiguous_sender_is_unknown(sender: str, why: str) -> None:
     found = authenticate(mail("Yes", sender=sender), provider=ProviderVerdict(dmarc="PASS", spf="PASS")).verdict
     assert found == Authenticity("", "", why)
 
@@ -252,12 +253,12 @@ def test_sender_that_is_not_clear_is_nobody(sender: str, why: str) -> None:
     "ana@example.org (Ana, of: Finance; (all of it))",
     "=?utf-8?q?An=C3=A4?= <ana@example.org>",
 )
-def test_sender_is_read_as_people_write_it(sender: str) -> None:
+def test_sender_is_read_from_every_common_form(sender: str) -> None:
     assert by_results(with_results(PASSED, raw=mail("Yes", sender=sender))).sender == ANA
 
 
 @table("field", "From: ana@example.org", "To: x@example.com", "Subject: x", "Content-Type: text/html")
-def test_fields_that_stand_twice_prove_nothing(field: str) -> None:
+def test_duplicate_header_fields_verify_nothing(field: str) -> None:
     raw = signed()
     assert by_dkim(field.encode() + b"\r\n" + raw).by == ""
     assert by_results(field.encode() + b"\r\n" + with_results(PASSED)).by == ""
@@ -296,15 +297,15 @@ def test_verdict_of_our_own_server_counts() -> None:
     (PASSED, "mx.example.com; dmarc=fail header.from=example.org header.from=example.org"),
     (PASSED, "mx.example.com; none"),
 )
-def test_no_other_verdict_counts(values: tuple[str, ...]) -> None:
+def test_verdict_of_another_server_does_not_count(values: tuple[str, ...]) -> None:
     assert by_results(with_results(*values)).by == ""
 
 
-def test_the_one_of_ours_counts_below_those_of_others() -> None:
+def test_our_verdict_counts_below_foreign_verdicts() -> None:
     assert by_results(with_results("inner.example.com; none", PASSED)).why == ""
 
 
-def test_given_means_decides_alone() -> None:
+def test_configured_method_decides_alone() -> None:
     raw = with_results(PASSED, raw=signed())
     assert authenticate(raw, dkim=False).verdict.why == "nothing is set up that proves who sends"
     denied = ProviderVerdict(dmarc="FAIL")
@@ -313,12 +314,12 @@ def test_given_means_decides_alone() -> None:
 
 
 @table("dmarc", "", "FAIL", "GRAY", "PROCESSING_FAILED", "unknown", "passed")
-def test_only_pass_of_a_provider_counts(dmarc: str) -> None:
+def test_only_a_providers_pass_counts(dmarc: str) -> None:
     assert authenticate(REPLY, provider=ProviderVerdict(dmarc=dmarc)).verdict.why == "DMARC did not pass"
     assert authenticate(REPLY, provider=ProviderVerdict(dmarc=" Pass ")).verdict.by == "provider"
 
 
-def test_mail_brought_by_the_senders_own_server_is_theirs_in_whole() -> None:
+def test_email_from_the_senders_own_server_is_trusted_completely() -> None:
     spf = "mx.example.com; spf=pass smtp.mailfrom=ana@example.org; dmarc=pass header.from=example.org"
     assert by_results(with_results(spf)).recipients == (TO,)
     verdict = ProviderVerdict(dmarc="PASS", spf="PASS", envelope_from="ana@example.org")
@@ -335,7 +336,7 @@ def test_mail_brought_by_the_senders_own_server_is_theirs_in_whole() -> None:
         "",
     ],
 )
-def test_old_mail_that_another_sends_again_is_bound_to_what_its_signature_covers(spf: str) -> None:
+def test_replayed_email_is_trusted_only_in_its_signed_fields(spf: str) -> None:
     elsewhere = REPLY.replace(f"To: {TO}".encode(), b"To: bob@example.net")
     results = f"mx.example.com; {spf}dmarc=pass header.from=example.org"
     again = f"Cc: {TO}\r\n".encode() + signed(elsewhere)
@@ -354,7 +355,7 @@ def test_old_mail_that_another_sends_again_is_bound_to_what_its_signature_covers
     assert by_results(with_results(results)).surely == frozenset()
 
 
-def test_list_that_changed_a_mail_has_no_proof() -> None:
+def test_email_changed_by_a_mailing_list_is_not_verified() -> None:
     listed = signed().replace(b"Subject: Re:", b"Subject: [finance] Re:") + b"\r\n____\r\nfinance mailing list\r\n"
     assert by_dkim(listed).why == "the signature does not hold"
 
@@ -362,13 +363,13 @@ def test_list_that_changed_a_mail_has_no_proof() -> None:
 @pytest.mark.parametrize(
     "body", ["a" + " " * 2_000_000 + "b", "\n" * 2_000_000, "a\n" * 1_000_000, " \t" * 1_000_000], ids=lambda b: b[:3]
 )
-def test_signature_over_a_body_that_hangs_others_is_checked(body: str) -> None:
+def test_signature_over_a_pathological_body_is_checked_in_time(body: str) -> None:
     head = b"v=1; a=rsa-sha256; c=relaxed/relaxed; d=example.org; s=s1; h=from; bh=AAAA; b=AAAA"
     assert by_dkim(b"DKIM-Signature: " + head + b"\r\n" + mail(body)).why == "the signature does not hold"
 
 
 @table("blank", b"\r\n ", b" ", b":", b";", b"=", b"b=", b"h=from;")
-def test_signature_field_of_any_length_ends(blank: bytes) -> None:
+def test_pathological_signature_field_is_checked_in_time(blank: bytes) -> None:
     for size in (4_000, 120_000):
         field = b"DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=s1; h=from; bh=AAAA; b=AAAA" + blank * (
             size // len(blank)
@@ -377,12 +378,12 @@ def test_signature_field_of_any_length_ends(blank: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["(", '"', ";", "=", "a=b ", "\\(", "x;a=b;"])
-def test_results_are_read_in_time_that_grows_with_their_length(text: str) -> None:
+def test_results_header_is_parsed_in_linear_time(text: str) -> None:
     once, twice = (work(lambda size=size: parse_results("mx; " + text * size)) for size in (1_000, 2_000))  # type: ignore[misc]
     assert twice <= 2.2 * once + 200
 
 
-def test_results_are_read_as_the_standard_shows_them() -> None:
+def test_results_header_is_parsed_as_in_the_standard() -> None:
     read = parse_results(
         'Example.com 1 (host) ; spf = pass (p q) smtp.mailfrom="a b@x.org" ;'
         'dkim/1=fail reason="b; = \\"c" header.d=x.org;'
@@ -399,7 +400,7 @@ SIGNED = signed()
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 900), st.booleans())
-def test_no_bytes_raise_or_are_proven(put: bytes, at: int, whole: bool) -> None:
+def test_arbitrary_bytes_neither_raise_nor_verify(put: bytes, at: int, whole: bool) -> None:
     raw = SIGNED
     forged = put if whole else raw[:at] + put + raw[at:]
     for found in (
@@ -408,6 +409,6 @@ def test_no_bytes_raise_or_are_proven(put: bytes, at: int, whole: bool) -> None:
         authenticate(forged, provider=ProviderVerdict(dmarc="fail")).verdict,
     ):
         if found.by:
-            # Blanks may grow or vanish where the signature is relaxed, and fields may be added above it.
+            # Relaxed signatures allow added or removed blanks, and more fields above.
             assert found.sender == ANA
             assert b"Yes" in forged

@@ -1,4 +1,4 @@
-"""Bodies hashed in pieces are hashed as dkimpy hashes them whole, wherever the pieces begin."""
+"""Bodies hashed in pieces have the same hash as in dkimpy, for any piece size."""
 
 import hashlib
 
@@ -15,7 +15,7 @@ LETTERS = st.lists(st.sampled_from((b"a", b" ", b"\t", b"\n", b"\n\n", b" \n", b
 
 @pytest.mark.parametrize("form", ["simple", "relaxed"])
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 65_536])
-def test_pieces_are_hashed_as_the_whole(form: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_of_pieces_equals_hash_of_the_whole(form: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_hash, "_PIECE", piece)
 
     @settings(max_examples=200, deadline=None)
@@ -28,7 +28,7 @@ def test_pieces_are_hashed_as_the_whole(form: str, piece: int, monkeypatch: pyte
     same()
 
 
-def test_what_is_too_much_work_has_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_over_the_work_limit_has_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     assert BodyHashes(b"a").of("other") is None
     monkeypatch.setattr(body_hash, "MAIL_HASHED_BYTES", 3)
     hashes = BodyHashes(b"ab")

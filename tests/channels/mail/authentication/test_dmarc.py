@@ -1,4 +1,4 @@
-"""DMARC's walk up the DNS: which names it asks for, and to which organisation a name belongs by what it finds."""
+"""DMARC's walk up the DNS: the queried names and the resulting organisation."""
 
 from tables import table
 
@@ -9,7 +9,7 @@ ELSEWHERE = "the domain that signs is of another organisation"
 NONE = "the sender's domain has no DMARC record that lets a domain above sign"
 
 
-def test_the_walk_takes_eight_steps_at_most() -> None:
+def test_dmarc_walk_takes_at_most_eight_steps() -> None:
     assert walked_names("a.mail.example.com") == (
         "_dmarc.a.mail.example.com",
         "_dmarc.mail.example.com",
@@ -40,13 +40,13 @@ def test_the_walk_takes_eight_steps_at_most() -> None:
     ({"example.com": ["v=DMARC1; adkim=s"]}, "the sender's domain must sign itself"),
     ({"com": ["v=DMARC1; psd=y; adkim=s"]}, "the sender's domain must sign itself"),
 )
-def test_a_domain_above_signs_by_the_record_that_says_so(records: dict[str, list[str]], why: str) -> None:
+def test_parent_domain_signs_only_if_its_record_allows_it(records: dict[str, list[str]], why: str) -> None:
     found = {name: list[str]() for name in walked_names("a.b.example.com")}
     found |= {f"_dmarc.{name}": texts for name, texts in records.items()}
     assert may_not_sign("b.example.com", "a.b.example.com", txt_lookup_of(found)) == why
 
 
-def test_what_is_not_known_stops_it() -> None:
+def test_failed_lookup_ends_the_walk() -> None:
     found = {"_dmarc.a.b.example.com": list[str](), "_dmarc.b.example.com": ["v=DMARC1"], "_dmarc.example.com": None}
     result = may_not_sign("b.example.com", "a.b.example.com", txt_lookup_of(found))
     assert result == "the sender's DMARC record cannot be looked up now"

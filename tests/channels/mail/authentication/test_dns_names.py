@@ -1,4 +1,4 @@
-"""Texts in the DNS, asked of a real name server on this machine."""
+"""TXT lookups against a real name server on this machine."""
 
 from collections.abc import AsyncIterator
 
@@ -18,21 +18,21 @@ ZONE = {
 
 @pytest.fixture(autouse=True)
 async def asked(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """This machine's resolver, for the time of a test."""
+    """This machine's resolver, during a test."""
     async with name_server(ZONE, monkeypatch):
         yield
 
 
-async def test_texts_of_a_name_are_joined_from_their_strings() -> None:
+async def test_strings_of_one_txt_record_are_joined() -> None:
     assert await lookup_txt("s1._domainkey.example.org") == ["v=DKIM1; p=AABB"]
 
 
-async def test_name_without_texts_has_none() -> None:
+async def test_name_without_txt_records_returns_an_empty_list() -> None:
     assert await lookup_txt("none.example.org") == []
     assert await lookup_txt("empty.example.org") == []
 
 
-async def test_server_that_does_not_answer_is_an_error_of_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_name_server_raises_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns_names, "MAIL_LOOKUP_SECONDS", 0.2)
     with pytest.raises(OSError, match="does not answer"):
         await lookup_txt("mute.example.org")
