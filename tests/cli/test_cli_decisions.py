@@ -64,6 +64,7 @@ async def test_a_denial_reaches_the_agent_with_its_reason(served_cli: Cli, given
     card = await waiting_request(served_cli, "pay 700")
     denied = await served_cli("deny", card["code"], *given)
     assert (denied.code, denied.out.strip()) == (0, "denied: Pay 700 EUR to Ana")
+    assert (await served_cli("watch", card["turn"])).code == 3
     shown = await served_cli("show", card["turn"])
     assert f"Pay 700 EUR to Ana: denied by Approver{reason}\n" in shown.out
     assert "Denied by user" not in shown.out

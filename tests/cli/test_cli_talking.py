@@ -1,16 +1,25 @@
 """Conversations in a terminal: said message by message, listed, and read."""
 
 import io
+from typing import Any
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
 from pydantic_core import from_json
 from served_stack import gateway_alone
+from tables import table
 
 import signoff
+from signoff.cli.terminal.turn_exit import exit_code
+from signoff.contracts.call import CallCode, CallOutcome
 from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.names import OFFLINE_MODEL
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import TurnResult, TurnView
 from signoff.temporal.embedded_server import ServerHandle
 from signoff.testing.scripted_model import ScriptedModel, respond
+
+RUI = Principal(user="rui")
 
 
 async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
@@ -70,6 +79,47 @@ async def test_a_message_to_a_place_that_the_actor_does_not_have_fails(cli: Cli)
         assert (as_json.code, as_json.data["state"]) == (1, "error")
         assert [each["message"] for each in as_json.data["errors"]] == [lost]
         assert (await cli("chat", "hello", *talk)).code == 0
+
+
+async def test_a_script_learns_by_the_exit_code_that_a_call_was_denied(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = signoff.App(model=OFFLINE_MODEL)
+
+    @app.tool(auto_approve_if="args.amount <= 100", deny_if="args.amount > 100")
+    async def pay(amount: int) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    app.actor("clerk", tools=[pay])
+    async with app.test() as test:
+        url = ("--url", test.client.url)
+        for command in ("ask", "chat"):
+            assert (await cli(command, "pay 5", *url)).code == 0
+            assert (await cli(command, "pay 500", *url)).code == 3
+        monkeypatch.setattr("sys.stdin", io.StringIO("pay 500\npay 5\n"))
+        assert (await cli("chat", *url)).code == 3
+
+
+@table(
+    ("code", "gate", "expected"),
+    ("ok", "execute", 0),
+    ("skipped", "respond", 0),
+    ("not_available", "resolve", 0),
+    ("input_invalid", "validate", 0),
+    ("skipped", "execute", 3),
+    ("denied", "approval", 3),
+    ("in_doubt", "execute", 3),
+    ("execution_failed", "execute", 3),
+    ("waiting", "", 3),
+)
+def test_the_exit_code_of_a_turn_with_a_call(code: CallCode, gate: str, expected: int) -> None:
+    outcome = CallOutcome(call="c1.1", tool="pay", code=code, gate=gate)
+    given: dict[str, Any] = {"tenant": "main", "session": "s", "turn": "t", "actor": "a"}
+    waits = TurnView(**given, requester=RUI, state="suspended")
+    over = TurnView(**given, requester=RUI, state="complete", result=TurnResult(state="complete", calls=(outcome,)))
+    failed = TurnView(**given, requester=RUI, state="error", result=TurnResult(state="error", calls=(outcome,)))
+    assert [exit_code(turns) for turns in ([waits], [waits, over], [over, failed])] == [0, expected, 1]
 
 
 async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from signoff.cli.terminal.inputs import session_id, spoken
 from signoff.cli.terminal.options import AsJson, Asker, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import answer_lines, clean, content_text, place_lines, session_table
+from signoff.cli.terminal.turn_exit import FAILED, NOT_DONE, exit_code
 from signoff.client.client import Client
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound
@@ -48,21 +49,23 @@ def chat(
     name = session_id(session) or uuid7(system_clock())
     given = None if text is None else [spoken(text)]
     place = {"route": route, "step": step}
-    failed = False
+    codes: set[int] = set()
     for words in _lines() if given is None else given:
         # Use one event loop per message: while a person types, Ctrl-C ends the command as usual.
+        code = 0
         try:
             said: dict[str, Any] = {"session": name, "text": words, "actor": actor, "user": person, **place}
             run(partial(_say, url=url, **said), as_json=as_json)
-        except typer.Exit:
-            failed = True
-        else:
+        except typer.Exit as ended:
+            code = ended.exit_code
+            codes.add(code)
+        if code in (0, NOT_DONE):
             # The session stays where the first message put it, or moves on from there.
             place = {}
     if not as_json:
         typer.echo(f"session {name}: signoff chat --session {name}")
-    if failed:
-        raise typer.Exit(1)
+    if codes:
+        raise typer.Exit(NOT_DONE if codes == {NOT_DONE} else FAILED)
 
 
 @app.command()
@@ -98,7 +101,7 @@ async def _say(out: Output, *, url: str | None, session: str, text: str, **given
     errors = [turn.error for turn in mine if turn.error is not None]
     out.show({"session": session, "receipt": receipt, "state": state, "turns": turns, "errors": errors}, compact=True)
     # If a turn could not begin, only the session knows its end.
-    return int(any(turn.state in FAILED_STATES for turn in mine))
+    return FAILED if any(turn.state in FAILED_STATES for turn in mine) else exit_code(turns)
 
 
 async def _follow(

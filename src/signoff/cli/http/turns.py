@@ -10,13 +10,14 @@ from signoff.cli.terminal.inputs import session_id, spoken
 from signoff.cli.terminal.options import AsJson, Asker, Stopper, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, turn_lines, turn_table
+from signoff.cli.terminal.turn_exit import FAILED, exit_code
 from signoff.client.client import Client
 from signoff.client.turn_handle import TurnHandle
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id, read_code
-from signoff.contracts.turn import FAILED_STATES, TurnView
+from signoff.contracts.turn import TurnView
 from signoff.formats.nearest_name import quote_name
 
 app = typer.Typer(rich_markup_mode=None)
@@ -181,4 +182,4 @@ async def _follow(out: Output, turn: TurnHandle, *, every: bool) -> int:
                 out.say(line)
     if not every and out.as_json:
         out.show(view)
-    return int(view is None or view.state in FAILED_STATES)
+    return FAILED if view is None else exit_code([view])

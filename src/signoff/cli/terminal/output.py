@@ -47,7 +47,7 @@ class Output:
 
 
 def run(body: Callable[[Output], Coroutine[Any, Any, int]], *, as_json: bool = False) -> None:
-    """Run the body of a command in its own event loop. The body returns the exit code: 0 done, 1 failed or refused."""
+    """Run the body of a command in its own event loop. The body returns the exit code."""
     with _stdout(as_json) as stdout:
         code = asyncio.run(body(Output(stdout, as_json=as_json)))
     if code:
