@@ -1,4 +1,4 @@
-"""The book of requests against a model of it, and against garbage."""
+"""The request book against a model and against garbage."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,13 +29,13 @@ def question(approval_id: str, revision: int = 1, quorum: int = 1) -> ApprovalRe
 
 
 def authority(person: str) -> Authority:
-    """Eve is a stranger; the others may decide."""
+    """Eve is a stranger. The others may decide."""
     allowed = person != "eve"
     return Authority(allowed=allowed, code="" if allowed else "not_allowed", subject=person, name=person)
 
 
 class BookMachine(RuleBasedStateMachine):
-    """Random answers, timers, withdrawals and duplicates agree with a model that knows only who said what."""
+    """Random answers, timers, withdrawals and duplicates agree with a model that stores only the answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class BookMachine(RuleBasedStateMachine):
         self.book.open(deadlines.open_request(question(IDS[1], quorum=2), self.now), self.now)
 
     def open_until(self, approval_id: str) -> bool:
-        """Whether the model says that an answer can still count."""
+        """Whether an answer can still count in the model."""
         return approval_id not in self.ended and self.now <= START + timedelta(hours=1)
 
     @rule(
@@ -59,7 +59,7 @@ class BookMachine(RuleBasedStateMachine):
         delivery=st.sampled_from(("", "d1", "d2", "d3")),
     )
     def answer(self, approval_id: str, person: str, verdict: str, revision: int, delivery: str) -> None:
-        """Someone answers, through the same two steps that both doors use."""
+        """Answer through both steps, as the gateway and the raw path do."""
         decision = Decision(
             approval_id=approval_id, revision=revision, verdict=verdict, subject=person, delivery_id=delivery
         )  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ class BookMachine(RuleBasedStateMachine):
         assert (receipt.status == "accepted") == (approval_id in self.ended)
 
     def count(self, approval_id: str, person: str, verdict: str) -> None:
-        """The model's own rule: one denial ends it, enough people approve it."""
+        """The model's rule: one denial ends the request, enough approvals approve it."""
         if verdict == "denied":
             self.ended[approval_id] = "denied"
             return
@@ -88,12 +88,12 @@ class BookMachine(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 40))
     def time_passes(self, minutes: int) -> None:
-        """The clock moves; nothing else does."""
+        """Move the clock and nothing else."""
         self.now += timedelta(minutes=minutes)
 
     @rule(approval_id=st.sampled_from(IDS))
     def deadline(self, approval_id: str) -> None:
-        """The timer fires."""
+        """Fire the timer."""
         if self.now > START + timedelta(hours=1):
             request = self.book.get(approval_id)
             happening = deadlines.next_event(request) if request is not None else None
@@ -103,14 +103,14 @@ class BookMachine(RuleBasedStateMachine):
 
     @rule(approval_id=st.sampled_from(IDS))
     def withdraw(self, approval_id: str) -> None:
-        """The requester takes it back."""
+        """Withdraw as the requester."""
         receipt = self.book.cancel(approval_id, "guest", "", self.now)
         assert (receipt.status == "accepted") == (approval_id not in self.ended)
         self.ended.setdefault(approval_id, "cancelled")
 
     @invariant()
     def states_agree(self) -> None:
-        """Each request is in the state the model says, and an approval has its quorum of different people."""
+        """Each request has the model's state, and an approval has its quorum of different people."""
         for approval_id in IDS:
             request = self.book.get(approval_id)
             assert request is not None
@@ -122,7 +122,7 @@ class BookMachine(RuleBasedStateMachine):
 
     @invariant()
     def refusals_are_bounded(self) -> None:
-        """The count of refusals is whole, the kept ones are the last fifty."""
+        """All refusals are counted, and the last fifty are kept."""
         assert len(self.book.refusals) == min(self.book.refused, REFUSALS_KEPT)
 
 
@@ -130,14 +130,14 @@ TestBook = BookMachine.TestCase
 
 
 @table("verdict", "", None, "yes", "APPROVED", "approve", 1, True, ["approved"], {"a": 1})
-def test_an_unknown_verdict_is_never_an_approval(verdict: Any) -> None:
+def test_unknown_verdict_is_never_an_approval(verdict: Any) -> None:
     receipt = read_decision([{"approval_id": IDS[0], "verdict": verdict}])
     assert isinstance(receipt, Receipt)
     assert receipt.code == "malformed"
     assert "verdict" in receipt.message
 
 
-def test_the_smallest_decision_needs_two_fields() -> None:
+def test_smallest_decision_needs_two_fields() -> None:
     decision = read_decision([{"approval_id": IDS[0], "verdict": "denied"}])
     assert isinstance(decision, Decision)
     assert (decision.assurance, decision.subject, decision.revision) == ("none", "", None)
@@ -150,10 +150,10 @@ json_values = st.recursive(
 
 
 @given(st.lists(json_values, max_size=2))
-def test_no_envelope_makes_it_raise(envelopes: list[Any]) -> None:
+def test_any_envelope_is_read_without_an_exception(envelopes: list[Any]) -> None:
     assert isinstance(read_decision(envelopes), Decision | Receipt)
 
 
 @given(st.dictionaries(st.sampled_from([*Decision.model_fields]), json_values))
-def test_no_field_value_makes_it_raise(body: dict[str, Any]) -> None:
+def test_any_field_value_is_read_without_an_exception(body: dict[str, Any]) -> None:
     assert isinstance(read_decision([body]), Decision | Receipt)

@@ -1,4 +1,4 @@
-"""What a model is told of a call that people are asked about while its turn goes on, and once it has ended."""
+"""The model's results for a waiting call, and after its end."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -37,11 +37,11 @@ ENDED: dict[str, Any] = {
 
 
 def ended(**fields: Any) -> CallOutcome:
-    """The outcome of a payment that people approved."""
+    """The outcome of an approved payment."""
     return CallOutcome(**{"call": "c1.1", "tool": "pay", "code": "ok", "value": Content(inline="Paid")} | fields)
 
 
-def test_a_call_that_waits_names_its_request() -> None:
+def test_waiting_call_names_its_request() -> None:
     asked = WaitingCall(action="0123", approval_id="main.s.t.c1.1", code="K7Q2FM")
     assert waiting_outcome("c1.2", "pay", asked) == CallOutcome(
         call="c1.2",
@@ -54,7 +54,7 @@ def test_a_call_that_waits_names_its_request() -> None:
 
 
 @table(("note", "told"), ("", REMARK), ("A person changed arguments.", f"{REMARK} A person changed arguments."))
-def test_a_late_result_says_what_it_is_the_result_of(note: str, told: str) -> None:
+def test_late_result_names_its_call(note: str, told: str) -> None:
     assert late_result(ended(note=note), "K7Q2FM") == ResultPart(
         call="c1.1", tool="pay", code="ok", value=Content(inline="Paid"), note=told, late=True
     )
@@ -66,13 +66,13 @@ def test_a_late_result_says_what_it_is_the_result_of(note: str, told: str) -> No
     (Content(inline={"para": "José"}), Content(inline='{"para": "José"}')),
     (LARGE, LARGE),
 )
-def test_a_session_is_told_of_a_call_that_its_turn_did_not_await(value: Content, told: Content) -> None:
+def test_session_gets_a_message_about_an_unawaited_call(value: Content, told: Content) -> None:
     assert outcome_message(ended(value=value), "K7Q2FM") == Message(
         role="user", parts=(TextPart(text=Content(inline=REMARK)), TextPart(text=told))
     )
 
 
-def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
+def test_denial_is_the_result_of_its_call() -> None:
     denied = ToolDenied(
         source="human",
         approval_id="main.s.t.c1.1",
@@ -115,14 +115,14 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
     ("timed_out", "timeout", "Nobody answered in time."),
     ("cancelled", "cancelled", "The request was withdrawn."),
 )
-def test_an_ending_without_a_reason_says_what_it_was(state: str, source: str, reason: str) -> None:
+def test_end_without_a_reason_has_a_default_reason(state: str, source: str, reason: str) -> None:
     found = some(denied_outcome(a_request(**ENDED | {"state": state, "reason": ""})).denied)
     assert (found.source, found.reason) == (source, reason)
     given = some(denied_outcome(a_request(**ENDED | {"state": state})).denied)
     assert given.reason == "too expensive"
 
 
-def test_the_same_action_is_denied_again_by_the_same_decision() -> None:
+def test_same_action_is_denied_again_by_the_same_decision() -> None:
     denial = denial_from_request(a_request(**ENDED), "0123")
     assert denial == Denial(
         action="0123",

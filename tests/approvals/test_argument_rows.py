@@ -1,4 +1,4 @@
-"""Arguments laid flat."""
+"""Arguments as flat rows."""
 
 from typing import Any
 
@@ -55,11 +55,11 @@ def test_labels_and_formats_come_from_the_schema() -> None:
     ([], "array"),
     ({}, "object"),
 )
-def test_without_a_schema_the_value_tells_its_type(value: Any, kind: str) -> None:
+def test_value_determines_its_type_without_a_schema(value: Any, kind: str) -> None:
     assert flat({"extra": value}) == [("extra", "Extra", kind)]
 
 
-def test_a_list_is_one_row_only_if_nothing_can_hide_in_it() -> None:
+def test_list_is_one_row_only_if_its_items_are_unambiguous() -> None:
     assert [leaf.name for leaf in leaves({"to": ["a", "b"]}, {}, ())] == ["to"]
     assert [leaf.name for leaf in leaves({"to": ["a, b"]}, {}, ())] == ["to.0"]
     assert [leaf.name for leaf in leaves({"to": ["a" * 119, "evil"]}, {}, ())] == ["to.0", "to.1"]
@@ -67,7 +67,7 @@ def test_a_list_is_one_row_only_if_nothing_can_hide_in_it() -> None:
     assert value_line(["a", 1, None], 50).text == "a, 1, ⟦none⟧"
 
 
-def test_a_secret_is_not_opened() -> None:
+def test_secret_value_is_not_split_into_rows() -> None:
     args = {"card": {"no": "4111"}, "logins": [{"pin": 1, "user": "ana"}]}
     found = {leaf.name: leaf.secret for leaf in leaves(args, {}, ("card", "logins.pin"))}
     assert found == {"card": True, "logins.0.pin": True, "logins.0.user": False}
@@ -82,7 +82,7 @@ def test_a_secret_is_not_opened() -> None:
     ("logins.pin", True),
     ("pin", False),
 )
-def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool) -> None:
+def test_nested_name_in_a_secret_is_secret(name: str, secret: bool) -> None:
     assert is_secret(name, {"card", "logins.pin"}) is secret
 
 
@@ -96,7 +96,7 @@ def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool)
     ('"x.y"', 2),
     ("a.b.0.c.d", None),
 )
-def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
+def test_dotted_name_finds_a_nested_value(name: str, value: Any) -> None:
     assert find({"a": {"b": [{"c": 1}]}, "x.y": 2}, name, None) == value
 
 
@@ -114,7 +114,7 @@ def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
     ("XTo", "Xto"),
     ("AB_c", "AB c"),
 )
-def test_names_read_as_words(name: str, words: str) -> None:
+def test_argument_name_is_converted_to_words(name: str, words: str) -> None:
     assert humanise(name) == words
 
 
@@ -129,11 +129,11 @@ def test_names_read_as_words(name: str, words: str) -> None:
     "x",
     {"$ref": "http://a/b"},
 )
-def test_a_schema_that_leads_nowhere_is_an_empty_one(schema: Any) -> None:
+def test_unresolvable_schema_is_empty(schema: Any) -> None:
     assert SchemaNode(schema, {"$defs": {"A": {"$ref": "#/$defs/A"}}}).resolve().keywords == {}
 
 
-def test_items_by_place_come_before_items_for_all() -> None:
+def test_prefix_items_take_precedence_over_items() -> None:
     who: dict[str, Any] = {"type": "object", "properties": {"a": {"format": "date"}}}
     other: dict[str, Any] = {"type": "object", "properties": {"a": {"format": "email"}}}
     schema = {"properties": {"to": {"type": "array", "prefixItems": [who], "items": other}}}
@@ -154,16 +154,16 @@ def test_references_are_json_pointers(name: str, pointer: str) -> None:
     ([""] * 13, True),
     ([""] * 14, False),
 )
-def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool) -> None:
+def test_joined_row_has_at_most_120_characters(items: list[str], one_row: bool) -> None:
     assert len(list(leaves({"to": items}, {}, ()))) == (1 if one_row else len(items))
 
 
-def test_a_very_long_name_is_cut_before_it_is_read() -> None:
+def test_very_long_name_is_truncated_before_conversion() -> None:
     assert humanise("a" * 999) == "A" + "a" * 159
 
 
 @table("key", "$ref", "anyOf", "oneOf", "allOf")
-def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
+def test_every_kind_of_schema_reference_is_followed(key: str) -> None:
     target = "#/$defs/A" if key == "$ref" else [{"type": "integer", "title": "A"}, {"type": "null"}]
     root = {"$defs": {"A": {"type": "integer", "title": "A"}}}
     assert SchemaNode({key: target, "title": "B"}, root).resolve().keywords == {"type": "integer", "title": "B"}
@@ -179,23 +179,23 @@ def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
     ({"type": "integer", "format": ""}, "integer"),
     ({"type": 7}, "number"),
 )
-def test_a_format_is_the_schemas_before_it_is_the_values(schema: dict[str, Any], kind: str) -> None:
+def test_format_comes_from_the_schema_before_the_value(schema: dict[str, Any], kind: str) -> None:
     (leaf,) = leaves({"a": 1}, {"properties": {"a": schema}}, ())
     assert format_of(leaf) == kind
 
 
-def test_names_the_schema_does_not_list_have_its_schema_for_others() -> None:
+def test_unlisted_names_use_the_additional_properties_schema() -> None:
     schema = {"properties": {"a": {"format": "date"}}, "additionalProperties": {"format": "email"}}
     assert [format_of(leaf) for leaf in leaves({"a": "x", "b": "y"}, schema, ())] == ["date", "email"]
 
 
 @table(("title", "label"), ("Total Cost", "Total cost"), ("Total cost!", "Total cost!"), (" ", "Total cost"))
-def test_a_title_the_library_made_up_is_no_title(title: str, label: str) -> None:
+def test_title_generated_by_a_library_is_ignored(title: str, label: str) -> None:
     (leaf,) = leaves({"total_cost": 1}, {"properties": {"total_cost": {"title": title}}}, ())
     assert leaf.label == label
 
 
-def test_a_label_of_many_steps_keeps_its_end() -> None:
+def test_label_of_many_steps_keeps_its_end() -> None:
     deep: Any = 1
     for _ in range(200):
         deep = {"abc": deep}
@@ -203,7 +203,7 @@ def test_a_label_of_many_steps_keeps_its_end() -> None:
     assert leaf.label == (" / ".join(["Abc"] * 200))[-320:]
 
 
-def test_every_value_has_a_name_of_its_own_that_finds_it() -> None:
+def test_every_value_has_a_unique_name_that_finds_it() -> None:
     args: dict[str, Any] = {
         "a": {"b": 1, "": 2, "0": 3, "b.c": 4},
         "a.b": 5,
@@ -231,19 +231,19 @@ def test_every_value_has_a_name_of_its_own_that_finds_it() -> None:
     ('"a"', r'"\"a\""'),
     ('a"b', r'"a\"b"'),
 )
-def test_a_key_in_quotes_reads_as_that_key_alone(key: str, step: str) -> None:
+def test_quoted_key_is_read_as_that_key_only(key: str, step: str) -> None:
     assert step_from_key(key) == step
     assert keys_from_name(step) == [key]
     assert keys_from_name(f"x.{step}.y") == ["x", key, "y"]
 
 
-def test_a_name_that_ends_with_a_dot_names_the_empty_key() -> None:
+def test_trailing_dot_names_the_empty_key() -> None:
     assert keys_from_name("a.") == ["a", ""]
     assert find({"a": {"": 1}}, "a.", None) == 1
     assert find({"a": 1}, "", None) is None
 
 
-def test_what_the_schema_does_not_name_is_told() -> None:
+def test_value_outside_the_schema_is_undeclared() -> None:
     inner = {"type": "object", "properties": {"b": {}}}
     typed = {"properties": {"x": {}}, "additionalProperties": {"type": "string"}}
     schema = {"properties": {"a": inner, "m": {"type": "object"}, "t": typed}}
@@ -252,20 +252,20 @@ def test_what_the_schema_does_not_name_is_told() -> None:
     assert result == {"a.b": True, "a.c": False, "m.k": True, "t.y": True, '"a.b"': False, "z.w": False}
 
 
-def test_a_list_that_the_schema_does_not_name_has_no_declared_value() -> None:
+def test_items_of_an_undeclared_list_are_undeclared() -> None:
     schema = {"properties": {"a": {}}}
     args = {"a": ["x, y"], "u": ["x, y", {"a": 1}]}
     result = {leaf.name: leaf.declared for leaf in leaves(args, schema, ())}
     assert result == {"a.0": True, "u.0": False, "u.1.a": False}
 
 
-def test_a_secret_may_be_one_item_of_a_list() -> None:
+def test_one_item_of_a_list_may_be_secret() -> None:
     args = {"logins": [{"pin": 1}, {"pin": 2}], "keys": ["a, b", "c, d"], "pin": 3}
     result = {leaf.name: leaf.secret for leaf in leaves(args, {}, ("logins.0.pin", "keys.1", "pin"))}
     assert result == {"logins.0.pin": True, "logins.1.pin": False, "keys.0": False, "keys.1": True, "pin": True}
 
 
-def test_a_nested_value_has_the_title_that_its_schema_gives_it() -> None:
+def test_nested_value_has_its_schemas_title() -> None:
     schema = {"properties": {"who": {"title": "Payee", "properties": {"iban": {"title": "Account to pay"}}}}}
     (leaf,) = leaves({"who": {"iban": "PT50"}}, schema, ())
     assert leaf.label == "Payee / Account to pay"

@@ -1,4 +1,4 @@
-"""What a turn has seen of its requests is kept until an activity has written it down."""
+"""A turn's observations of its requests are kept until an activity stores them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,7 +39,7 @@ def summary(made: ApprovalBook) -> list[tuple[str, str, str]]:
     return [(each.kind, str(each.data.get("status") or each.data.get("state")), each.subject) for each in taken]
 
 
-def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
+def test_decision_and_its_end_are_kept_in_order() -> None:
     made = book()
     made.settle(answer(subject="ana@x"), ANA, NOW)
     assert summary(made) == [("attempt", "accepted", "ana"), ("ending", "approved", "ana")]
@@ -48,7 +48,7 @@ def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
     assert summary(made) == [("ending", "lapsed", "ana")]
 
 
-def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None:
+def test_every_kind_of_refused_attempt_is_kept() -> None:
     made = book()
     made.precheck(answer(approval_id="main.s.t.c9.9"), NOW)
     made.precheck(answer(revision=7), NOW)
@@ -64,7 +64,7 @@ def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None
     assert {each.stream for each in taken} == {""}
 
 
-def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
+def test_identified_person_is_named_in_every_attempt() -> None:
     made, unknown = book(quorum=2), "main.s.t.c9.9"
     eve = Authority(allowed=False, code="not_allowed", subject="eve", assurance="channel")
     made.examine(answer(approval_id=unknown, subject="claimed"), eve, NOW)
@@ -81,7 +81,7 @@ def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
     assert (again.data["receipt"], again.subject, again.data["assurance"]) == ("duplicate", "ana", "session")
 
 
-def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
+def test_timer_events_are_kept_and_the_last_is_the_end() -> None:
     made = book(on_timeout="escalate", timeout=60.0)
     for minutes in (1, 2):
         request = made.get(ID)
@@ -94,7 +94,7 @@ def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
     ]
 
 
-def test_to_be_asked_again_is_no_ending() -> None:
+def test_request_with_a_new_revision_has_no_end_entry() -> None:
     made = book()
     made.settle(answer(), ANA, NOW)
     lapsed = made.lapse(ID, NOW)
@@ -103,13 +103,13 @@ def test_to_be_asked_again_is_no_ending() -> None:
     assert summary(made) == []
 
 
-def test_a_cancelled_request_is_an_ending() -> None:
+def test_cancelled_request_has_an_end_entry() -> None:
     made = book()
     made.cancel(ID, "guest", "enough", NOW)
     assert summary(made) == [("ending", "cancelled", "guest")]
 
 
-def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
+def test_entries_contain_no_arguments_and_truncate_long_text() -> None:
     made = book(edit="approve")
     made.examine(answer(edited_args={"to": "Lisbon"}), Authority(allowed=False, code="not_allowed"), NOW)
     made.precheck(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
@@ -123,7 +123,7 @@ def entry(number: int, status: str = "refused") -> AuditEntry:
     return AuditEntry(stream="x", key=f"k{number}", kind="attempt", at=at, tenant="x", data={"status": status})
 
 
-def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
+def test_flood_of_refusals_is_counted_and_other_entries_are_kept() -> None:
     seen = AuditBuffer()
     for number in range(ENTRIES_KEPT + 30):
         seen.add(entry(number))
@@ -138,7 +138,7 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
     assert dropped == replace(last, **{"stream": "", "tenant": ""} | found)
 
 
-def test_each_flood_is_counted_by_itself() -> None:
+def test_each_flood_is_counted_separately() -> None:
     seen = AuditBuffer()
     for number in range(ENTRIES_KEPT + 2):
         seen.add(entry(number))
@@ -149,14 +149,14 @@ def test_each_flood_is_counted_by_itself() -> None:
     assert seen.take()[-1].data["dropped"] == 1
 
 
-def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
+def test_observations_of_a_turn_go_to_its_own_stream() -> None:
     seen = AuditBuffer()
     seen.add(entry(1))
     assert seen.take() == (replace(entry(1), stream="", tenant=""),)
 
 
 @table("approval", ID, "main.s.other.c1.1")
-def test_an_approval_of_the_turn_itself_is_named_by_its_call_alone(approval: str) -> None:
+def test_approval_of_the_own_turn_is_named_by_its_call(approval: str) -> None:
     turn = TurnKey("main", "s", "t")
     seen = AuditBuffer(turn)
     facts = [{"approval": approval, "status": "refused"}, {"approval": approval, "call": "c1.1"}]
@@ -167,7 +167,7 @@ def test_an_approval_of_the_turn_itself_is_named_by_its_call_alone(approval: str
     assert [whole_facts(each, turn) for each in taken] == facts
 
 
-def test_what_was_not_written_comes_back_in_front() -> None:
+def test_unwritten_entries_return_to_the_front() -> None:
     seen = AuditBuffer()
     seen.add(entry(1))
     seen.add(entry(1))
@@ -177,7 +177,7 @@ def test_what_was_not_written_comes_back_in_front() -> None:
     assert [each.key for each in seen.take()] == ["k1", "k2"]
 
 
-def test_an_answer_that_the_store_holds_is_not_proved_once_more() -> None:
+def test_stored_answer_is_not_signed_again() -> None:
     for received, signature in ((NOW, ""), (None, "c2ln")):
         made = book()
         made.settle(answer(signature="c2ln", key_id="k"), replace(ANA, received_at=received), NOW)
@@ -185,7 +185,7 @@ def test_an_answer_that_the_store_holds_is_not_proved_once_more() -> None:
         assert (attempt.kind, attempt.data.get("signature", "")) == ("attempt", signature)
 
 
-def test_facts_about_an_approval_name_it_by_its_call_alone() -> None:
+def test_facts_about_an_approval_contain_only_its_call() -> None:
     turn = TurnKey("main", "s", "t")
     for facts in ({"call": "c1.1", "state": "denied"}, {"state": "denied"}, {"call": "c2.1"}):
         buffer = AuditBuffer(turn)
@@ -197,7 +197,7 @@ def test_facts_about_an_approval_name_it_by_its_call_alone() -> None:
         assert whole_facts(taken.data, turn) == whole
 
 
-def test_facts_that_are_known_are_left_out_on_the_way_and_given_back() -> None:
+def test_known_facts_are_omitted_in_transit_and_restored() -> None:
     facts = KnownFacts("ending/c1.1/", {"digest": "d" * 64, "channel": "api"})
 
     def entry(key: str, **data: Any) -> AuditEntry:

@@ -1,7 +1,6 @@
-"""Every kind of record: of what happened, exactly the facts an auditor is owed, and nothing that says nothing.
+"""Audit entries of every kind: exactly the facts that an auditor needs, without empty fields.
 
-An entry is compared whole, so that whatever else came to stand in one (an argument, an empty field) fails here.
-"""
+Each entry is compared as a whole, so that an argument or an empty field in one fails here."""
 
 import hashlib
 import json
@@ -82,12 +81,12 @@ GRANTED = replace(FREE, grant="g1", rule=RuleReference(kind="grant", name="g1"))
 
 
 def sha256(value: Any) -> str:
-    """What anybody can compute of a value that they hold against the record."""
+    """The hash that a reader can compute from a value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A question with everything that a record tells of one, and an argument that none may."""
+    """A question with every field that the audit log shows, and an argument that it must not show."""
     given: dict[str, Any] = {
         "digest": DIGEST,
         "definition": DEFINITION,
@@ -108,7 +107,7 @@ def request(**fields: Any) -> ApprovalRequest:
 
 
 def entry(kind: AuditKind, key: str, subject: str = "guest", /, stream: str = STREAM, **data: Any) -> AuditEntry:
-    """An entry at `AT`; its tenant is the one that its stream names."""
+    """An entry at `AT`, in the tenant of its stream."""
     return AuditEntry(stream=stream, key=key, kind=kind, at=AT, tenant=stream.split("/")[1], subject=subject, data=data)
 
 
@@ -141,7 +140,7 @@ TYPES = {
 
 
 def became(code: str) -> dict[str, Any]:
-    """What an entry tells of a result with this code."""
+    """The facts of an entry for a result with this code."""
     return {"code": code, "type": TYPES[code]}
 
 
@@ -201,23 +200,23 @@ def became(code: str) -> dict[str, Any]:
         id="of a request with empty fields, which are left out",
     ),
 )  # fmt: skip
-def test_a_question_is_told_with_who_may_answer_and_what_binds_the_answer(built: Built, expected: AuditEntry) -> None:
+def test_question_entry_names_approvers_and_binding_facts(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 
-def test_a_question_names_its_actor_and_as_whom_the_directory_knows_the_requester() -> None:
+def test_question_entry_names_actor_and_person_id_of_the_requester() -> None:
     known = request(actor="desk", requester=Principal(user="guest", person_id="u7"))
     facts = audit_events.question_entry(known, AT).data
     assert (facts["actor"], facts["requester"], facts["person_id"]) == ("desk", "guest", "u7")
 
 
 @table(("person", "told"), ("u7", "u7"), ("ana", None))
-def test_who_answered_is_named_as_the_directory_knows_them_where_that_says_more(person: str, told: str | None) -> None:
+def test_attempt_entry_names_the_person_id_if_it_differs(person: str, told: str | None) -> None:
     who = replace(ANA, person_id=person)
     assert audit_events.attempt_entry(ANSWER, COUNTED, AT, who).data.get("person_id") == told
 
 
-def test_the_entries_of_a_turn_name_its_requester_as_the_directory_knows_them() -> None:
+def test_entries_of_a_turn_name_the_person_id_of_its_requester() -> None:
     known = replace(CTX, user=Principal(user="guest", person_id="u7"))
     assert call_events.proposed_entry(known, CALL, "pay", AT).data["person_id"] == "u7"
 
@@ -239,12 +238,12 @@ RESOLUTION = {"name": "pay", "won": {"level": "session"}}
         ),
     ),
 )  # fmt: skip
-def test_what_a_model_proposed_and_what_it_meant_are_told(built: Built, expected: AuditEntry) -> None:
+def test_proposal_entry_has_the_models_call_and_reason(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 
-def test_what_a_worker_knows_of_a_begin_and_an_end_is_left_out_and_given_back() -> None:
-    """Whatever else an entry tells stays, and one that tells otherwise is whole."""
+def test_facts_known_to_the_worker_are_omitted_and_restored() -> None:
+    """Other facts stay, and an entry with a different value stays complete."""
     ctx = replace(CTX, channel="slack", user=Principal(user="guest", key_id="k1"))
     known = {"actor": "desk", "channel": "slack", "unsigned": True, "key_id": "k1"}
     begin = audit_events.turn_entry("acme", "s1", "t1", AT, subject="guest", **known, more="m")
@@ -333,7 +332,7 @@ VOTE = Vote(
         id="it failed: each try is recorded",
     ),
 )  # fmt: skip
-def test_what_becomes_of_a_question_is_told(built: Built, expected: AuditEntry) -> None:
+def test_question_end_entry_has_its_outcome(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 
@@ -371,7 +370,7 @@ CHANGING = replace(
 
 
 def told(meta: Content) -> CallOutcome:
-    """A call that ran, of which its tool tells this."""
+    """A successful call whose tool returned this metadata."""
     return CallOutcome(call=CALL, tool="pay", code="ok", meta=meta)
 
 
@@ -532,7 +531,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a tool did not take its permit",
     ),
 )  # fmt: skip
-def test_what_becomes_of_a_call_is_told_with_the_right_it_ran_by(built: Built, expected: AuditEntry) -> None:
+def test_call_entry_has_its_outcome_and_permission(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 
@@ -623,11 +622,11 @@ BARE_FACTS: dict[str, Any] = {
         id="the least an answer can be: its empty fields are not told",
     ),
 )  # fmt: skip
-def test_whoever_tries_to_decide_is_told_with_what_became_of_it(built: Built, expected: AuditEntry) -> None:
+def test_attempt_entry_has_its_author_and_result(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 
-def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() -> None:
+def test_answer_without_a_delivery_id_is_keyed_by_time_and_content() -> None:
     nameless = replace(ANSWER, delivery_id="", edited_args=None, remember=None)
     words = nameless.model_dump() | {"received_at": BEFORE}
     told = audit_events.attempt_entry(nameless, ACCEPTED, AT)
@@ -638,7 +637,7 @@ def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() ->
 
 
 @table("field", "question_hash", "subject", "channel", "key_id", "signature")
-def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
+def test_unverified_text_is_truncated_to_200_characters(field: str) -> None:
     long = replace(BARE, **{"delivery_id": "d8", field: "x" * 201})
     cut = replace(BARE, **{"delivery_id": "d8", field: "x" * 200})
     told = audit_events.attempt_entry(long, ACCEPTED, AT)
@@ -648,21 +647,21 @@ def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
 
 
 @table("field", "delivery_id", "approval_id")
-def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
+def test_truncated_names_are_distinguished_by_a_hash(field: str) -> None:
     one, other = (replace(BARE, **{"delivery_id": "d8", field: "x" * 200 + end}) for end in "ab")
     told = [audit_events.attempt_entry(each, ACCEPTED, AT) for each in (one, other)]
     assert told[0].key != told[1].key
     assert all("x" * 200 in each.model_dump_json() and "x" * 201 not in each.model_dump_json() for each in told)
 
 
-def test_a_name_of_200_characters_is_whole_and_half_a_character_keeps_none_from_the_record() -> None:
+def test_name_of_200_characters_is_complete_and_an_invalid_character_is_recorded() -> None:
     whole, half = "x" * 200, "x" * 200 + "\ud800"
     told = [audit_events.attempt_entry(replace(BARE, delivery_id=each), ACCEPTED, AT) for each in (whole, half)]
     assert told[0].key == f"attempt/{whole}/{CALL}/1/accepted"
     assert told[1].key.startswith(f"attempt/{whole}~")
 
 
-def test_an_answer_that_names_no_turn_is_told_in_the_stream_of_no_turn() -> None:
+def test_answer_without_a_turn_is_in_the_stream_of_its_tenant() -> None:
     told = audit_events.attempt_entry(replace(BARE, approval_id="acme.s1", delivery_id="d8"), ACCEPTED, AT)
     assert told == entry(
         "attempt", "attempt/d8/acme.s1/1/accepted", "", stream="admin/main",
@@ -684,7 +683,7 @@ REFUSED = {"status": "refused", "receipt": "malformed", "message": "a decision i
         id="it named a request: the stream, and the tenant, of that turn",
     ),
 )
-def test_what_was_no_decision_at_all_is_told_by_its_hash(receipt: Receipt, stream: str, named: dict[str, str]) -> None:
+def test_invalid_decision_is_recorded_by_its_hash(receipt: Receipt, stream: str, named: dict[str, str]) -> None:
     told = audit_events.rejected_entry(receipt, AT, subject="eve", channel="slack", body={"x": SECRET}, tenant="acme")
     seen = sha256({"x": SECRET})
     expected = entry(
@@ -694,7 +693,7 @@ def test_what_was_no_decision_at_all_is_told_by_its_hash(receipt: Receipt, strea
     assert told == expected
 
 
-def test_what_no_hash_can_be_made_of_is_told_all_the_same() -> None:
+def test_decision_without_a_possible_hash_is_recorded_anyway() -> None:
     told = audit_events.rejected_entry(MALFORMED, AT, subject="", channel="", body=[float("nan")], tenant="acme")
     assert told == entry(
         "attempt", f"turned-away/{WHEN}/unwritable", "", stream="admin/acme", **REFUSED, body="unwritable"
@@ -763,7 +762,7 @@ HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refu
         id="an earlier turn is gone",
     ),
 )  # fmt: skip
-def test_the_life_of_a_turn_is_told(built: Built, expected: AuditEntry) -> None:
+def test_turn_entries_have_start_and_end_facts(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 
@@ -789,5 +788,5 @@ FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people"
         id="or one that is given; none and no are facts, and are told",
     ),
 )  # fmt: skip
-def test_an_act_of_no_turn_is_told_in_the_stream_of_its_tenant(built: Built, expected: AuditEntry) -> None:
+def test_act_without_a_turn_is_in_the_stream_of_its_tenant(built: Built, expected: AuditEntry) -> None:
     assert built() == expected

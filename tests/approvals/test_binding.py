@@ -1,4 +1,4 @@
-"""Which call an answer is about, and what an edit shows."""
+"""The binding of an answer to its call, and the display of an edit."""
 
 from typing import Any
 
@@ -47,12 +47,12 @@ def answer(**fields: Any) -> Decision:
     ({"edited_args": {"amount": 6}, "revision": 1}, 2, False),
     ({"edited_args": {"amount": 2**60}, "revision": 1}, 2, False),
 )
-def test_an_answer_names_one_call_in_one_revision(fields: dict[str, object], revision: int, named: bool) -> None:
+def test_answer_names_one_call_in_one_revision(fields: dict[str, object], revision: int, named: bool) -> None:
     question = replace(ASKED, revision=revision, edit_of=revision - 1, digest=FIVE)
     assert binding.is_answer_to(answer(**fields), question, HASH) is named
 
 
-def test_a_doubt_has_a_digest_of_its_own() -> None:
+def test_outcome_question_has_its_own_digest() -> None:
     assert len({FIVE, doubt_digest(FIVE, 1), doubt_digest(FIVE, 2), doubt_digest("0" * 64, 1)}) == 4
 
 
@@ -60,7 +60,7 @@ def row(name: str, value: str) -> CardRow:
     return CardRow(name=name, label=name.title(), value=value)
 
 
-def test_changes_are_shown_side_by_side() -> None:
+def test_changes_are_shown_as_old_and_new_values() -> None:
     before = [row("amount", "420"), row("to", "Ana"), row("note", "x"), row("", "2 more not shown")]
     after = [row("amount", "380"), row("to", "Ana"), row("by", "card"), row("", "1 more not shown")]
     assert row_changes(before, after) == (
@@ -70,7 +70,7 @@ def test_changes_are_shown_side_by_side() -> None:
     )
 
 
-def test_the_model_is_told_what_was_changed() -> None:
+def test_model_gets_a_note_about_changed_arguments() -> None:
     found = edit_note([row("amount", "420"), row("note", "x")], [row("amount", "380")])
     assert found == (
         "A person changed arguments of this call before it ran: amount is 380 (was 420); note is nothing (was x)."
@@ -80,6 +80,6 @@ def test_the_model_is_told_what_was_changed() -> None:
 
 
 @table(("count", "end"), (10, ""), (11, "; and 1 more"), (13, "; and 3 more"))
-def test_the_model_is_told_ten_changes_and_how_many_more(count: int, end: str) -> None:
+def test_model_gets_ten_changes_and_the_number_of_others(count: int, end: str) -> None:
     many = edit_note([], [row(f"a{n}", "1") for n in range(count)])
     assert many.endswith(f"; a9 is 1 (was nothing){end}.")

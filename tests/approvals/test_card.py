@@ -1,4 +1,4 @@
-"""The card: everything a person must see, nothing that lies."""
+"""The card: all data that an approver needs, without deception."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def texts(shown: Card) -> list[str]:
     return [shown.effect, shown.agent_says, shown.note, shown.tool_title, *rows]
 
 
-def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
+def test_card_is_rendered_from_the_declaration_and_the_question() -> None:
     asked = a_question(secrets=("pin",), show=("to", "pin", "card"), agent_says="as you said", notes=("asked again",))
     declaration = {
         "effect": "Pay {to}",
@@ -71,7 +71,7 @@ def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
         "`coder` runs the call itself, outside Signoff; this tool is not declared; asked again",
     ),
 )
-def test_a_card_says_first_who_runs_the_call_and_that_nobody_declared_it(
+def test_card_note_starts_with_the_runner_and_a_missing_declaration(
     fields: dict[str, Any], asked_note: str, note: str
 ) -> None:
     declaration = {"effect": "", "title": "", "input_schema": {}, "secrets": [], **fields}
@@ -81,7 +81,7 @@ def test_a_card_says_first_who_runs_the_call_and_that_nobody_declared_it(
     )
 
 
-def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
+def test_label_marks_an_undeclared_argument() -> None:
     schema = {"properties": {"to": {"type": "string", "title": "Whom ⟦not declared⟧"}}}
     labels = [row.label for row in card({"to": "Ana", "bcc": "eve"}, schema=schema).rows]
     assert labels == ["Whom ⟦U+27E6⟧not declared⟦U+27E7⟧", "Bcc ⟦not declared⟧"]
@@ -135,19 +135,19 @@ def test_defaults_without_room_leave_the_card_whole() -> None:
     (4, "`a0`, `a1`, `a2` and 1 more"),
     (5, "`a0`, `a1`, `a2` and 2 more"),
 )
-def test_a_card_names_the_arguments_that_repeat_a_secret(count: int, named: str) -> None:
+def test_card_names_the_arguments_that_repeat_a_secret(count: int, named: str) -> None:
     args = {"pin": "9400", "to": "Ana", **{f"a{number}": "my 9400" for number in range(count)}}
     assert card(args, secrets=["pin"]).note == f"a secret value is repeated in {named}, and masked there"
 
 
-def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
+def test_effect_sentence_is_filled_from_the_arguments() -> None:
     template = "Book flight {flight}, {totalCost} EUR, for {who.name} / {who.tags.1} ({absent}{none}), card {card}"
     args = {**BOOK, "who": {"name": "Ana", "tags": [{}, "vip"]}, "none": None}
     assert effect(template, args, secrets=["card"]) == "Book flight TP 531, 420 EUR, for Ana / vip (——), card hidden"
 
 
 @table(("template", "sentence"), ("Pay {to}", "Pay Ana [hidden]"), ("", "pay: to Ana [hidden], pin hidden"))
-def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> None:
+def test_sentence_repeats_no_secret(template: str, sentence: str) -> None:
     args = {"to": "Ana 9400x", "pin": "9400x"}
     assert effect_sentence(template, title="", tool="pay", args=args, schema={}, secrets=("pin",)) == sentence
 
@@ -162,28 +162,28 @@ def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> N
     "%(totalCost)s",
     "{totalCost!r:>9}",
 )
-def test_an_arguments_text_is_never_a_template(value: str) -> None:
+def test_text_of_an_argument_is_never_a_template(value: str) -> None:
     assert effect("Book {flight} for {totalCost}", {**BOOK, "flight": value}) == f"Book {value} for 420"
 
 
 @table("template", "{flight.__class__}", "{flight!r}", "{flight:>99999999}", "{flight.upper}")
-def test_a_template_is_names_and_nothing_else(template: str) -> None:
+def test_template_supports_only_names(template: str) -> None:
     assert effect(template, BOOK) == "—"
 
 
-def test_braces_that_name_nothing_stay() -> None:
+def test_braces_without_a_name_are_kept() -> None:
     assert effect("Clear {} and {{", BOOK) == "Clear {} and {{"
 
 
-def test_without_a_template_the_tool_and_its_first_arguments_are_told() -> None:
-    """The title, or else the name, then three arguments; never the agent's words."""
+def test_sentence_without_a_template_has_the_tool_and_its_first_arguments() -> None:
+    """The title, or otherwise the name, then three arguments. The agent's words are never used."""
     args = {"a": 1, "b": "x", "c": {"d": 1, "e": 2}, "f": 4}
     assert effect("", args, title="Book flight") == "Book flight: a 1, b x, c 2 values"
     assert effect(" ", {"pin": 1}, secrets=["pin"], agent_says="Harmless") == "book_flight: pin hidden"
     assert effect("", {}) == "book_flight"
 
 
-def test_one_long_value_leaves_room_for_the_next() -> None:
+def test_long_value_leaves_room_for_the_next() -> None:
     assert effect("Send {text} to {to}", {"text": "x" * 900, "to": "eve@evil.example"}).endswith(
         "… to eve@evil.example"
     )
@@ -204,33 +204,33 @@ def test_every_argument_is_a_row_in_order() -> None:
     ]
 
 
-def test_a_long_value_is_cut_on_its_own_with_its_length() -> None:
+def test_long_value_is_truncated_separately_with_its_length() -> None:
     text, cost = card({"text": "x" * 501, "totalCost": 420}).rows
     assert (len(text.value), text.cut, text.length) == (CARD_VALUE_CHARS, True, 501)
     assert (cost.value, cost.cut) == ("420", False)
     assert not card({"text": "x" * 500}).rows[0].cut
 
 
-def test_a_long_secret_is_hidden_not_cut() -> None:
+def test_long_secret_is_masked_and_not_truncated() -> None:
     (row,) = card({"key": "x" * 4_000}, secrets=["key"]).rows
     assert (row.value, row.cut) == ("hidden, 4000 characters", False)
 
 
-def test_show_limits_the_rows_and_the_card_says_so() -> None:
+def test_show_limits_the_rows_and_the_card_reports_it() -> None:
     args = {"a": 1, "b": {"c": 2, "d": [3, {"e": 4}]}, "f": 5}
     assert [row.value for row in card(args, show=["f", "b.d"]).rows] == ["3", "4", "5", "2 more not shown"]
     assert [row.value for row in card(args, show=[]).rows] == ["5 more not shown"]
     assert [row.name for row in card({"a": 1}, show=["a"]).rows] == ["a"]
 
 
-def test_one_argument_of_many_values_does_not_push_others_off() -> None:
+def test_argument_with_many_values_does_not_displace_others() -> None:
     shown = card({"to": [f"{n},{n}" for n in range(500)], "totalCost": 420})
     assert len(shown.rows) == ROWS_PER_ARGUMENT + 2
     assert shown.rows[-2].value == f"{500 - ROWS_PER_ARGUMENT} more of to not shown"
     assert shown.rows[-1].value == "420"
 
 
-def test_the_first_value_too_many_is_counted() -> None:
+def test_first_value_over_the_limit_is_counted() -> None:
     assert len(card({"to": {str(n): n for n in range(ROWS_PER_ARGUMENT)}}).rows) == ROWS_PER_ARGUMENT
     assert card({"to": {str(n): n for n in range(ROWS_PER_ARGUMENT + 1)}}).rows[-1].value == "1 more of to not shown"
 
@@ -242,7 +242,7 @@ def test_values_are_shortened_before_a_row_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("show", [None, [f"a{n}" for n in range(300)]])
-def test_a_card_that_is_not_whole_says_how_much_is_missing(show: list[str] | None) -> None:
+def test_incomplete_card_shows_the_number_of_missing_values(show: list[str] | None) -> None:
     args = {f"a{n}": "🛫" * 600 for n in range(400)}
     shown = card(args, show=show)
     rows = [row for row in shown.rows if row.name]
@@ -253,7 +253,7 @@ def test_a_card_that_is_not_whole_says_how_much_is_missing(show: list[str] | Non
     assert len(shown.model_dump_json().encode()) <= CARD_BYTES
 
 
-def test_what_the_agent_says_is_apart_clean_and_short() -> None:
+def test_text_of_the_agent_is_separate_escaped_and_short() -> None:
     shown = card(
         {},
         agent_says="Trust me\n\u202e" + "x" * 5_000,
@@ -269,7 +269,7 @@ def test_what_the_agent_says_is_apart_clean_and_short() -> None:
     )
 
 
-def test_an_argument_cannot_pass_for_the_cards_own_words() -> None:
+def test_argument_cannot_imitate_the_cards_own_text() -> None:
     (row,) = card({"": "2 more not shown"}).rows
     assert row.name == '""'
 
@@ -283,7 +283,7 @@ def test_an_argument_cannot_pass_for_the_cards_own_words() -> None:
     show=st.none() | st.lists(TEXT, max_size=3),
     says=TEXT,
 )
-def test_any_json_gives_an_honest_card(
+def test_any_json_gives_a_valid_card(
     args: dict[str, Any], schema: dict[str, Any], effect: str, secrets: list[str], show: list[str] | None, says: str
 ) -> None:
     shown = card(args, schema=schema, effect=effect, secrets=secrets, show=show, agent_says=says, title=says)
@@ -295,7 +295,7 @@ def test_any_json_gives_an_honest_card(
 
 
 @given(secret=st.text(alphabet="XYZ", min_size=4), template=st.sampled_from(["", "{a.pin}", "{a}", "{l}", "{l.0.pin}"]))
-def test_a_secret_is_nowhere_on_the_card(secret: str, template: str) -> None:
+def test_secret_is_nowhere_on_the_card(secret: str, template: str) -> None:
     args = {"a": {"pin": secret, "b": [secret]}, "l": [{"pin": secret}]}
     shown = card(args, effect=template, secrets=["a.pin", "a.b", "l.pin"])
     assert secret not in " ".join(texts(shown))

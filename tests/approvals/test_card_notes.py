@@ -1,4 +1,4 @@
-"""What a card says of why it is asked: from what the store has, and the same at every try."""
+"""The card's reason for a repeated request: from the store, and the same on every retry."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -37,12 +37,12 @@ def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalR
     ((asked(call="c1.2", definition="old"),), None),
     ((asked(kind="in_doubt", definition="old"),), None),
 )
-def test_why_it_is_asked_again(before: tuple[ApprovalRequest, ...], note: Remark | None) -> None:
+def test_note_explains_a_repeated_request(before: tuple[ApprovalRequest, ...], note: Remark | None) -> None:
     assert repeat_note(before, "c1.1", "d", "p") == note
 
 
 @table("state", "pending", "approved", "denied")
-def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: Any) -> None:
+def test_question_after_the_kept_reply_is_the_same_question(state: Any) -> None:
     before, later = asked(state="lapsed", ended_at=NOW, ended_as="lapsed"), asked(2, state, opened_at=NOW)
     assert repeat_note((before, later), "c1.1", "d", "p", NOW) == NOT_RUN
     assert repeat_note((later,), "c1.1", "d", "p", NOW) is None
@@ -56,7 +56,7 @@ def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: An
     assert repeat_note((replace(later, definition="old"),), "c1.1", "d", "p", NOW) == TOOL_CHANGED
 
 
-def test_whoever_changed_it_and_what_it_stands_in_for() -> None:
+def test_note_names_the_editor_and_the_replaced_tools() -> None:
     assert english(editor_note("Ana Sousa")) == "Ana Sousa edited the arguments"
     note = fallback_note(("rates", "old"))
     assert note is not None
@@ -82,7 +82,7 @@ def test_note_with_a_secret_is_redacted_in_every_language() -> None:
     assert card.note == f"Bo of {HIDDEN} edited the arguments; The arguments do not fit the schema: must be `{HIDDEN}`."
 
 
-def test_a_secret_cannot_hide_words_of_ours() -> None:
+def test_secret_cannot_hide_our_own_text() -> None:
     for pin in ("the tool changed", english(TOOL_CHANGED)):
         assert drawn(TOOL_CHANGED, pin=pin).notes == (TOOL_CHANGED,)
 
@@ -94,7 +94,7 @@ def test_note_that_takes_too_long_to_search_is_withheld_in_every_language() -> N
     assert remark_text(found, "de") == "eine Notiz, die einen geheimen Wert wiederholen kann, ist verdeckt"
 
 
-def test_long_note_is_cut_in_every_language() -> None:
+def test_long_note_is_truncated_in_every_language() -> None:
     card = drawn(NOT_RUN, editor_note("Bo" * NOTE_CHARS), TOOL_CHANGED, POLICY_CHANGED)
     assert (card.note[-1:], len(card.note)) == ("…", NOTE_CHARS)
     before, changed, more = german(card).split("; ")
@@ -104,7 +104,7 @@ def test_long_note_is_cut_in_every_language() -> None:
     assert len(changed) < NOTE_CHARS
 
 
-def test_many_problems_of_one_note_are_cut() -> None:
+def test_note_with_many_problems_is_truncated() -> None:
     problems = tuple(Remark.of("at", place=f"`a{number}`", what=Remark.of("required")) for number in range(100))
     card = drawn(Remark.of("misfit", what=problems))
     assert german(card).startswith("Die Argumente passen nicht zum Schema: `a0` ist nötig; `a1` ist nötig")
@@ -112,7 +112,7 @@ def test_many_problems_of_one_note_are_cut() -> None:
     assert len(german(card)) < 2 * NOTE_CHARS
 
 
-def test_invisible_characters_of_a_note_are_marked_in_every_language() -> None:
+def test_invisible_characters_in_a_note_are_marked_in_every_language() -> None:
     card = drawn(editor_note("Bo\u202e\nBerg"), "again\u200b")
     assert german(card) == "Bo⟦U+202E⟧⏎Berg hat die Argumente bearbeitet; again⟦U+200B⟧"
     assert card.note == "Bo⟦U+202E⟧⏎Berg edited the arguments; again⟦U+200B⟧"

@@ -1,4 +1,4 @@
-"""What has to be typed again before a request that wants it is approved."""
+"""The typed confirmation of a request that requires one."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def asked(
     "9500", " 9500 ", "9500.00", "9500,00", "9,500", "9.500", "9,500.00", "9.500,00", "9 500,00", "9\u202f500.0",
     "9'500", "9,500.00 EUR", "EUR 9500", "\u20ac9,500", "9.500 \u20ac",
 )  # fmt: skip
-def test_an_amount_is_typed_in_any_usual_way(typed: str) -> None:
+def test_amount_is_accepted_in_every_usual_notation(typed: str) -> None:
     assert is_confirmed(asked({"amount": 9500, "to": "Ana"}), typed)
 
 
@@ -45,11 +45,11 @@ def test_an_amount_is_typed_in_any_usual_way(typed: str) -> None:
     "9_500",
     "9e3",
 )
-def test_another_amount_or_another_value_is_not_what_was_asked_for(typed: str) -> None:
+def test_other_amount_or_value_is_refused(typed: str) -> None:
     assert not is_confirmed(asked({"to": "Ana", "amount": 9500}), typed)
 
 
-def test_a_text_of_digits_is_no_amount() -> None:
+def test_digits_in_a_text_are_no_amount() -> None:
     account = asked({"account": "0950"})
     assert is_confirmed(account, "0950")
     assert not is_confirmed(account, "950")
@@ -57,12 +57,12 @@ def test_a_text_of_digits_is_no_amount() -> None:
 
 
 @table(("amount", "typed"), (420, "0.420"), (0.42, "420"), (1.5, "1500"), (1000000, "1.000,000"))
-def test_a_mark_groups_only_where_groups_can_be(amount: float, typed: str) -> None:
+def test_separator_groups_only_complete_groups(amount: float, typed: str) -> None:
     assert not is_confirmed(asked({"amount": amount}), typed)
 
 
 @table("amount", "NaN", "sNaN", "-Infinity", "9.50 each")
-def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
+def test_non_numeric_amount_is_typed_literally(amount: str) -> None:
     schema = {"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}}
     request = asked({"amount": amount}, schema=schema)
     assert is_confirmed(request, amount.lower())
@@ -70,7 +70,7 @@ def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
 
 
 @table("blank", " ", "\u00a0\u3000")
-def test_a_value_of_spaces_alone_is_nothing_to_type(blank: str) -> None:
+def test_value_of_blanks_is_not_typed(blank: str) -> None:
     request = asked({"note": blank, "to": "Ana"})
     assert not is_confirmed(request, "")
     assert is_confirmed(request, "ana")
@@ -79,7 +79,7 @@ def test_a_value_of_spaces_alone_is_nothing_to_type(blank: str) -> None:
     assert is_confirmed(alone, "K7Q-2FM")
 
 
-def test_without_an_amount_the_first_value_shown_whole_is_typed() -> None:
+def test_first_complete_value_is_typed_if_there_is_no_amount() -> None:
     request = asked({"pin": "4711", "text": "x" * 9_000, "iban": "DE89 3704"}, ("pin",))
     row = row_to_type(request)
     assert row is not None
@@ -90,7 +90,7 @@ def test_without_an_amount_the_first_value_shown_whole_is_typed() -> None:
     assert "3704" not in missing_words(request)
 
 
-def test_without_any_value_the_code_is_typed() -> None:
+def test_code_is_typed_if_there_is_no_value() -> None:
     request = asked({"pin": "4711"}, ("pin",))
     assert is_confirmed(request, "k7q-2fm")
     assert not is_confirmed(request, "K7Q-2FN")
@@ -104,7 +104,7 @@ def test_without_any_value_the_code_is_typed() -> None:
     ({"confirm": "", "min_assurance": "mfa"}, True),
     ({"confirm": "type"}, True),
 )
-def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str, Any], wanted: bool) -> None:
+def test_typed_confirmation_is_required_by_option_or_strongest_assurance(fields: dict[str, Any], wanted: bool) -> None:
     request = asked({"amount": 9500}, **fields)
     assert needs_typing(request) is wanted
     assert is_confirmed(request, "") is not wanted
@@ -118,6 +118,6 @@ def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str,
     ("note", "string", False, False),
     ("note", "money", True, True),
 )
-def test_what_is_money_is_a_number_by_format_and_by_name(name: str, kind: str, number: bool, money: bool) -> None:
+def test_money_is_recognised_by_format_and_name(name: str, kind: str, number: bool, money: bool) -> None:
     row = CardRow(name=name, label=name.title(), value="5", format=kind)
     assert (is_number(row), is_money(row)) == (number, money)

@@ -1,4 +1,4 @@
-"""What time alone brings: a reminder, an escalation, a deadline that may be put off once."""
+"""The timer events: reminder, escalation, and a deadline that may be extended once."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,12 +14,12 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def after(hours: float) -> datetime:
-    """So many hours after the request was opened."""
+    """This number of hours after the request was opened."""
     return NOW + timedelta(hours=hours)
 
 
 def waiting(**fields: Any) -> ApprovalRequest:
-    """A request that waits since NOW, for ten hours."""
+    """An open request since NOW, with ten hours left."""
     return a_request(opened=NOW, **{"timeout": 36_000.0, "approvers": ("role:finance",)} | fields)
 
 
@@ -27,7 +27,7 @@ FULL = {"remind_after": 3_600.0, "escalate_after": 7_200.0, "escalate_to": ("rol
 
 
 def steps(request: ApprovalRequest) -> list[tuple[str, datetime]]:
-    """Everything that happens to a request that nobody answers, in order."""
+    """All events of an unanswered request, in order."""
     seen: list[tuple[str, datetime]] = []
     while (happening := deadlines.next_event(request)) is not None:
         assert len(seen) < 9
@@ -37,11 +37,11 @@ def steps(request: ApprovalRequest) -> list[tuple[str, datetime]]:
     return seen
 
 
-def test_without_more_there_is_one_deadline() -> None:
+def test_plain_request_has_only_its_deadline() -> None:
     assert steps(waiting()) == [("deadline", after(10))]
 
 
-def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
+def test_reminder_escalation_and_deadline_have_absolute_times() -> None:
     assert steps(waiting(**FULL)) == [("remind", after(1)), ("escalate", after(2)), ("deadline", after(10))]
     request = waiting(**FULL)
     first = some(deadlines.next_event(request))
@@ -49,30 +49,30 @@ def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
     assert deadlines.next_event(late) == deadlines.DueEvent(after(2), "escalate")
 
 
-def test_what_time_brought_is_listed_up_to_a_moment_and_not_at_it() -> None:
+def test_events_are_listed_before_a_moment_and_not_at_it() -> None:
     for hours, kinds in ((1, []), (1.5, ["remind"]), (2, ["remind"]), (11, ["remind", "escalate", "deadline"])):
         events = deadlines.list_events(waiting(**FULL), after(hours))
         assert [event.what for event, _ in events] == kinds
     assert [request.state for _, request in events] == ["pending", "pending", "timed_out"]
 
 
-def test_every_reminder_comes_once() -> None:
+def test_every_reminder_is_sent_once() -> None:
     request = replace(waiting(), remind_at=(after(1), after(3)))
     assert steps(request) == [("remind", after(1)), ("remind", after(3)), ("deadline", after(10))]
     assert deadlines.apply_event(request, deadlines.DueEvent(after(1), "remind"), after(1)).reminded == 1
 
 
-def test_what_escalates_after_nothing_escalates_at_once() -> None:
+def test_zero_delay_escalates_at_once() -> None:
     assert steps(waiting(escalate_after=0.0)) == [("escalate", NOW), ("deadline", after(10))]
 
 
-def test_an_escalation_adds_people_once() -> None:
+def test_escalation_adds_approvers_once() -> None:
     once = deadlines.escalate(waiting(**FULL))
     assert (once.approvers, once.escalated) == (("role:finance", "role:cfo"), True)
     assert deadlines.escalate(once) is once
 
 
-def test_a_deadline_that_escalates_is_put_off_once() -> None:
+def test_deadline_with_escalation_is_extended_once() -> None:
     request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
     assert steps(request) == [("deadline", after(10)), ("deadline", after(20))]
     put_off = deadlines.expire(request, after(10))
@@ -85,19 +85,19 @@ def test_a_deadline_that_escalates_is_put_off_once() -> None:
     assert (gone.state, gone.decided_at, gone.decided_by) == ("timed_out", after(20), "")
 
 
-def test_the_last_moment_is_that_of_the_deadline_put_off() -> None:
+def test_last_moment_is_the_extended_deadline() -> None:
     assert deadlines.last_moment(waiting()) == after(10)
     request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
     assert deadlines.last_moment(request) == after(20)
     assert deadlines.last_moment(deadlines.expire(request, after(10))) == after(20)
 
 
-def test_of_several_at_one_moment_the_deadline_is_last() -> None:
+def test_deadline_is_last_among_simultaneous_events() -> None:
     request = waiting(**FULL | {"remind_after": 36_000.0, "escalate_after": 36_000.0})
     assert [what for what, _ in steps(request)] == ["remind", "escalate", "deadline"]
 
 
-def test_what_it_waits_for_no_longer_changes_nothing() -> None:
+def test_outdated_event_changes_nothing() -> None:
     request = waiting(**FULL)
     old = some(deadlines.next_event(request))
     asked_again = deadlines.open_request(request, after(5))
@@ -109,7 +109,7 @@ def test_what_it_waits_for_no_longer_changes_nothing() -> None:
     assert deadlines.expire(settled, after(20)) is settled
 
 
-def test_those_who_were_asked_first_are_known_after_an_escalation() -> None:
+def test_first_approvers_are_known_after_an_escalation() -> None:
     asked = waiting(**FULL | {"approvers": ("role:finance", "role:ops")})
     assert deadlines.first_approvers(asked) == ("role:finance", "role:ops")
     assert deadlines.first_approvers(deadlines.escalate(asked)) == ("role:ops",)

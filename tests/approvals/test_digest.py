@@ -26,19 +26,19 @@ PARTS: dict[str, Any] = {
 }
 
 
-def test_the_digest_is_sha256_of_the_canonical_call() -> None:
+def test_digest_is_sha256_of_the_canonical_call() -> None:
     canonical = json.dumps({"v": 1, **PARTS}, sort_keys=True, separators=(",", ":")).encode()
     assert call_digest(**PARTS) == hashlib.sha256(canonical).hexdigest()
 
 
-def test_a_context_names_the_turn_and_who_asks() -> None:
+def test_digest_uses_turn_and_requester_of_the_context() -> None:
     user = Principal(user=PARTS["requester"], nonce=PARTS["nonce"])
     ctx = a_call_context(**{name: PARTS[name] for name in ("tenant", "session", "turn")}, user=user)
     own = {name: PARTS[name] for name in ("call", "tool", "definition", "args")}
     assert digest_in_context(ctx, **own) == call_digest(**PARTS)
 
 
-def test_the_digest_of_a_doubt_is_sha256_of_the_call_and_the_try() -> None:
+def test_outcome_digest_is_sha256_of_call_and_attempt() -> None:
     canonical = json.dumps({"v": 1, "doubt": "d" * 64, "ticket": 2}, sort_keys=True, separators=(",", ":")).encode()
     assert doubt_digest("d" * 64, 2) == hashlib.sha256(canonical).hexdigest()
 
@@ -51,29 +51,29 @@ def test_every_part_is_bound(part: str) -> None:
 
 
 @pytest.mark.row("N14")
-def test_order_and_number_form_do_not_matter() -> None:
+def test_order_and_number_notation_do_not_matter() -> None:
     turned = {"flight": "TP 531", "totalCost": 420.0}
     assert call_digest(**{**PARTS, "args": turned}) == call_digest(**PARTS)
 
 
 @table("value", 2**53, -(2**53), float("nan"), float("inf"), "\ud800", {1, 2})
-def test_what_cannot_be_written_canonically_has_no_digest(value: Any) -> None:
-    """Arguments outside RFC 8785 raise instead of getting some digest."""
+def test_arguments_without_a_canonical_form_have_no_digest(value: Any) -> None:
+    """Arguments outside RFC 8785 raise an error instead of getting an arbitrary digest."""
     with pytest.raises(NotCanonical):
         call_digest(**{**PARTS, "args": {"a": value}})
 
 
 @given(digest=st.text(alphabet="0123456789abcdef", min_size=64, max_size=64), key=st.binary(min_size=1, max_size=64))
-def test_the_mark_is_keyed(digest: str, key: bytes) -> None:
+def test_mark_is_keyed(digest: str, key: bytes) -> None:
     assert digest_mark(digest, key) == hmac.digest(key, digest.encode(), "sha256").hex()[:8]
 
 
-def test_a_mark_without_a_key_is_a_mistake() -> None:
+def test_mark_without_a_key_raises_value_error() -> None:
     """An unkeyed mark would let masked arguments be guessed."""
     with pytest.raises(ValueError, match=r"^a digest mark needs a key$"):
         digest_mark("0" * 64, b"")
 
 
-def test_a_call_context_of_tests_refuses_unknown_fields() -> None:
+def test_call_context_for_tests_refuses_unknown_fields() -> None:
     with pytest.raises(TypeError, match="a call context has no field `chanel`; did you mean `channel`"):
         a_call_context(chanel="slack")

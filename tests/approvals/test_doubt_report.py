@@ -1,4 +1,4 @@
-"""What a person's word makes of a call of which nobody knew whether it happened."""
+"""A person's report about a call with an unknown outcome."""
 
 from tables import table
 
@@ -9,7 +9,7 @@ from signoff.contracts.decision import Decision
 
 
 @table(("result", "expected"), ("receipt 17", "receipt 17"), ("", "It happened."))
-def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, expected: str) -> None:
+def test_confirmed_call_has_a_result_marked_as_a_persons_report(result: str, expected: str) -> None:
     word = Decision(
         approval_id="main.s.t.c1.1", verdict="happened", result=result, subject="ana", reason="I called the bank"
     )

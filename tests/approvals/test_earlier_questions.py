@@ -1,4 +1,4 @@
-"""What the earlier questions of a turn mean for a call that comes now."""
+"""The effect of a turn's earlier questions on a new call."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,7 +34,7 @@ def request(call: str = "c1.1", args: dict[str, Any] = ARGS, **fields: Any) -> A
     return a_request(**{"call": call, "definition": "d", "digest": digest} | fields)
 
 
-def test_what_somebody_denied_is_denied_under_whatever_call() -> None:
+def test_denied_action_is_denied_under_any_call() -> None:
     denied = request(state="denied")
     assert denial_of([denied, request("c2.1", state="denied")], CTX, "pay", ARGS) == denied
     assert denial_of([request("c0.1", {"amount": 6}, state="denied"), denied], CTX, "pay", {"amount": 5.0}) == denied
@@ -50,19 +50,19 @@ def test_what_somebody_denied_is_denied_under_whatever_call() -> None:
     ({"state": "denied", "tool": "book"}, "pay", ARGS),
     ({"state": "denied", "definition": "e"}, "pay", ARGS),
 )
-def test_another_action_or_answer_denies_nothing(fields: dict[str, Any], tool: str, args: dict[str, Any]) -> None:
+def test_other_action_or_answer_denies_nothing(fields: dict[str, Any], tool: str, args: dict[str, Any]) -> None:
     assert denial_of([request(**fields)], CTX, tool, args) is None
 
 
 @table("field", "tenant", "session", "turn", "user")
-def test_another_turn_or_person_is_another_action(field: str) -> None:
+def test_other_turn_or_person_is_another_action(field: str) -> None:
     other = Principal(user="guest", nonce="m") if field == "user" else "other"
     assert not is_bound_to([request()], replace(CTX, **{field: other}), request().digest, ARGS)
     stranger = replace(CTX, user=Principal(user="bo", nonce="n"))
     assert not is_bound_to([request()], stranger, request().digest, ARGS)
 
 
-def test_people_were_asked_about_what_has_the_digest_and_the_arguments() -> None:
+def test_question_is_matched_by_digest_and_arguments() -> None:
     first, second = request(), request("c2.1")
     assert is_bound_to([first, second], CTX, second.digest, ARGS)
     assert not is_bound_to([first], CTX, second.digest, ARGS)
@@ -84,7 +84,7 @@ def test_people_were_asked_about_what_has_the_digest_and_the_arguments() -> None
     ("cancelled", "cancelled", False),
     ("lapsed", None, False),
 )
-def test_a_call_is_barred_by_what_became_of_its_last_question(state: str, ended_as: str | None, barred: bool) -> None:
+def test_call_is_barred_by_the_outcome_of_its_last_question(state: str, ended_as: str | None, barred: bool) -> None:
     last = request(state=state, ended_as=ended_as)
     earlier = request(state="approved" if barred else "denied")
     others = [request("c2.1", state="denied"), request(kind="in_doubt", state="denied")]
@@ -93,7 +93,7 @@ def test_a_call_is_barred_by_what_became_of_its_last_question(state: str, ended_
     assert not is_barred([], "c1.1")
 
 
-def test_a_question_goes_on_while_it_waits_or_its_turn_has_not_heard_of_it() -> None:
+def test_question_stays_open_until_its_turn_knows_the_answer() -> None:
     answered = request(state="approved", opened_at=NOW)
     assert is_asked_still(request(opened_at=BEFORE), NOW)
     assert is_asked_still(request())
@@ -105,7 +105,7 @@ def test_a_question_goes_on_while_it_waits_or_its_turn_has_not_heard_of_it() -> 
     assert not is_asked_still(request(state="approved", opened_at=NOW, ended_at=NOW), NOW)
 
 
-def test_a_turn_has_not_heard_of_what_was_asked_since_its_worker_was_lost() -> None:
+def test_question_after_the_loss_of_its_worker_is_new_to_the_turn() -> None:
     asked = request(opened_at=NOW, revision=2)
     assert is_new_to_turn(asked, NOW)
     assert is_new_to_turn(request(opened_at=NOW), NOW)
@@ -117,7 +117,7 @@ def test_a_turn_has_not_heard_of_what_was_asked_since_its_worker_was_lost() -> N
 
 
 @table("state", "happened", "denied")
-def test_people_settle_what_became_of_one_try(state: str) -> None:
+def test_settled_outcome_belongs_to_one_attempt(state: str) -> None:
     settled = request(kind="in_doubt", digest="try", state=state)
     later = request(kind="in_doubt", digest="try", state="denied", revision=2)
     others = [
@@ -130,7 +130,7 @@ def test_people_settle_what_became_of_one_try(state: str) -> None:
     assert ending_of(others, "try") is None
 
 
-def test_people_were_asked_between_the_first_and_the_last_of_its_moments() -> None:
+def test_moments_of_a_question_include_its_first_and_last() -> None:
     asked = request(opened_at=BEFORE, decided_at=NOW, expires_at=AFTER)
     assert list(last_asked([asked, request(opened_at=NOW)])) == [BEFORE, NOW, AFTER, NOW]
     assert list(last_asked([request()])) == []

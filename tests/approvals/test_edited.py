@@ -1,4 +1,4 @@
-"""An answer that changes the arguments: the next revision, which binds what will run and leaves the terms alone."""
+"""An answer that edits the arguments: the next revision binds the edited call and keeps the terms."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ FINANCE = ("role:finance", "user:ana")
 
 
 def digest(amount: int) -> str:
-    """What an answer about this amount is bound to."""
+    """The digest that an answer about this amount is bound to."""
     return call_digest(
         tenant="main",
         session="s",
@@ -66,7 +66,7 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
 
 
 def asked(**fields: Any) -> ApprovalRequest:
-    """A question about 420 that waits since `NOW`; the agent said why it wants this."""
+    """A question about 420, open since `NOW`, with the agent's reason."""
     given = {"card": card(420, agent_says="it is urgent", mark="m1"), "opened_at": NOW, "question_hash": "h1"}
     return question(420, **given | {"expires_at": NOW + timedelta(hours=1)} | fields)
 
@@ -78,12 +78,12 @@ def edit(**fields: Any) -> Decision:
 
 
 def changed(**fields: Any) -> ApprovalRequest:
-    """What the gates ask about 380, by the row that follows the first."""
+    """The gates' question about 380, in the row after the first."""
     given = {"revision": 2, "edit_of": 1, "card": card(380, mark="m2"), "question_hash": "h2"}
     return deadlines.open_request(question(380, **given | fields), LATER)
 
 
-def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
+def test_edit_makes_the_next_revision_from_the_gates_question() -> None:
     ben = Vote(subject="ben", verdict="approved", at=NOW, decision=Decision(approval_id=ID, verdict="approved"))
     asks = changed(rule=RuleReference(kind="global", name="any"), policy_hash="p2", quorum=3, remind_after=600.0)
     after, receipt = machine.apply_edit(asked(votes=(ben,), reminded=1), edit(), ANA, asks, LATER)
@@ -108,13 +108,13 @@ def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
     assert receipt == Receipt(status="counted", approval_id=ID, state="pending", votes=1, needed=3)
 
 
-def test_one_who_is_enough_edits_and_approves_in_one() -> None:
+def test_sufficient_approver_edits_and_approves_at_once() -> None:
     after, receipt = machine.apply_edit(asked(quorum=1), edit(), ANA, changed(quorum=1), LATER)
     assert (after.state, after.revision, after.digest, after.decided_by) == ("approved", 2, digest(380), "ana")
     assert (receipt.status, receipt.decided_at) == ("accepted", LATER)
 
 
-def test_who_only_proposes_a_change_has_not_approved_it() -> None:
+def test_proposer_of_an_edit_has_not_approved_it() -> None:
     after, receipt = machine.apply_edit(asked(quorum=1), edit(), ANA, changed(quorum=1, proposers=("ana",)), LATER)
     assert (after.state, after.revision, after.votes, after.edited_by) == ("pending", 2, (), "ana")
     assert (receipt.status, receipt.votes, receipt.message) == ("counted", 0, "")
@@ -128,7 +128,7 @@ def test_who_only_proposes_a_change_has_not_approved_it() -> None:
     pytest.param({}, {}, {"edited_args": None}, "stale", "", id="no arguments at all"),
     pytest.param({"edit": "off"}, {}, {}, "not_allowed", "edit", id="arguments of this one cannot be changed"),
 )
-def test_an_edit_that_would_change_more_than_arguments_is_refused(
+def test_edit_of_more_than_the_arguments_is_refused(
     before: dict[str, Any], gates: dict[str, Any], answer: dict[str, Any], code: Any, why: Any
 ) -> None:
     waiting = asked(**before)
@@ -138,7 +138,7 @@ def test_an_edit_that_would_change_more_than_arguments_is_refused(
     )
 
 
-def test_only_people_who_may_decide_edit_and_only_in_time() -> None:
+def test_only_permitted_people_edit_and_only_in_time() -> None:
     late = NOW + timedelta(hours=2)
     nobody = Authority(allowed=False, code="assurance")
     waiting = asked()
@@ -148,7 +148,7 @@ def test_only_people_who_may_decide_edit_and_only_in_time() -> None:
 
 
 def test_edited_arguments_are_no_plain_answer() -> None:
-    """Without the gates' word on them nothing is counted."""
+    """Without the gates' question about them, the answer does not count."""
     waiting = asked()
     after, receipt = machine.decide(waiting, edit(), ANA, LATER)
     assert after is waiting
@@ -163,7 +163,7 @@ def test_edited_arguments_are_no_plain_answer() -> None:
     )
 
 
-def test_a_book_counts_an_edit_as_the_next_revision() -> None:
+def test_book_counts_an_edit_as_the_next_revision() -> None:
     book = ApprovalBook()
     book.open(asked(), NOW)
     receipt = book.settle(edit(delivery_id="d1"), ANA, LATER, changed())

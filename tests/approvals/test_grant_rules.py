@@ -51,7 +51,7 @@ def question(**fields: Any) -> Question:
 
 
 def vote(subject: str, remember: GrantRequest | None = WISH, verdict: Any = "approved", minutes: int = 1) -> Vote:
-    """An answer, so many minutes after the question."""
+    """An answer, this number of minutes after the question."""
     decision = a_decision(subject=subject, remember=remember, verdict=verdict)
     return Vote(subject=subject, verdict=verdict, at=NOW + timedelta(minutes=minutes), decision=decision)
 
@@ -64,7 +64,7 @@ def by(subject: str, remember: GrantRequest | None = WISH) -> Decision:
     return a_decision(subject=subject, remember=remember)
 
 
-def test_the_same_arguments_are_alike_whatever_the_call() -> None:
+def test_exact_digest_is_equal_for_the_same_arguments() -> None:
     plain = exact_digest("pay", "d", {"amount": 1, "to": "Ana"})
     assert plain == sha256_hex({"v": 1, "tool": "pay", "definition": "d", "args": {"to": "Ana", "amount": 1.0}})
     others = [("book", "d", {"amount": 1, "to": "Ana"}), ("pay", "e", {"amount": 1, "to": "Ana"}), ("pay", "d", {})]
@@ -73,7 +73,7 @@ def test_the_same_arguments_are_alike_whatever_the_call() -> None:
         exact_digest("pay", "d", {"amount": float("nan")})
 
 
-def test_an_answer_has_one_id() -> None:
+def test_grant_id_is_unique_per_answer() -> None:
     ids = {
         grant_id(*each)
         for each in (("a", 1, "approved"), ("b", 1, "approved"), ("a", 2, "approved"), ("a", 1, "denied"))
@@ -91,16 +91,16 @@ def test_an_answer_has_one_id() -> None:
     ({"uses": 0}, "`remember.uses`: 1 to 1000"),
     ({"uses": MAX_REMEMBERED_USES + 1}, "uses"),
 )
-def test_wishes_have_bounds(fields: dict[str, float], says: str) -> None:
+def test_wish_outside_its_limits_is_refused(fields: dict[str, float], says: str) -> None:
     assert says in wish_problem(replace(WISH, **fields))
 
 
 @table("fields", {}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"seconds": 0.5, "uses": 1})
-def test_wishes_within_bounds_are_taken(fields: dict[str, float]) -> None:
+def test_wish_within_its_limits_is_accepted(fields: dict[str, float]) -> None:
     assert wish_problem(replace(WISH, **fields)) == ""
 
 
-def test_as_many_people_as_the_quorum_want_the_same() -> None:
+def test_quorum_agrees_on_the_narrower_wish() -> None:
     short = replace(WISH, seconds=5.0, uses=9, where=f" {WISH.where} ")
     assert agreed_wish([by("ana")], 1) == WISH
     assert agreed_wish([by("ana"), by("bo", short)], 2) == replace(WISH, seconds=5.0)
@@ -118,11 +118,11 @@ def test_as_many_people_as_the_quorum_want_the_same() -> None:
     ([by("ana"), by("bo", replace(WISH, scope="session"))], 2),
     ([by("ana"), by("bo", replace(WISH, where="true"))], 2),
 )
-def test_less_than_that_is_not_remembered(decisions: list[Decision], quorum: int) -> None:
+def test_too_few_equal_wishes_make_no_grant(decisions: list[Decision], quorum: int) -> None:
     assert agreed_wish(decisions, quorum) is None
 
 
-def test_a_yes_is_remembered_of_all_who_gave_it() -> None:
+def test_approval_is_remembered_for_all_its_approvers() -> None:
     votes = (vote("ana"), vote("cy", None, "denied"), vote("bo", minutes=2))
     found = agreed_grant(settled("approved", *votes, quorum=2))
     assert found == AgreedGrant("approved", WISH, (votes[0], votes[2]))
@@ -130,7 +130,7 @@ def test_a_yes_is_remembered_of_all_who_gave_it() -> None:
     assert (found.people, found.since) == (("ana", "bo"), NOW + timedelta(minutes=2))
 
 
-def test_a_no_is_remembered_of_whoever_could_say_it_alone() -> None:
+def test_denial_is_remembered_for_a_person_who_could_deny_alone() -> None:
     votes = (vote("ana", None, "denied"), vote("cy"), vote("bo", verdict="denied", minutes=2))
     assert agreed_grant(settled("denied", *votes, veto=True)) == AgreedGrant("denied", WISH, (votes[2],))
 
@@ -153,11 +153,11 @@ def test_a_no_is_remembered_of_whoever_could_say_it_alone() -> None:
     settled("timed_out", vote("ana", verdict="denied"), veto=True),
     settled("lapsed", vote("ana")),
 )
-def test_no_other_answer_is_remembered(request_: ApprovalRequest) -> None:
+def test_other_answers_are_not_remembered(request_: ApprovalRequest) -> None:
     assert agreed_grant(request_) is None
 
 
-def test_the_calls_like_one_are_those_of_its_tool_rule_and_policy() -> None:
+def test_grant_scope_is_tool_rule_and_policy_of_the_call() -> None:
     here = GrantScope(
         tenant="main",
         session="s",
@@ -175,7 +175,7 @@ def test_the_calls_like_one_are_those_of_its_tool_rule_and_policy() -> None:
 
 
 def grant(**fields: Any) -> Grant:
-    """The grant that the yes of Ana to `question` makes, by its terms."""
+    """The grant from Ana's approval of `question`, according to its terms."""
     return a_grant(
         **{
             "id": grant_id("main.s.t.c1.1", 1, "approved"),
@@ -194,7 +194,7 @@ def checked(made: Grant, asked: Question, *votes: Vote, args: dict[str, Any] = A
     return check_grant(made, asked, answers, NOW + timedelta(hours=2), args)
 
 
-def test_a_grant_belongs_to_the_revision_whose_answer_it_is() -> None:
+def test_grant_belongs_to_the_revision_of_its_answer() -> None:
     first, second = question(), question(revision=2)
     assert question_of(grant(), [second, first]) == first
     assert question_of(grant(id=grant_id(first.id, 2, "approved")), [first, second]) == second
@@ -202,7 +202,7 @@ def test_a_grant_belongs_to_the_revision_whose_answer_it_is() -> None:
     assert question_of(grant(), []) is None
 
 
-def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
+def test_grant_matches_the_stored_answers() -> None:
     decision = vote("ana", EXACT)
     agreed = AgreedGrant("approved", EXACT, (decision,))
     assert checked(grant(), question(), decision) == agreed
@@ -227,11 +227,11 @@ def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
     {"like": scope_of_call(question(session="r"), EXACT, ARGS)},
     {"like": scope_of_call(question(rule=RuleReference(kind="global", name="small")), EXACT, ARGS)},
 )
-def test_a_grant_that_says_more_than_its_answers_counts_for_nothing(fields: dict[str, Any]) -> None:
+def test_grant_beyond_its_answers_does_not_count(fields: dict[str, Any]) -> None:
     assert checked(grant(**fields), question(), vote("ana", EXACT)) is None
 
 
-def test_a_grant_without_such_answers_counts_for_nothing() -> None:
+def test_grant_without_such_answers_does_not_count() -> None:
     assert checked(grant(), question()) is None
     assert checked(grant(), question(), vote("ana", None)) is None
     assert checked(grant(), question(), vote("ana", EXACT), args={"amount": float("nan")}) is None

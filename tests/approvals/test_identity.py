@@ -1,4 +1,4 @@
-"""What is asked about whoever answers or withdraws a request."""
+"""The identity checks for answers and withdrawals."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +27,7 @@ def vote(subject: str, **fields: Any) -> Vote:
     return Vote(**{"subject": subject, "verdict": "approved", "at": AT, "decision": a_decision()} | fields)
 
 
-def test_an_author_is_asked_about_by_the_terms_of_the_request() -> None:
+def test_identity_check_contains_the_terms_of_the_request() -> None:
     assert identify_task(ANSWER, a_request(**TERMS)) == IdentifyTask(
         decision=ANSWER,
         tenant="acme",
@@ -40,12 +40,12 @@ def test_an_author_is_asked_about_by_the_terms_of_the_request() -> None:
     )
 
 
-def test_the_requester_is_told_as_the_directory_knows_them() -> None:
+def test_identity_check_contains_the_requesters_person_id() -> None:
     known = a_request(**TERMS | {"requester": Principal(user="guest", person_id="u7")})
     assert identify_task(ANSWER, known).requester_person == "u7"
 
 
-def test_who_has_voted_and_which_groups_lack_somebody_is_told() -> None:
+def test_identity_check_contains_voters_and_incomplete_groups() -> None:
     votes = (
         vote("ana@example.org", person_id="ana", entries=("role:legal",)),
         vote("bo", on_behalf="dan", verdict="denied"),
@@ -59,7 +59,7 @@ def test_who_has_voted_and_which_groups_lack_somebody_is_told() -> None:
     assert (nobody.seats, nobody.wanted) == ((), ("role:legal", "user:ana", "role:cfo"))
 
 
-def test_whoever_asked_or_may_decide_or_runs_the_system_may_withdraw() -> None:
+def test_requester_approver_and_operator_may_withdraw() -> None:
     asked = a_request(**TERMS | {"allow_self": False}, groups=(MANY, ONE), votes=(vote("ana"),))
     assert withdrawal_task(ANSWER, asked) == IdentifyTask(
         decision=ANSWER,

@@ -1,4 +1,4 @@
-"""What a card tells apart: kinds of values that are written alike, and letters that look alike."""
+"""The card distinguishes values that look alike: different types and similar letters."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ def values(args: Mapping[str, Any], schema: Mapping[str, Any] = OPEN) -> list[st
     ("5 seats", "5 seats"),
     ([5, "5", True, "no"], '5, "5", yes, "no"'),
 )
-def test_card_tells_a_text_from_another_kind_of_value_where_the_schema_allows_both(value: Any, text: str) -> None:
+def test_card_distinguishes_text_from_other_types_if_the_schema_allows_both(value: Any, text: str) -> None:
     both = {"type": "object", "properties": {"x": {"type": ["string", "number", "boolean", "array"]}}}
     union = {"type": "object", "properties": {"x": {"anyOf": [{"type": "string"}, {}]}}}
     for schema in (OPEN, both, union):
@@ -61,11 +61,11 @@ def test_card_tells_a_text_from_another_kind_of_value_where_the_schema_allows_bo
     {"anyOf": [{"type": "string"}, {"type": "null"}]},
     {"enum": ["5", "yes"]},
 )
-def test_text_that_the_schema_declares_has_no_quotes(declared: Mapping[str, Any]) -> None:
+def test_text_declared_by_the_schema_has_no_quotes(declared: Mapping[str, Any]) -> None:
     assert values({"x": "5"}, {"type": "object", "properties": {"x": declared}}) == ["5"]
 
 
-def test_words_for_yes_and_no_are_told_from_booleans_in_every_language() -> None:
+def test_words_for_yes_and_no_differ_from_booleans_in_every_language() -> None:
     for language in language_codes():
         for key in ("value.yes", "value.no"):
             word = texts_of(language)[key]
@@ -76,7 +76,7 @@ def test_words_for_yes_and_no_are_told_from_booleans_in_every_language() -> None
     ("args", "suspects"),
     ({"to": "p\u0430ypal"}, {"p\u0430ypal"}),
     ({"to": "GO\u039fGLE"}, {"GO\u039fGLE"}),
-    # Whole words, beside Latin ones.
+    # Whole words, next to Latin ones.
     ({"to": "\u0440\u0430\u0443\u0440\u0430", "by": "Ana"}, {"\u0440\u0430\u0443\u0440\u0430"}),
     ({"to": "\u0430\u0440\u0440\u04cf\u0435.com"}, {"\u0430\u0440\u0440\u04cf\u0435"}),
     # Ordinary text: Russian, Greek, Chinese, Arabic, Armenian; and with Latin words.
@@ -88,7 +88,7 @@ def test_words_for_yes_and_no_are_told_from_booleans_in_every_language() -> None
     ({"to": "M\u00fcller stra\u00dfe", "by": "Ana"}, set()),
     ({"to": "\u041e\u043f\u043b\u0430\u0442\u0438\u0442\u044c USB-\u043a\u0430\u0431\u0435\u043b\u044c"}, set()),
 )
-def test_words_with_letters_of_another_alphabet_are_suspect_and_ordinary_text_is_not(
+def test_words_with_mixed_alphabets_are_suspect_and_ordinary_text_is_not(
     args: Mapping[str, str], suspects: set[str]
 ) -> None:
     assert suspect_words(args.values()) == suspects
@@ -105,7 +105,7 @@ def test_lookalike_letters_have_their_code_on_card_page_and_sentence() -> None:
     assert found.whole
 
 
-def test_long_value_of_lookalikes_is_cut_and_the_card_is_not_whole() -> None:
+def test_long_value_of_lookalikes_is_truncated_and_the_card_is_incomplete() -> None:
     found = card({"to": "p\u0430" * 240})
     assert not found.whole
     assert len(found.rows[0].value) <= 500

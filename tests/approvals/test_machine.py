@@ -1,4 +1,4 @@
-"""The approval rules, one law a test."""
+"""The approval rules, one rule per test."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ ID = "main.s.t.c1.1"
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A request that waits since NOW, for an hour."""
+    """An open request since NOW, for an hour."""
     return a_request(opened=NOW, **{"timeout": 3600.0} | fields)
 
 
@@ -33,7 +33,7 @@ def by(person: str, on_behalf: str = "") -> Authority:
     return Authority(allowed=True, subject=person, name=person.title(), assurance="session", on_behalf=on_behalf)
 
 
-def test_a_no_denies_with_its_reason() -> None:
+def test_denial_ends_the_request_with_its_reason() -> None:
     after, receipt = machine.decide(request(), decision("denied", reason="too dear"), by("ana"), LATER)
     assert (after.state, after.reason, receipt.status) == ("denied", "too dear", "accepted")
 
@@ -48,7 +48,7 @@ def test_denial_without_a_required_reason_changes_nothing() -> None:
 
 
 @pytest.mark.row("E58")
-def test_the_second_answer_learns_who_was_first() -> None:
+def test_second_answer_names_the_first_decider() -> None:
     first, _ = machine.decide(request(), decision(channel="chat"), by("ana"), NOW)
     after, receipt = machine.decide(first, decision("denied"), by("ben"), LATER)
     assert after == first
@@ -61,19 +61,19 @@ def test_the_second_answer_learns_who_was_first() -> None:
     )
 
 
-def test_an_answer_without_revision_means_the_first_only() -> None:
+def test_answer_without_a_revision_means_the_first_only() -> None:
     bare = decision(revision=None)
     assert machine.decide(request(), bare, by("ana"), LATER)[0].state == "approved"
     assert machine.decide(request(revision=2), bare, by("ana"), LATER)[1].code == "stale"
 
 
-def test_an_unsigned_answer_is_judged_by_workflow_time() -> None:
+def test_unsigned_answer_is_judged_by_workflow_time() -> None:
     late = NOW + timedelta(hours=2)
     answer = decision(received_at=NOW)
     assert machine.decide(request(), answer, by("ana"), late)[1].code == "expired"
 
 
-def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
+def test_signed_answer_received_in_time_counts_while_pending() -> None:
     late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="s")
     in_time = replace(by("ana"), received_at=NOW + timedelta(minutes=59))
     too_late = replace(by("ana"), received_at=NOW + timedelta(minutes=61))
@@ -81,7 +81,7 @@ def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
     assert machine.decide(request(), signed, too_late, NOW)[1].code == "expired"
 
 
-def test_a_time_that_nobody_proved_decides_nothing() -> None:
+def test_unverified_time_decides_nothing() -> None:
     late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="forged")
     assert machine.objection(request(), signed, late) is None
     assert machine.decide(request(), signed, by("ana"), late)[1].code == "expired"
@@ -89,7 +89,7 @@ def test_a_time_that_nobody_proved_decides_nothing() -> None:
     assert machine.decide(request(), claims_late, by("ana"), LATER)[0].state == "approved"
 
 
-def test_in_time_but_read_too_late_is_said_so() -> None:
+def test_answer_in_time_but_read_too_late_is_reported_as_late() -> None:
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
     receipt = some(machine.objection(gone, decision(received_at=LATER, signature="s"), NOW + timedelta(hours=2)))
     assert (receipt.code, receipt.why) == ("expired", "late")
@@ -97,11 +97,11 @@ def test_in_time_but_read_too_late_is_said_so() -> None:
     assert (late.code, late.why) == ("expired", "")
 
 
-def test_the_last_moment_still_counts() -> None:
+def test_answer_at_the_last_moment_counts() -> None:
     assert machine.decide(request(), decision(), by("ana"), NOW + timedelta(hours=1))[0].state == "approved"
 
 
-def test_quorum_counts_people_not_clicks() -> None:
+def test_quorum_counts_people_and_not_clicks() -> None:
     one, first = machine.decide(request(quorum=2), decision(), by("ana"), NOW)
     same, again = machine.decide(one, decision(), by("ana"), NOW)
     two, second = machine.decide(same, decision(), by("ben"), NOW)
@@ -112,14 +112,14 @@ def test_quorum_counts_people_not_clicks() -> None:
 
 
 def test_one_denial_vetoes_a_quorum() -> None:
-    """With `veto`, a single denial ends it, also from someone who had approved."""
+    """With `veto`, a single denial ends the request, even by a person who had approved."""
     one, _ = machine.decide(request(quorum=2), decision(), by("ana"), NOW)
     assert machine.decide(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
     assert machine.decide(one, decision("denied"), by("ana"), NOW)[0].state == "denied"
 
 
-def test_without_veto_a_denial_is_one_vote() -> None:
-    """Without `veto`, as many denials as the quorum are needed, and a person's later answer replaces the earlier."""
+def test_denial_without_veto_is_one_vote() -> None:
+    """Without `veto`, as many denials as the quorum are needed, and a later answer of a person replaces the earlier."""
     one, _ = machine.decide(request(quorum=2, veto=False), decision("denied"), by("ana"), NOW)
     assert one.state == "pending"
     assert machine.decide(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
@@ -127,7 +127,7 @@ def test_without_veto_a_denial_is_one_vote() -> None:
     assert machine.decide(changed, decision(), by("ben"), NOW)[0].state == "approved"
 
 
-def test_a_seat_counts_once_whoever_sits_on_it() -> None:
+def test_delegators_vote_counts_once_for_any_delegate() -> None:
     one, _ = machine.decide(request(quorum=3), decision(), by("ana"), NOW)
     for stand_in in ("ben", "cleo"):
         after, receipt = machine.decide(one, decision(), by(stand_in, on_behalf="ana"), NOW)
@@ -138,7 +138,7 @@ def test_a_seat_counts_once_whoever_sits_on_it() -> None:
     assert [(vote.subject, vote.on_behalf) for vote in two.votes] == [("ana", ""), ("ben", "dora")]
 
 
-def test_one_human_has_one_vote_by_whatever_entry() -> None:
+def test_person_has_one_vote_with_any_account() -> None:
     def as_ana(entry: str, on_behalf: str = "") -> Authority:
         return replace(by(entry, on_behalf), person_id="ana")
 
@@ -151,7 +151,7 @@ def test_one_human_has_one_vote_by_whatever_entry() -> None:
     assert machine.decide(one, decision(), by("ben"), NOW)[0].state == "approved"
 
 
-def test_who_holds_a_seat_overrules_who_stands_in_and_not_the_other_way_round() -> None:
+def test_delegator_overrules_a_delegate_and_not_the_reverse() -> None:
     waiting = request(quorum=2, veto=False)
     no, _ = machine.decide(waiting, decision("denied"), by("ana"), NOW)
     assert machine.decide(no, decision(), by("ben", on_behalf="ana"), NOW)[1].code == "duplicate"
@@ -162,7 +162,7 @@ def test_who_holds_a_seat_overrules_who_stands_in_and_not_the_other_way_round() 
     assert [(vote.subject, vote.verdict) for vote in doubted.votes] == [("ben", "denied")]
 
 
-def test_what_happened_ends_a_doubt_at_once_and_running_again_takes_the_quorum() -> None:
+def test_happened_settles_an_unknown_outcome_at_once_and_a_retry_needs_the_quorum() -> None:
     doubt = request(kind="in_doubt", revision=2, quorum=2)
     found, _ = machine.decide(doubt, decision("happened", revision=2, result="paid 20"), by("ana"), LATER)
     assert (found.state, found.decided_by, found.votes[0].decision.result) == ("happened", "ana", "paid 20")
@@ -175,19 +175,19 @@ def test_what_happened_ends_a_doubt_at_once_and_running_again_takes_the_quorum()
     assert (late.code, late.verdict) == ("already_decided", "happened")
 
 
-def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
+def test_plain_approval_never_retries_a_call_with_an_unknown_outcome() -> None:
     doubt = request(kind="in_doubt", revision=2)
     assert machine.decide(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
 
 
 @table(("signature", "why"), ("", ""), ("s", "late"))
-def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: str) -> None:
+def test_only_a_signed_time_is_reported_as_in_time(signature: str, why: str) -> None:
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
     found = some(machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2)))
     assert (found.code, found.why) == ("expired", why)
 
 
-def test_timers_and_withdrawals_touch_only_what_is_pending() -> None:
+def test_timers_and_withdrawals_change_only_pending_requests() -> None:
     done, _ = machine.decide(request(), decision(), by("ana"), NOW)
     assert deadlines.expire(done, LATER) == done
     assert machine.cancel(done, "ana", "", LATER) == done

@@ -1,4 +1,4 @@
-"""The approval rules against a model of them: whatever people, delegates, editors, timers and storms of repeats do."""
+"""The approval rules against a model: people, delegates, editors, timers and many repetitions."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -52,13 +52,13 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
 
 
 class ApprovalModel(RuleBasedStateMachine):
-    """Random answers agree with a model that keeps, for each revision, only who said what on whose seat."""
+    """Random answers agree with a model that stores, for each revision, only the voters and their delegators."""
 
     @initialize(
         quorum=st.integers(1, 3), veto=st.booleans(), put_off=st.booleans(), remind=st.booleans(), doubt=st.booleans()
     )
     def ask(self, quorum: int, veto: bool, put_off: bool, remind: bool, doubt: bool) -> None:
-        """The question is asked."""
+        """Ask the question."""
         self.quorum, self.veto, self.doubt, self.may_put_off = quorum, veto, doubt, put_off
         self.now, self.last = START, START + HOUR * (20 if put_off else 10)
         self.revision, self.amount, self.ended = 1, AMOUNTS[0], ""
@@ -77,17 +77,17 @@ class ApprovalModel(RuleBasedStateMachine):
         self.remind = remind
 
     def terms(self, remind: bool) -> dict[str, Any]:
-        """What stays the same when arguments change."""
+        """The terms that an edit keeps."""
         spans = {"remind_after": 3_600.0, "escalate_after": 7_200.0} if remind else {}
         return {"quorum": self.quorum, "veto": self.veto, **spans}
 
     def opened(self, amount: int, **fields: Any) -> ApprovalRequest:
-        """What the gates ask, as its row says when it was asked."""
+        """The gates' question, with the time from its row."""
         return deadlines.open_request(question(amount, **fields), self.now)
 
     @property
     def request(self) -> ApprovalRequest:
-        """The request as the book has it."""
+        """The request in the book."""
         found = self.book.get(ID)
         assert found is not None
         return found
@@ -104,7 +104,7 @@ class ApprovalModel(RuleBasedStateMachine):
     def answer(
         self, person: str, seat: str, verdict: str, amount: int, revision: int, delivery: str, late: int | None
     ) -> None:
-        """Somebody answers, perhaps for another, perhaps with other arguments, perhaps with a proved time."""
+        """Answer, possibly for another person, with other arguments, or with a verified time."""
         named = max(self.revision + revision, 1)
         fields: dict[str, Any] = {"approval_id": ID, "revision": named, "verdict": verdict, "delivery_id": delivery}
         fields |= {"edited_args": {"amount": amount}} if amount else {}
@@ -131,7 +131,7 @@ class ApprovalModel(RuleBasedStateMachine):
             assert (receipt.status == "accepted") == bool(self.ended)
 
     def send(self, decision: Decision, authority: Authority, amount: int) -> Receipt:
-        """The steps of both doors: a glance, who is it, the gates for other arguments, and the count."""
+        """Take the steps of both paths: check, identify, ask the gates about other arguments, and count."""
         receipt = self.book.precheck(decision, self.now)
         if receipt is not None:
             return receipt
@@ -142,7 +142,7 @@ class ApprovalModel(RuleBasedStateMachine):
         )
 
     def changed(self, amount: int) -> ApprovalRequest:
-        """What the gates ask about other arguments."""
+        """The gates' question about other arguments."""
         put_off = "escalate" if self.may_put_off else "deny"
         follows = {"revision": self.revision + 1, "edit_of": self.revision, "on_timeout": put_off}
         return self.opened(amount, **follows, **self.terms(self.remind))
@@ -167,12 +167,12 @@ class ApprovalModel(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 400))
     def time_passes(self, minutes: int) -> None:
-        """The clock moves; nothing else does."""
+        """Move the clock and nothing else."""
         self.now += timedelta(minutes=minutes)
 
     @rule()
     def timer(self) -> None:
-        """Whatever is due happens."""
+        """Apply all due events."""
         happening = deadlines.next_event(self.request)
         if happening is None or happening.at > self.now:
             return
@@ -183,20 +183,20 @@ class ApprovalModel(RuleBasedStateMachine):
 
     @rule()
     def withdraw(self) -> None:
-        """The requester takes it back."""
+        """Withdraw as the requester."""
         receipt = self.book.cancel(ID, "guest", "", self.now)
         assert (receipt.status == "accepted") == (not self.ended)
         self.ended = self.ended or "cancelled"
 
     @invariant()
     def the_ending_is_the_models(self) -> None:
-        """Each ending is told apart, and none is ever undone."""
+        """Each end state is distinct and final."""
         assert self.request.state == (self.ended or "pending")
         assert (self.request.revision, self.request.digest) == (self.revision, digest(self.amount))
 
     @invariant()
     def an_approval_has_its_people(self) -> None:
-        """Enough different people on different seats, each about exactly these arguments in this revision."""
+        """Enough different people with different votes approved exactly these arguments in this revision."""
         request = self.request
         yes = [vote for vote in request.votes if vote.verdict == "approved"]
         assert len({vote.subject for vote in request.votes}) == len(request.votes)
@@ -208,14 +208,14 @@ class ApprovalModel(RuleBasedStateMachine):
 
     @invariant()
     def escalation_only_adds(self) -> None:
-        """Who could decide still can; others only once it was escalated."""
+        """Approvers stay approvers, and others only join by escalation."""
         added = ("role:cfo",) if self.request.escalated else ()
         assert self.request.approvers == ("role:finance", *added)
 
 
 TestApprovals = ApprovalModel.TestCase
 EXAMPLES = examples(3 * settings().max_examples)
-# Of the profile's, so that whoever runs the tests again for each of many changes has fewer.
+# The settings of the profile, so that repeated test runs over many changes take fewer examples.
 TestApprovals.settings = settings(
     max_examples=examples(3 * settings().max_examples), stateful_step_count=30, deadline=None
 )

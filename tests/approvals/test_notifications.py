@@ -1,4 +1,4 @@
-"""Which events of a request its approvers hear of."""
+"""The events of a request that its approvers are notified of."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ ENDING: dict[str, Any] = {
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A request of which people are told on a channel."""
+    """A request with notifications on a channel."""
     return a_request(**{"notify": ("slack",)} | fields)
 
 
@@ -34,7 +34,7 @@ def summary(before: ApprovalRequest | None, after: ApprovalRequest) -> list[tupl
     return [(event.kind, event.request) for event in events_between(before, after, NOW)]
 
 
-def test_a_question_is_opened_once() -> None:
+def test_question_is_opened_once() -> None:
     asked = request()
     assert events_between(None, asked, NOW) == (RequestEvent("opened", asked),)
     assert summary(asked, asked) == []
@@ -42,14 +42,14 @@ def test_a_question_is_opened_once() -> None:
     assert summary(None, request(state="denied")) == []
 
 
-def test_it_is_closed_once_as_it_ended() -> None:
+def test_request_is_closed_once_with_its_end() -> None:
     asked = request(card=Card(effect="Pay 5"))
     ended = replace(asked, **ENDING | {"card": Card(effect="Pay 6"), "reminded": 1})
     assert summary(asked, ended) == [("closed", replace(asked, **ENDING))]
     assert summary(ended, replace(ended, state="lapsed")) == []
 
 
-def test_a_new_revision_closes_the_one_before_and_is_opened() -> None:
+def test_new_revision_closes_the_previous_one_and_is_opened() -> None:
     asked = request()
     again = request(revision=2, card=Card(effect="Pay 6", note="cy changed it"), edited_by="cy", edited_name="Cy")
     closing = {"state": "cancelled", "decided_by": "cy", "decided_name": "Cy", "decided_at": NOW}
@@ -66,7 +66,7 @@ def test_a_new_revision_closes_the_one_before_and_is_opened() -> None:
     assert summary(replace(asked, state="approved"), again) == [("opened", again)]
 
 
-def test_a_revision_that_ends_at_once_closes_the_one_that_people_saw() -> None:
+def test_revision_that_ends_at_once_closes_the_one_shown() -> None:
     asked = request()
     assert summary(asked, request(revision=2, **ENDING)) == [("closed", replace(asked, **ENDING))]
 
@@ -85,7 +85,7 @@ def test_a_revision_that_ends_at_once_closes_the_one_that_people_saw() -> None:
     ({}, {"reminded": 1, "escalated": True, "state": "denied"}, ["closed"]),
     ({"state": "approved"}, {"reminded": 1, "escalated": True}, ["opened"]),
 )
-def test_what_time_brings_is_told_while_it_waits(
+def test_timer_events_are_reported_while_the_request_is_open(
     before: dict[str, Any], after: dict[str, Any], kinds: list[str]
 ) -> None:
     events = events_between(request(**before), request(**after), NOW + timedelta(hours=1))
@@ -93,7 +93,7 @@ def test_what_time_brings_is_told_while_it_waits(
     assert all(event.request == request(**after) for event in events if event.kind != "closed")
 
 
-def test_each_revision_is_told_on_its_own_channels() -> None:
+def test_each_revision_is_reported_on_its_own_channels() -> None:
     silent, notified = request(notify=()), request(revision=2)
     assert summary(None, silent) == []
     assert summary(silent, replace(silent, **ENDING)) == []

@@ -1,4 +1,4 @@
-"""What a turn keeps of a question is enough to count answers, to wait, and to check a change of arguments."""
+"""A turn's short form of a question suffices for counting answers, waiting, and checking an edit."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -27,11 +27,11 @@ LEFT_IN_THE_STORE = {
     "context", "definition", "secrets", "show", "rule_text", "policy_hash", "override", "applied", "confirm",
     "grant_ttl", "notify", "agent_says", "notes", "judged_at",
 }  # fmt: skip
-"""What only who shows, signs or runs it needs, and reads there."""
+"""Fields that only showing, signing or running needs, and that are read from the store."""
 
 
 def asked(**fields: Any) -> ApprovalRequest:
-    """A question of that turn, as the gates have asked it."""
+    """A question of that turn, as the gates asked it."""
     given: dict[str, Any] = {
         "revision": 2, "actor": "desk", "requester": USER, "channel": "api", "args": CALL.args,
         "digest": "d" * 64, "rule": RuleReference(name="deny_if"), "question_hash": "f" * 64, "opened_at": NOW,
@@ -51,7 +51,7 @@ def kept(request: ApprovalRequest) -> ApprovalRequest:
 
 
 @table("fields", {}, {"kind": "in_doubt", "doubt_of": 1}, {"edit": "approve"})
-def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
+def test_reference_keeps_all_fields_for_counting_waiting_and_naming(fields: dict[str, Any]) -> None:
     request = asked(**fields)
     own = kept(request)
     same = set(ApprovalRequest.model_fields) - LEFT_IN_THE_STORE - {"card"}
@@ -60,7 +60,7 @@ def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
     assert deadlines.next_event(own) == deadlines.next_event(request)
 
 
-def test_what_the_call_says_itself_is_not_kept_twice() -> None:
+def test_reference_omits_the_calls_own_data() -> None:
     same = reference_from_request(asked(), CALL)
     assert (same.args, same.definition) == (None, "")
     other = Content(inline={"amount": 42})
@@ -68,20 +68,20 @@ def test_what_the_call_says_itself_is_not_kept_twice() -> None:
     assert (changed.args, changed.definition) == (other, "e" * 64)
 
 
-def test_a_new_field_of_a_question_is_kept_or_left_on_purpose() -> None:
-    """Whoever adds one decides whether turns need it: left out unseen, answers would be counted by its default."""
+def test_new_field_of_a_question_is_kept_or_omitted_on_purpose() -> None:
+    """A new field must be assigned: if a turn's form omits it silently, answers count with its default."""
     from_ctx = {"id", "tenant", "session", "turn", "actor", "call", "requester", "channel", "tool", "digest", "rule"}
     endings = {"ended_at", "ended_as"}
     known = set(QuestionReference.model_fields) | from_ctx | endings | LEFT_IN_THE_STORE
     assert set(Question.model_fields) - known == set()
 
 
-def test_rows_are_kept_where_people_may_change_arguments() -> None:
+def test_rows_are_kept_if_approvers_may_edit() -> None:
     assert kept(asked()).card.rows == ()
     assert kept(asked(edit="propose")).card.rows == ROWS
 
 
-def test_a_change_is_checked_by_what_is_kept() -> None:
+def test_edit_is_checked_with_the_kept_reference() -> None:
     changed = {"amount": 9}
     place = {"tenant": "main", "session": "s", "turn": "t", "call": "c1.1", "requester": "guest", "nonce": "n"}
     digest = call_digest(**place, tool="pay", definition="e" * 64, args=changed)

@@ -1,4 +1,4 @@
-"""People and places: who fills which group, against every way to seat them."""
+"""The assignment of people to places in groups, against every possible assignment."""
 
 import itertools
 from datetime import UTC, datetime
@@ -41,12 +41,12 @@ voters_of = st.builds(
 
 
 def own(human: str, *entries: str) -> Voter:
-    """Somebody who answers for themselves."""
+    """A person who answers for themselves."""
     return Voter(human, {human: frozenset(entries)})
 
 
 def best(groups: list[ApproverGroup], voters: list[Voter]) -> tuple[int, int]:
-    """Places of groups filled, and seats taken, at most: by trying every seat and place for every voter."""
+    """The maximum of filled places and of votes, found by trying every assignment of every voter."""
     options = [
         [None, *((seat, place) for seat in voter.votes for place in (None, *range(len(groups))))] for voter in voters
     ]
@@ -67,7 +67,7 @@ def best(groups: list[ApproverGroup], voters: list[Voter]) -> tuple[int, int]:
 
 
 @given(st.integers(1, 4), groups_of, voters_of)
-def test_as_many_places_are_filled_as_any_way_to_seat_people_fills(
+def test_assignment_fills_the_maximum_number_of_places(
     quorum: int, groups: list[ApproverGroup], voters: list[Voter]
 ) -> None:
     places, seats = best(groups, voters)
@@ -96,7 +96,7 @@ def test_one_person_fills_one_place(voters: list[Voter], open_of: list[str]) -> 
     assert suffices(1, BOTH, voters) is (open_of == [])
 
 
-def test_one_human_and_one_vote_count_once() -> None:
+def test_one_person_and_one_vote_count_once() -> None:
     for_two = Voter("di", {"ana": frozenset(), "bo": frozenset()})
     for_ana = Voter("cy", {"ana": frozenset()})
     assert countable_votes([for_two]) == 1
@@ -106,20 +106,20 @@ def test_one_human_and_one_vote_count_once() -> None:
     assert tally(2, (), [for_two]) == Progress(1, 2)
 
 
-def test_a_vote_that_two_may_cast_fills_one_place() -> None:
+def test_vote_cast_by_two_delegates_fills_one_place() -> None:
     ana = {"ana": frozenset({"role:finance", "role:legal"})}
     found = tally(1, BOTH, [Voter("cy", ana), Voter("di", ana)])
     assert (found.yes, sum(group.quorum for group in found.open)) == (1, 1)
 
 
-def test_a_group_that_is_open_says_how_many_it_lacks() -> None:
+def test_open_group_shows_its_missing_number() -> None:
     three = ApproverGroup(of=("role:finance",), quorum=3)
     found = tally(1, (three,), [own("ana", "role:finance")])
     assert found == Progress(1, 3, (ApproverGroup(of=("role:finance",), quorum=2),))
 
 
-def test_a_quorum_beside_groups_wants_somebody_more() -> None:
-    """With three in all, one of each group and whoever else is asked."""
+def test_quorum_above_the_groups_needs_one_more_person() -> None:
+    """With a quorum of three: one of each group, and one more approver of any group."""
     two = [own("ana", "role:finance"), own("bo", "role:legal")]
     assert tally(3, BOTH, two) == Progress(2, 3)
     assert suffices(3, BOTH, [*two, own("cy", "role:finance")])
@@ -133,14 +133,14 @@ def request(**fields: Any) -> ApprovalRequest:
 def say(
     before: ApprovalRequest, who: str, *entries: str, verdict: str = "approved"
 ) -> tuple[ApprovalRequest, tuple[str, ...]]:
-    """The request after this person's answer, and the entries of the groups that the receipt says are open."""
+    """The request after this person's answer, and the entries of the open groups in its receipt."""
     given = Decision.model_validate({"approval_id": before.id, "revision": 1, "verdict": verdict})
     authority = Authority(allowed=True, subject=who, assurance="session", entries=entries)
     after, receipt = machine.decide(before, given, authority, NOW)
     return after, tuple(entry for group in receipt.open for entry in group.of)
 
 
-def test_a_request_waits_for_each_group() -> None:
+def test_request_waits_for_each_group() -> None:
     first, still = say(request(), "ana", "role:finance")
     assert (first.state, still) == ("pending", ("role:legal",))
     second, still = say(first, "bo", "role:finance")
@@ -149,12 +149,12 @@ def test_a_request_waits_for_each_group() -> None:
     assert (third.state, still) == ("approved", ())
 
 
-def test_one_no_of_any_group_denies() -> None:
+def test_denial_from_any_group_denies() -> None:
     first, _ = say(request(), "ana", "role:finance")
     assert say(first, "cy", "role:legal", verdict="denied")[0].state == "denied"
 
 
-def test_whom_it_is_escalated_to_fills_any_place() -> None:
+def test_escalation_approver_fills_any_place() -> None:
     escalated = deadlines.escalate(request())
     first, still = say(escalated, "cfo", "role:cfo")
     assert (first.state, len(still)) == ("pending", 2)

@@ -1,4 +1,4 @@
-"""Every receipt word for word, every vote field by field: what people and other programs go by."""
+"""Every receipt word for word, and every vote field by field: people and other programs rely on them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,7 +32,7 @@ def answer(verdict: str = "approved", **fields: Any) -> Decision:
 
 
 def book(**fields: Any) -> ApprovalBook:
-    """A book where one question waits since NOW."""
+    """A book with one question, open since NOW."""
     made = ApprovalBook()
     made.open(deadlines.open_request(request(**fields), NOW), NOW)
     return made
@@ -42,7 +42,7 @@ def book(**fields: Any) -> ApprovalBook:
 
 
 @pytest.mark.row("B73")
-def test_a_vote_keeps_who_how_and_when() -> None:
+def test_vote_keeps_person_channel_and_time() -> None:
     after, receipt = machine.decide(deadlines.open_request(request(quorum=1), NOW), answer(), ANA, LATER)
     assert after.votes == (
         Vote(
@@ -76,21 +76,21 @@ def test_a_vote_keeps_who_how_and_when() -> None:
     )
 
 
-def test_a_request_that_is_over_lacks_nobody() -> None:
+def test_ended_request_has_no_open_groups() -> None:
     group = ApproverGroup(of=("role:legal",))
     asked = deadlines.open_request(request(groups=(group,)), NOW)
     assert machine.settled_receipt(asked).open == (group,)
     assert machine.settled_receipt(machine.cancel(asked, "guest", "", LATER)).open == ()
 
 
-def test_who_may_not_decide_is_told_why_by_who_looked() -> None:
+def test_refusal_has_the_note_of_the_identity_check() -> None:
     asked = deadlines.open_request(request(), NOW)
     receipt = machine.examine(asked, answer(), Authority(allowed=False, code="assurance", note="sign in again"), LATER)
     assert receipt is not None
     assert (receipt.code, receipt.message) == ("assurance", "sign in again")
 
 
-def test_a_counted_vote_says_that_others_are_asked() -> None:
+def test_counted_vote_reports_the_missing_approvals() -> None:
     one, first = machine.decide(deadlines.open_request(request(quorum=2), NOW), answer(), ANA, LATER)
     counted = Receipt(status="counted", code="", approval_id=ID, state="pending", votes=1, needed=2)
     assert first == counted
@@ -102,7 +102,7 @@ def test_a_counted_vote_says_that_others_are_asked() -> None:
     assert [vote.subject for vote in both.votes] == ["ana", "ben"]
 
 
-def test_a_changed_mind_is_one_vote() -> None:
+def test_changed_answer_is_one_vote() -> None:
     one, _ = machine.decide(deadlines.open_request(request(quorum=2, veto=False), NOW), answer("denied"), ANA, NOW)
     two, receipt = machine.decide(one, answer(), ANA, LATER)
     assert [(vote.subject, vote.verdict) for vote in two.votes] == [("ana", "approved")]
@@ -119,7 +119,7 @@ ENDINGS = [
 
 
 @table(("state", "code"), *ENDINGS)
-def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
+def test_late_answer_gets_the_complete_outcome(state: str, code: Any) -> None:
     ended = replace(
         deadlines.open_request(request(quorum=3), NOW),
         state=state,
@@ -148,7 +148,7 @@ def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
     assert machine.decide(ended, answer(), ANA, LATER) == (ended, answer_receipt)
 
 
-def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
+def test_receipt_of_a_pending_request_is_pending() -> None:
     waiting = Receipt(status="pending", approval_id=ID, state="pending", votes=0, needed=2)
     assert machine.settled_receipt(deadlines.open_request(request(quorum=2), NOW)) == waiting
 
@@ -185,7 +185,7 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
     ),
     ({"remember": GrantRequest()}, NOW, "not_allowed", "remember", ""),
 )
-def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why: Any, message: str) -> None:
+def test_objection_has_its_code_and_remedy(fields: Any, now: datetime, code: Any, why: Any, message: str) -> None:
     one, _ = machine.decide(deadlines.open_request(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
     answer_receipt = Receipt(
         status="refused", code=code, why=why, approval_id=ID, state="pending", votes=1, needed=2, message=message
@@ -200,7 +200,7 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why
     ({"remember": GrantRequest()}, "`remember`: not for a call with an unknown outcome"),
     ({"result": "paid"}, "`result`: only for the verdict `happened`"),
 )
-def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, message: str) -> None:
+def test_unknown_outcome_is_settled_by_its_verdicts_only(fields: Any, message: str) -> None:
     doubt = deadlines.open_request(request(kind="in_doubt", edit="approve", allow_remember=True), NOW)
     assert machine.objection(doubt, answer(**fields), NOW) == Receipt(
         status="refused", code="malformed", approval_id=ID, state="pending", votes=0, needed=1, message=message
@@ -217,7 +217,7 @@ def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, messa
     ("assurance", "assurance"),
     ("unavailable", "unavailable"),
 )
-def test_who_may_not_decide_is_told_why(code: Any, expected: Any) -> None:
+def test_refusal_has_the_code_of_the_identity_check(code: Any, expected: Any) -> None:
     waiting = deadlines.open_request(request(), NOW)
     after, receipt = machine.decide(waiting, answer(), Authority(allowed=False, code=code), LATER)
     assert after is waiting
@@ -232,7 +232,7 @@ def test_timers_and_withdrawals_are_dated() -> None:
     )
 
 
-def test_a_signature_without_a_time_is_judged_by_now() -> None:
+def test_signature_without_a_time_is_judged_by_now() -> None:
     waiting, late = deadlines.open_request(request(), NOW), NOW + timedelta(hours=2)
     signed = answer(signature="s")
     assert machine.objection(waiting, signed, NOW) is None
@@ -240,7 +240,7 @@ def test_a_signature_without_a_time_is_judged_by_now() -> None:
     assert machine.decide(waiting, signed, BEN, late)[1].code == "expired"
 
 
-def test_opening_makes_a_request_wait() -> None:
+def test_opened_request_is_pending() -> None:
     assert deadlines.open_request(request(state="lapsed"), NOW).state == "pending"
     assert machine.objection(request(), answer(), LATER) is None
 
@@ -251,7 +251,7 @@ def test_opening_makes_a_request_wait() -> None:
 UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="no such request in this turn")
 
 
-def test_a_book_lists_what_it_holds_and_what_waits() -> None:
+def test_book_lists_all_and_pending_requests() -> None:
     both = book()
     second = both.open(deadlines.open_request(request(OTHER), LATER), LATER)
     first = both.get(ID)
@@ -267,13 +267,13 @@ def test_a_book_lists_what_it_holds_and_what_waits() -> None:
     assert both.get("x.y") is None
 
 
-def test_a_later_revision_replaces_the_earlier_one() -> None:
+def test_later_revision_replaces_the_earlier_one() -> None:
     made = book()
     made.open(deadlines.open_request(request(revision=2), LATER), LATER)
     assert [(each.revision, each.opened_at) for each in made.all()] == [(2, LATER)]
 
 
-def test_an_unknown_request_is_answered_everywhere() -> None:
+def test_unknown_request_is_refused_by_every_method() -> None:
     made, wrong = book(), answer(approval_id="x.y")
     assert made.precheck(wrong, NOW) == UNKNOWN
     assert made.settle(wrong, ANA, NOW) == UNKNOWN
@@ -283,7 +283,7 @@ def test_an_unknown_request_is_answered_everywhere() -> None:
     assert made.refused == 3
 
 
-def test_a_glance_spares_the_directory() -> None:
+def test_precheck_refuses_without_the_directory() -> None:
     made = book()
     assert made.precheck(answer(), NOW) is None
     assert made.refused == 0
@@ -292,7 +292,7 @@ def test_a_glance_spares_the_directory() -> None:
     assert list(made.refusals) == [stale]
 
 
-def test_an_answer_is_settled_once_a_delivery() -> None:
+def test_answer_is_settled_once_per_delivery() -> None:
     made = book(quorum=3)
     posted = answer(delivery_id="d1")
     nobody = Authority(allowed=False, code="unavailable")
@@ -307,7 +307,7 @@ def test_an_answer_is_settled_once_a_delivery() -> None:
     assert made.precheck(answer(delivery_id="d2"), NOW) is None
 
 
-def test_answers_without_a_delivery_are_never_taken_for_each_other() -> None:
+def test_answers_without_a_delivery_id_are_separate() -> None:
     made = book(quorum=2)
     assert made.settle(answer(), ANA, NOW).status == "counted"
     assert made.precheck(answer(), NOW) is None
@@ -323,7 +323,7 @@ def test_one_delivery_about_two_requests_is_two_answers() -> None:
     assert made.settle(answer(delivery_id="d1", revision=2), ANA, NOW).code == ""
 
 
-def test_a_withdrawal_is_accepted_once() -> None:
+def test_withdrawal_is_accepted_once() -> None:
     made = book()
     done = made.cancel(ID, "guest", "enough", LATER)
     assert done == Receipt(
@@ -344,7 +344,7 @@ def test_a_withdrawal_is_accepted_once() -> None:
     assert list(made.refusals) == [late]
 
 
-def test_an_approval_lapses_and_is_told_so() -> None:
+def test_lapsed_approval_is_reported_as_stale() -> None:
     made = book()
     made.settle(answer(), ANA, NOW)
     assert made.receipt(ID).code == "already_decided"
@@ -354,7 +354,7 @@ def test_an_approval_lapses_and_is_told_so() -> None:
     assert made.refused == 0
 
 
-def test_fifty_refusals_are_kept_and_all_counted() -> None:
+def test_fifty_refusals_are_kept_and_all_are_counted() -> None:
     made = ApprovalBook()
     assert (made.refused, list(made.refusals), made.all()) == (0, [], ())
     for number in range(REFUSALS_KEPT + 2):
@@ -364,7 +364,7 @@ def test_fifty_refusals_are_kept_and_all_counted() -> None:
     assert [each.message for each in made.refusals] == [str(n) for n in range(2, REFUSALS_KEPT + 2)]
 
 
-# What arrives
+# Input
 
 
 ONE = "a decision is one JSON object"
@@ -426,13 +426,13 @@ def _deep() -> dict[str, Any]:
     (({"approval_id": ID, "x" * 999: 1},), f"{'x' * 64!r}: a decision has no such field", ID),
     (({"approval_id": ID, "": 1},), "'(empty)': a decision has no such field", ID),
 )
-def test_what_is_no_decision_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
+def test_invalid_decision_is_refused_with_its_error(envelopes: Any, message: str, named: str) -> None:
     answer_receipt = Receipt(status="refused", code="malformed", approval_id=named, message=message)
     assert read_decision(envelopes) == answer_receipt
 
 
 @table("body", {"approval_id": ID}, {"approval_id": ID, "verdict": "withdrawn", "reason": "sold"})
-def test_whoever_withdraws_a_request_need_only_name_it(body: dict[str, Any]) -> None:
+def test_withdrawal_needs_only_the_request_id(body: dict[str, Any]) -> None:
     assert read_withdrawal((body,)) == Decision.model_validate({"verdict": "withdrawn"} | body)
 
 
@@ -444,7 +444,7 @@ def test_whoever_withdraws_a_request_need_only_name_it(body: dict[str, Any]) -> 
     (({"approval_id": ID, "verdict": "denied"},), "`verdict`: must be `withdrawn`", ID),
     (({"approval_id": ID, "reason": "x" * (REASON_CHARS + 1)},), "`reason`: at most 2000 characters", ID),
 )
-def test_what_is_no_withdrawal_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
+def test_invalid_withdrawal_is_refused_with_its_error(envelopes: Any, message: str, named: str) -> None:
     answer_receipt = Receipt(status="refused", code="malformed", approval_id=named, message=message)
     assert read_withdrawal(envelopes) == answer_receipt
 

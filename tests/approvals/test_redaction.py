@@ -1,4 +1,4 @@
-"""Secrets out of what is told: every spelling, values and names of JSON, and never what people have to see."""
+"""Removal of secrets from text: every notation, JSON values and names, but no data that approvers need."""
 
 import json
 from urllib.parse import quote, quote_plus
@@ -34,28 +34,28 @@ SCHEMA = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly"
     quote_plus(SECRET),
     "S\u00e9 &quot;cret&quot;\n&amp; more",
 )
-def test_a_secret_is_found_in_every_spelling(spelt: str) -> None:
+def test_secret_is_found_in_every_notation(spelt: str) -> None:
     assert redact_secrets(f"a {spelt} b", {SECRET}) == f"a {HIDDEN} b"
 
 
-def test_a_secret_with_half_a_character_is_found_and_a_slash_in_its_address() -> None:
+def test_secret_with_a_lone_surrogate_or_a_slash_is_found() -> None:
     half = "ab\ud800cd"
     assert redact_secrets(f"x {half} y", {half}) == f"x {HIDDEN} y"
     assert redact_secrets("x ab%3Fcd y", {half}) == f"x {HIDDEN} y"
     assert redact_secrets("x ab%20cd%2Fef y", {"ab cd/ef"}) == f"x {HIDDEN} y"
 
 
-def test_names_of_what_is_no_json_stay() -> None:
+def test_non_string_keys_are_kept() -> None:
     assert redact_value({1: "abc", "abc": 2}, {"abc"}) == {1: HIDDEN, HIDDEN: 2}
 
 
-def test_a_secret_argument_is_known_by_its_path() -> None:
+def test_secret_argument_is_identified_by_its_path() -> None:
     args = {"card": {"pin": "9400x"}, "pin": "9400x", "memos": ["9400x"]}
     found = redact_arguments(args, ("card.pin",), {"9400x"})
     assert found == {"card": {"pin": "9400x"}, "pin": HIDDEN, "memos": [HIDDEN]}
 
 
-def test_a_nested_value_is_hidden_by_its_path_alone() -> None:
+def test_nested_value_is_masked_only_at_its_path() -> None:
     args = {"card": {"pin": "9400x", "no": "4111"}, "pin": "open", "logins": [{"pin": "abcd", "user": "ana"}]}
     names = ("card.pin", "logins.pin")
     assert hide(args, names, lambda _: "***") == {
@@ -68,7 +68,7 @@ def test_a_nested_value_is_hidden_by_its_path_alone() -> None:
     assert hide(args, (), lambda _: "***") is args
 
 
-def test_what_lies_at_a_path_of_the_arguments_is_redacted_by_that_path() -> None:
+def test_part_of_the_arguments_is_redacted_by_its_path() -> None:
     args = {"card": {"pin": "9400x", "memo": "is 9400x"}, "logins": [{"pin": "9400x", "note": "9400x"}], "memo": None}
     names = ("card.pin", "logins.pin")
     assert redact_arguments(args, names, {"9400x"}) == {
@@ -80,7 +80,7 @@ def test_what_lies_at_a_path_of_the_arguments_is_redacted_by_that_path() -> None
     assert part == {"pin": "9400x", "memo": f"is {HIDDEN}"}
 
 
-def test_arguments_that_repeat_a_secret_are_named_by_their_path() -> None:
+def test_arguments_that_repeat_a_secret_are_named_by_path() -> None:
     args = {
         "pin": "hunter2", "note": "it is hunter2", "plain": "else", "to": {"name": "hunter2", "pin": "hunter2"},
         "lines": [{"text": "x"}, {"text": "hunter2"}], "count": 3,
@@ -92,38 +92,38 @@ def test_arguments_that_repeat_a_secret_are_named_by_their_path() -> None:
     assert names_of_repeats(args, ()) == frozenset()
 
 
-def test_the_longer_of_two_secrets_goes_first() -> None:
+def test_longer_secret_is_masked_first() -> None:
     assert redact_secrets("a 9400-extra b 9400", {"9400", "9400-extra"}) == f"a {HIDDEN} b {HIDDEN}"
 
 
-def test_texts_in_every_container_and_of_three_characters_are_found() -> None:
+def test_texts_of_three_characters_in_every_container_are_found() -> None:
     value = {"a": ("one", {"two"}), "b": frozenset({"six"}), "c": bytearray(b"ten\xff"), "d": 123, "e": 12, "f": False}
     assert set(texts_of(value)) == {"one", "two", "six", "ten", "123"}
 
 
-def test_short_texts_and_truth_are_no_secrets() -> None:
-    """Hiding every `1` would only make a text unreadable; numbers and bytes of some length are texts."""
+def test_short_texts_and_booleans_are_no_secrets() -> None:
+    """Masking every `1` would only make a text unreadable. Long enough numbers and bytes count as text."""
     values = secret_values({"a": ["x", "ab", "abc", 12, 4711, True, None, {"b": b"bytes"}], "c": "open"}, ("a",))
     assert values == {"abc", "4711", "bytes"}
     assert list(texts_of("ab")) == []
 
 
-def test_a_json_value_is_told_without_them() -> None:
-    """In texts and names; a number only where it is the secret as a whole, so that no other one is cut up."""
+def test_json_value_is_shown_without_secrets() -> None:
+    """In text and names. A number is masked only if it is the whole secret, so that other numbers stay intact."""
     value = {"abc": ["x abc", 4711, 14711, True, None, {"n": 4711.5}]}
     found = redact_value(value, {"abc", "4711"})
     assert found == {HIDDEN: [f"x {HIDDEN}", HIDDEN, 14711, True, None, {"n": 4711.5}]}
     assert redact_value(value, ()) is value
 
 
-def test_what_would_take_too_long_to_look_through_is_not_told() -> None:
-    """Thousands of secrets against a large text would hold up the worker for everybody."""
+def test_text_too_expensive_to_search_is_withheld() -> None:
+    """Thousands of secrets against a large text would block the worker."""
     many = {f"secret-{number}" for number in range(2_000)}
     assert redact_secrets("x" * (REDACTION_CHARS // len(many) + 1), many) == HIDDEN
     assert redact_secrets("x" * 1_000, many) == "x" * 1_000
 
 
-def test_a_card_shows_numbers_and_names_whatever_the_agent_calls_secret() -> None:
+def test_card_shows_numbers_and_names_even_if_marked_secret() -> None:
     args = {"pin": "9400", "amount": 9400, "to": "Mallory 9400", "9400": "x"}
     assert redact_arguments(args, ("pin",), {"9400"}) == {**args, "to": f"Mallory {HIDDEN}"}
     card = render_card(
@@ -140,7 +140,7 @@ def test_a_card_shows_numbers_and_names_whatever_the_agent_calls_secret() -> Non
     assert [row.value for row in card.rows] == ["hidden, 4 characters", "9400", f"Mallory {HIDDEN}", "x"]
 
 
-def test_a_card_repeats_no_secret_of_another_call() -> None:
+def test_card_repeats_no_secret_of_another_call() -> None:
     card = render_card(
         effect="Pay {to}",
         title="",
@@ -154,7 +154,7 @@ def test_a_card_repeats_no_secret_of_another_call() -> None:
     assert "`to`" in card.note
 
 
-def test_a_secret_with_half_a_character_is_hidden_like_any_other() -> None:
-    # What a model proposes may hold one: looking for it must not fail, or no card could be drawn. Seen to raise while
-    # the secret was encoded as it came.
+def test_secret_with_a_lone_surrogate_is_masked() -> None:
+    # A model may propose one, and the search for it must not fail, or no card could be drawn. It raised an error
+    # when the secret was encoded directly.
     assert redact_secrets("it is pin\ud800-1234", ["pin\ud800-1234"]) == "it is [hidden]"

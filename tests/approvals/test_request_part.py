@@ -1,4 +1,4 @@
-"""How an open request stands in the envelope of whatever waits for it."""
+"""The part of an open request in an envelope."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ LINKS = AnswerLinks(api="/approvals/a", session="/sessions/s", page="/approve/a"
 
 
 @table("cut", False, True)
-def test_a_request_is_told_as_its_card_shows_it(cut: bool) -> None:
+def test_request_part_equals_its_card(cut: bool) -> None:
     row = CardRow(name="amount", label="Amount", value="420", length=3, format="number", cut=cut)
     request = a_request(
         opened=NOW,

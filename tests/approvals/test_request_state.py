@@ -1,4 +1,4 @@
-"""What answers and time have made of a question: the one reading of its rows."""
+"""The state of a question from its rows, answers and time."""
 
 import hashlib
 from datetime import UTC, datetime, timedelta
@@ -43,7 +43,7 @@ def digest(amount: int) -> str:
 
 
 def question(amount: int = 5, **fields: Any) -> Question:
-    """A question that waits for an hour from `NOW`."""
+    """A question that is open for an hour from `NOW`."""
     given: dict[str, Any] = {
         "id": ID, "code": "K7Q2FM", "session": "", "args": Content(inline={"amount": amount}), "digest": digest(amount),
         "timeout": 3600.0, "opened_at": NOW,
@@ -54,13 +54,13 @@ def question(amount: int = 5, **fields: Any) -> Question:
 def an_answer(
     number: int, who: str, verdict: Any = "approved", *, minutes: float = 1, revision: int = 1, **fields: Any
 ) -> Any:
-    """An answer in its place in the order, given so many minutes after the question was asked."""
+    """An answer in its place in the order, this number of minutes after the question."""
     at, known = NOW + minutes * MINUTE, {"delivery_id": f"d{number}"} | fields
     decision = Decision(approval_id=ID, revision=revision, verdict=verdict, subject=who, received_at=at, **known)
     return StoredAnswer(revision, number, Vote(subject=who, verdict=verdict, at=at, decision=decision), at)
 
 
-def test_a_question_that_nobody_answered_waits() -> None:
+def test_unanswered_question_is_pending() -> None:
     request = request_at(question(remind_after=60.0), (), NOW)
     assert (request.state, request.expires_at, request.remind_at) == ("pending", NOW + 60 * MINUTE, (NOW + MINUTE,))
     assert request.question_hash == question_hash(question(remind_after=60.0))
@@ -69,7 +69,7 @@ def test_a_question_that_nobody_answered_waits() -> None:
     assert (request.card, request_at(question(), (), NOW, card).card) == (Card(effect=""), card)
 
 
-def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
+def test_answers_count_in_order_of_arrival() -> None:
     answers = (an_answer(1, "ana", "denied", minutes=3), an_answer(2, "bo", minutes=2))
     request = request_at(question(), answers, NOW + 5 * MINUTE)
     assert (request.state, request.decided_by, len(request.votes)) == ("denied", "ana", 1)
@@ -80,7 +80,7 @@ def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
 
 
 @table(("minutes", "state"), (59, "approved"), (60, "approved"), (61, "timed_out"))
-def test_an_answer_counts_at_its_own_time(minutes: int, state: str) -> None:
+def test_answer_counts_at_its_own_time(minutes: int, state: str) -> None:
     request = request_at(question(), (an_answer(1, "ana", minutes=minutes),), NOW + timedelta(days=7))
     assert request.state == state
 
@@ -92,13 +92,13 @@ def test_answer_that_arrived_late_by_the_stores_clock_does_not_count(seconds: in
     assert request_at(question(), (answer,), NOW + timedelta(days=7)).state == state
 
 
-def test_nobody_answers_in_time() -> None:
+def test_unanswered_question_times_out() -> None:
     assert request_at(question(), (), NOW + 60 * MINUTE).state == "pending"
     over = request_at(question(), (), NOW + 60 * MINUTE + timedelta(microseconds=1))
     assert (over.state, over.decided_at, over.decided_by) == ("timed_out", NOW + 60 * MINUTE, "")
 
 
-def test_the_deadline_is_put_off_once_for_those_escalated_to() -> None:
+def test_deadline_is_extended_once_for_escalation_approvers() -> None:
     asked = question(on_timeout="escalate", approvers=("user:ana",), escalate_to=("user:cfo",))
     put_off = request_at(asked, (), NOW + 61 * MINUTE)
     assert (put_off.state, put_off.extended, put_off.escalated) == ("pending", True, True)
@@ -108,15 +108,15 @@ def test_the_deadline_is_put_off_once_for_those_escalated_to() -> None:
     assert request_at(asked, (), NOW + 121 * MINUTE).state == "timed_out"
 
 
-def test_a_quorum_takes_two_people() -> None:
+def test_quorum_needs_two_people() -> None:
     twice = (an_answer(1, "ana"), an_answer(2, "ana", minutes=2))
     assert request_at(question(quorum=2), twice, NOW + 5 * MINUTE).state == "pending"
     both = request_at(question(quorum=2), (*twice, an_answer(3, "bo", minutes=3)), NOW + 5 * MINUTE)
     assert (both.state, both.decided_by, both.decided_at) == ("approved", "bo", NOW + 3 * MINUTE)
 
 
-def test_all_who_decided_are_named_where_several_had_to() -> None:
-    """Each by name or, without one, by id; the one who said otherwise is not among them."""
+def test_all_approvers_of_a_quorum_are_named() -> None:
+    """Each by name, or otherwise by id. A person with another verdict is not included."""
     ana, bo, cy = an_answer(1, "ana"), an_answer(2, "bo", "denied", minutes=2), an_answer(3, "cy", minutes=3)
     named = ana._replace(vote=replace(ana.vote, name="Ana Sousa"))
     approved = request_at(question(quorum=2, veto=False), (named, bo, cy), NOW + 5 * MINUTE)
@@ -130,7 +130,7 @@ def test_all_who_decided_are_named_where_several_had_to() -> None:
 EDIT = {"edited_args": {"amount": 3}}
 
 
-def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
+def test_edit_approves_the_next_revision_and_not_its_own() -> None:
     given = an_answer(1, "ana", **EDIT)
     answers = (given._replace(vote=replace(given.vote, name="Ana Sousa")),)
     assert request_at(question(), answers, NOW + MINUTE).state == "pending"
@@ -142,24 +142,24 @@ def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
     assert request_at(unrelated, answers, NOW + 3 * MINUTE).state == "pending"
 
 
-def test_a_change_to_other_arguments_is_no_yes_to_these() -> None:
-    # Two people wanted two changes, and one of them was asked: the other has not approved that. Seen to count, and to
-    # complete a quorum of two, while only the revision was compared.
+def test_edit_to_other_arguments_does_not_approve_these() -> None:
+    # Two people wanted two edits, and one was asked: the other person has not approved it. Before the fix the other
+    # edit counted, even towards a quorum of two, because only the revision was compared.
     answers = (an_answer(1, "bo", edited_args={"amount": 4}), an_answer(2, "ana", **EDIT))
     second = question(3, revision=2, edit_of=1, edit_delivery="d2", quorum=2, opened_at=NOW + 2 * MINUTE)
     request = request_at(second, answers, NOW + 3 * MINUTE)
     assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["ana"])
 
 
-def test_who_only_proposed_a_change_has_not_approved_it() -> None:
+def test_proposer_of_an_edit_has_not_approved_it() -> None:
     changed = {"edit_of": 1, "edit_delivery": "d1", "proposers": ("ana",)}
     second = question(3, revision=2, opened_at=NOW + 2 * MINUTE, **changed)
     assert request_at(second, (an_answer(1, "ana", **EDIT),), NOW + 3 * MINUTE).state == "pending"
 
 
-def test_only_the_change_that_was_taken_is_a_yes() -> None:
-    # Another's change to the same arguments, which the gates had refused, does not count beside it. Without
-    # `edit_delivery` one refused change and another person's made a quorum of two.
+def test_only_the_accepted_edit_is_an_approval() -> None:
+    # Another person's edit to the same arguments, which the gates refused, does not count. Without `edit_delivery`
+    # a refused edit and another person's edit made a quorum of two.
     answers = (an_answer(1, "ana", **EDIT), an_answer(2, "bo", **EDIT))
     second = question(3, revision=2, edit_of=1, edit_delivery="d2", quorum=2, opened_at=NOW + 2 * MINUTE)
     request = request_at(second, answers, NOW + 3 * MINUTE)
@@ -174,9 +174,9 @@ def test_only_the_change_that_was_taken_is_a_yes() -> None:
     pytest.param(an_answer(2, "ana"), id="its author approves what was asked"),
     pytest.param(an_answer(2, "bo")._replace(settles=True), id="another approves what was asked"),
 )
-def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer) -> None:
-    # What waits for the gates is a yes to nothing until it is asked, and a no overtakes it. Without `edit_stands` 4,000
-    # EUR were paid that had been denied, withdrawn or corrected.
+def test_edit_is_void_after_another_answer(meanwhile: StoredAnswer) -> None:
+    # A waiting edit approves nothing until its question is asked, and a denial overrides it. Without `edit_stands`
+    # 4,000 EUR were paid after a denial, a withdrawal or a correction.
     answers = (an_answer(1, "ana", **EDIT), meanwhile)
     second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
     assert request_at(second, answers[:1], NOW + 3 * MINUTE).state == "approved"
@@ -184,14 +184,14 @@ def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer)
     assert (edit_stands(answers[:1], 1, "d1"), edit_stands(answers, 1, "d1")) == (True, False)
 
 
-def test_a_change_stands_where_its_author_has_said_nothing_else() -> None:
+def test_edit_counts_unless_its_author_answered_otherwise() -> None:
     assert edit_stands((), 1, "d1")
     assert edit_stands((an_answer(1, "bo", **EDIT), an_answer(2, "ana", minutes=2)), 1, "d9")
     assert edit_stands((an_answer(1, "ana", "denied", revision=2)._replace(settles=True),), 1, "d9")
     assert not edit_stands((an_answer(1, "bo", **EDIT), an_answer(2, "bo", minutes=2)), 1, "d1")
 
 
-def test_a_yes_that_its_turn_did_not_take_counts_for_nothing() -> None:
+def test_approval_refused_by_its_turn_does_not_count() -> None:
     yes = an_answer(1, "ana")._replace(settles=True, void=True)
     assert request_at(question(), (yes,), NOW + 3 * MINUTE).state == "pending"
     change = an_answer(1, "ana", **EDIT)._replace(void=True)
@@ -199,7 +199,7 @@ def test_a_yes_that_its_turn_did_not_take_counts_for_nothing() -> None:
     assert request_at(second, (change,), NOW + 3 * MINUTE).state == "pending"
 
 
-def test_answers_to_another_revision_say_nothing_of_this_one() -> None:
+def test_answers_to_another_revision_do_not_count() -> None:
     second = question(revision=2, opened_at=NOW + 2 * MINUTE)
     assert request_at(second, (an_answer(1, "ana"),), NOW + 3 * MINUTE).state == "pending"
     assert (
@@ -207,7 +207,7 @@ def test_answers_to_another_revision_say_nothing_of_this_one() -> None:
     )
 
 
-def test_a_withdrawal_ends_it() -> None:
+def test_withdrawal_ends_the_request() -> None:
     answers = (an_answer(1, "guest", "withdrawn"), an_answer(2, "ana", minutes=2))
     request = request_at(question(), answers, NOW + 5 * MINUTE)
     assert (request.state, request.decided_by, request.votes) == ("cancelled", "guest", ())
@@ -222,7 +222,7 @@ def test_a_withdrawal_ends_it() -> None:
     ((an_answer(1, "ana"),), "superseded", "lapsed"),
     ((an_answer(1, "ana", "denied"),), "cancelled", "denied"),
 )
-def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, state: str) -> None:
+def test_end_by_the_turn_never_permits_the_call(answers: Any, ending: Any, state: str) -> None:
     ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
     assert request_at(ended, answers, NOW + timedelta(days=7)).state == state
 
@@ -235,7 +235,7 @@ def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, stat
     ("lapsed", "The policies judge the call again."),
     (None, ""),
 )
-def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: str) -> None:
+def test_question_ended_by_its_turn_has_time_and_reason(ending: Any, reason: str) -> None:
     ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
     over = request_at(ended, (), NOW + timedelta(days=7))
     assert (over.state, over.reason, over.decided_at) == ("cancelled", reason, NOW + 5 * MINUTE)
@@ -247,15 +247,15 @@ def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: s
 
 
 @table("seconds", 60.0, 0.5, 86_400.0, 1e15, 2.0**53, 1e17, 1e300)
-def test_the_hash_of_a_question_is_that_of_its_canonical_form(seconds: float) -> None:
-    """However numbers are written on the way: RFC 8785 of all that is asked, by the library that knows it."""
+def test_question_hash_is_that_of_its_canonical_form(seconds: float) -> None:
+    """For any number notation in transit: RFC 8785 of the whole question, computed by a reference library."""
     asked = question(timeout=seconds)
     form = asked.model_dump(mode="json", exclude={"code", "judged_at", "opened_at", "ended_at", "ended_as"})
     assert question_hash(asked) == hashlib.sha256(rfc8785.dumps(form)).hexdigest()
 
 
 def undoable(number: int = 1, who: str = "ana", browser: str = "b1", verdict: Any = "denied", **fields: Any) -> Any:
-    """An answer of the inbox, which this browser session may undo if it is a denial."""
+    """An inbox answer that this browser session may undo if it is a denial."""
     answer = an_answer(number, who, verdict, minutes=0, **{"channel": "inbox"} | fields)
     decision = with_browser(answer.vote.decision, browser)
     return answer._replace(vote=replace(answer.vote, decision=decision))
@@ -273,7 +273,7 @@ def undoable(number: int = 1, who: str = "ana", browser: str = "b1", verdict: An
     ({"remember": GrantRequest(), "delivery_id": "d1/undo/b2"}, ""),
     ({"delivery_id": "d1/undo/b2"}, "b1"),
 )
-def test_only_a_denial_of_the_inbox_can_be_undone(fields: dict[str, Any], browser: str) -> None:
+def test_only_a_denial_in_the_inbox_can_be_undone(fields: dict[str, Any], browser: str) -> None:
     decision = undoable(**fields).vote.decision
     assert (browser_of(decision), is_held(decision)) == (browser, browser != "")
     if "channel" not in fields and not browser:
@@ -281,15 +281,13 @@ def test_only_a_denial_of_the_inbox_can_be_undone(fields: dict[str, Any], browse
 
 
 @table(("seconds", "held"), (0.0, False), (1.0, True))
-def test_denial_is_held_only_if_there_is_time_to_undo_it(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, held: bool
-) -> None:
+def test_denial_is_held_only_during_an_undo_period(monkeypatch: pytest.MonkeyPatch, seconds: float, held: bool) -> None:
     monkeypatch.setattr(request_state, "UNDO_SECONDS", seconds)
     assert is_held(undoable().vote.decision) is held
     assert not is_held(undoable(verdict="approved").vote.decision)
 
 
-def test_time_to_undo_is_that_of_the_newest_denial_which_its_turn_does_not_know() -> None:
+def test_undo_period_is_that_of_the_newest_denial_unknown_to_its_turn() -> None:
     now = NOW + timedelta(seconds=2)
     older = undoable()._replace(answered_at=NOW - timedelta(seconds=1))
     assert undo_seconds([], now) == 0.0
@@ -300,7 +298,7 @@ def test_time_to_undo_is_that_of_the_newest_denial_which_its_turn_does_not_know(
         assert undo_seconds([answer], now) == 0.0
 
 
-def test_newest_denial_of_a_person_is_found_in_its_browser_session_alone() -> None:
+def test_newest_denial_of_a_person_is_found_in_its_browser_session_only() -> None:
     answers = [undoable(1), undoable(2), undoable(3, browser="b2"), undoable(4, who="bo"), undoable(5, channel="chat")]
     assert find_denial(answers, "ana", "b1") == answers[1]
     assert find_denial(answers, "ana", "b2") == answers[2]
@@ -308,7 +306,7 @@ def test_newest_denial_of_a_person_is_found_in_its_browser_session_alone() -> No
         assert find_denial(answers, person, browser) is None
 
 
-def test_deciding_votes_are_those_of_the_verdict() -> None:
+def test_deciding_votes_have_the_final_verdict() -> None:
     votes = [an_answer(1, "ana"), an_answer(2, "bo", "denied")]
     request = request_at(question(quorum=2), votes, NOW + 5 * MINUTE)
     assert (request.state, [vote.subject for vote in deciding_votes(request)]) == ("denied", ["bo"])

@@ -1,4 +1,4 @@
-"""The values that a card does not show, the pages that show them, and the proof of reading."""
+"""The values that a card does not show, the pages with them, and the proof of reading."""
 
 import hashlib
 
@@ -18,7 +18,7 @@ def drawn(args: dict[str, object], **fields: object) -> Card:
     return render_card(**given)  # type: ignore[arg-type]
 
 
-def test_a_card_is_whole_only_if_it_gives_every_value_in_full() -> None:
+def test_card_is_complete_only_with_every_value_in_full() -> None:
     assert drawn({"to": "Ana", "amount": 3}).whole
     assert drawn({}).whole
     assert drawn({"to": "Ana", "pin": "1" * 900}, secrets=("pin",)).whole
@@ -28,7 +28,7 @@ def test_a_card_is_whole_only_if_it_gives_every_value_in_full() -> None:
     assert not drawn({"to": "Ana", "amount": 3}, show=("to",)).whole
 
 
-def test_every_value_is_given_in_full_and_secret_ones_are_not() -> None:
+def test_every_value_is_shown_in_full_except_secrets() -> None:
     text = "first\nsecond\u202e" + "é" * 3_000
     values = every_value({"text": text, "pin": "4711", "memo": "pin 4711", "k" * 99: [{"n": 1}]}, {}, ("pin",))
     by_name = {value.name: value for value in values}
@@ -40,19 +40,19 @@ def test_every_value_is_given_in_full_and_secret_ones_are_not() -> None:
     assert by_name["k" * 99 + ".0.n"].text == "1"
 
 
-def test_a_secret_value_and_an_empty_name_are_named_as_such() -> None:
+def test_secret_value_and_empty_name_are_marked() -> None:
     values = every_value({"": 1, "pin": "4711"}, {}, ("pin",))
     assert [(value.name, value.text) for value in values] == [('""', "1"), ("pin", "hidden")]
 
 
-def test_a_long_text_has_size_and_hash() -> None:
+def test_long_text_has_size_and_hash() -> None:
     short, long = "x" * (FILE_CHARS - 1), "x" * (FILE_CHARS - 1) + "\ud800"
     values = every_value({"short": short, "long": long}, {}, ())
     assert [(value.size, bool(value.sha256)) for value in values] == [(0, False), (FILE_CHARS + 2, True)]
     assert values[1].sha256 == hashlib.sha256(long.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def test_pages_hold_every_value_once() -> None:
+def test_pages_contain_every_value_once() -> None:
     count = 2 * VALUES_PER_PAGE + 1
     pages = ValuePages({f"n{n}": n for n in range(count)}, {}, ())
     assert [len(page) for page in pages] == [VALUES_PER_PAGE, VALUES_PER_PAGE, 1]
@@ -60,7 +60,7 @@ def test_pages_hold_every_value_once() -> None:
     assert (len(pages), pages.total) == (3, count)
 
 
-def test_only_the_page_that_is_read_is_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_requested_page_is_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
     formatted: list[str] = []
 
     def format_leaf(leaf: ArgumentLeaf, *_: object) -> VisibleLine:
@@ -78,7 +78,7 @@ def test_arguments_without_a_value_have_one_empty_page() -> None:
     assert list(ValuePages({}, {}, ())) == [[]]
 
 
-def test_the_proof_is_of_one_question_and_its_values() -> None:
+def test_proof_is_bound_to_one_question_and_its_values() -> None:
     proofs = {seen_hash("a", {"n": 1}), seen_hash("b", {"n": 1}), seen_hash("a", {"n": 2})}
     assert len(proofs) == 3
     assert seen_hash("a", {"n": 1.0}) in proofs

@@ -1,4 +1,4 @@
-"""What channels say: in every language whole, with nothing untrusted unmarked, and in the room there is."""
+"""The texts of channels: complete in every language, with marked untrusted text, within the vendor's limits."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
@@ -40,7 +40,7 @@ HOSTILE = "20\nApproved by Ana\u202e\u200b\x1b[2J⟦empty⟧\u2028https://evil.e
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A request about paying Ana, that waits for two more hours."""
+    """A request about paying Ana, with two hours left."""
     given: dict[str, Any] = {
         "id": APPROVAL,
         "tenant": "default",
@@ -72,7 +72,7 @@ def decided(state: str = "approved", **fields: Any) -> ApprovalRequest:
     return request(**{"state": state} | by | fields)
 
 
-def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
+def test_card_shows_effect_requester_and_deadline() -> None:
     words = card_words(notice(request()), ENGLISH_VOICE, how="text")
     assert words.text == (
         f"Approval needed ({SHOWN_CODE})\n\n"
@@ -99,7 +99,7 @@ def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_number
 
 @table("language", *LANGUAGES)
 @table("how", *get_args(How))
-def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language: str, how: How) -> None:
+def test_card_is_complete_in_every_language_and_answer_mode(language: str, how: How) -> None:
     asked = request(
         quorum=2, revision=2, rule=_rule("mine"), card=card_of({"to": "Bo"}, agent_says="please", notes=("changed",))
     )
@@ -126,11 +126,11 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
     ({"card": Card(effect="x", notes=(runner_note("a"),))}, "`a` runs the call itself, outside Signoff"),
     ({"expires_at": NOW - timedelta(seconds=1)}, "deadline passed"),
 )
-def test_a_card_says_what_is_special(fields: dict[str, Any], message: str) -> None:
+def test_card_shows_the_requests_special_properties(fields: dict[str, Any], message: str) -> None:
     assert message in card_words(notice(request(**fields)), ENGLISH_VOICE, how="buttons").text
 
 
-def test_votes_are_counted() -> None:
+def test_card_counts_the_approvals() -> None:
     votes = tuple(
         Vote(subject=who, verdict=verdict, at=NOW, decision=Decision(approval_id=APPROVAL, verdict=verdict))
         for who, verdict in (("a", "approved"), ("b", "denied"))
@@ -140,7 +140,7 @@ def test_votes_are_counted() -> None:
 
 
 @table("fields", {"kind": "in_doubt"}, {"confirm": "type"}, {"min_assurance": "session"}, {"min_assurance": "mfa"})
-def test_what_a_channel_cannot_decide_says_so_and_links(fields: dict[str, Any]) -> None:
+def test_undecidable_card_explains_that_and_links(fields: dict[str, Any]) -> None:
     asked = request(**fields)
     assert link_only(asked, "channel")
     words = card_words(notice(asked), ENGLISH_VOICE, how="reply")
@@ -149,12 +149,12 @@ def test_what_a_channel_cannot_decide_says_so_and_links(fields: dict[str, Any]) 
     assert "approve" not in words.text
 
 
-def test_a_stronger_channel_may_decide_more() -> None:
+def test_channel_with_more_assurance_may_decide() -> None:
     asked = request(min_assurance="session")
     assert card_words(notice(asked), ENGLISH_VOICE, how="text", assurance="session").decides
 
 
-def test_a_reminder_and_a_digest_say_what_they_are() -> None:
+def test_reminder_and_digest_name_themselves() -> None:
     remind = card_words(notice(request(), kind="remind"), ENGLISH_VOICE, how="text")
     assert remind.heading == "Reminder: your answer is still needed"
     digest = card_words(notice(request(), kind="digest", more=6), ENGLISH_VOICE, how="text")
@@ -184,12 +184,12 @@ def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
         assert "⟦U+27E6⟧empty⟦U+27E7⟧" in shown
 
 
-def test_a_card_that_was_not_made_visible_is_made_so() -> None:
+def test_unmarked_text_is_made_visible() -> None:
     assert cut_visible("a⟦U+202E⟧b⏎⟦empty⟧", 100) == "a⟦U+202E⟧b⏎⟦empty⟧"
     assert cut_visible("a\u202eb\n⟦U+ZZZZ⟧", 100) == "a⟦U+202E⟧b⏎⟦U+27E6⟧U+ZZZZ⟦U+27E7⟧"
 
 
-def test_a_cut_never_splits_a_mark() -> None:
+def test_truncation_never_splits_a_mark() -> None:
     line = "ab⟦U+202E⟧cd"
     assert [cut_visible(line, limit) for limit in (13, 12, 11, 4, 3, 2)] == [
         "ab⟦U+202E⟧cd", "ab⟦U+202E⟧cd", "ab⟦U+202E⟧…", "ab…", "ab…", "a…",
@@ -197,7 +197,7 @@ def test_a_cut_never_splits_a_mark() -> None:
 
 
 @given(st.text(max_size=80), st.integers(2, 60))
-def test_a_shown_line_fits_and_says_the_same_again(line: str, limit: int) -> None:
+def test_truncated_line_fits_and_is_stable(line: str, limit: int) -> None:
     shown = cut_visible(line, limit)
     assert len(shown) <= limit
     assert cut_visible(shown, limit) == shown
@@ -211,7 +211,7 @@ def test_a_shown_line_fits_and_says_the_same_again(line: str, limit: int) -> Non
     st.integers(20, 600),
     st.text(max_size=300),
 )
-def test_a_card_fits_and_says_when_it_is_not_whole(
+def test_card_fits_and_reports_missing_values(
     args: dict[str, str], limit: int, language: str, how: How, link: int, says: str
 ) -> None:
     asked = request(card=card_of(args, agent_says=says))
@@ -229,7 +229,7 @@ def test_a_card_fits_and_says_when_it_is_not_whole(
         assert words.incomplete
 
 
-def test_values_are_cut_before_any_is_dropped() -> None:
+def test_values_are_truncated_before_any_is_dropped() -> None:
     asked = request(card=card_of({"long": "x" * 480, "to": "Bo", "amount": 20, "note": "y" * 480}))
     words = card_words(notice(asked), ENGLISH_VOICE, how="text", limits=CardLimits(whole=700))
     assert [row.label for row in words.rows] == ["Long", "To", "Amount", "Note"]
@@ -239,14 +239,14 @@ def test_values_are_cut_before_any_is_dropped() -> None:
     assert words.incomplete == f"This message does not show every value. Read them all before you answer: {LINK}"
 
 
-def test_a_card_that_the_gates_cut_says_so_in_any_room() -> None:
+def test_values_truncated_by_the_gates_are_reported_at_any_size() -> None:
     long = card_words(notice(request(card=card_of({"to": "x" * 4_000}))), ENGLISH_VOICE, how="text")
     assert (long.whole, long.rows[0].note) == (False, "cut: 4000 characters")
     hidden = card_words(notice(request(card=card_of({"to": "Bo", "b": 1}, show=["to"]))), ENGLISH_VOICE, how="text")
     assert (hidden.whole, hidden.rows[-1].text) == (False, "1 more not shown")
 
 
-def test_rows_beyond_the_limit_are_counted() -> None:
+def test_rows_over_the_limit_are_counted() -> None:
     words = card_words(
         notice(request(card=card_of({f"a{n}": n for n in range(9)}))),
         ENGLISH_VOICE,
@@ -257,7 +257,7 @@ def test_rows_beyond_the_limit_are_counted() -> None:
     assert not words.whole
 
 
-def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
+def test_too_small_limit_raises_value_error() -> None:
     with pytest.raises(ValueError, match="room for 400 characters, not 160"):
         CardLimits(whole=160)
 
@@ -283,12 +283,12 @@ def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
     ("approved", {"decided_name": "", "decided_by": ""}, "Approved by an unnamed person by email, 14:02 UTC"),
     ("approved", {"decided_at": None, "decided_channel": "pigeon"}, "Approved by Ana by pigeon, —"),
 )
-def test_an_ending_says_who_where_and_when(state: str, fields: dict[str, Any], words: str) -> None:
+def test_closing_text_names_person_channel_and_time(state: str, fields: dict[str, Any], words: str) -> None:
     assert closing_words(decided(state, **fields), ENGLISH_VOICE) == words
 
 
 @table("language", *LANGUAGES)
-def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
+def test_closing_text_follows_language_and_time_zone(language: str) -> None:
     formatter = Formatter(language, SAO_PAULO, NOW + timedelta(days=1))
     ending = closing_words(decided(), formatter)
     assert "Ana" in ending
@@ -296,7 +296,7 @@ def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
     assert "22" in ending
 
 
-def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
+def test_closed_card_shows_outcome_reason_and_effect() -> None:
     closed = ClosedCard(request=decided("denied", reason="too dear"), person=ANA, token="t", link=LINK)
     assert closing_text(closed, ENGLISH_VOICE) == (
         f"Denied by Ana by email, 14:02 UTC.\nReason: too dear\n\nPay 20 EUR to Bo ({SHOWN_CODE})\n\nSee {LINK}"
@@ -305,7 +305,7 @@ def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
 
 @table("language", *LANGUAGES)
 @table("code", *[code for code in get_args(ReceiptCode) if code])
-def test_every_refusal_is_a_sentence_in_every_language(language: str, code: ReceiptCode) -> None:
+def test_every_refusal_has_a_sentence_in_every_language(language: str, code: ReceiptCode) -> None:
     receipt = (
         settled_receipt(decided())
         if code == "already_decided"
@@ -338,19 +338,19 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
         "Nothing was decided: the call has already started, so it cannot be denied, withdrawn or edited.",
     ),
 )
-def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) -> None:
+def test_receipt_explains_the_result_of_the_answer(receipt: Receipt, words: str) -> None:
     assert words in receipt_words(receipt, ENGLISH_VOICE, code=CODE)
     assert SHOWN_CODE not in receipt_words(receipt, ENGLISH_VOICE)
 
 
-def test_what_was_not_understood_says_how_it_would_be() -> None:
+def test_reply_to_unclear_text_suggests_the_words() -> None:
     page_text = not_understood_text(request(), ENGLISH_VOICE, LINK)
     assert f"write “approve {SHOWN_CODE}”" in page_text
     assert page_text.endswith(LINK)
     assert not_understood_text(request(), ENGLISH_VOICE, LINK, how="link").count(LINK) == 1
 
 
-def test_asking_which_lists_each_with_its_code() -> None:
+def test_question_about_the_request_lists_each_code() -> None:
     other = request(code="ABCDEF", card=Card(effect="Send a mail"))
     page_text = which_request_text([request(), other], ENGLISH_VOICE)
     assert f"- {SHOWN_CODE}: Pay 20 EUR to Bo\n- ABC-DEF: Send a mail\n" in page_text
@@ -358,12 +358,12 @@ def test_asking_which_lists_each_with_its_code() -> None:
 
 
 @table("language", *LANGUAGES)
-def test_a_channel_that_nobody_translated_is_named(language: str) -> None:
+def test_untranslated_channel_is_shown_by_name(language: str) -> None:
     assert where_words("pigeon", language).endswith("pigeon")
 
 
 @pytest.mark.parametrize(("language", "label"), [("en", "Bcc ⟦not declared⟧"), ("de", "Bcc ⟦nicht deklariert⟧")])
-def test_label_of_an_undeclared_argument_is_marked_in_the_readers_language(language: str, label: str) -> None:
+def test_undeclared_argument_is_marked_in_the_readers_language(language: str, label: str) -> None:
     card = render_card(effect="", title="", tool="pay", args={"bcc": "eve"}, schema={"properties": {"to": {}}})
     words = card_words(notice(request(card=card)), Formatter(language, UTC, NOW), how="text")
     assert f"{label}: eve" in words.text
