@@ -1,9 +1,9 @@
-"""Runs the tests of an area once for each of its mutants: a plugin of pytest for `mutants.try_mutants`.
+"""Runs the tests of an area once for each of its mutants: a pytest plugin for `mutants.try_mutants`.
 
-Tests are collected once. A first child sees which lines each test runs, and how long it takes; a second one, without
-a mutant, shows that they all pass so; and then there is a child for each mutant, in which the tests that run the lines
-that it changes run until the first fails. A child is a fork of a process that has done nothing but collect, so no
-mutant finds what another has left behind, and none waits for imports.
+Tests are collected once. A first child records the lines and the time of each test. A second one, without a mutant,
+shows that all tests pass. Then a child for each mutant runs the tests that reach the changed lines, until one fails. A
+child is a fork of a process that has only collected tests, so no mutant sees another's traces, and none waits for
+imports.
 """
 
 import ast
@@ -41,12 +41,12 @@ KILLED: Final = 1
 UNTESTED: Final = 33
 ODD: Final = 35
 TIMED_OUT: Final = 36
-"""What is written down of a mutant, in mutmut's numbers."""
+"""Results of a mutant, in mutmut's numbers."""
 CHILD_BYTES: Final = 4 << 30
 SAVE_SECONDS: Final = 5.0
 SAY_SECONDS: Final = 30.0
 _PASSED, _FAILED, _LATE = 100, 101, 102
-"""How a child ends, so that a program under test that ends the process is neither."""
+"""Exit codes of a child. A program under test that ends the process has none of them."""
 _NOTICED_BY: Final = "noticed-by"
 _SERVERS: Final = frozenset({"server", "postgres_server"})
 _PROGRAMS: Final = (
@@ -64,7 +64,7 @@ _PROGRAMS: Final = (
 
 
 class MutatedFile:
-    """A file with its mutants, and what became of them."""
+    """A file with its mutants and their results."""
 
     def __init__(self, meta_path: Path) -> None:
         self.path = meta_path.with_suffix("")
@@ -77,19 +77,19 @@ class MutatedFile:
         self._statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
 
     def save(self) -> None:
-        """Writes down what became of the mutants: all of it or nothing, whenever a run is stopped."""
+        """Save the results atomically, as a run may be stopped at any time."""
         new = self._meta_path.with_suffix(".new")
         new.write_text(json.dumps(self.meta))
         new.replace(self._meta_path)
 
     def originals(self) -> list[range]:
-        """Returns the lines of each function as it was."""
+        """Return the lines of each original function."""
         return [range(*_span(span)) for name, span in self._spans.items() if name.endswith("__mutmut_orig")]
 
     def changed(self, mutant: str) -> range:
-        """Returns the lines of the function as it was that a mutant changes, with those of the same statement.
+        """Return the lines of the original function that a mutant changes, with their whole statement.
 
-        A test that runs none of them cannot notice. All of the function's where its first line is another.
+        A test that runs none of them cannot notice. Returns the whole function if its first line differs.
         """
         name = mutant.rpartition(".")[2]
         first, end = _span(self._spans[f"{name.partition('__mutmut_')[0]}__mutmut_orig"])
@@ -104,11 +104,11 @@ class MutatedFile:
         return self._statement(line, range(first, end))
 
     def _statement(self, line: int, function: range) -> range:
-        # The function itself is the first.
+        # The function itself is the first statement.
         around = [each for each in self._statements if each.lineno in function and _holds(each, line)]
         inner = max(around, key=lambda each: (each.lineno, -(each.end_lineno or 0)))
         if inner is around[0]:
-            # In the signature, which nobody runs.
+            # The change is in the signature, which has no executed line.
             return function
         body = getattr(inner, "body", None)
         if body and line < body[0].lineno:
@@ -125,7 +125,7 @@ class TestReach:
     seconds: dict[int, float] = field(default_factory=dict)
 
     def of(self, path: Path, lines: range) -> set[int]:
-        """Returns the tests that run one of the lines."""
+        """Return the tests that run one of the lines."""
         found = self.lines.get(str(path), {})
         return {test for line in lines for test in found.get(str(line), ())}
 
@@ -141,13 +141,13 @@ class RunningMutant:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How many mutants are tried at a time, and for how long each."""
+    """Add the options for the number of concurrent mutants and the time for each."""
     parser.addoption("--mutant-children", type=int, default=1)
     parser.addoption("--mutant-seconds", type=float)
 
 
 def pytest_sessionstart() -> None:
-    """Has properties tried on few examples, always the same, and no counter-example shrunk: one failure says enough."""
+    """Try properties with few and fixed examples and without shrinking: one failure is enough."""
     settings.register_profile(
         "mutants",
         max_examples=25,
@@ -163,13 +163,13 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves out the tests that need a server or a program: each mutant would start one."""
+    """Deselect tests that need a server or a program: each mutant would start one."""
     items[:] = [item for item in items if not (_SERVERS & set(_fixtures(item)) or _needs_program(item))]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    """Runs the mutants in place of the tests."""
+    """Run the mutants instead of the tests."""
     option = session.config.getoption
     runs = MutantRuns(session, option("--mutant-children"), option("--mutant-seconds"))
     session.config.pluginmanager.register(runs)
@@ -178,7 +178,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 class MutantRuns:
-    """Tries the mutants of the files in this folder that were not tried yet, and writes down what became of each."""
+    """Tries the untried mutants of the files in this directory, and saves the result of each."""
 
     def __init__(self, session: pytest.Session, children: int, seconds: float) -> None:
         self._session = session
@@ -195,7 +195,7 @@ class MutantRuns:
         self._started = 0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep why a test failed. A child that tries a mutant ends here, within the test."""
+        """Save the failure of a test. A child with a mutant ends here, within the test."""
         if report.failed:
             self._failure = f"{report.nodeid}\n{report.longreprtext}"
             if self._note is not None:
@@ -203,7 +203,7 @@ class MutantRuns:
                 os._exit(_LATE if "from pytest-timeout" in self._failure else _FAILED)
 
     def run(self) -> None:
-        """Runs all; ends pytest where the tests do not pass without a mutant, or do not notice any."""
+        """Run everything. End pytest if tests fail without a mutant, or never fail with one."""
         try:
             self._prepare()
             reach = self._measure()
@@ -217,7 +217,7 @@ class MutantRuns:
             shutil.rmtree(self._folders, ignore_errors=True)
 
     def _prepare(self) -> None:
-        """Makes what all children share: fixtures of the whole session, imports, the first store."""
+        """Prepare the state that all children share: session fixtures, imports, the first store."""
         mutmut_config()
         set_mutant_under_test("")
         plain = [item for item in self._session.items if not _is_async(item)]
@@ -229,7 +229,7 @@ class MutantRuns:
             thread.join(timeout=60)
         if self._failure or threading.active_count() > 1:
             pytest.exit(f"no child can be made of this process: {self._failure or threading.enumerate()}", 1)
-        # No child walks, and so copies, what this process has made.
+        # No child scans, and therefore copies, the objects of this process.
         gc.collect()
         gc.freeze()
         for name, module in list(sys.modules.items()):
@@ -262,7 +262,7 @@ class MutantRuns:
         return TestReach(found["lines"])
 
     def _measure_one(self, number: int, item: pytest.Item, seen: Coverage) -> str:
-        # As if it were alone: what it finds computed, or set up, another test would have run.
+        # Run each test as if alone: otherwise it would use the caches and fixtures of another.
         self._forget()
         self._failure = ""
         seen.switch_context(str(number))
@@ -272,15 +272,15 @@ class MutantRuns:
         return self._failure
 
     def _check(self, used: Sequence[int]) -> dict[int, float]:
-        """Return the seconds of each test in a child without a mutant, where all have to pass.
+        """Return the seconds of each test in a child without a mutant, where all must pass.
 
-        If every function raises, some test has to fail.
+        If every function raises, some test must fail.
         """
         note = self._folders / _NOTICED_BY
         if (code := _wait(self._fork(lambda: self._run_tests("", used, note)))) != _PASSED:
             why = note.read_text() if note.exists() else ""
             pytest.exit(f"tests fail in a child without a mutant (it ended with {code}): {why}", 1)
-        # Here as in the child of a mutant: under coverage and without caches a test takes several times as long.
+        # Measure as in the child of a mutant: with coverage and without caches a test takes several times as long.
         seconds = dict(zip(used, json.loads(note.read_text()), strict=True))
         _say(f"{len(seconds)} tests take {sum(seconds.values()):.1f} s")
         if (code := _wait(self._fork(lambda: self._run_tests("fail", used, note)))) != _FAILED:
@@ -309,11 +309,11 @@ class MutantRuns:
             self._collect()
 
     def _tests(self, file: MutatedFile, name: str, reach: TestReach) -> list[int]:
-        """Returns the tests of a mutant, for as long as each is tried; what will soonest notice it comes first."""
+        """Return the tests of a mutant within its time limit, the most likely to notice first."""
         function, own = name.partition("__mutmut_")[0], f"test_{file.path.name}"
 
         def rank(test: int) -> tuple[float, bool, float]:
-            # What has noticed others of the function, then the tests of the module itself, then what is quick.
+            # First the tests that noticed other mutants of the function, then the module's own, then the fastest.
             seconds = reach.seconds[test]
             return (
                 -self._kills[function, test] / max(seconds, 0.001),
@@ -335,7 +335,7 @@ class MutantRuns:
         folder.mkdir()
 
         def run() -> int:
-            # An endless loop, or one that takes all memory, is one mutant's.
+            # An endless loop or excessive memory must end only this mutant.
             limit = int(6 * seconds + 5)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
             resource.setrlimit(resource.RLIMIT_AS, (CHILD_BYTES, CHILD_BYTES))
@@ -344,7 +344,7 @@ class MutantRuns:
         self._running[self._fork(run, folder)] = RunningMutant(name, file, folder, time.monotonic() + 12 * seconds + 60)
 
     def _collect(self) -> None:
-        """Waits for a child to end, or ends one that has had its time, and writes down what became of its mutant."""
+        """Wait for a child to end, or end one whose time has passed, and save the result of its mutant."""
         while True:
             for pid, mutant in list(self._running.items()):
                 ended, status = os.waitpid(pid, os.WNOHANG)
@@ -376,7 +376,7 @@ class MutantRuns:
             os.dup2(null, 1)
             os.dup2(null, 2)
             if folder is not None:
-                # What tests leave goes with the child.
+                # The tests' files disappear with the child.
                 tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
                 self._session.config._tmp_path_factory._basetemp = folder  # type: ignore[attr-defined]
             code = work()
@@ -384,7 +384,7 @@ class MutantRuns:
             os._exit(code)
 
     def _run_tests(self, mutant: str, tests: Sequence[int], note: Path) -> int:
-        """Run tests in this process, which ends at the first failure; write down the seconds of each."""
+        """Run tests in this process until the first failure. Save the seconds of each."""
         set_mutant_under_test(mutant)
         self._forget()
         self._note = note
@@ -399,7 +399,7 @@ class MutantRuns:
         return _PASSED
 
     def _forget(self) -> None:
-        """What was computed before the mutant was there is computed again."""
+        """Drop values that were computed before the mutant existed."""
         for cache in self._caches:
             cache.cache_clear()
 
@@ -409,7 +409,7 @@ class MutantRuns:
 
 
 def _span(span: Sequence[int]) -> tuple[int, int]:
-    """The first line, and the one behind the last."""
+    """Return the first line, and the line after the last."""
     return span[0], span[1] + 1
 
 
@@ -418,7 +418,7 @@ def _holds(statement: ast.stmt, line: int) -> bool:
 
 
 def _verdict(code: int) -> int:
-    # Whatever else a child ends with proves nothing; ended by a signal, it ran into a limit or was torn to pieces.
+    # Any other exit code proves nothing. A child ended by a signal has reached a limit or crashed.
     return {_PASSED: SURVIVED, _FAILED: KILLED, _LATE: TIMED_OUT}.get(code, code if code < 0 else ODD)
 
 

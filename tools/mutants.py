@@ -1,15 +1,15 @@
-"""`make mutants`: break the deciding areas in every small way and see that some test, or the type checker, notices.
+"""`make mutants`: changes the deciding areas in every small way, and checks that a test or the type checker notices.
 
-Each area is copied to a folder of its own under `build/mutants/`, where its links have become real folders (mutmut
-names a mutant by its path, so path and import name have to agree). A mutant that mypy rejects never gets past
-`make lint`; it counts neither as killed nor as survived. The score is killed / (killed + survived), where a mutant
-that runs into the time limit (an endless loop) counts as killed.
+Each area is copied to its own directory under `build/mutants/`, with directories instead of links: mutmut names a
+mutant by its path, so path and import name must agree. A mutant that mypy rejects never passes `make lint`, and counts
+neither as killed nor as survived. The score is killed / (killed + survived), where a mutant that reaches the time limit
+(an endless loop) counts as killed.
 
     python -m tools.mutants                  all areas, one after the other; exits 1 below 90 %
     python -m tools.mutants approvals gates  these areas only
-    python -m tools.mutants --again ...      what the last run did not kill and what changed since, by the present tests
-    python -m tools.mutants --seconds 20 ... each mutant against 20 seconds of tests in place of 12
-    python -m tools.mutants --report ...     the numbers of the last run, without running anything
+    python -m tools.mutants --again ...      survivors of the last run and changed code, with the present tests
+    python -m tools.mutants --seconds 20 ... each mutant against 20 seconds of tests instead of 12
+    python -m tools.mutants --report ...     the numbers of the last run, without a run
 """
 
 import argparse
@@ -40,10 +40,10 @@ UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 @dataclass(frozen=True)
 class Area:
-    """What is mutated, and the tests that have to notice. Paths are relative to the package and `tests`.
+    """The code to mutate, and the tests that must notice. Paths are relative to the package and `tests`.
 
-    `left_out` are tests that count steps or seconds, which among mutants take longer than all others together, and
-    those of folders that have nothing to do with what is mutated.
+    `left_out` are tests that count steps or seconds, which take longer among mutants than all others together, and
+    tests in directories that do not concern the mutated code.
     """
 
     sources: tuple[str, ...]
@@ -110,7 +110,7 @@ AREAS = {
         ("channels/test_answer_parser.py::test_answer_is_parsed_in_linear_time",),
     ),
 }
-# Not imported: who runs the tests alone has no mutmut, and it reads its options where it is imported.
+# Not imported: test runners have no mutmut, and mutmut reads its options on import.
 _GENERATE = """
 import os, sys
 from mutmut import __main__ as mutmut
@@ -133,7 +133,7 @@ track_dependencies = false
 
 
 def prepare_copy(name: str) -> Path:
-    """A fresh copy of the project in which mutmut can work on one area."""
+    """Return a fresh copy of the project in which mutmut can work on one area."""
     place = BUILD / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -142,7 +142,7 @@ def prepare_copy(name: str) -> Path:
 
 
 def copy_code(name: str, place: Path) -> None:
-    """Bring code, tests and options of the copy up to date."""
+    """Update code, tests and options of the copy."""
     area = AREAS[name]
     places = {each: ROOT / each for each in READ} | {f"src/{each}": package for each, package in PACKAGES.items()}
     for target, source in places.items():
@@ -153,7 +153,7 @@ def copy_code(name: str, place: Path) -> None:
 
 
 def refresh(name: str) -> Path:
-    """The copy of the last run with code and tests as they are now, in which what was killed is not tried again."""
+    """Return the copy of the last run with the present code and tests. Killed mutants are not tried again."""
     place = BUILD / name
     for tests in (place / "tests", place / "mutants" / "tests"):
         shutil.rmtree(tests)
@@ -167,17 +167,17 @@ def refresh(name: str) -> Path:
 
 
 def metas(place: Path) -> list[Path]:
-    """What mutmut wrote down of each file."""
+    """Return mutmut's result files."""
     return sorted((place / "mutants" / "src").rglob("*.py.meta"))
 
 
 def generate(place: Path, children: int) -> None:
-    """Write the mutants of a copy, beside each function, to its folder `mutants`; what has not changed stays."""
+    """Write the mutants of a copy, next to each function, to its directory `mutants`. Unchanged files stay."""
     subprocess.run([sys.executable, "-c", _GENERATE, str(children)], cwd=place, stdout=subprocess.DEVNULL, check=True)
 
 
 def reject(name: str, place: Path) -> None:
-    """Mark the mutants of which mypy reports an error."""
+    """Mark the mutants for which mypy reports an error."""
     area, folder = AREAS[name], place / "mutants"
     only = sorted({path for source in area.sources for path in folder.glob(f"src/{area.package}/{source}")})
     errors: dict[Path, list[int]] = {}
@@ -196,21 +196,21 @@ def _mark(path: Path, lines: list[int]) -> None:
     module = ".".join(path.with_suffix("").parts[path.parts.index("src") + 1 :]).removesuffix(".__init__")
     for function, (first, last) in spans(path).items():
         mutant = f"{module}.{function}"
-        # The lines of a function as it was are in no mutant.
+        # No mutant contains the lines of the original function.
         if mutant in meta["exit_code_by_key"] and any(first <= line <= last for line in lines):
             meta["exit_code_by_key"][mutant] = KILLED_BY_TYPES
     meta_path.write_text(json.dumps(meta))
 
 
 def spans(path: Path) -> dict[str, tuple[int, int]]:
-    """The first and the last line of each function, and of each of its mutants, in a mutated file."""
+    """Return the first and last line of each function, and of each mutant, in a mutated file."""
     found: dict[str, tuple[int, int]] = json.loads(path.with_name(f"{path.name}.spans").read_text())["spans"]
     return found
 
 
 def _types(folder: Path, only: list[Path]) -> str:
-    """What mypy says of mutated files, as JSON lines."""
-    # It takes minutes over so many copies and caches no file with errors: the same code is asked about once.
+    """Return mypy's report on mutated files, as JSON lines."""
+    # mypy takes minutes over so many copies and caches no file with errors. Ask only once about the same code.
     result = BUILD / f".types-{_digest(folder)}"
     if not result.exists():
         names = [str(path.relative_to(folder / "src").with_suffix("")).removesuffix("/__init__") for path in only]
@@ -229,7 +229,7 @@ def _digest(folder: Path) -> str:
 
 
 def try_mutants(name: str, place: Path, children: int, seconds: float) -> None:
-    """Run what was not tried yet against the area's tests, each for so many seconds, see `mutant_runs`."""
+    """Run untried mutants against the area's tests, for `seconds` each, see `mutant_runs`."""
     folder, area = place / "mutants", AREAS[name]
     paths = [str(Path(__file__).parent), *(str(folder / each) for each in ("tests", "src"))]
     command = [sys.executable, "-m", "pytest", "-q", "-s", "--rootdir=.", "-p", "mutant_runs"]
@@ -238,7 +238,7 @@ def try_mutants(name: str, place: Path, children: int, seconds: float) -> None:
     command += [f"--deselect=tests/{each}" for each in area.left_out]
     command += [f"tests/{each}" for each in area.tests]
     variables = {"PYTHONPATH": os.pathsep.join(paths), "PYTEST_TIMEOUT": "60"} | (
-        # A store of each test's own is on no disk then.
+        # Keep the tests' own stores off the disk.
         {"TMPDIR": "/dev/shm"} if Path("/dev/shm").is_dir() else {}
     )
     subprocess.run(command, cwd=folder, env=os.environ | variables, stdin=subprocess.DEVNULL, check=False)
@@ -246,21 +246,21 @@ def try_mutants(name: str, place: Path, children: int, seconds: float) -> None:
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of one area's mutants; `survivors` are (file, name of the mutant)."""
+    """The results of one area's mutants. `survivors` are (file, name of the mutant)."""
 
     counts: Counter[str]
     survivors: tuple[tuple[str, str], ...]
 
     @property
     def score(self) -> float:
-        """Percent killed of those that are valid programs; 100 when there are none."""
+        """The percentage of killed mutants among valid programs; 100 without any."""
         killed = self.counts["killed"] + self.counts["timed out"]
         tried = killed + self.counts["survived"]
         return 100.0 * killed / tried if tried else 100.0
 
 
 def count(place: Path) -> Tally:
-    """Read what mutmut wrote down."""
+    """Read mutmut's results."""
     counts: Counter[str] = Counter()
     survivors: list[tuple[str, str]] = []
     for meta in metas(place):
@@ -279,12 +279,12 @@ def _kind(code: int | None) -> str:
         return "killed"
     if code in TIMED_OUT:
         return "timed out"
-    # Whatever else a run may end with proves nothing, so it counts as survived.
+    # Any other end of a run proves nothing, so it counts as survived.
     return "typed" if code == KILLED_BY_TYPES else "survived"
 
 
 def describe(place: Path, survivors: tuple[tuple[str, str], ...]) -> Iterator[str]:
-    """Each survivor as its file and name, then the lines it takes away and puts there."""
+    """Yield each survivor's file and name, then its removed and added lines."""
     for file, name in survivors:
         mutant = name.rpartition(".")[2]
         path = next((place / "mutants" / "src").glob(f"*/{file}"))
@@ -298,7 +298,7 @@ def describe(place: Path, survivors: tuple[tuple[str, str], ...]) -> Iterator[st
 
 
 def main() -> int:
-    """Run what was asked for; 0 when every area reached the score."""
+    """Run the chosen areas. Return 0 if every area reached the score."""
     parser = argparse.ArgumentParser(description="mutation tests of the areas that decide")
     parser.add_argument("areas", nargs="*", help=f"any of {', '.join(AREAS)}; all by default")
     parser.add_argument("--again", action="store_true", help="try what survived the last run against the present tests")
@@ -319,7 +319,7 @@ def main() -> int:
 
 
 def report(chosen: list[str]) -> int:
-    """Print and keep the numbers and the survivors."""
+    """Print and save the numbers and the survivors."""
     low = False
     for name in chosen:
         place = BUILD / name

@@ -1,1 +1,1 @@
-"""Stories, played unattended on a server of their own and checked at every step."""
+"""Stories that run unattended on their own server, with a check at every step."""

@@ -1,4 +1,4 @@
-"""`python -m demo`: every scene of a story in its order, one line each, and exit code 0 only if all of it was seen."""
+"""`python -m demo`: plays every scene of a story, one line each. Exit code 0 only if every check passes."""
 
 import argparse
 import asyncio
@@ -27,7 +27,7 @@ _HOURS: Final = re.compile(r"\b(\d+)h$", re.MULTILINE)
 
 
 class Story(StrEnum):
-    """What is played."""
+    """The stories."""
 
     MAIN = "main"
     TWO_PEOPLE = "two-people"
@@ -47,7 +47,7 @@ _PLAYS: Final[dict[Story, Play]] = {
 
 
 def main() -> int:
-    """Play the story that the command line names; the exit code."""
+    """Play the story that the command line names, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("story", nargs="?", type=Story, choices=list(Story), default=Story.MAIN)
     parser.add_argument("--stay", action="store_true", help="keep the server for a look around, until Ctrl-C")
@@ -93,7 +93,7 @@ async def _set_up(story: Story, folder: Path) -> AsyncIterator[tuple[Stage, Play
     for extra in ("mail", "mcp") if story is Story.EXTERNAL else ("mail",):
         if lacks := missing_extra(extra):
             raise ConfigError(f"the demo of {story} {lacks}")
-    # What they stand on are libraries of extras.
+    # Imported here: these modules need libraries of extras.
     from demo import channels  # noqa: PLC0415
 
     example = story_manifest(story, folder).parent
@@ -122,7 +122,7 @@ async def _told(say: Callable[[str], object], story: AsyncIterator[Scene]) -> Se
 
 
 async def _unless(stopped: Coroutine[Any, Any, Any], body: Coroutine[Any, Any, T]) -> T:
-    """The result of `body`. Raises `Refused` when it is stopped before."""
+    """Return the result of `body`. Raises `Refused` if `stopped` ends first."""
     asked, playing = asyncio.create_task(stopped), asyncio.create_task(body)
     try:
         await asyncio.wait((asked, playing), return_when=asyncio.FIRST_COMPLETED)
@@ -136,14 +136,14 @@ async def _unless(stopped: Coroutine[Any, Any, Any], body: Coroutine[Any, Any, T
 
 
 def story_manifest(story: Story, folder: Path) -> Path:
-    """The manifest that a story plays on: the example beside this one.
+    """Return the manifest of a story, from the example next to this directory.
 
-    Two people wait for hours there: they play on a copy in `folder`, whose hours are seconds.
+    In the story of two people, approvers wait for hours. It gets a copy in `folder` with seconds instead of hours.
     """
     example = _EXAMPLES / ("travel_desk" if story is Story.MAIN else "payments")
     if story is not Story.TWO_PEOPLE:
         return example / "signoff.yaml"
-    # In the file, not by a clock of ours: what is played is then what the manifest's rules bring about.
+    # Change the file, not a clock: the story then follows the manifest's own rules.
     copy = shutil.copytree(example, folder / example.name) / "signoff.yaml"
     copy.write_text(_HOURS.sub(r"\1s", copy.read_text(encoding="utf-8")), encoding="utf-8")
     return copy

@@ -1,7 +1,7 @@
-"""An agent of a few lines over plain HTTP: proposes a refund, makes it as it was approved, and reports it.
+"""An agent of a few lines over plain HTTP: proposes a refund, makes it as approved, and reports it.
 
-`python -m demo.caller KEY ORDER EURO`, with `SIGNOFF_PUBLIC_URL` and `SIGNOFF_TOKEN`. Killed and started again with
-the same key it goes on with the same call. Prints the call's id, how it ended and its result, between tabs.
+`python -m demo.caller KEY ORDER EURO`, with `SIGNOFF_PUBLIC_URL` and `SIGNOFF_TOKEN`. After a crash, a new start with
+the same key continues the same call. Prints the call's id, its end state and its result, separated by tabs.
 """
 
 import os
@@ -17,7 +17,7 @@ def main() -> None:
     """Propose, wait, use, refund, report."""
     key, order, euro = sys.argv[1:]
     headers = {"authorization": f"Bearer {os.environ['SIGNOFF_TOKEN']}", "idempotency-key": key}
-    # Past any proxy of this terminal: it would be asked for 127.0.0.1 in vain.
+    # Ignore the terminal's proxy, which cannot reach 127.0.0.1 here.
     with httpx2.Client(base_url=os.environ["SIGNOFF_PUBLIC_URL"], headers=headers, timeout=60, trust_env=False) as http:
         body = {"tool": "refund", "args": {"order": order, "euro": float(euro)}, "says": "charged twice"}
         call = _read(http.post("/v1/calls", json=body | {"wait": _WAIT_SECONDS}))
@@ -25,7 +25,7 @@ def main() -> None:
             call = _read(http.get(f"/v1/calls/{call['id']}", params={"wait": _WAIT_SECONDS}))
         if call["state"] == "permitted":
             permit = _read(http.post(f"/v1/calls/{call['id']}/use", json={}))
-            # Where another agent would call its bank.
+            # Another agent would call its bank here.
             result = f"refunded {permit['args']['euro']} EUR for {permit['args']['order']}"
             call = _read(http.post(f"/v1/calls/{call['id']}/outcome", json={"code": "ok", "result": result}))
         print(call["id"], call["state"], call.get("result", ""), sep="\t", flush=True)

@@ -1,4 +1,4 @@
-"""One request on three channels at once: answered by mail, closed everywhere, and a late click gets its receipt."""
+"""One request on three channels: the email answer decides, all cards close, and a late click gets its receipt."""
 
 import shutil
 import time
@@ -30,7 +30,7 @@ _PAID: Final = "SELECT office, amount FROM top_ups"
 
 @dataclass
 class Vendors:
-    """Fakes of the three vendors, as strict as those, and the installation that speaks to them."""
+    """Strict fakes of the three vendors, and the installation that uses them."""
 
     slack: FakeSlack
     mail: FakeMail
@@ -39,7 +39,7 @@ class Vendors:
     env: Mapping[str, str]
 
     async def play(self, stage: Stage) -> AsyncIterator[Scene]:
-        """Every scene in its order."""
+        """Play every scene in order."""
         key = await stage.ask("top up petty cash in Lisbon by 80 euro", user="clerk")
         await stage.suspended(key)
         yield await self.three_cards(stage, key)
@@ -50,7 +50,7 @@ class Vendors:
         yield await self.late_click(stage, key, late)
 
     async def three_cards(self, stage: Stage, key: TurnKey) -> Scene:
-        """One card on each channel, with the same action and the same code."""
+        """One card on each channel, with the same action and code."""
         code = show_code((await stage.asked(key)).code)
         cards = await until("three cards", self._cards, lambda found: all(map(bool, found)))
         expect("cards on each channel", [1, 1, 1], [len(each) for each in cards])
@@ -61,7 +61,7 @@ class Vendors:
         )
 
     async def forged(self, stage: Stage, key: TurnKey) -> Scene:
-        """A click that Slack did not sign, and a mail whose sender is not proved."""
+        """A click without Slack's signature, and an email with an unproved sender."""
         true = self.slack.press(self._slack_card(), SLACK, "approved")
         status = await self._bring(stage, "slack", InboundRequest(true.body + b"&x=1", true.headers))
         expect("a click with another body than was signed", 401, status)
@@ -71,7 +71,7 @@ class Vendors:
         return Scene("a click that Slack did not sign is 401, a mail without DMARC is told so; nothing is decided", key)
 
     async def answered_by_mail(self, stage: Stage, key: TurnKey) -> Scene:
-        """A word of decision and a courtesy; one word more would be asked back."""
+        """A decision and a courtesy count. Any further word would bring a question back."""
         await self.mail.reply(self.mail.mails(MAIL)[0], MAIL, "Approve\n\nThank you.")
         expect("the payment", "ok", (await stage.outcome(key)).code)
         request = await stage.asked(key)
@@ -80,7 +80,7 @@ class Vendors:
         return Scene("Ana answers the mail with “Approve”: paid, once", key)
 
     async def closed_everywhere(self, stage: Stage, key: TurnKey) -> Scene:
-        """Slack's card is edited, WhatsApp and the thread of the mail are told."""
+        """Slack's card is edited; WhatsApp and the email thread get a message."""
         told = "Approved by Ana Sousa"
         decided = (await stage.asked(key)).decided_at or system_clock()
         began = time.monotonic() - (system_clock() - decided).total_seconds()
@@ -129,15 +129,15 @@ class Vendors:
 
 @asynccontextmanager
 async def vendors(example: Path, folder: Path) -> AsyncIterator[Vendors]:
-    """Three vendors, and a copy of the example in `folder` whose people are reached by them."""
+    """Yield three vendors, and a copy of the example in `folder` whose people have addresses there."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(fake_slack())
         phone = await stack.enter_async_context(fake_whatsapp())
         mail = await stack.enter_async_context(fake_mail(free_port()))
         for vendor in (slack, phone):
-            # The gateway is a process of its own, which checks the times that are signed by the real clock.
+            # The gateway is a separate process that checks signed times by the real clock.
             vendor.clock = system_clock
-        # People wrote to the number before: buttons may be sent for a day.
+        # A person has written to the number before, so buttons are allowed for a day.
         phone.write(PHONE, "hello")
         copy = shutil.copytree(example, folder / example.name)
         manifest = _with_channels(copy, {"slack": slack.options, "mail": mail.options, "phone": phone.options})

@@ -1,4 +1,4 @@
-"""A payment whose amount an approver lowers: checked, judged and asked anew, and only then paid."""
+"""A payment whose amount an approver lowers: checked, judged and asked again before it is paid."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,7 +16,7 @@ _PAYMENTS = "SELECT invoice, amount FROM payments"
 
 
 async def play(stage: Stage) -> AsyncIterator[Scene]:
-    """Every scene in its order."""
+    """Play every scene in order."""
     key = await stage.ask("pay 9400 euro to Nordwind for INV-4713", user="clerk")
     await stage.suspended(key)
     yield await refused_edits(stage, key)
@@ -26,7 +26,7 @@ async def play(stage: Stage) -> AsyncIterator[Scene]:
 
 
 async def refused_edits(stage: Stage, key: TurnKey) -> Scene:
-    """Bo agrees to 9,400. Arguments that do not fit, or that the policy denies, change nothing."""
+    """Bo approves 9,400. Invalid arguments, or arguments that the policy denies, change nothing."""
     expect("the first yes", "counted", (await stage.answer(key, "bo", verdict="approved"))["status"])
     text = await _edit(stage, key, _PROPOSED | {"amount": "a little less"})
     huge = await _edit(stage, key, _PROPOSED | {"amount": 74000})
@@ -38,7 +38,7 @@ async def refused_edits(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def lowered(stage: Stage, key: TurnKey) -> Scene:
-    """Ana lowers the amount: another digest, the next revision, Bo's yes is void."""
+    """Ana lowers the amount: a new digest and the next revision make Bo's approval void."""
     before = await stage.asked(key)
     receipt = await _edit(stage, key, _LOWERED)
     expect("the edit", ("counted", 1, 2), (receipt["status"], receipt["votes"], receipt["needed"]))
@@ -52,7 +52,7 @@ async def lowered(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def agreed_anew(stage: Stage, key: TurnKey) -> Scene:
-    """An answer to what is no longer asked is stale; one to what is asked now releases the payment."""
+    """An answer to the old revision is stale. An answer to the present one releases the payment."""
     old = await stage.answer(key, "bo", verdict="approved", revision=1)
     expect("an answer to revision 1", ("refused", "stale"), _said(old))
     expect("payments before the second yes", [], stage.rows(_PAYMENTS))
@@ -64,7 +64,7 @@ async def agreed_anew(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def told_and_recorded(stage: Stage, key: TurnKey) -> Scene:
-    """The model reads what was changed; the record says who changed it."""
+    """The model reads the change, and the audit log names its author."""
     note = await _note(stage, key)
     expect("whether the model was told", True, note.startswith("A person changed") and "amount is 7400" in note)
     found = await recorded(stage, key)

@@ -1,4 +1,4 @@
-"""Three agents that live elsewhere ask at once: a coding agent's hook, an MCP client, a program over plain HTTP."""
+"""Three external agents ask at once: a coding agent's hook, an MCP client, and a program over plain HTTP."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ _CALL: Final[dict[str, Any]] = {
     "tool_use_id": "toolu_01",
     "cwd": "/shop",
 }
-"""As Claude Code tells it to its hooks, before a call and after it."""
+"""The input of Claude Code's hooks, before and after a call."""
 _PAID: Final = "SELECT office, amount FROM top_ups"
 _KEY: Final = "refund-A7"
 _HOLD_SECONDS: Final = "500"
@@ -67,7 +67,7 @@ _FIELD: Final = re.compile(r'<input[^>]* name="([^"]+)" value="([^"]*)"')
 
 @dataclass
 class Agents:
-    """The people's channels, and the three who ask, once they do."""
+    """The people's channels, and the three agents once they have started."""
 
     vendors: Vendors
     token: str = ""
@@ -77,7 +77,7 @@ class Agents:
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     async def play(self, stage: Stage) -> AsyncIterator[Scene]:
-        """Every scene in its order."""
+        """Play every scene in order."""
         try:
             yield await self.ask_at_once(stage)
             yield await self.killed(stage)
@@ -90,7 +90,7 @@ class Agents:
             await self._stop()
 
     async def ask_at_once(self, stage: Stage) -> Scene:
-        """A hook that holds its coding agent, a request of an MCP client, a program: each waits for people."""
+        """A hook that holds its coding agent, an MCP client and a program: each waits for approval."""
         made = await stage.command("token", "create", AGENT, "--scope", "call", "--app", str(stage.manifest))
         self.token = made["token"]
         self.hook = await self._start_hook(stage, "PreToolUse", "--hold", _HOLD_SECONDS)
@@ -114,7 +114,7 @@ class Agents:
         return Scene("SIGKILL to the program: its question waits on", self._key("refund"))
 
     async def approved_by_mail(self, stage: Stage) -> Scene:
-        """The hook lets its coding agent go on, and the card said whose promise that is."""
+        """The hook lets its coding agent continue. The card names the party that runs the call."""
         assert self.hook is not None
 
         async def cards() -> list[Any]:
@@ -134,7 +134,7 @@ class Agents:
         return Scene(words, self._key("Bash"))
 
     async def denied_in_slack(self, stage: Stage) -> Scene:
-        """The MCP client reads why, and nothing is paid."""
+        """The MCP client reads the reason, and nothing is paid."""
         assert self.mcp is not None
 
         async def cards() -> list[Any]:
@@ -151,9 +151,9 @@ class Agents:
         return Scene("Ana denies in Slack: the MCP client reads why, nothing is paid", self._key("top_up"))
 
     async def edited_in_the_inbox(self, stage: Stage) -> Scene:
-        """200 becomes 120, while nobody is there who asked."""
+        """200 becomes 120 while the requesting program is dead."""
         page = f"/approvals/{self.asked['refund']['id']}/edit"
-        # With cookies of its own: this is Ana's browser, and not one of those who ask.
+        # Use separate cookies: this is Ana's browser, not an agent's.
         who = {"signoff_person": "ana"}
         async with httpx2.AsyncClient(
             base_url=stage.http.base_url, cookies=who, timeout=30, trust_env=False
@@ -168,7 +168,7 @@ class Agents:
         return Scene(words, self._key("refund"))
 
     async def found_again(self, stage: Stage) -> Scene:
-        """The program, started again with its key, is handed what was approved, and once."""
+        """The restarted program gets the approved call by its key, once."""
         first, second = [await self._end(await self._start_caller(stage)) for _ in range(2)]
         expect("the refund", ["ended", "refunded 120 EUR for A7"], first[1:])
         expect("the refund, asked for again", first, second)
@@ -176,10 +176,10 @@ class Agents:
         return Scene(words, self._key("refund"))
 
     async def in_the_record(self, stage: Stage) -> Scene:
-        """Who decided each, by which door."""
+        """The approver and the channel of each decision."""
         keys = [self._key(tool) for tool in ("Bash", "top_up", "refund")]
         found = await recorded(stage, *keys)
-        # The gateway records attempts. An ending is only reported by its turn.
+        # The gateway records attempts; a turn only reports its end.
         attempts = [[each for each in found.of(key, "attempt") if each[0]][-1] for key in keys]
         by = [(who, facts["verdict"], facts["channel"]) for who, facts in attempts]
         doors = [("ana", "approved", "email"), ("ana", "denied", "slack"), ("ana", "approved", "inbox")]
@@ -238,7 +238,7 @@ class Agents:
 
 
 def _fields(page: str) -> dict[str, str]:
-    """The fields of a page's form, as they are filled in."""
+    """Return the fields of a page's form with their values."""
     at = page.index('name="question_hash"')
     form = page[page.rindex("<form", 0, at) : page.index("</form>", at)]
     return {name: unescape(value) for name, value in _FIELD.findall(form)}
@@ -246,7 +246,7 @@ def _fields(page: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def agents(example: Path, folder: Path) -> AsyncIterator[Agents]:
-    """The channels of people, and a copy of the example in `folder` with an external agent and its tools."""
+    """Yield the people's channels, and a copy of the example in `folder` with an external agent and its tools."""
     async with AsyncExitStack() as stack:
         found = await stack.enter_async_context(vendors(example, folder))
         declared = yaml.safe_load(found.manifest.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""An answer that is remembered: for which calls, for how many, and until somebody takes it back."""
+"""A remembered answer: its calls, its uses, and its revocation."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,7 +16,7 @@ _TOP_UPS = "SELECT office, amount FROM top_ups ORDER BY entry"
 
 
 async def play(stage: Stage) -> AsyncIterator[Scene]:
-    """Every scene in its order."""
+    """Play every scene in order."""
     first = await _ask(stage, "Lisbon", 80)
     await stage.suspended(first)
     yield await remembered(stage, first)
@@ -31,7 +31,7 @@ async def play(stage: Stage) -> AsyncIterator[Scene]:
 
 
 async def remembered(stage: Stage, key: TurnKey) -> Scene:
-    """A predicate that is not true of the call at hand is refused; one that is, is kept with the yes."""
+    """A predicate that is false for the present call is refused. A true one is stored with the approval."""
     wrong = _REMEMBER | {"where": "args.amount > 100.0"}
     refused = await stage.answer(key, "ana", verdict="approved", remember=wrong)
     expect("a predicate that is false of this call", ("refused", "malformed"), (refused["status"], refused["code"]))
@@ -44,7 +44,7 @@ async def remembered(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def by_grant(stage: Stage, key: TurnKey, grant: str) -> Scene:
-    """The next call like it runs in another session, and nobody is asked."""
+    """The next matching call runs in another session without an approver."""
     outcome = await stage.outcome(key)
     expect(
         "the next call like it",
@@ -60,7 +60,7 @@ async def by_grant(stage: Stage, key: TurnKey, grant: str) -> Scene:
 
 
 async def not_for_others(stage: Stage, grant: str) -> Scene:
-    """Another office, and a larger amount: people are asked, and the grant is not spent."""
+    """Another office or a larger amount needs approval, and does not use the grant."""
     for office, amount in (("Porto", 80), ("Lisbon", 300)):
         key = await _ask(stage, office, amount)
         await stage.suspended(key)
@@ -72,7 +72,7 @@ async def not_for_others(stage: Stage, grant: str) -> Scene:
 
 
 async def taken_back(stage: Stage, grant: str) -> Scene:
-    """Ana takes it back: from then on people are asked again."""
+    """Ana revokes it: approvers are asked again from then on."""
     json = {"content-type": "application/json"}
     reply = await stage.http.delete(f"/v1/grants/{grant}", params={"as": "ana"}, headers=json)
     expect("DELETE /v1/grants", (200, "ana"), (reply.status_code, reply.json().get("revoked_by")))

@@ -1,4 +1,4 @@
-"""Looking until something is so, and saying what was seen."""
+"""Polls until a condition holds, and reports the last value."""
 
 import asyncio
 import time
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class Unexpected(SignoffError):
-    """The story went another way: the message says what was expected and what was seen."""
+    """The story took another course. The message has the expected and the actual value."""
 
 
 def expect(what: str, expected: object, seen: object) -> None:
-    """Raises `Unexpected` unless what was seen is what was expected."""
+    """Raise `Unexpected` unless both values are equal."""
     if seen != expected:
         raise Unexpected(f"{what}: expected {expected}, seen {seen}")
 
@@ -26,7 +26,7 @@ def expect(what: str, expected: object, seen: object) -> None:
 async def until(
     what: str, look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], patience: float = PATIENCE_SECONDS
 ) -> T:
-    """Look again until `is_so`; a worker that is away is waited for. Raises `Unexpected` after `patience` seconds."""
+    """Poll until `is_so`, through worker outages. Raises `Unexpected` after `patience` seconds."""
     deadline = time.monotonic() + patience
     seen: object = "nothing"
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The record of a story, checked as an auditor would: by the commands that anybody can type."""
+"""Checks the audit log of a story as an auditor would: with the public commands."""
 
 import asyncio
 import json
@@ -15,22 +15,22 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the record of some turns holds, by turn, and a sentence that says how it was checked."""
+    """The audit log of some turns, and a sentence on its verification."""
 
     words: str
     records: Mapping[TurnKey, list[dict[str, Any]]]
 
     def of(self, key: TurnKey, kind: str) -> list[tuple[str, dict[str, Any]]]:
-        """Who and what, of each record of one kind in a turn, in its order."""
+        """Return subject and data of each record of one kind in a turn, in order."""
         return [(each["subject"], json.loads(each["data"])) for each in self.records[key] if each["kind"] == kind]
 
 
 async def recorded(stage: Stage, *keys: TurnKey) -> Recorded:
-    """Checkpoint, verify and read the record. Raises `Unexpected` when any of it is not as it was written."""
+    """Checkpoint, verify and read the audit log. Raises `Unexpected` if a record was changed."""
     for _ in range(_TRIES):
         await stage.command("audit", "checkpoint")
         report = await stage.command("audit", "verify")
-        # The gateway writes down within seconds that a turn has ended: that may come between the two.
+        # The gateway records a turn's end within seconds, perhaps between the two commands.
         if not report["uncovered"]:
             break
     turns = await asyncio.gather(*(stage.command("audit", "show", key.workflow_id) for key in keys))

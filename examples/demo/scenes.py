@@ -1,4 +1,4 @@
-"""The main story: kills, denials and resets. Each scene returns what was seen, or raises `Unexpected`."""
+"""The main story: kills, denials and resets. Each scene returns its result, or raises `Unexpected`."""
 
 import asyncio
 import json
@@ -23,20 +23,20 @@ _COUNT = "SELECT count(*) FROM bookings"
 
 @dataclass(frozen=True)
 class Scene:
-    """One thing that was seen; `turn` is where to look it up."""
+    """One result. `turn` shows it in detail."""
 
     words: str
     turn: TurnKey
 
 
 async def play(stage: Stage) -> AsyncIterator[Scene]:
-    """Every scene in its order."""
+    """Play every scene in order."""
     yield (cheap := await by_itself(stage))
     waiting, cancelling = await two_waiting(stage)
     yield waiting
     booking = waiting.turn
     yield await killed_in_the_middle(stage, booking, cancelling)
-    # The server takes 20 s to notice what happened to that worker; meanwhile the rest of the story.
+    # The server needs 20 s to notice the dead worker. Play the rest of the story in that time.
     doubtful = asyncio.create_task(left_in_doubt(stage, cancelling))
     again = asyncio.create_task(finished_with_its_key(stage, booking))
     try:
@@ -54,7 +54,7 @@ async def play(stage: Stage) -> AsyncIterator[Scene]:
 
 
 async def by_itself(stage: Stage) -> Scene:
-    """A trusted traveller's cheap flight is booked by the policy: nobody is asked."""
+    """The policy books a trusted traveller's cheap flight without an approver."""
     key = await stage.ask("book the 39 euro flight to Porto", user="traveller")
     outcome = await stage.outcome(key)
     expect(
@@ -67,7 +67,7 @@ async def by_itself(stage: Stage) -> Scene:
 
 
 async def denied(stage: Stage) -> Scene:
-    """A person says no, and the model reads who and why."""
+    """An approver denies, and the model reads the name and the reason."""
     key = await stage.ask(BOOK)
     await stage.suspended(key)
     await stage.decide(key, verdict="denied", reason=REASON)
@@ -79,7 +79,7 @@ async def denied(stage: Stage) -> Scene:
 
 
 async def denied_by_policy(stage: Stage) -> Scene:
-    """A policy says no: no person is asked."""
+    """A policy denies, without an approver."""
     key = await stage.ask("refund booking TD-1, 420 euro")
     view = await stage.finished(key)
     told = await _told(stage, key)
@@ -90,7 +90,7 @@ async def denied_by_policy(stage: Stage) -> Scene:
 
 
 async def by_signal(stage: Stage) -> Scene:
-    """Temporal's own command line decides, through the same rules."""
+    """Temporal's own command line decides, under the same rules."""
     key = await stage.ask(BOOK)
     await stage.suspended(key)
     answer = json.dumps({"approval_id": ApprovalKey(key, FIRST_CALL).id, "verdict": "approved"})
@@ -105,7 +105,7 @@ async def by_signal(stage: Stage) -> Scene:
 
 
 async def two_waiting(stage: Stage) -> tuple[Scene, TurnKey]:
-    """Two calls wait, the worker is killed, and nothing is lost. Returns the turns that book and that cancel."""
+    """Two calls survive the death of their worker. Returns the scene of the booking, and the cancelling turn."""
     booking, cancelling = await asyncio.gather(stage.ask(BOOK), stage.ask("cancel booking TD-1"))
     await asyncio.gather(stage.suspended(booking), stage.suspended(cancelling))
     before = stage.rows(_COUNT)
@@ -118,7 +118,7 @@ async def two_waiting(stage: Stage) -> tuple[Scene, TurnKey]:
 
 
 async def killed_in_the_middle(stage: Stage, booking: TurnKey, cancelling: TurnKey) -> Scene:
-    """Both are approved over HTTP; both tools have written when their worker is killed; another one is started."""
+    """Both calls are approved over HTTP. Their worker dies after both tools have written, and another starts."""
     receipts = await asyncio.gather(*(stage.decide(key, verdict="approved") for key in (booking, cancelling)))
     await until("the booking is written", lambda: _bookings(stage, booking), lambda rows: rows == [(1,)])
     await until("the cancellation is written", lambda: _cancellations(stage), lambda rows: rows == [(1,)])
@@ -132,7 +132,7 @@ async def killed_in_the_middle(stage: Stage, booking: TurnKey, cancelling: TurnK
 
 
 async def finished_with_its_key(stage: Stage, key: TurnKey) -> Scene:
-    """An idempotent tool is run again with the same key: one row."""
+    """An idempotent tool runs again with the same key: one row."""
     outcome = await stage.outcome(key)
     rows = stage.rows("SELECT booking, idempotency_key FROM bookings ORDER BY booking")
     mine = [row for row in rows if f"TD-{row[0]}" in _text(outcome)]
@@ -145,7 +145,7 @@ async def finished_with_its_key(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def left_in_doubt(stage: Stage, key: TurnKey) -> Scene:
-    """A tool that is not idempotent is not run again: nobody pretends to know, a person is asked and gives it up."""
+    """A tool that is not idempotent does not run again. An approver gives up its call of unknown outcome."""
     await _give_up(stage, key)
     outcome = await stage.outcome(key)
     expect("the cancellation after the kill", "in_doubt", outcome.code)
@@ -154,7 +154,7 @@ async def left_in_doubt(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
-    """Temporal takes the turn back to before its first step; what happened does not happen again."""
+    """Temporal resets the turn to before its first step. Effects do not happen again."""
     before = _effects(stage)
     shown = await stage.temporal("workflow", "show", "--workflow-id", key.workflow_id, "--output", "json")
     first = event_ids(shown, "EVENT_TYPE_WORKFLOW_TASK_COMPLETED")[0]
@@ -164,7 +164,7 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
         await stage.suspended(key)
         request = await stage.request(key)
         expect("the card says that the outcome is unknown", True, "its outcome is unknown" in request["card"]["note"])
-        # That it was given up stands: what became of it is not asked once more, and it does not run.
+        # The call stays given up: no second question, and no run.
         await stage.decide(key, verdict="approved", revision=request["revision"])
     outcome = await stage.outcome(key)
     expect("the call after the reset", code, outcome.code)
@@ -178,7 +178,7 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
 
 
 async def _give_up(stage: Stage, key: TurnKey) -> None:
-    """Answer the question what became of the first call: nobody knows, and it is not tried again."""
+    """Answer the question about the first call's unknown outcome: give it up."""
     asked = await until(
         f"turn `{key.turn}` asks what became of its call",
         lambda: stage.signoff.view(key),
@@ -194,7 +194,7 @@ def _is_doubt(view: TurnView) -> bool:
 
 
 async def _told(stage: Stage, key: TurnKey) -> dict[str, str]:
-    """The ToolDenied that the model read, from the transcript."""
+    """Return the ToolDenied that the model read, from the transcript."""
     for message in await stage.signoff.transcript(key):
         for part in message.parts:
             if isinstance(part, ResultPart) and part.type == "ToolDenied" and isinstance(part.value.inline, dict):
@@ -203,7 +203,7 @@ async def _told(stage: Stage, key: TurnKey) -> dict[str, str]:
 
 
 async def _bookings(stage: Stage, key: TurnKey) -> list[tuple[int]]:
-    """How many bookings carry the key of this turn's call."""
+    """Return the number of bookings with the key of this turn's call."""
     request = (await stage.signoff.view(key)).calls[0].approval
     return stage.rows("SELECT count(*) FROM bookings WHERE idempotency_key = ?", request.digest if request else "")
 

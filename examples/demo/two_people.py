@@ -1,4 +1,4 @@
-"""A payment that two people release: seats, a reminder, an escalation. An hour of the manifest is a second here."""
+"""A payment that two people release: votes, a reminder, an escalation. An hour of the manifest is a second here."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ _PAYMENTS = "SELECT invoice, amount FROM payments ORDER BY payment"
 
 
 async def play(stage: Stage) -> AsyncIterator[Scene]:
-    """Every scene in its order. The second payment waits for its deadline while the first one is released."""
+    """Play every scene in order. The second payment waits for its deadline while the first one is released."""
     first, second = await asyncio.gather(
         stage.ask("pay 12000 euro to Nordwind for INV-4711", user="clerk"),
         stage.ask("pay 8000 euro to Sudwest for INV-4712", user="clerk"),
@@ -29,7 +29,7 @@ async def play(stage: Stage) -> AsyncIterator[Scene]:
 
 
 async def one_is_not_enough(stage: Stage, key: TurnKey) -> Scene:
-    """Ana agrees, and agrees again; the clerk may not; nothing is paid."""
+    """Ana approves twice, and the clerk may not. Nothing is paid."""
     once = await stage.answer(key, "ana", verdict="approved", reason="the invoice is right")
     twice = await stage.answer(key, "ana", verdict="approved")
     clerk = await stage.answer(key, "clerk", verdict="approved")
@@ -43,7 +43,7 @@ async def one_is_not_enough(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def in_place_of(stage: Stage, key: TurnKey) -> Scene:
-    """Dee answers in Bo's place; Bo, who comes after, is told who was first."""
+    """Dee answers for Bo. Bo's later answer returns the name of the first."""
     dee = await stage.answer(key, "dee", verdict="approved", reason="for Bo, who is away")
     outcome = await stage.outcome(key)
     votes = [(vote.subject, vote.on_behalf) for vote in (await stage.asked(key)).votes]
@@ -57,7 +57,7 @@ async def in_place_of(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def too_early(stage: Stage, key: TurnKey) -> Scene:
-    """One yes; who is asked only after the deadline may not decide yet."""
+    """One approval. An approver of the escalation may not decide before the deadline."""
     expect("the first yes", ("counted", 1, 2), _counted(await stage.answer(key, "ana", verdict="approved")))
     early = await stage.answer(key, "cleo", verdict="approved")
     expect("the officer's yes before the deadline", ("refused", "not_allowed"), (early["status"], early["code"]))
@@ -71,7 +71,7 @@ async def reminded(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def escalated(stage: Stage, key: TurnKey) -> Scene:
-    """The deadline comes: the officer may decide too, and does."""
+    """After the deadline, the officer may decide too, and does."""
     request = await until("the escalation", lambda: stage.asked(key), lambda request: request.escalated)
     expect("who may decide now", True, "role:cfo" in request.approvers)
     expect("that the deadline was put off", True, request.extended)
@@ -83,7 +83,7 @@ async def escalated(stage: Stage, key: TurnKey) -> Scene:
 
 
 async def recorded_twice(stage: Stage, first: TurnKey, second: TurnKey) -> Scene:
-    """The record of both, verified: every answer, also the refused ones."""
+    """The verified audit log of both has every answer, including the refused ones."""
     found = await recorded(stage, first, second)
     answers = [(who, facts["status"], facts.get("receipt", "")) for who, facts in found.of(first, "attempt")]
     expect("the clerk's refused attempt in the record", True, ("clerk", "refused", "self_approval") in answers)

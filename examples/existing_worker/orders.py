@@ -20,7 +20,7 @@ async def pack(order: str) -> str:
 
 @workflow.defn
 class Order:
-    """What the worker was for."""
+    """The worker's own workflow."""
 
     @workflow.run
     async def run(self, order: str) -> str:

@@ -1,4 +1,4 @@
-"""Start a turn, approve what it asks, and print what came of it, from one's own program."""
+"""Starts a turn, approves its request, and prints the answer, from your own program."""
 
 import asyncio
 
@@ -6,10 +6,10 @@ from signoff import Client
 
 
 async def main() -> str:
-    """What the turn answered.
+    """Return the turn's answer.
 
-    In development `signoff dev` runs in the folder of this program, and one says who acts. In production
-    SIGNOFF_PUBLIC_URL and SIGNOFF_TOKEN say where the gateway is and who one is: leave `user` and `by` out.
+    In development, `signoff dev` runs in the directory of this program, and you name the acting people. In production,
+    SIGNOFF_PUBLIC_URL and SIGNOFF_TOKEN name the gateway and you: leave `user` and `by` out.
     """
     async with await Client.connect() as client:
         turn = await client.start("book the 420 euro flight to Lisbon", user="guest")

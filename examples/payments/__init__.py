@@ -1,1 +1,1 @@
-"""Accounts payable: an agent that prepares payments, and people who release them."""
+"""Accounts payable: an agent prepares payments, and people release them."""

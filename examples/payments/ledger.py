@@ -1,4 +1,4 @@
-"""The bank's side: one SQLite file."""
+"""The bank: one SQLite file."""
 
 import os
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS top_ups (
 
 @asynccontextmanager
 async def ledger() -> AsyncIterator[aiosqlite.Connection]:
-    """A connection to the ledger's file, made when it is not there; the caller commits."""
+    """Open the ledger's file, and create it if necessary. The caller commits."""
     path = Path(os.environ.get(DATABASE) or DEFAULT_DATABASE)
     path.parent.mkdir(parents=True, exist_ok=True)
     async with aiosqlite.connect(path, timeout=30) as connection:

@@ -1,4 +1,4 @@
-"""The scripted model of accounts payable: understands two requests, so that the example works without any key."""
+"""The scripted model of accounts payable. It understands two requests, and the example needs no key."""
 
 import json
 import re
@@ -28,7 +28,7 @@ HELP: Final = (
 
 
 def react(request: CompletionRequest) -> Completion:
-    """One step: propose the call the words ask for, then report what became of it."""
+    """Propose the call that the message asks for, then report its outcome."""
     settled = results(request)
     if settled:
         return respond(" ".join(_report(part) for part in settled))
@@ -48,7 +48,7 @@ def _report(part: ResultPart) -> str:
         return f"I could not do that: it was denied ({value.get('reason', '')})."
     text = text_of(part.value)
     if part.code != "ok" or not text.startswith("{"):
-        # A dry run has no result of its own.
+        # A dry run has no result.
         return f"That came to: {text}"
     done = json.loads(text)
     what = f"{done['payee']} for {done['invoice']}" if "payee" in done else f"the office in {done['office']}"

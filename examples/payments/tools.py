@@ -1,4 +1,4 @@
-"""The tools: plain typed functions. Who has to agree is said in signoff.yaml."""
+"""The tools: plain typed functions. signoff.yaml names their approvers."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Pigeon, held to what every channel must do, against a loft on this machine."""
+"""Runs the channel suite on Pigeon, with a fake vendor on this machine."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ SIGNATURE = HmacSignature("x-pigeon-signature", [SECRET.encode()], time_header="
 
 @dataclass
 class Loft(Vendor):
-    """The vendor. What it is asked must be as its documentation says, or it refuses."""
+    """The vendor. It refuses requests that do not match its documentation."""
 
     kind = "post.pigeon"
     identities = ("@ana", "@bo", "@cy", "@nobody")
@@ -33,16 +33,16 @@ class Loft(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """As a manifest has them."""
+        """Return the options of a manifest."""
         return {"url": self.url, "token": "env:PIGEON_TOKEN", "secret": "env:PIGEON_SECRET"}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What those refer to."""
+        """Return the environment variables for the options."""
         return {"PIGEON_TOKEN": TOKEN, "PIGEON_SECRET": SECRET}
 
     async def take(self, request: Request) -> Response:
-        """One message, new or changed."""
+        """Take one message, new or changed."""
         if self.trouble:
             busy = self.trouble == "busy"
             return JSONResponse({"error": "loft_full"} if busy else {}, status_code=429 if busy else 503)
@@ -56,7 +56,7 @@ class Loft(Vendor):
         return JSONResponse({"id": name})
 
     def app(self) -> Starlette:
-        """Its two addresses."""
+        """Return its two addresses."""
         new, changed = (
             Route("/messages", self.take, methods=["POST"]),
             Route("/messages/{name}", self.take, methods=["PATCH"]),
@@ -64,66 +64,66 @@ class Loft(Vendor):
         return Starlette(routes=[new, changed])
 
     def cards(self) -> Sequence[VendorCard]:
-        """Every message about a delivery."""
+        """Return every message about a delivery."""
         return [VendorCard(each["to"], each["token"], each["text"]) for each in self.messages.values() if each["token"]]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Every message to somebody."""
+        """Return every message to a person."""
         return [each["text"] for each in self.messages.values() if each["to"] == identity]
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Any body."""
+        """Sign any body."""
         return InboundRequest(
             body, {**SIGNATURE.sign(body, self.clock()), "content-type": "application/json"}, at=self.clock()
         )
 
     def send(self, kind: str, **event: str) -> InboundRequest:
-        """An event."""
+        """Return an event."""
         event = {"id": f"e{next(self.numbers)}", "type": kind, "at": self.now_said.isoformat()} | event
         return self.sign(json.dumps(event).encode())
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """One of its buttons; whoever has a reason writes it into the field beside them."""
+        """Press a button. A reason is a text in the field next to it."""
         return self.send("button", **{"from": identity, "data": f"{card.token} {verdict}", "text": reason})
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """A message."""
+        """Send a message."""
         return self.send("message", **{"from": identity, "text": words})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """A message below a card."""
+        """Send a message below a card."""
         name = next(name for name, each in self.messages.items() if each["token"] == card.token)
         return self.send("message", **{"from": identity, "text": words, "below": name})
 
     def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
-        """A message below a card; a pigeon strikes out what stands between two waves."""
+        """Send a message below a card. Pigeon strikes out text between two waves."""
         return self.reply(card, identity, f"{words} ~{struck}~")
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
-        """A message below the newest message to somebody."""
+        """Send a message below a person's newest message."""
         name = [name for name, each in self.messages.items() if each["to"] == identity][-1]
         return self.send("message", **{"from": identity, "text": words, "below": name})
 
     def status(self, card: VendorCard, state: str) -> InboundRequest:
-        """What became of a message."""
+        """Return the status of a message."""
         name = next(name for name, each in self.messages.items() if each["token"] == card.token)
         return self.send("state", message=name, state=state)
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """What a later loft may send."""
+        """Return events of a later version of the vendor."""
         return (self.send("cooing"), self.send("state", message="m0", state="moulting"))
 
 
 @asynccontextmanager
 async def loft() -> AsyncIterator[Loft]:
-    """A loft that listens."""
+    """Run the vendor on this machine."""
     vendor = Loft()
     async with serve_vendor(vendor.app(), vendor=vendor) as vendor.url:
         yield vendor
 
 
 class TestPigeon(ChannelSuite):
-    """Everything that every channel must do."""
+    """Every test of the suite."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         """See `ChannelSuite`."""

@@ -1,4 +1,4 @@
-"""The finished program of docs/tutorial.md: refunds that people approve."""
+"""The finished program of docs/tutorial.md: refunds with approval."""
 
 import signoff
 

@@ -1,4 +1,4 @@
-"""A test of the refunds, without a model and without people."""
+"""Tests refunds without a model and without approvers."""
 
 import asyncio
 

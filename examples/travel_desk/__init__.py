@@ -1,1 +1,1 @@
-"""A travel desk: an agent that searches freely, books small things alone and asks a person for the rest."""
+"""A travel desk: an agent that searches freely, makes small bookings alone and asks an approver for the rest."""

@@ -37,19 +37,19 @@ _BOOKING: Final = re.compile(r"TD-([1-9][0-9]{0,8})")
 
 
 def booking_name(number: int) -> str:
-    """Booking 7 as people and agents name it: `TD-7`."""
+    """Return the name of booking 7: `TD-7`."""
     return f"TD-{number}"
 
 
 def booking_number(name: str) -> int:
-    """The number in `TD-7`, or 0 when it is not a booking's name."""
+    """Return the number in `TD-7`, or 0 for any other name."""
     found = _BOOKING.fullmatch(name.strip())
     return int(found[1]) if found else 0
 
 
 @asynccontextmanager
 async def books() -> AsyncIterator[aiosqlite.Connection]:
-    """A connection to the desk's file, made and seeded when it is not there; the caller commits."""
+    """Open the desk's file, and create and seed it if necessary. The caller commits."""
     path = Path(os.environ.get(DATABASE) or DEFAULT_DATABASE)
     path.parent.mkdir(parents=True, exist_ok=True)
     async with aiosqlite.connect(path, timeout=30) as connection:

@@ -1,4 +1,4 @@
-"""The travel desk's scripted model: understands a few requests, so that the desk works without any key."""
+"""The travel desk's scripted model. It understands a few requests, and the desk needs no key."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from signoff.testing import (
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:euros?|eur|€)", re.IGNORECASE)
 _PLACES = ("Lisbon", "Porto", "Vienna")
 _ONLY_SEARCH = "never book"
-"""The one instruction that the script heeds: docs/evaluation.md shows what it changes."""
+"""The only instruction that the script follows. docs/evaluation.md shows its effect."""
 _BOOKING = re.compile(r"\b(TD-[A-Z0-9]+)\b")
 
 HELP = (
@@ -29,7 +29,7 @@ HELP = (
 
 
 def react(request: CompletionRequest) -> Completion:
-    """One step: propose the calls the words ask for, then report what became of them."""
+    """Propose the calls that the message asks for, then report their outcomes."""
     settled = results(request)
     if settled:
         return respond(" ".join(_report(part) for part in settled))
@@ -85,7 +85,7 @@ def _report(part: ResultPart) -> str:
     try:
         return _words(part.tool, json.loads(text))
     except (ValueError, KeyError, TypeError):
-        # A dry run, or a result that was cut: said as it is.
+        # A dry run, or a truncated result: repeat its text.
         return f"Done: {text}"
 
 

@@ -1,4 +1,4 @@
-"""The desk's tools: plain typed functions. What needs a person is said in signoff.yaml."""
+"""The desk's tools: plain typed functions. signoff.yaml decides which calls need approval."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from signoff import ToolContext, ToolFailure
 from travel_desk.desk import booking_name, booking_number, books
 
 SLEEP_AFTER_WRITE: Final = "TRAVEL_DESK_SLEEP_AFTER_WRITE"
-"""Environment variable: seconds that booking and cancelling sleep after the write, to be killed in between."""
+"""Environment variable: seconds that booking and cancelling sleep after the write, for a kill in between."""
 
 Price = Annotated[float, Field(ge=0)]
 
@@ -75,7 +75,7 @@ async def cancel_booking(booking: str) -> dict[str, Any] | ToolFailure:
         cursor = await database.execute(
             "UPDATE bookings SET state = 'cancelled' WHERE booking = ? AND state = 'booked'", (booking_number(booking),)
         )
-        # Every time it is carried out leaves its mark: this is what must not happen twice.
+        # Each run leaves a row: this must not happen twice.
         await database.execute("INSERT INTO cancellations (booking) VALUES (?)", (booking_number(booking),))
         await database.commit()
         await _pause()

@@ -1,1 +1,1 @@
-"""Signoff beside a hand-written workflow, measured in one run on one server: `python -m tools.bench`."""
+"""Compares Signoff with a hand-written workflow, in one run on one server: `python -m tools.bench`."""

@@ -1,4 +1,4 @@
-"""Run the benchmark: `python -m tools.bench [--rounds N] [--turns N] [--quick] [--json FILE]`."""
+"""Runs the benchmark: `python -m tools.bench [--rounds N] [--turns N] [--quick] [--json FILE]`."""
 
 import argparse
 import asyncio
@@ -66,7 +66,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
 
 
 def read_arguments(arguments: list[str]) -> tuple[Settings, Path | None]:
-    """What to run, and where to write it; None for nowhere. A full run is kept in `tools/bench/results/`."""
+    """Return the settings, and the result file or `None`. A full run is saved in `tools/bench/results/`."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench", description="Signoff beside a hand-written workflow."
     )
@@ -98,7 +98,7 @@ def _positive(text: str) -> int:
 
 
 def main() -> None:
-    """Measure, print every round and the tables, write the JSON."""
+    """Measure, print every round and the tables, and write the JSON."""
     settings, file = read_arguments(sys.argv[1:])
     report = asyncio.run(measure(settings))
     print(f"\n{render(report)}")

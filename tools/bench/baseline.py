@@ -1,4 +1,4 @@
-"""What one would write by hand: model, wait for a signal, tool, model. No gate, no ticket, nothing to look at."""
+"""The hand-written equivalent: model, wait for a signal, tool, model. It has no gates, tickets or inbox."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,7 +10,7 @@ PATIENCE = timedelta(seconds=60)
 
 @dataclass
 class Ask:
-    """Input of the workflow. `human` is whether it waits for a signal before the tool."""
+    """The workflow's input. `human` is whether it waits for a signal before the tool."""
 
     text: str
     human: bool
@@ -18,7 +18,7 @@ class Ask:
 
 @dataclass
 class Payment:
-    """What the model proposes and the tool does."""
+    """The proposed payment."""
 
     amount: float
     to: str
@@ -26,32 +26,32 @@ class Payment:
 
 @activity.defn
 async def propose(messages: list[str]) -> Payment:
-    """The model's first completion: it proposes a call."""
+    """Return the model's first completion, a proposed call."""
     return Payment(amount=420 if messages[0] == "human" else 20, to="Ana")
 
 
 @activity.defn
 async def transfer(payment: Payment) -> str:
-    """The tool."""
+    """Run the tool."""
     return "paid"
 
 
 @activity.defn
 async def conclude(messages: list[str]) -> str:
-    """The model's second completion: it answers."""
+    """Return the model's second completion, an answer."""
     return "done"
 
 
 @workflow.defn
 class HandWritten:
-    """The least that does the work."""
+    """The smallest workflow for the work."""
 
     def __init__(self) -> None:
         self._verdict = ""
 
     @workflow.signal
     def decide(self, verdict: str) -> None:
-        """A person's answer."""
+        """Take the approver's answer."""
         self._verdict = verdict
 
     @workflow.run
@@ -67,40 +67,40 @@ class HandWritten:
 
 @activity.defn
 async def allow(payment: Payment) -> bool:
-    """Whether a call may run: no workflow can look that up itself."""
+    """Return whether a call may run. A workflow cannot look that up without an activity."""
     return payment.amount < 50
 
 
 @workflow.defn
 class OneActivity:
-    """The least that runs a tool: one activity."""
+    """The smallest workflow for a tool: one activity."""
 
     @workflow.run
     async def run(self, payment: Payment) -> str:
-        """Pays."""
+        """Pay."""
         return await workflow.execute_activity(transfer, payment, start_to_close_timeout=PATIENCE)
 
 
 @workflow.defn
 class RunElsewhere:
-    """The least that lets somebody else run a tool: an activity says yes, and it ends once it is told the outcome."""
+    """The smallest workflow for a tool elsewhere: an activity permits the call, and a report of the outcome ends it."""
 
     def __init__(self) -> None:
         self._told = ""
 
     @workflow.update
     async def permit(self, payment: Payment) -> bool:
-        """Whether it may run."""
+        """Return whether the call may run."""
         return await workflow.execute_activity(allow, payment, start_to_close_timeout=PATIENCE)
 
     @workflow.update
     async def report(self, told: str) -> str:
-        """What became of it."""
+        """Take the reported outcome."""
         self._told = told
         return told
 
     @workflow.run
     async def run(self, payment: Payment) -> str:
-        """Waits for the report."""
+        """Wait for the report."""
         await workflow.wait_condition(lambda: bool(self._told))
         return self._told

@@ -1,4 +1,4 @@
-"""What the gates alone take: no server, no history; the decision on one call, and its ticket."""
+"""Measures the gates alone, without server or history: the decision on one call, and its ticket."""
 
 import time
 import uuid
@@ -16,11 +16,13 @@ from tools.bench.turns import percentile
 
 
 async def measure_gates(store: Store, calls: int) -> GateTime:
-    """p50 of judging one call that must ask (every gate, both CEL engines), and of claiming and recording a ticket."""
+    """Return p50 of judging one call that must ask (every gate, both CEL engines), and of claiming and recording a
+    ticket.
+    """
     known = catalog()
     judged = []
     for number in range(calls):
-        # Another turn each time: what one process remembers of a call within its turn must not help.
+        # Use another turn each time, so that a cache within a turn does not help.
         ctx = CallContext(actor="desk", session="s", turn=f"t{number}", tenant="main", user=Principal(user="guest"))
         args = {"amount": 420, "to": "Ana"}
         call = CallPart(call="c1.1", tool="pay", args=Content(inline=args))

@@ -1,4 +1,4 @@
-"""Memory of a suspended turn: the worker in a process of its own, its resident set at n and at 2n cached turns.
+"""Memory of a suspended turn: the resident set of a worker's process at n and at 2n cached turns.
 
 `python -m tools.bench.memory SIDE ADDRESS TASK_QUEUE METRICS_PORT STORE_URL` is that process.
 """
@@ -28,7 +28,9 @@ _CACHED = re.compile(r"^temporal_sticky_cache_size\{[^}]*\} (\d+)", re.MULTILINE
 
 
 async def measure_memory(side: Side, address: str, task_queue: str, store_url: str, turns: int) -> Memory:
-    """kB of resident memory a suspended turn, between `turns` and twice as many. `task_queue` has no other worker."""
+    """Return kB of resident memory per suspended turn, between `turns` and twice as many. No other worker polls the
+    queue.
+    """
     port = free_port()
     async with _worker_process(side.name, address, task_queue, str(port), store_url) as process:
         first = await _resident(process, side, turns, turns, port)
@@ -52,7 +54,7 @@ async def _resident(process: Process, side: Side, more: int, total: int, port: i
 
 
 async def _all_cached(port: int, total: int) -> None:
-    """Return once the worker says that it holds them all. Raises `RuntimeError` when some were evicted."""
+    """Wait until the worker has cached all turns. Raises `RuntimeError` if some were evicted."""
     cached = -1
     async with httpx2.AsyncClient() as http:
         for _ in range(_TRIES):

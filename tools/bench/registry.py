@@ -1,4 +1,4 @@
-"""What the registry alone takes: building a large catalog, and the gates for a batch of calls. No server, no CEL."""
+"""Measures the registry alone: building a large catalog, and the gates for a batch of calls. No server, no CEL."""
 
 import gc
 import time
@@ -24,10 +24,10 @@ _BUILDS = 3
 
 
 def measure_registry() -> RegistryTime:
-    """Building a catalog of 10,000 tools (the median of three), and p50 of judging 20 calls against 1,000.
+    """Measure building a catalog of 10,000 tools (median of three), and p50 of judging 20 calls against 1,000.
 
-    Both in processor time: it is one thread, and hardly depends on what else the machine does.
-    Every tenth tool always asks. Tools are made before the clock starts: a catalog is what is built of them.
+    Both are processor times of one thread, nearly independent of the machine's other load. Every tenth tool always
+    asks. Tools are made before the clock starts, since a catalog is built from tools.
     """
     built = [_built() for _ in range(_BUILDS)]
     known = build_catalog(tools=_tools(SMALL), actors=[Actor(name="desk", model="scripted:none:none")])
@@ -71,7 +71,7 @@ async def _handler(args: dict[str, object], context: ToolContext) -> str:
 
 
 def _batch(known: Catalog, number: int) -> float:
-    """Milliseconds for 20 calls of different tools in a turn that this process knows nothing of yet."""
+    """Return milliseconds for 20 calls of different tools, in a turn that is new to this process."""
     ctx = CallContext(actor="desk", session="s", turn=f"t{number}", tenant="main", user=Principal(user="guest"))
     calls = [
         (

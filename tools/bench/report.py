@@ -1,4 +1,4 @@
-"""What was measured, what it was to be, and how it is shown. Every number here comes from one run."""
+"""The measurements, their targets, and their tables. All numbers come from one run."""
 
 import os
 import platform
@@ -11,13 +11,13 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 
 MIN_RATE_RATIO = 0.80
-"""Signoff's turns a second at the set concurrency, over the hand-written workflow's."""
+"""Signoff's turns per second at the set concurrency, over the hand-written workflow's."""
 MAX_LATENCY_RATIO = 1.2
-"""Signoff's p50 from decision to done, one turn at a time, over the hand-written workflow's."""
+"""Signoff's p50 from decision to result, one turn at a time, over the hand-written workflow's."""
 MAX_KB = 140.0
-"""kB of resident memory a suspended turn of Signoff."""
+"""kB of resident memory per suspended turn of Signoff."""
 MAX_BUILD_S = 2.0
-"""Seconds in which a catalog of 10,000 tools is built."""
+"""Seconds for building a catalog of 10,000 tools."""
 MAX_BATCH_MS = 5.0
 """Milliseconds of the gates for 20 calls against 1,000 tools."""
 EVENTS_AUTOMATIC = 23
@@ -26,20 +26,20 @@ MAX_HISTORY_BYTES = 9_000
 
 
 class Figures(BaseModel):
-    """What was measured, and does not change."""
+    """Immutable measurements."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class Latency(Figures):
-    """From sending a decision to having the result, in milliseconds."""
+    """Milliseconds from sending a decision to receiving the result."""
 
     p50_ms: float
     p99_ms: float
 
 
 class Rate(Figures):
-    """Turns a second, and the processor milliseconds a turn took: in our process (worker and client), in the server."""
+    """Turns per second, and processor milliseconds per turn: in our process (worker and client), and in the server."""
 
     turns_per_second: float
     own_cpu_ms: float
@@ -54,7 +54,7 @@ class Round(Rate):
     decision_to_done: Latency
 
     def line(self) -> str:
-        """The round as one line of a log."""
+        """Return the round as one line of a log."""
         took = self.decision_to_done
         return (
             f"round {self.number}  {self.side:<12}  {self.turns_per_second:6.1f} turns/s"
@@ -84,7 +84,7 @@ class Memory(Figures):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def kb_per_turn(self) -> float:
-        """kB one more suspended turn takes."""
+        """kB per additional suspended turn."""
         return (self.second_kb - self.first_kb) / self.turns
 
 
@@ -103,7 +103,7 @@ class RegistryTime(Figures):
 
 
 class Where(Figures):
-    """What it ran on, without saying whose machine it is."""
+    """The machine, without its identity."""
 
     cpus: int
     python: str
@@ -112,7 +112,7 @@ class Where(Figures):
 
 
 async def where(client: Client) -> Where:
-    """What a run ran on."""
+    """Return the machine of a run."""
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     return Where(
         cpus=os.cpu_count() or 0,
@@ -123,7 +123,7 @@ async def where(client: Client) -> Where:
 
 
 class Settings(Figures):
-    """What the run was asked for. Turns are a round's."""
+    """The settings of a run. `turns` is the number per round."""
 
     rounds: int
     turns: int
@@ -144,7 +144,7 @@ class Medians(Figures):
 
 
 class Check(Figures):
-    """One target and whether it was met. `bound` says how `measured` was to stand to `target`."""
+    """One target and its result. `bound` is the required relation of `measured` to `target`."""
 
     name: str
     measured: float
@@ -161,7 +161,7 @@ class Check(Figures):
 
 
 class Report(Figures):
-    """One run. Of `sizes`, `memory` and `medians` the hand-written side comes first."""
+    """One run. The hand-written side comes first in `sizes`, `memory` and `medians`."""
 
     date: str
     engine: int
@@ -183,7 +183,7 @@ class Report(Figures):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Every target against what was measured."""
+        """Every target with its measurement."""
         hand, ours = self.medians
         size = self.sizes[1]
         return (
@@ -237,7 +237,7 @@ def _medians(rounds: Sequence[Round], side: str) -> Medians:
 
 
 def render(report: Report) -> str:
-    """The report as Markdown tables."""
+    """Return the report as Markdown tables."""
     hand, ours = report.medians
     return "\n\n".join((_conditions(report), _rounds(report), _figures(report, hand, ours), _verdict(report)))
 
@@ -301,7 +301,7 @@ def _verdict(report: Report) -> str:
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table."""
+    """Return rows as a Markdown table."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     lines = [head, ["-" * width for width in widths], *rows]
     return "\n".join(

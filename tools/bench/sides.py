@@ -1,4 +1,4 @@
-"""The two that are compared, behind one face: start a turn, see it wait, decide it, have its result."""
+"""The two sides behind one interface: start a turn, see it wait, decide it, get its result."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -36,39 +36,39 @@ _TASK_COMPLETED = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 
 
 class TurnFailed(Exception):
-    """A turn did not do the work that is measured, so there is nothing to compare."""
+    """A turn did not do the measured work, so there is nothing to compare."""
 
 
 class Side(Protocol):
-    """One of the two. Turns are named by their workflow id."""
+    """One side. Workflow ids name its turns."""
 
     name: str
 
     def worker(self) -> Worker:
-        """A worker that is not running yet, with the same options on both sides."""
+        """Return a worker that is not yet running, with the same options on both sides."""
         ...
 
     async def start(self, kind: str) -> str:
-        """Start a turn that is `automatic` or `human`; returns its workflow id."""
+        """Start a turn that is `automatic` or `human`, and return its workflow id."""
         ...
 
     async def suspended(self, turn: str) -> None:
-        """Return once the turn waits for a person; told by the server's long poll, at the same price on both sides."""
+        """Wait until the turn waits for approval, by the server's long poll, which costs both sides the same."""
         ...
 
     async def decide(self, turn: str) -> None:
-        """Approve what the turn waits for."""
+        """Approve the turn's request."""
         ...
 
     async def finished(self, turn: str) -> None:
-        """Return once the turn's result is here. Raises `TurnFailed` when the work was not done."""
+        """Wait for the turn's result. Raises `TurnFailed` if the work was not done."""
         ...
 
 
 def handmade_worker(
     client: Client, task_queue: str, workflows: Sequence[type], activities: Sequence[Callable[..., Any]]
 ) -> Worker:
-    """A worker of what is written by hand, with the options of ours; it is not running yet."""
+    """Return a worker of the hand-written workflows, with Signoff's options. It is not yet running."""
     build = f"{names.VERSION}-handmade"
     return Worker(
         client,
@@ -102,7 +102,7 @@ class Baseline:
         return turn
 
     async def suspended(self, turn: str) -> None:
-        """See `Side`. It waits once the task that follows the model's answer is completed, its second one."""
+        """See `Side`. It waits when the task after the model's answer is completed, its second one."""
         await _seen(self._client, turn, _TASK_COMPLETED, 2)
 
     async def decide(self, turn: str) -> None:
@@ -126,11 +126,11 @@ class Gated:
         self._signoff = TurnClient(client, task_queue=task_queue)
         self._worker = worker
         self.as_signals = 0
-        """How many decisions no worker took within 3 s, so that the client sent them as Signals."""
+        """The number of decisions that no worker took within 3 s, so that the client sent them as Signals."""
 
     @classmethod
     async def open(cls, client: Client, task_queue: str, store: Store) -> "Gated":
-        """Signoff over `store`, wired as `signoff worker` wires it."""
+        """Return Signoff over `store`, wired as in `signoff worker`."""
         room = await build_deps(catalog(), store)
         return cls(client, task_queue, build_worker(client, room, task_queue=task_queue))
 
@@ -154,7 +154,7 @@ class Gated:
         return key.workflow_id
 
     async def suspended(self, turn: str) -> None:
-        """See `Side`. It waits once its deadline's timer is set."""
+        """See `Side`. It waits when its deadline's timer is set."""
         await _seen(self._client, turn, _TIMER_STARTED, 1)
 
     async def decide(self, turn: str) -> None:
@@ -182,7 +182,7 @@ class Gated:
 
 
 def catalog() -> Catalog:
-    """One actor, one tool that spends money, its policy in CEL, and one global rule."""
+    """Return one actor, one tool that spends money, its policy in CEL, and one global rule."""
 
     async def pay(args: dict[str, object], ctx: ToolContext) -> str:
         return "paid"

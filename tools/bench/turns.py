@@ -1,4 +1,4 @@
-"""Time and size of turns: throughput with many at once, decision to done with one, events and bytes of each."""
+"""Time and size of turns: throughput at high concurrency, latency at concurrency one, and history sizes."""
 
 import asyncio
 import math
@@ -13,7 +13,7 @@ from tools.bench.sides import AUTOMATIC, HUMAN, Side
 
 
 async def many(side: Side, turns: int, concurrency: int, server: psutil.Process) -> Rate:
-    """`turns` human turns started, decided and finished, `concurrency` of them at a time."""
+    """Start, decide and finish `turns` human turns, at most `concurrency` at a time."""
     left = iter(range(turns))
 
     async def work() -> None:
@@ -32,9 +32,9 @@ async def many(side: Side, turns: int, concurrency: int, server: psutil.Process)
 
 
 async def one_by_one(sides: Sequence[Side], turns: int) -> dict[str, Latency]:
-    """From sending a decision to having the turn's result, one turn at a time, by the name of the side.
+    """Return the latencies from sending a decision to receiving the result, one turn at a time, by side.
 
-    The sides change with every turn, so that both meet the same other work of the machine.
+    The sides alternate with every turn, so that both meet the same load of the machine.
     """
     taken: dict[str, list[float]] = {side.name: [] for side in sides}
     for number in range(turns):
@@ -50,7 +50,7 @@ async def one_by_one(sides: Sequence[Side], turns: int) -> dict[str, Latency]:
 
 
 async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: int) -> list[Round]:
-    """All rounds; the sides take turns within each, and who begins changes from round to round."""
+    """Play all rounds. The sides alternate within a round, and so does the side that begins."""
     played: list[Round] = []
     server = psutil.Process(server_pid)
     for side in sides:
@@ -67,7 +67,7 @@ async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: 
 
 
 async def measure_size(client: Client, side: Side) -> Size:
-    """Events and bytes of the history of one automatic and one human turn."""
+    """Return events and bytes of the history of one automatic and one human turn."""
     automatic = await side.start(AUTOMATIC)
     await side.finished(automatic)
     human = await side.start(HUMAN)
@@ -90,13 +90,13 @@ async def measure_size(client: Client, side: Side) -> Size:
 
 
 def percentile(values: Iterable[float], rank: float) -> float:
-    """The smallest of `values` that at least `rank` percent of them do not exceed."""
+    """Return the smallest of `values` that at least `rank` percent of them do not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * rank / 100), 1) - 1]
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Processor seconds that a process has spent."""
+    """Return the processor seconds of a process."""
     spent = process.cpu_times()
     return float(spent.user + spent.system)
 

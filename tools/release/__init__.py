@@ -1,1 +1,1 @@
-"""Makes a release: `make release` checks that it may be made, builds it, tries it and says what is in it."""
+"""Makes a release: `make release` checks that it is ready, builds it, tries it and lists its components."""

@@ -1,4 +1,4 @@
-"""Make a release: `python -m tools.release [--rehearse] [--unaudited] [--python VERSION]... [--out FOLDER]`."""
+"""Makes a release: `python -m tools.release [--rehearse] [--unaudited] [--python VERSION]... [--out FOLDER]`."""
 
 import argparse
 import json
@@ -20,11 +20,11 @@ from tools.release.readiness import commit_id, commit_time, find_problems
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CLIENT: Final = "clients/python"
-"""Where the distribution of the client is built."""
+"""The source of the client's distribution."""
 
 
 def main() -> int:
-    """Makes the release, or says in one sentence why there is none."""
+    """Make the release, or print in one sentence why there is none."""
     options = _options()
     problems = find_problems(ROOT, datetime.now(UTC).date())
     for each in problems:

@@ -1,4 +1,4 @@
-"""Builds wheel and sdist, in several ways that must give the same bytes, and writes their checksums."""
+"""Builds wheel and sdist, in several ways that must produce the same bytes, and writes their checksums."""
 
 import hashlib
 import os
@@ -24,21 +24,21 @@ os.symlink = os.link = _refuse
 
 
 class BuildFault(Exception):
-    """Says in one sentence why what was built must not be released."""
+    """Explains in one sentence why the build must not be released."""
 
 
 def without_links(folder: Path) -> dict[str, str]:
-    """Returns variables by which every Python that is started makes no link; `folder` gets what they lead to."""
+    """Return environment variables that stop every started Python from making links. `folder` gets the needed files."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sitecustomize.py").write_text(_NO_LINKS, encoding="utf-8")
     return {"PYTHONPATH": str(folder)}
 
 
 def build(root: Path, scratch: Path, out: Path, epoch: int, folder: str = ".") -> list[Path]:
-    """Builds the project in `folder` of the commit at `root` into `out`, and returns wheel and sdist.
+    """Build the project in `folder` of the commit at `root` into `out`. Return wheel and sdist.
 
-    They are built from a clone with links, from one without where no link can be made, and the wheel once more out of
-    the sdist. Raises `BuildFault` where these differ by a byte, or hold a link.
+    Builds them from a clone with links and from a clone without, and the wheel also from the sdist. Raises `BuildFault`
+    if they differ by a byte or contain a link.
     """
     variables = {"SOURCE_DATE_EPOCH": str(epoch)}
     clone = _clone(root, scratch / "with-links", "true")
@@ -63,7 +63,7 @@ def build(root: Path, scratch: Path, out: Path, epoch: int, folder: str = ".") -
 
 
 def links_in(file: Path) -> list[str]:
-    """Returns the names of the links in a wheel or an sdist."""
+    """Return the names of the links in a wheel or an sdist."""
     if file.suffix == ".whl":
         with zipfile.ZipFile(file) as wheel:
             return [each.filename for each in wheel.infolist() if (each.external_attr >> 16) & _LINK_MODE == _LINK_MODE]
@@ -72,7 +72,7 @@ def links_in(file: Path) -> list[str]:
 
 
 def write_checksums(out: Path, files: Iterable[Path]) -> Path:
-    """Writes the sha-256 of each file as `sha256sum --check` reads it."""
+    """Write the sha-256 of each file in the format of `sha256sum --check`."""
     path = out / CHECKSUMS
     lines = [f"{sha256(file)}  {file.name}\n" for file in sorted(files)]
     path.write_text("".join(lines), encoding="utf-8")
@@ -80,7 +80,7 @@ def write_checksums(out: Path, files: Iterable[Path]) -> Path:
 
 
 def sha256(file: Path) -> str:
-    """Returns the sha-256 of a file, in hex."""
+    """Return the sha-256 of a file, in hex."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Says what a release consists of, and which of that is known to be unsafe."""
+"""Lists the components of a release, and those with known vulnerabilities."""
 
 import json
 import os
@@ -14,13 +14,13 @@ _SHOWN: Final = 3
 
 
 class AdvisoryFault(Exception):
-    """Says in one sentence which component must not be released."""
+    """Explains in one sentence which component must not be released."""
 
 
 def write_bill(root: Path, programs: Path, path: Path, epoch: int) -> None:
-    """Writes the components of the environment in `programs` as CycloneDX, without what names the machine."""
+    """Write the components of the environment in `programs` as CycloneDX, without identifying the machine."""
     for where in site_packages(programs).glob(f"{OURS}-*.dist-info/direct_url.json"):
-        # The folder in which the wheel lay.
+        # The directory that held the wheel.
         where.unlink()
     command = (
         *(sys.executable, "-m", "cyclonedx_py", "environment", str(programs / "python")),
@@ -32,9 +32,9 @@ def write_bill(root: Path, programs: Path, path: Path, epoch: int) -> None:
 
 
 def audit_problem(programs: Path) -> str:
-    """Asks the index for advisories about the environment in `programs`; explains why it could not, "" where it could.
+    """Ask the index for advisories about the environment in `programs`. Return why it could not, or "".
 
-    Raises `AdvisoryFault` where a component has one.
+    Raises `AdvisoryFault` if a component has one.
     """
     command = (
         *(sys.executable, "-m", "pip_audit", "--path", str(site_packages(programs))),
@@ -49,9 +49,9 @@ def audit_problem(programs: Path) -> str:
 
 
 def judge_audit(found: dict[str, list[dict[str, object]]]) -> str:
-    """Explains what pip-audit could not look up, "" where it saw everything. Raises `AdvisoryFault`.
+    """Explain which components pip-audit could not look up, or return "". Raises `AdvisoryFault`.
 
-    It ends with exit code 0 also where the index answered for no component at all.
+    pip-audit ends with exit code 0 even if the index answered for no component.
     """
     components = [each for each in found["dependencies"] if each["name"] != OURS]
     unsafe = [f"{each['name']} {each['version']}" for each in components if each.get("vulns")]

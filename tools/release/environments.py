@@ -1,4 +1,4 @@
-"""Installs a wheel into empty environments, one a Python, and plays a first hour there."""
+"""Installs a wheel into empty environments, one per Python, and plays a first hour there."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from typing import Final
 from tools.release.artifacts import without_links
 
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
-"""The Pythons that Signoff says it runs on."""
+"""The supported versions of Python."""
 _INSTALL_SECONDS: Final = 900
 _COMMAND_SECONDS: Final = 90
 _GLANCE_SECONDS: Final = 0.2
@@ -29,11 +29,11 @@ _FOUND: Final = "import sys; print(f'{sys.version_info[0]}.{sys.version_info[1]}
 
 
 class TrialFault(Exception):
-    """Says in one sentence what did not work in an empty environment."""
+    """Explains in one sentence the failure in an empty environment."""
 
 
 def find_pythons() -> dict[str, str]:
-    """Finds a program for each Python that Signoff says it runs on: on the search path, else pyenv's."""
+    """Return a program for each supported Python, from the search path or from pyenv."""
     folders = [os.environ.get("PATH", ""), *map(str, sorted(Path.home().glob(".pyenv/versions/*/bin"), reverse=True))]
     found: dict[str, str] = {}
     for version in PYTHONS:
@@ -46,7 +46,7 @@ def find_pythons() -> dict[str, str]:
 
 
 def try_installed(python: str, wheel: Path, scratch: Path, *, links: bool = True) -> None:
-    """Installs `wheel` for a Python and plays the first hour with it, where no link can be made unless `links`.
+    """Install `wheel` for a Python and play the first hour with it. Without `links`, no links can be made there.
 
     Raises `TrialFault`.
     """
@@ -58,7 +58,7 @@ def try_installed(python: str, wheel: Path, scratch: Path, *, links: bool = True
         programs = scratch / "env/bin"
         _must((str(programs / "python"), *pip, f"{wheel}[dev]"), scratch, _pip_variables(), _INSTALL_SECONDS)
     else:
-        # An environment has a link of its own; a folder has none.
+        # An environment contains a link; a directory does not.
         site = scratch / "site"
         variables = _pip_variables() | refused
         _must((python, *pip, "--target", str(site), f"{wheel}[dev]"), scratch, variables, _INSTALL_SECONDS)
@@ -68,7 +68,7 @@ def try_installed(python: str, wheel: Path, scratch: Path, *, links: bool = True
 
 
 def play_first_hour(programs: Path, folder: Path, variables: Mapping[str, str]) -> None:
-    """Does in an empty folder what the README says, from `signoff init` to an approval. Raises `TrialFault`."""
+    """Follow the README in an empty directory, from `signoff init` to an approval. Raises `TrialFault`."""
     folder.mkdir()
     here = dict(variables) | {"PATH": os.pathsep.join((str(programs), "/usr/bin", "/bin"))}
 
@@ -89,13 +89,13 @@ def play_first_hour(programs: Path, folder: Path, variables: Mapping[str, str]) 
 
 
 def site_packages(programs: Path) -> Path:
-    """Returns the folder of packages of the environment whose programs are in `programs`."""
+    """Return the package directory of the environment whose programs are in `programs`."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     return Path(_must((str(programs / "python"), "-c", code), programs, {}, _COMMAND_SECONDS).strip())
 
 
 def try_client(python: str, wheel: Path, scratch: Path) -> None:
-    """Installs the client's `wheel` for a Python, without Signoff, and makes a gate of it. Raises `TrialFault`."""
+    """Install the client's `wheel` for a Python, without Signoff, and make a gate with it. Raises `TrialFault`."""
     scratch.mkdir(parents=True)
     _must((python, "-m", "venv", str(scratch / "env")), scratch, {}, _INSTALL_SECONDS)
     programs = scratch / "env/bin"
@@ -105,7 +105,7 @@ def try_client(python: str, wheel: Path, scratch: Path) -> None:
 
 
 def install(python: str, scratch: Path, wheel: Path, locks: Path) -> Path:
-    """Make an environment as the image has it; return the folder of its programs. Raises `TrialFault`."""
+    """Make an environment like the image's, and return the directory of its programs. Raises `TrialFault`."""
     builders, wheels, programs = scratch / "builders", scratch / "wheels", scratch / "env/bin"
     pip = ("-m", "pip", "--quiet", "--disable-pip-version-check")
     hashed = ("--require-hashes", "-r")
@@ -125,7 +125,7 @@ def install(python: str, scratch: Path, wheel: Path, locks: Path) -> Path:
 
 @contextlib.contextmanager
 def _dev(programs: Path, folder: Path, variables: Mapping[str, str]) -> Iterator[None]:
-    """Runs `signoff dev` until the block ends, and has it stop as by Ctrl-C."""
+    """Run `signoff dev` until the block ends, then stop it as Ctrl-C does."""
     ports = ("--port", str(_free_port()), "--temporal-port", str(_free_port()), "--no-ui")
     with (folder / "dev.log").open("w") as log:
         process = subprocess.Popen(
@@ -169,12 +169,12 @@ def _version(program: str) -> str:
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns next to nothing of what is set here: an environment of somebody else's."""
+    """Return an environment almost without this machine's variables, as a stranger's would be."""
     return {name: os.environ[name] for name in _KEPT if name in os.environ} | dict(variables)
 
 
 def _pip_variables() -> dict[str, str]:
-    """Returns what tells pip where packages come from, which is the machine's matter."""
+    """Return the variables that name pip's package sources, which depend on the machine."""
     return {name: value for name, value in os.environ.items() if name.startswith("PIP_")} | {
         "PATH": os.environ.get("PATH", "")
     }

@@ -1,4 +1,4 @@
-"""Writes `tools/locks/`: every package that is installed, with the hashes of its files.
+"""Writes `tools/locks/`: every installed package, with the hashes of its files.
 
 `python -m tools.release.locks` runs it.
 """
@@ -24,15 +24,15 @@ class Lock:
 
     name: str
     extras: tuple[str, ...] = ()
-    """The extras of Signoff; none leaves Signoff's own requirements out as well."""
+    """The extras of Signoff. Without any, Signoff's own requirements are left out as well."""
     more: tuple[str, ...] = ()
-    """Packages beside them."""
+    """Additional packages."""
     over: tuple[str, ...] = ()
-    """Locks that are installed with this one. This one leaves out what they hold."""
+    """Locks that are installed together with this one, which leaves out their packages."""
 
 
 LOCKS: Final = (
-    # The packages that build others from source. They are installed first, and pip downloads no builders of its own.
+    # Packages that build others from source. They are installed first, and pip downloads no builders itself.
     Lock("build", more=("hatchling", "setuptools")),
     Lock("dev", ("dev",), ("aiosqlite",), over=("build",)),
     Lock("test", ("test",), over=("build", "dev")),

@@ -1,4 +1,4 @@
-"""Says what keeps the version here from being released: its changelog, its number, its commit."""
+"""Finds obstacles to a release of this version: its changelog, its number, its commit."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ _UNRELEASED: Final = "unreleased"
 
 
 def find_problems(root: Path, today: date) -> list[str]:
-    """Lists what keeps the checkout at `root` from being released; each is one sentence with its remedy."""
+    """List the obstacles to a release of the checkout at `root`. Each is one sentence with its remedy."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     version = str(project["version"])
     found = [
@@ -32,7 +32,7 @@ def find_problems(root: Path, today: date) -> list[str]:
 
 
 def version_problem(version: str, named: str) -> str:
-    """Explains what is wrong with the version of `pyproject.toml`, beside that of the package; "" if nothing."""
+    """Explain the fault of the version in `pyproject.toml`, compared with the package's; "" if there is none."""
     if version != named:
         return f"pyproject.toml says {version} and {VERSION_FILE} says {named}: write one number into both"
     if _SEMVER.fullmatch(version) is None:
@@ -41,14 +41,14 @@ def version_problem(version: str, named: str) -> str:
 
 
 def client_problem(root: Path, version: str) -> str:
-    """Explains that the client's version is another than `version`; "" where it is the same."""
+    """Explain that the client's version differs from `version`, or return ""."""
     if f'VERSION: Final = "{version}"' in (root / CLIENT_VERSION).read_text(encoding="utf-8"):
         return ""
     return f"{CLIENT_VERSION} has another version than {version}: write one number into both"
 
 
 def changelog_problem(text: str, version: str, today: date) -> str:
-    """Explains what the changelog lacks of a release of `version`; "" where it lacks nothing."""
+    """List the changelog's gaps for a release of `version`, or return ""."""
     sections = list(_sections(text))
     for name, _, lines in sections:
         if name.lower() == _UNRELEASED and lines:
@@ -76,14 +76,14 @@ def changelog_problem(text: str, version: str, today: date) -> str:
 
 
 def recording_problem(root: Path, version: str) -> str:
-    """Explains what is missing of the installation of `version` that later ones are tried on; "" where it is there."""
+    """Explain the gaps of the recorded installation of `version`, a test input of later versions, or return ""."""
     if (root / "tests/installations" / version / "turns.json").is_file():
         return ""
     return f"no installation of {version} is recorded: run tests/installations/record.py as it says, and commit that"
 
 
 def commit_problem(root: Path, version: str) -> str:
-    """Explains why what lies at `root` is no commit to release; "" where it is one."""
+    """Explain why `root` is no commit to release; "" if it is one."""
     if _git(root, "status", "--porcelain"):
         return "there are changes that are not committed: commit them, or take them back"
     if _git(root, "tag", "--list", f"v{version}"):
@@ -92,17 +92,17 @@ def commit_problem(root: Path, version: str) -> str:
 
 
 def commit_time(root: Path) -> int:
-    """Returns when the commit at `root` was made, in seconds: the time of every file of its release."""
+    """Return the time of the commit at `root`, in seconds: the time of every file of its release."""
     return int(_git(root, "log", "-1", "--format=%ct"))
 
 
 def commit_id(root: Path) -> str:
-    """Returns the commit at `root`."""
+    """Return the commit at `root`."""
     return _git(root, "rev-parse", "HEAD")
 
 
 def _sections(text: str) -> list[tuple[str, str, list[str]]]:
-    """Returns each version's name, day and list of lines that are not empty, as they stand."""
+    """Return each version's name, day and nonempty lines, unchanged."""
     found: list[tuple[str, str, list[str]]] = []
     for line in text.splitlines():
         heading = _HEADING.match(line)

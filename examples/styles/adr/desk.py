@@ -1,4 +1,4 @@
-"""The tools of the desk, and the registry of them."""
+"""The desk's tools and their registry."""
 
 from travel_desk import tools
 

@@ -4,5 +4,5 @@ from signoff.tools import HandlerCall
 
 
 def refunds(call: HandlerCall, context: dict[str, object]) -> str:
-    """Small refunds are asked about, larger ones never made."""
+    """Ask for approval of small refunds, and deny larger ones."""
     return "deny" if call.args["amount"] > 100 else "user"

@@ -1,4 +1,4 @@
-"""What shortens the results of the desk."""
+"""A reducer for the results of the desk."""
 
 import json
 
@@ -7,5 +7,5 @@ from signoff.tools import ReducerInput, Result
 
 
 def cheapest(result: Result, given: ReducerInput) -> Result:
-    """The first three journeys of a search."""
+    """Return the first three journeys of a search."""
     return result if isinstance(result, ToolFailure) else ToolResult(json.dumps(json.loads(str(result.value))[:3]))

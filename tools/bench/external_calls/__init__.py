@@ -1,1 +1,1 @@
-"""Measures what an external call takes beside a hand-written workflow that does the same work."""
+"""Compares an external call with a hand-written workflow for the same work."""

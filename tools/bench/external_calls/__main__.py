@@ -1,4 +1,4 @@
-"""What an external call takes beside a hand-written workflow that does the same work.
+"""Compares an external call with a hand-written workflow for the same work.
 
 Run it: `python -m tools.bench.external_calls [--rounds N] [--calls N] [--json FILE]`.
 """
@@ -12,7 +12,7 @@ from tools.bench.external_calls.report import render
 
 
 def main() -> None:
-    """Measures, prints every round and the tables, writes the JSON."""
+    """Measure, print every round and the tables, and write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m tools.bench.external_calls", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"interleaved rounds (default {ROUNDS})")
     parser.add_argument("--calls", type=int, default=CALLS, help=f"calls of each kind a round ({CALLS})")

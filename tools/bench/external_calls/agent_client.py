@@ -1,4 +1,4 @@
-"""Signoff's side: an external agent before a gateway, with the worker that judges and runs its calls."""
+"""Signoff's side: an external agent with a gateway, and the worker that judges and runs its calls."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -35,30 +35,30 @@ _SCHEMA: Final[dict[str, Any]] = {
 
 
 class ExternalAgentClient:
-    """An external agent before a gateway of the production profile: its token is checked, and turns are signed."""
+    """An external agent of a gateway in the production profile: the gateway checks its token and signs turns."""
 
     def __init__(self, http: httpx2.AsyncClient, deps: GatewayDeps) -> None:
         self._http = http
         self.deps = deps
 
     async def run(self) -> str:
-        """A call that Signoff runs: one request; returns its id."""
+        """Propose a call that Signoff runs, in one request. Return its id."""
         ended = await self._propose("pay", 20)
         require((ended["state"], ended.get("code")) == ("ended", "ok"), ended)
         return str(ended["id"])
 
     async def permit(self) -> str:
-        """A call that the agent runs, permitted and used in one request; returns its id."""
+        """Propose and use a call that the agent runs, in one request. Return its id."""
         used = await self._propose("refund", 20, use=True)
         require(used["state"] == "used" and used["args"]["amount"] == 20, used)
         return str(used["id"])
 
     async def report(self, call: str) -> None:
-        """Reports what became of it."""
+        """Report the outcome of a call."""
         await self._end(call, "paid")
 
     async def ask(self) -> str:
-        """A call that people approve and the agent then uses and reports; returns its id."""
+        """Propose a call that needs approval, then use and report it. Return its id."""
         waiting = await self._propose("refund", 420)
         require(waiting["state"] == "waiting", waiting)
         call = str(waiting["id"])
@@ -75,7 +75,7 @@ class ExternalAgentClient:
         return call
 
     async def sign_in(self) -> None:
-        """Has a token for the agent, and one for the person who decides."""
+        """Make a token for the agent, and one for the approver."""
         tokens, now = Tokens(self.deps.store), self.deps.clock()
         day = timedelta(days=1)
         agent, _ = await tokens.create("main", "actor:coder", ("call",), lifetime=day, now=now)
@@ -96,7 +96,7 @@ class ExternalAgentClient:
 
 
 def catalog() -> Catalog:
-    """One external agent, a tool that Signoff runs for it and one that it runs itself, with their policies in CEL."""
+    """Return a catalog with one external agent and two tools, run by Signoff and by the agent, with policies in CEL."""
 
     async def pay(args: dict[str, object], ctx: ToolContext) -> str:
         return "paid"
@@ -122,7 +122,7 @@ def catalog() -> Catalog:
 async def open_agent(
     client: Client, store: Store, signer: Signer, task_queue: str
 ) -> AsyncIterator[ExternalAgentClient]:
-    """Yields an agent before a gateway in this process, whose worker runs."""
+    """Yield an agent with a gateway in this process and a running worker."""
     known = catalog()
     room = await build_deps(known, store, people=known.people, profile="production", verifier=signer.verifier())
     deps = GatewayDeps(

@@ -1,4 +1,4 @@
-"""The hand-written side: what a caller and a workflow do without Signoff."""
+"""The hand-written side: a caller and a workflow without Signoff."""
 
 import uuid
 from typing import Any, Final
@@ -14,35 +14,35 @@ PAYMENT: Final = Payment(20, "Ana")
 
 
 class CallFailed(Exception):
-    """A call did not do the work that is measured, so there is nothing to compare."""
+    """A call did not do the measured work, so there is nothing to compare."""
 
 
 def require(right: object, found: object) -> None:
-    """Raises `CallFailed` with what was found where that is not right."""
+    """Raise `CallFailed` with `found` unless `right`."""
     if not right:
         raise CallFailed(f"a call did not do its work: {found}")
 
 
 class HandWritten:
-    """What a caller and a workflow written by hand do; `client` is Temporal's own."""
+    """The hand-written caller and workflow. `client` is Temporal's own."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
         self._client = client
         self._task_queue = task_queue
 
     def worker(self) -> Worker:
-        """A worker that is not running yet, with the options of ours."""
+        """Return a worker that is not yet running, with Signoff's options."""
         return handmade_worker(self._client, self._task_queue, [OneActivity, RunElsewhere], [allow, transfer])
 
     async def run(self) -> str:
-        """Started and awaited: one request and the wait for its result; returns the workflow's id."""
+        """Start a workflow in one request and wait for its result. Return its id."""
         given = uuid.uuid4().hex
         paid = await self._client.execute_workflow(OneActivity.run, PAYMENT, id=given, task_queue=self._task_queue)
         require(paid == "paid", paid)
         return given
 
     async def permit(self) -> str:
-        """Started and told yes, in one request; returns the workflow's id."""
+        """Start a workflow and get its permit, in one request. Return its id."""
         given = uuid.uuid4().hex
         start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             RunElsewhere.run,
@@ -58,6 +58,6 @@ class HandWritten:
         return given
 
     async def report(self, given: str) -> None:
-        """Told what became of it."""
+        """Report the outcome of a call."""
         told = await self._client.get_workflow_handle(given).execute_update(RunElsewhere.report, "paid")
         require(told == "paid", told)

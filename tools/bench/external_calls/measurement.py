@@ -1,4 +1,4 @@
-"""Measures external calls and their hand-written counterparts, one at a time and in turn."""
+"""Measures external calls and their hand-written counterparts, one at a time and alternately."""
 
 import asyncio
 import tempfile
@@ -29,13 +29,13 @@ ROUNDS: Final = 5
 CALLS: Final = 100
 _WARM_CALLS: Final = 20
 _REST_SECONDS: Final = 0.02
-"""How long nothing is done after each call: what it leaves to the server must not be counted against the next one."""
+"""A pause after each call, so that its remaining work on the server does not slow the next one."""
 Act = Callable[[], Awaitable[str]]
-"""Does one call, and returns its id."""
+"""Makes one call and returns its id."""
 
 
 async def measure(rounds: int, calls: int) -> CallsReport:
-    """Measures both sides on one new server, started as `signoff dev` starts it."""
+    """Measure both sides on one new server, started as `signoff dev` starts it."""
     with tempfile.TemporaryDirectory(prefix="signoff-bench-") as folder:
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server, open_store(f"sqlite:///{folder}/signoff.db") as store:
@@ -85,7 +85,7 @@ async def _measure(
 
 
 async def _play(client: Client, kinds: Mapping[str, tuple[Act, Act]], number: int, calls: int) -> list[CallFigure]:
-    """One round: one call at a time, of another kind and side each time, and who begins changes from call to call."""
+    """Play one round, one call at a time. Kinds and sides alternate, and so does the side that begins."""
     taken: dict[str, tuple[list[float], list[float]]] = {kind: ([], []) for kind in kinds}
     for index in range(calls):
         for kind, acts in kinds.items():
@@ -121,17 +121,17 @@ async def _whole(side: HandWritten | ExternalAgentClient) -> str:
 
 
 async def _await_end(client: Client, call: str) -> None:
-    """Returns once the workflow of a call has ended: an agent may have been answered by the store before."""
+    """Wait until a call's workflow has ended. The store may have answered the agent before."""
     await client.get_workflow_handle(_workflow_of(call)).result()
 
 
 async def _events(client: Client, call: str) -> int:
-    """How many events a call's history has, without workflow tasks that timed out."""
+    """Return the number of events in a call's history, without timed-out workflow tasks."""
     await _await_end(client, call)
     history = await client.get_workflow_handle(_workflow_of(call)).fetch_history()
     return len(history.events)
 
 
 def _workflow_of(call: str) -> str:
-    """The id of a call's workflow; that of a hand-written one is the call's own."""
+    """Return the id of a call's workflow. For a hand-written call it is the call's id."""
     return TurnKey(*call.split(".")).workflow_id if "." in call else call

@@ -1,4 +1,4 @@
-"""What was measured of external calls, as JSON and as Markdown tables."""
+"""Renders measurements of external calls, as JSON and as Markdown tables."""
 
 from statistics import median
 from typing import Final
@@ -7,7 +7,7 @@ from tools.bench.report import Figures, Where, render_table
 from tools.bench.sides import BASELINE, SIGNOFF
 
 MAX_RATIO: Final = 1.3
-"""What an automatic external call may take at most of a hand-written workflow that does the same work, p50 at 1."""
+"""The target: p50 of an automatic external call over that of a hand-written workflow, at concurrency 1."""
 MAX_EVENTS_AUTOMATIC: Final = 18
 MAX_EVENTS_ASKED: Final = 28
 RUN: Final = "run by Signoff"
@@ -25,11 +25,11 @@ class CallFigure(Figures):
 
     @property
     def ratio(self) -> float:
-        """What ours takes of the hand-written one."""
+        """Signoff's p50 over the hand-written one."""
         return self.p50_ms / self.hand_p50_ms
 
     def line(self) -> str:
-        """The figure as one line of a log."""
+        """Return the figure as one line of a log."""
         took = f"{self.hand_p50_ms:5.1f} {self.p50_ms:5.1f} ms  {self.ratio:.2f}"
         return f"round {self.number}  {self.kind:<44} {took}"
 
@@ -58,12 +58,12 @@ class CallsReport(Figures):
     events_asked: int
 
     def ratio(self, kind: str) -> float:
-        """Of a kind, the median over the rounds of what it takes of the hand-written one."""
+        """Return the median ratio of a kind over the rounds."""
         return median(each.ratio for each in self.figures if each.kind == kind)
 
 
 def render(report: CallsReport) -> str:
-    """The report as Markdown tables."""
+    """Return the report as Markdown tables."""
     asked = report.where
     conditions = (
         f"{report.date}, engine {report.engine}: {report.rounds} rounds of {report.calls} calls of each kind; "

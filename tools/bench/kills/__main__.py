@@ -1,4 +1,4 @@
-"""Kill a running installation at seeded moments, then check its journals: `make kills SEED=7 MINUTES=12`."""
+"""Kills a running installation at seeded moments, then checks its journals: `make kills SEED=7 MINUTES=12`."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ from tools.bench.kills.workload import Workload
 from tools.bench.scale.stack import StackFailed
 
 _DRAIN_SECONDS = 240.0
-"""How long the last calls may take after the last kill."""
+"""The time for the last calls after the last kill."""
 _SEEDS = 1_000_000
 
 
@@ -62,7 +62,7 @@ def _store_url(given: str) -> str:
 
 
 def read_arguments() -> argparse.Namespace:
-    """The seed, the length, the store, and the folder of the journals."""
+    """Return the seed, the length, the store and the directory of the journals."""
     parser = argparse.ArgumentParser(prog="python -m tools.bench.kills", description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="the same kills again; random when left out")
     parser.add_argument("--minutes", type=float, default=12.0)
@@ -80,7 +80,7 @@ def read_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run, check and report; returns 1 where the checker finds a fault."""
+    """Run, check and report. Return 1 if the checker finds a fault."""
     arguments = read_arguments()
     if arguments.check is not None:
         return _report(arguments.check)

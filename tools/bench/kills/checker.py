@@ -63,12 +63,14 @@ class _Call:
 
     @property
     def acts(self) -> list[dict[str, Any]]:
-        """The arguments of each effect: the tool's own, or those of each try that was handed the permit."""
+        """The arguments of each effect: the tool's own, or the arguments in each attempt's permit."""
         tries = {each.attempt: each.args for each in self.uses}
         return [each.args for each in self.effects] + list(tries.values())
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
-        """The facts of the record's entries of one kind, as the services wrote them, without the turn's own claims."""
+        """Return the facts of the audit log's entries of one kind, as the services wrote them, without the turn's own
+        claims.
+        """
         return [
             {**each["data"], "subject": each["subject"]}
             for each in self.record
@@ -76,7 +78,7 @@ class _Call:
         ]
 
     def endings(self, approval: str, revision: int) -> set[str]:
-        """The states in which the record says that a question ended."""
+        """Return the states in which a question ended, according to the audit log."""
         return {
             str(each["data"]["state"])
             for each in self.record
@@ -165,7 +167,7 @@ def _calls(run: RunJournals) -> tuple[dict[str, _Call], list[Fault]]:
 
 
 def _check_whole(run: RunJournals) -> Iterator[Fault]:
-    """The run proves something: calls, kills and a record that verifies."""
+    """Check that the run proves something: calls, kills and an audit log that verifies."""
     for kind in (Planned, Proposed, Struck, Verified):
         if not any(isinstance(each, kind) for each in run.entries):
             yield Fault("empty run", "-", f"no entry of the kind {kind.__name__}")
@@ -177,7 +179,7 @@ def _check_whole(run: RunJournals) -> Iterator[Fault]:
 
 
 def _check_effects(call: _Call) -> Iterator[Fault]:
-    """An effect happens once, with the arguments that were proposed, and not for a denied call."""
+    """Check that an effect happens once, with the proposed arguments, and not for a denied call."""
     name, acts = call.proposed.call, call.acts
     if len(acts) > 1:
         yield Fault("doubled use" if call.uses else "doubled effect", name, f"it took effect {len(acts)} times")
@@ -193,7 +195,7 @@ def _check_effects(call: _Call) -> Iterator[Fault]:
 
 
 def _check_end(call: _Call) -> Iterator[Fault]:
-    """Every call ends, in a state that the workload can bring about, and no question stays open."""
+    """Check that every call ends in a state that the workload can cause, and that no question stays open."""
     name, ended = call.proposed.call, call.ended
     if ended is None:
         yield Fault("no ending", name, "it has not ended")
@@ -216,7 +218,7 @@ def _check_end(call: _Call) -> Iterator[Fault]:
 
 
 def _check_answers(call: _Call) -> Iterator[Fault]:
-    """Each answer that the record counts was given by that person, to that question."""
+    """Check that the person gave each counted answer, to that question."""
     given = {(each.approval, each.revision, each.person, each.verdict) for each in call.answering}
     for each in call.of_kind("attempt"):
         if each["status"] in _COUNTED:
@@ -226,7 +228,7 @@ def _check_answers(call: _Call) -> Iterator[Fault]:
 
 
 def _check_attribution(call: _Call) -> Iterator[Fault]:
-    """Each question is the call's own, and its decision is shown as that of a person who gave it."""
+    """Check that each question belongs to the call, and that its decision names a person who gave it."""
     name = call.proposed.call
     for each in call.answering:
         if call.id and not each.approval.startswith(f"{call.id}."):
@@ -244,7 +246,7 @@ def _check_attribution(call: _Call) -> Iterator[Fault]:
 
 
 def _check_permits(call: _Call) -> Iterator[Fault]:
-    """Each effect has a right to run in the record: the rule, or approvals of as many people as the policy asks."""
+    """Check that each effect has a permit in the audit log: a rule, or the number of approvals in the policy."""
     name = call.proposed.call
     executions = call.of_kind("execution")
     if call.acts and not executions:
@@ -260,7 +262,7 @@ def _check_permits(call: _Call) -> Iterator[Fault]:
 
 
 def _check_receipts(receipts: list[Answered], calls: dict[str, _Call]) -> Iterator[Fault]:
-    """An answer that was receipted as accepted is in the record and has ended its question."""
+    """Check that each accepted answer is in the audit log and has ended its question."""
     named = {each.approval: call for call in calls.values() for each in call.answering}
     for receipt in receipts:
         call = named.get(receipt.approval)

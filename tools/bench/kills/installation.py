@@ -1,4 +1,4 @@
-"""The installation that is struck: one worker, one gateway and one Temporal server over one store."""
+"""The installation under attack: one worker, one gateway and one Temporal server over one store."""
 
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ AGENT = "coder"
 
 
 class Installation:
-    """Kills and starts the processes of a stack, each with the files and the address that it had."""
+    """Kills and starts the processes of a stack. Each keeps its files and address."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -59,6 +59,6 @@ class Installation:
             raise CannotStart(f"{type(error).__name__}: {error}") from error
 
     def has_ended(self, name: str) -> bool:
-        """Tell whether a process that was started has ended by itself."""
+        """Return whether a started process has ended unexpectedly."""
         process = self._running.get(name)
         return process is not None and process.returncode is not None

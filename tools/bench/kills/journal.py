@@ -1,4 +1,4 @@
-"""The journals of a run: what the workload sent and read, what the nemesis killed, what took effect."""
+"""The journals of a run: the workload's messages, the nemesis' kills, and the effects."""
 
 import time
 from collections.abc import Iterator
@@ -35,15 +35,15 @@ class Proposed(_Entry):
     way: Way
     tool: str
     args: dict[str, Any]
-    """The arguments that count: those of the effect."""
+    """The effective arguments, after an edit."""
     by_rule: bool = False
-    """Whether a rule lets it run, so that no approver is asked first."""
+    """Whether a rule allows it without an approver."""
     voters: int = 1
-    """How many people have to approve it."""
+    """The number of required approvals."""
 
 
 class Accepted(_Entry):
-    """The id that the gateway gave a call, with which the ids of its requests begin."""
+    """The id that the gateway gave a call. The ids of the call's requests begin with it."""
 
     kind: Literal["accepted"] = "accepted"
     call: str
@@ -76,7 +76,7 @@ class Answered(_Entry):
 
 
 class Used(_Entry):
-    """A permit that the gateway handed to one try of the agent, which then acts."""
+    """A permit that the gateway gave to one attempt of the agent, which then acts."""
 
     kind: Literal["used"] = "used"
     call: str
@@ -85,7 +85,7 @@ class Used(_Entry):
 
 
 class Reported(_Entry):
-    """An outcome that the gateway took from the agent."""
+    """An outcome that the gateway accepted from the agent."""
 
     kind: Literal["reported"] = "reported"
     call: str
@@ -93,7 +93,7 @@ class Reported(_Entry):
 
 
 class Withdrawn(_Entry):
-    """A call that the agent withdrew, by the answer of the gateway."""
+    """A call that the agent withdrew, with the gateway's answer."""
 
     kind: Literal["withdrawn"] = "withdrawn"
     call: str
@@ -117,9 +117,9 @@ class Ended(_Entry):
     kind: Literal["ended"] = "ended"
     call: str
     state: str
-    """Of a turn's call, its outcome's code; of an external call, the state."""
+    """The code of the outcome for a turn's call. The state for an external call."""
     code: str = ""
-    """Of an ended external call, its outcome's code."""
+    """The code of the outcome of an ended external call."""
     questions: tuple[Question, ...] = ()
 
 
@@ -132,7 +132,7 @@ class Verified(_Entry):
 
 
 class Struck(_Entry):
-    """A process that was killed, started, or that ended by itself."""
+    """A process that was killed, was started, or ended unexpectedly."""
 
     kind: Literal["struck"] = "struck"
     victim: str
@@ -181,7 +181,7 @@ class Journal:
 
 
 def read_entries(file: Path) -> Iterator[Entry]:
-    """Yield the entries of a journal; of one that does not exist, none."""
+    """Yield the entries of a journal, or none if it does not exist."""
     if file.exists():
         for line in file.read_text(encoding="utf-8").splitlines():
             yield _ENTRY.validate_json(line)

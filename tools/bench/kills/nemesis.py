@@ -15,7 +15,7 @@ _QUIET_SECONDS = (1.0, 6.0)
 """The time between a start and the next kill."""
 _DOWN_SECONDS = (0.0, 4.0)
 _BOTH = 0.2
-"""How often a second process goes down with the first one."""
+"""The probability that a second process dies with the first one."""
 _AGAIN_SECONDS = 0.5
 
 
@@ -29,7 +29,7 @@ class Processes(Protocol):
         """Start a process and return once it is ready. Raises `CannotStart`."""
 
     def has_ended(self, name: str) -> bool:
-        """Tell whether a process that was started has ended by itself."""
+        """Return whether a started process has ended unexpectedly."""
 
 
 class CannotStart(Exception):
@@ -50,7 +50,7 @@ class Strike:
 def plan_strikes(seed: int) -> Iterator[Strike]:
     """Yield strikes without end; the same seed gives the same ones."""
     dice = random.Random(f"nemesis {seed}")
-    # Each kind comes once before chance decides: a short run kills all three.
+    # Take each kind once before chance decides: a short run kills all three.
     first = dice.sample(VICTIMS, len(VICTIMS))
     while True:
         victims: tuple[str, ...] = (first.pop() if first else dice.choices(VICTIMS, _WEIGHTS)[0],)
@@ -60,7 +60,7 @@ def plan_strikes(seed: int) -> Iterator[Strike]:
 
 
 class Nemesis:
-    """Strikes as planned until its time is over, then leaves every process running."""
+    """Strikes as planned until its time has passed, then leaves every process running."""
 
     def __init__(self, processes: Processes, journal: Journal, seed: int) -> None:
         self._processes = processes
@@ -68,7 +68,7 @@ class Nemesis:
         self._seed = seed
 
     async def run(self, seconds: float) -> None:
-        """Strike for so many seconds, and on a slow machine until each kind of process was killed."""
+        """Strike for `seconds`, and on a slow machine until each kind of process was killed."""
         ends = time.monotonic() + seconds
         for number, strike in enumerate(plan_strikes(self._seed)):
             if number >= len(VICTIMS) and time.monotonic() + strike.after > ends:
@@ -83,7 +83,7 @@ class Nemesis:
         await self._revive()
 
     async def watch(self) -> None:
-        """Start each process again that ends by itself, until cancelled."""
+        """Restart each process that ends unexpectedly, until cancelled."""
         while True:
             await self._revive()
             await asyncio.sleep(_AGAIN_SECONDS)

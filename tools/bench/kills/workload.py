@@ -61,7 +61,7 @@ class PlannedCall:
     pause: float
     """Seconds that an approver reads the card."""
     rivals: int
-    """Tries of the agent that use the permit at the same time."""
+    """Attempts of the agent that use the permit at the same time."""
     withdraws: bool
     reports: bool
 
@@ -110,7 +110,7 @@ def plan_calls(seed: int) -> Iterator[tuple[float, PlannedCall]]:
 
 
 class Workload:
-    """Drives the calls over HTTP. Each request is sent again, as it was, until the gateway has answered it."""
+    """Drives the calls over HTTP. Repeats each request unchanged until the gateway has answered it."""
 
     def __init__(self, address: str, tokens: dict[str, str], journal: Journal, folder: Path, seed: int) -> None:
         self._journal = journal
@@ -118,7 +118,7 @@ class Workload:
         self._seed = seed
         self._plans: dict[str, PlannedCall] = {}
         self._approvals: dict[str, str] = {}
-        """The name of each call, by the id of its request."""
+        """Maps the id of each request to the name of its call."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._stopped = False
@@ -147,7 +147,7 @@ class Workload:
         self._stopped = True
 
     async def run(self) -> None:
-        """Propose calls until `stop`; returns once every one has ended, at once if one of them failed."""
+        """Propose calls until `stop`. Return when every call has ended, or at once if one has failed."""
         calls: list[asyncio.Task[None]] = []
         slots = asyncio.Semaphore(_AT_ONCE)
         for pause, plan in plan_calls(self._seed):
@@ -189,7 +189,7 @@ class Workload:
         self._journal.write(Ended(call=plan.name, state=codes[0], questions=await self._questions(plan.name)))
 
     async def _play_external(self, plan: PlannedCall) -> None:
-        """A call of the agent, which uses its permit by several tries at once."""
+        """Play a call of the agent, with several concurrent attempts to use its permit."""
         body = {"tool": plan.tool, "args": plan.args, "says": "as agreed"}
         proposed = await self._send("coder", "POST", "/v1/calls", body, key=plan.name)
         if not proposed.is_success:
@@ -233,7 +233,7 @@ class Workload:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _approve(self, person: str) -> None:
-        """Answer every request that the person's list shows, once a revision."""
+        """Answer every request in the person's list, once per revision."""
         seen: set[tuple[str, int]] = set()
         while True:
             found = await self._send(person, "GET", "/v1/approvals?limit=500")
@@ -284,10 +284,10 @@ class Workload:
         )
 
     def _verdict(self, person: str, call: str, question: str) -> Verdict | None:
-        """The answer of a person to a question about a call; None where they leave it."""
+        """Return a person's answer to a question about a call, or `None` for no answer."""
         plan = self._plans[call]
         if question == "in_doubt":
-            # Ana looks where the tool acts, and tells the truth.
+            # Ana looks at the tool's effects, and answers truthfully.
             happened = any(isinstance(each, Effect) and each.call == call for each in read_entries(self._effects))
             again: Verdict = "denied" if plan.answers == "deny" else "approved"
             return None if person != APPROVERS[0] and plan.tool != "transfer" else "happened" if happened else again
@@ -304,7 +304,7 @@ class Workload:
         return self._folder / EFFECTS
 
     async def _questions(self, call: str) -> tuple[Question, ...]:
-        """The questions of a call as they are at its end."""
+        """Return the questions of a call at its end."""
         found = []
         for approval, name in sorted(self._approvals.items()):
             if name != call:
@@ -325,7 +325,7 @@ class Workload:
     async def _send(
         self, who: str, method: str, path: str, body: dict[str, Any] | None = None, key: str = ""
     ) -> httpx2.Response:
-        """Send a request again and again until the gateway answers it otherwise than by 503 or 429."""
+        """Repeat a request until the gateway answers with another status than 503 or 429."""
         headers = {"content-type": "application/json"} | ({"idempotency-key": key} if key else {})
         while True:
             try:

@@ -1,1 +1,1 @@
-"""Measures an installation of the production profile under many waiting turns: processes, as an operator runs them."""
+"""Measures an installation of the production profile with many waiting turns, as separate processes."""

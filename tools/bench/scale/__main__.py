@@ -1,4 +1,4 @@
-"""Run an experiment: `python -m tools.bench.scale waiting|decisions|burst [--store URL] [--json FILE]`."""
+"""Runs an experiment: `python -m tools.bench.scale waiting|decisions|burst [--store URL] [--json FILE]`."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ STARTS = 5_000
 
 
 async def measure(arguments: argparse.Namespace) -> ScaleReport:
-    """Runs one experiment on an installation of its own."""
+    """Run one experiment on its own installation."""
     with tempfile.TemporaryDirectory(prefix="signoff-scale-") as folder:
         async with Stack.open(Path(folder), arguments.store) as stack:
             report = ScaleReport(
@@ -42,7 +42,7 @@ async def measure(arguments: argparse.Namespace) -> ScaleReport:
 
 
 def read_arguments() -> argparse.Namespace:
-    """What to run, on which store, how much of it, and where to write it."""
+    """Return the experiment, the store, the amounts and the result file."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench.scale", description="Signoff under many waiting turns."
     )
@@ -58,7 +58,7 @@ def read_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measures, prints the tables, writes the JSON."""
+    """Measure, print the tables, and write the JSON."""
     arguments = read_arguments()
     report = asyncio.run(measure(arguments))
     print(f"\n{render(report)}")

@@ -1,4 +1,4 @@
-"""Loads of an installation: decisions at a steady rate through two gateways, and a burst of starts."""
+"""Loads an installation: decisions at a steady rate through two gateways, and a burst of starts."""
 
 import asyncio
 import time
@@ -15,7 +15,9 @@ STARTS_AT_ONCE = 200
 
 
 async def measure_decisions(stack: Stack, a_minute: int, minutes: float) -> dict[str, Spread]:
-    """Decides so many a minute, each at its moment whether or not those before it are done, by two gateways in turn."""
+    """Decide `a_minute` requests per minute, by two gateways in turn. Each starts on time, whether or not others are
+    done.
+    """
     await stack.start_worker()
     gateways = [await stack.start_gateway() for _ in range(GATEWAYS)]
     number = round(a_minute * minutes)
@@ -57,7 +59,7 @@ async def measure_decisions(stack: Stack, a_minute: int, minutes: float) -> dict
 
 
 async def measure_burst(stack: Stack, number: int) -> dict[str, Spread]:
-    """Starts so many turns at once by one gateway, while somebody reads the list of what waits."""
+    """Start `number` turns at once by one gateway, while a person reads the list of waiting requests."""
     worker, gateway = await stack.start_worker(), await stack.start_gateway()
     lists: list[float] = []
 
@@ -92,7 +94,7 @@ async def measure_burst(stack: Stack, number: int) -> dict[str, Spread]:
 
 
 async def _every_request(stack: Stack, ana: Any, number: int) -> list[dict[str, Any]]:
-    # The API lists a thousand at a time at most, and these are not more.
+    # The API lists at most a thousand requests at once.
     found = await list_waiting(ana, min(number, 1_000))
     if len(found) != number:
         raise StackFailed(f"{len(found)} of {number} requests are listed")

@@ -1,4 +1,4 @@
-"""What was measured of an installation under many waiting turns, how each figure grows, and how it is shown."""
+"""Renders the measurements of an installation with many waiting turns, with the growth of each figure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,20 +21,20 @@ class Spread(_Figures):
 
 
 class Point(_Figures):
-    """One number of waiting turns, and the figures there; each is named with its unit."""
+    """One number of waiting turns with its figures. Their names have the unit."""
 
     turns: int
     figures: dict[str, Spread]
 
 
 class Line(_Figures):
-    """The straight line `at + each * turns` nearest to a figure's middles, by least squares."""
+    """The straight line `at + each * turns` through a figure's medians, by least squares."""
 
     at: float
     each: float
 
     def value(self, turns: int) -> float:
-        """What the line says of so many turns."""
+        """Return the line's value for a number of turns."""
         return self.at + self.each * turns
 
 
@@ -52,7 +52,7 @@ class ScaleReport(_Figures):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lines(self) -> dict[str, Line]:
-        """Of each figure that was taken at three numbers of turns or more, its line."""
+        """The lines of all figures with measurements at three or more numbers of turns."""
         if len(self.points) < 3:
             return {}
         return {
@@ -64,24 +64,24 @@ class ScaleReport(_Figures):
         return list(self.points[0].figures) if self.points else []
 
     def growth(self, name: str) -> float:
-        """How many times the figure at the fewest turns it is at the most."""
+        """Return the figure at the most turns over that at the fewest."""
         first, last = self.points[0].figures[name].middle, self.points[-1].figures[name].middle
         return last / first if first else math.inf
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Returns the least, the median and the most of some measurements."""
+    """Return the minimum, median and maximum."""
     found = sorted(values)
     return Spread(least=found[0], middle=median(found), most=found[-1])
 
 
 def spreads(taken: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
-    """Returns the spread of each figure."""
+    """Return the spread of each figure."""
     return {name: spread(values) for name, values in taken.items()}
 
 
 def fit_line(points: Sequence[tuple[float, float]]) -> Line:
-    """Returns the straight line with the least sum of squared distances, for two points or more."""
+    """Return the line of least squares through two or more points."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)
     each = sum((x - middle_x) * (y - middle_y) for x, y in points) / sum((x - middle_x) ** 2 for x in xs)
@@ -89,7 +89,7 @@ def fit_line(points: Sequence[tuple[float, float]]) -> Line:
 
 
 def render(report: ScaleReport) -> str:
-    """Returns the report as tables of Markdown."""
+    """Return the report as Markdown tables."""
     title = f"{report.date}, engine {report.engine}, {report.cpus} CPUs, {report.experiment} on {report.store}"
     if not report.points:
         rows = [[name, *_cells(each)] for name, each in report.figures.items()]

@@ -1,4 +1,4 @@
-"""One installation of the production profile as processes: the embedded server, workers and gateways over one store."""
+"""An installation of the production profile as processes: embedded server, workers and gateways over one store."""
 
 import asyncio
 import contextlib
@@ -27,12 +27,12 @@ _READY_SECONDS = 60.0
 
 
 class StackFailed(Exception):
-    """A process of the installation did not start, or a command of it failed."""
+    """A process of the installation did not start, or a command failed."""
 
 
 @dataclass(frozen=True)
 class CommandTime:
-    """What one command took, in seconds: by the clock, and of the processor."""
+    """The wall-clock and processor seconds of one command."""
 
     wall: float
     processor: float
@@ -41,7 +41,7 @@ class CommandTime:
 
 @dataclass
 class Gateway:
-    """A gateway's process, and where it listens."""
+    """A gateway's process and its port."""
 
     process: Process
     port: int
@@ -68,11 +68,11 @@ class Stack:
     async def open(
         cls, folder: Path, store_url: str = "", *, project: Path = PROJECT, people: Sequence[str] = ("ana", "rui")
     ) -> AsyncIterator[Self]:
-        """Makes keys and the tokens of `people` in `folder`, over the store at `store_url`; SQLite when left out."""
+        """Make keys and the tokens of `people` in `folder`, over the store at `store_url` (default: SQLite)."""
         options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server:
             url = store_url or f"sqlite:///{folder}/signoff.db"
-            # A client that counts and watches; it reads nothing that is encrypted.
+            # A client that only counts and watches: it reads no encrypted data.
             stack = cls(folder, server, url, await server.connect())
             shutil.copytree(project, folder / "project")
             try:
@@ -90,7 +90,7 @@ class Stack:
                 await stack.server.stop()
 
     def environment(self, who: str, **more: str) -> dict[str, str]:
-        """The variables of a process; `who` is `worker` or `gateway`."""
+        """Return the environment variables of a process. `who` is `worker` or `gateway`."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
         return kept | {
             "SIGNOFF_PROFILE": "production",
@@ -102,17 +102,17 @@ class Stack:
         }
 
     async def make_token(self, subject: str, *scopes: str) -> None:
-        """Makes a token of a person or an agent."""
+        """Make a token of a person or an agent."""
         words = [word for scope in scopes for word in ("--scope", scope)]
         made = await self.run("token", "create", subject, *words)
         self.tokens[subject] = next(word for word in made.output.split() if word.startswith("sgf_"))
 
     async def run(self, *words: str, **more: str) -> CommandTime:
-        """Runs a command beside the gateway. Raises `StackFailed` with what it said."""
+        """Run a command next to the gateway. Raises `StackFailed` with its output."""
         return await asyncio.to_thread(self._run, words, self.environment("gateway", **more))
 
     def _run(self, words: Sequence[str], environment: dict[str, str]) -> CommandTime:
-        # Of children that ended: no other one ends meanwhile.
+        # Usage counts ended children, and no other child ends during the command.
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(
             _signoff(words), env=environment, cwd=self.folder, capture_output=True, text=True, check=False
@@ -124,23 +124,23 @@ class Stack:
         return CommandTime(wall, spent, done.stdout)
 
     async def start_worker(self) -> Process:
-        """Starts a worker, which polls by then."""
+        """Start a worker and return when it polls."""
         return await self._start("worker", self.environment("worker"))
 
     async def start_gateway(self, port: int = 0) -> Gateway:
-        """Starts a gateway at `port`, or at a free one; it answers by then."""
+        """Start a gateway at `port` or a free one, and return when it answers."""
         port = port or free_port()
         where = {"SIGNOFF_PORT": str(port), "SIGNOFF_PUBLIC_URL": f"http://{LOOPBACK}:{port}"}
         return Gateway(await self._start("gateway", self.environment("gateway", **where)), port)
 
     def http(self, gateway: Gateway, person: str) -> httpx2.AsyncClient:
-        """A client of a gateway with a person's token."""
+        """Return a client of a gateway with a person's token."""
         limits = httpx2.Limits(max_connections=300, max_keepalive_connections=300)
         headers = {"authorization": f"Bearer {self.tokens[person]}"}
         return httpx2.AsyncClient(base_url=gateway.address, headers=headers, timeout=60, limits=limits)
 
     async def waiting(self) -> int:
-        """How many turns wait for people, as the server counts them."""
+        """Return the server's count of turns that wait for approval."""
         return (await self.client.count_workflows("SignoffState = 'suspended'")).count
 
     async def _start(self, kind: str, environment: dict[str, str]) -> Process:
@@ -151,7 +151,7 @@ class Stack:
         self.processes = [each for each in self.processes if each.returncode is None] + [process]
         if process.stdout is None:
             raise RuntimeError("its output is a pipe")
-        # With `--json` it says where it is once it is ready; the log is on the other stream.
+        # With `--json` it prints its address when it is ready; the log is on the other stream.
         ready = b""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_READY_SECONDS):
@@ -163,26 +163,26 @@ class Stack:
 
 
 async def kill(process: Process) -> None:
-    """Kills a process by signal 9, if it still runs."""
+    """Kill a process by signal 9, if it still runs."""
     if process.returncode is None:
         process.kill()
     await process.wait()
 
 
 def resident_mb(pid: int) -> float:
-    """The resident memory of a process and of its children, in MB."""
+    """Return the resident memory of a process and its children, in MB."""
     top = psutil.Process(pid)
     return sum(each.memory_info().rss for each in (top, *top.children(recursive=True))) / 1e6
 
 
 def size_mb(*files: Path) -> float:
-    """The size of files with what SQLite keeps beside them, in MB."""
+    """Return the size of files including SQLite's side files, in MB."""
     found = [beside for each in files for beside in each.parent.glob(f"{each.name}*")]
     return sum(each.stat().st_size for each in found) / 1e6
 
 
 async def answer_of(http: httpx2.AsyncClient, path: str, **params: Any) -> Any:
-    """The JSON at an address. Raises `StackFailed` for any other answer than 200."""
+    """Return the JSON at an address. Raises `StackFailed` for any other status than 200."""
     answer = await http.get(path, params=params)
     if answer.status_code != httpx2.codes.OK:
         raise StackFailed(f"{path} answered {answer.status_code}: {answer.text[:300]}")

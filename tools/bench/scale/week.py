@@ -1,9 +1,9 @@
 """A week of traffic: `python -m tools.bench.scale.week [--turns-a-day N] [--days N] [--store URL] [--json FILE]`.
 
-A worker and a gateway run in this process over one store and the embedded server, as `signoff dev` runs them. Each day
-so many turns are played over HTTP; then a day passes. Nobody's clock is moved: the rows of the store are, by 24 hours,
-and what Temporal's retention would remove is deleted by the call that it uses itself, once it is as old as that. The
-record is bound to its times by hashes, so it is retired by the real moments at which the days ended.
+A worker and a gateway run in this process over one store and the embedded server, as in `signoff dev`. Each day the
+command plays the turns over HTTP, and then a day passes. No clock moves. Instead, the store's rows move back by 24
+hours, and workflows as old as Temporal's retention are deleted by the call that the retention uses. Hashes bind the
+audit log to its times, so it is retired by the real ends of the days.
 """
 
 import argparse
@@ -47,18 +47,18 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 
 DAYS: Final = 7
 RETENTION_DAYS: Final = 2
-"""For how many days Temporal, the store and the record keep what has ended."""
+"""The number of days that Temporal, the store and the audit log keep ended turns."""
 TOLERANCE: Final = 0.1
-"""By so much of day 4's a figure of day 7 may be more: what grows with each day grows by a quarter a day."""
+"""The allowed growth of a figure from day 4 to day 7. A figure that grows every day grows by a quarter per day."""
 AT_ONCE: Final = 8
 DAY_MILLISECONDS: Final = 86_400_000
 SECRET: Final = "whsec_" + "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 LONG: Final = "x" * 9_000
-"""What makes a message longer than a history holds, so that it lies in the store."""
+"""Makes a message too long for a history, so that it is stored."""
 KEPT_FOR_GOOD: Final = ("audit_records", "audit_heads", "audit_checkpoints")
-"""Tables of the record, which keeps something of every turn."""
+"""Tables of the audit log, which keeps something of every turn."""
 KINDS: Final = ("auto", "auto", "auto", "approved", "approved", "denied", "edited", "late", "session", "session")
-"""What becomes of ten turns that follow each other."""
+"""The courses of ten consecutive turns."""
 
 MANIFEST: Final = """
 version: 1
@@ -127,20 +127,20 @@ MODEL: Final = ScriptedModel(_complete)
 
 
 class DayReport(FrozenModel):
-    """What there is at a day's end, once everything old was removed."""
+    """The figures at a day's end, after all removals."""
 
     day: int
     """The number of the day, from 1."""
     seconds: float
-    """How long its traffic took."""
+    """The seconds of its traffic."""
     resident_kb: int
     """Resident memory of the process of worker and gateway."""
     files: int
-    """Open files and sockets of it."""
+    """Its open files and sockets."""
     threads: int
-    """Threads of Python in it."""
+    """Its Python threads."""
     tasks: int
-    """Tasks of its event loop."""
+    """The tasks of its event loop."""
     rows: dict[str, int]
     """Rows by table."""
     store_kb: int
@@ -148,34 +148,31 @@ class DayReport(FrozenModel):
     temporal_kb: int
     """The size of the files of Temporal's database."""
     executions: int
-    """Workflows that Temporal knows."""
+    """The number of workflows in Temporal."""
     delivered: int
-    """Cards and events that were delivered that day."""
+    """Cards and events delivered on that day."""
 
 
 class WeekReport(FrozenModel):
-    """A week, and what grew in it."""
+    """A week and its growth."""
 
     cpus: int
-    """Cores of the machine."""
     database: str
     """`sqlite` or `postgresql`."""
     turns_a_day: int
-    """Turns played each day."""
+    """Turns per day."""
     retention_days: int
-    """For how many days things were kept."""
     days: tuple[DayReport, ...]
-    """The days."""
     grown: tuple[str, ...]
-    """What was more on the last day than on the first that removal has reached, by more than the tolerance."""
+    """Figures that grew by more than the tolerance between the first day after removals and the last."""
 
 
 class WeekFailed(Exception):
-    """A turn did not end as it was to end, or a command failed."""
+    """A turn did not end as planned, or a command failed."""
 
 
 class _Subscriber:
-    """Takes cards and events, and counts them."""
+    """Accepts cards and events, and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -213,7 +210,7 @@ class Week:
         self._process = psutil.Process()
 
     async def play_day(self, http: httpx2.AsyncClient, subscriber: _Subscriber) -> DayReport:
-        """Plays a day's turns, lets it pass and removes what is old, then counts what is left."""
+        """Play a day's turns, let the day pass, remove old data, and count the rest."""
         day, began, before = len(self._names) + 1, time.perf_counter(), subscriber.count
         self._names.append([])
         left = iter([(number, KINDS[number % len(KINDS)]) for number in range(self._turns)])
@@ -275,7 +272,7 @@ class Week:
         await _until(answered)
 
     async def _until_delivered(self) -> None:
-        """Waits until nobody is owed an event or a card."""
+        """Wait until every event and card is delivered."""
         owed = (
             METADATA.tables["event_deliveries"].c.state == "new",
             METADATA.tables["deliveries"].c.state == "planned",
@@ -288,13 +285,13 @@ class Week:
         await _until(none)
 
     async def _maintain(self, day: int) -> None:
-        """What an operator's cron does once a day, and the end of Temporal's retention."""
+        """Run an operator's daily cron job and Temporal's retention."""
         old = day - RETENTION_DAYS
         if old >= 1:
             await self._forget(self._names[old - 1])
         limit = datetime.now(UTC) - timedelta(days=RETENTION_DAYS)
         await self._command("store", "clean", "--before", limit.isoformat())
-        # What workers and gateways remove by themselves, every hour of a day that takes minutes here.
+        # Removals that workers and gateways make every hour; a day takes minutes here.
         await Completions(self._store).drop_old()
         await EventStream(self._store, lambda tool: False).remove_old(RETENTION_DAYS)
         await EventDeliveries(self._store).remove_old(RETENTION_DAYS)
@@ -302,7 +299,7 @@ class Week:
             await self._command("audit", "retire", "--before", self._ends[old - 1].isoformat())
 
     async def _forget(self, names: Sequence[str]) -> None:
-        """Ends conversations, as an operator does, and deletes them and all turns, as the retention does."""
+        """End conversations as an operator does, and delete them and all turns as the retention does."""
         found = [name for name in names if not name.startswith("session/")]
         for session in (name for name in names if name.startswith("session/")):
             await self._client.get_workflow_handle(session).terminate("nothing was said for days")
@@ -351,10 +348,11 @@ class Week:
 
 
 def grown(days: Sequence[DayReport]) -> tuple[str, ...]:
-    """Returns what was more at the end than once removal had begun, by more than the tolerance; the record apart."""
+    """Return the figures that grew by more than the tolerance since removals began, except the audit log's."""
     first, last = days[min(RETENTION_DAYS + 1, len(days) - 2)], days[-1]
     found = []
-    # Two pools, the SDK's and the web server's, make a thread where none is idle: as many as were ever at work at once.
+    # The thread pools of the SDK and the web server start a thread if none is idle, up to the highest concurrency so
+    # far.
     if last.threads > first.threads + AT_ONCE:
         found.append(f"threads: {first.threads} to {last.threads}")
     for name in ("resident_kb", "files", "tasks", "store_kb", "temporal_kb", "executions"):
@@ -363,7 +361,7 @@ def grown(days: Sequence[DayReport]) -> tuple[str, ...]:
             found.append(f"{name}: {was} to {now}")
     for table, now in last.rows.items():
         was = first.rows[table]
-        # A few more or less are of the moment: a lease, an event that is numbered just now.
+        # A few rows more or less are chance: a lease, an event that just got its number.
         if table not in KEPT_FOR_GOOD and now > was * (1 + TOLERANCE) + 5:
             found.append(f"{table}: {was} to {now}")
     return tuple(found)
@@ -416,7 +414,7 @@ async def _until(look: Any) -> Any:
 
 
 async def play_week(turns_a_day: int, days: int = DAYS, store_url: str = "") -> WeekReport:
-    """Plays so many days on a new server, over a new SQLite store or the empty one at `store_url`."""
+    """Play `days` on a new server, over a new SQLite store or the empty store at `store_url`."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-week-")))
         options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None, retention_days=RETENTION_DAYS)
@@ -462,7 +460,7 @@ def _line(day: DayReport) -> str:
 
 
 def main() -> None:
-    """Play the week, print each day and what grew, write the JSON; exit code 1 where something grew."""
+    """Play the week, print each day and the growth, and write the JSON. Exit code 1 if something grew."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench.scale.week", description=(__doc__ or "").split("\n")[0]
     )

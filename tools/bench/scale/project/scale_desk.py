@@ -1,4 +1,4 @@
-"""The tool that waits for people, and the script that calls it."""
+"""The tool that needs approval, and the script that calls it."""
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
@@ -16,7 +16,7 @@ async def pay(amount: int, to: str, note: str) -> str:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Pays as much as is said."""
+    """Pay the amount in the message."""
     if results(request):
         return respond("done")
     amount = int(last_user_text(request))
