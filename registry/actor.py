@@ -72,7 +72,7 @@ class Level:
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
         default=None, repr=False, compare=False
     )
-    """`module:function` that selects among the visible tools. If it fails, the model sees none.
+    """`module:function`: selects among visible tools. If it fails, the model sees none.
 
     An `async (context, data)` that returns tool names within 2 s, for each completion.
     """
@@ -213,7 +213,7 @@ class Autonomy:
     """
 
     unasked_if: Annotated[str, FieldSpec(unset="what policies say")] = ""
-    """CEL: ask unless true, also for tools that never ask."""
+    """CEL: ask unless true."""
     deny_if: str = ""
     """CEL: never run if true."""
 
@@ -287,9 +287,9 @@ class Actor:
     [tools.md](tools.md#filters).
     """
     allowed_plugins: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Only these plugins' tools, and those without a plugin."""
+    """These plugins' tools, and those without one."""
     allowed_mcp_servers: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Only these MCP servers' tools, and those without one."""
+    """These MCP servers' tools, and those without one."""
     allowed_mcp_tools: Annotated[Mapping[str, tuple[str, ...]] | None, FieldSpec(unset="all")] = None
     """Allowed tools (bare names) by server. Other servers keep theirs."""
     read_rest: bool = False
@@ -307,7 +307,7 @@ class Actor:
     [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     on_failure: Literal["continue", "abort_siblings"] = "continue"
-    """`abort_siblings`: a failure stops the completion's other calls."""
+    """`abort_siblings`: a failure stops its completion's other calls."""
     result_chars: Annotated[int | None, Field(ge=1, le=RESULT_BYTES), FieldSpec(unset="`SIGNOFF_RESULT_CHARS`")] = None
     """Most characters of one completion's results.
 
@@ -333,7 +333,7 @@ class Actor:
     autonomy: Annotated[Autonomy | None, FieldSpec(unset="what policies say")] = None
     """Bounds on calls without approval."""
     escalation: Annotated[EscalationPath | None, FieldSpec(unset="what policies say")] = None
-    """Its requests' approvers, if a policy names none."""
+    """Approvers, if a policy names none."""
     own_tools: Annotated[tuple[Tool | ToolUse, ...], FieldSpec(key=dict[str, Any])] = ()
     """[Tools](#tools) of this actor alone, by name."""
     routes: Annotated[tuple[Route, ...], FieldSpec(key=dict[str, Any])] = ()
@@ -346,7 +346,7 @@ class Actor:
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
         default=None, repr=False, compare=False
     )
-    """`module:function` that selects among the visible tools.
+    """`module:function`: selects among visible tools.
 
     [routes.md](routes.md#keys).
     """

@@ -111,7 +111,7 @@ class ToolOptions:
     """
     # The registry checks the order of B17, not this field.
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")] = UNDECLARED
-    """`generalist` (the application's) or `specialist` (one actor's)."""
+    """`generalist` or `specialist` (one actor's)."""
     routing: Annotated[Routing, SkipValidation, DEFINITION] = "routed"
     """`routed` or `bypass`."""
     bypass_routing: BypassRouting | None = None
@@ -121,7 +121,7 @@ class ToolOptions:
     requires_approval: Annotated[
         RequiresApproval, FieldSpec(key=bool | dict[str, Any] | Handed, form="false, true or a policy")
     ] = False
-    """`false`, `true`, or a policy."""
+    """`false`, `true`, or a [policy](policies.md)."""
     tags: Names = ()
     """Words for rules."""
     peer_exposed: bool = False
@@ -134,7 +134,7 @@ class ToolOptions:
     effect: Annotated[str, FieldSpec(hashed="definition", unset="tool and first arguments")] = ""
     """The card's sentence, with `{argument}` places."""
     secrets: Annotated[Names, DEFINITION] = ()
-    """Arguments masked everywhere, besides `writeOnly` ones of the schema."""
+    """Arguments masked everywhere, besides `writeOnly` ones."""
     # If not empty, part of the definition, see `declaration`: an answer given with another list compared other values.
     remarks: Annotated[Names, FieldSpec(hashed="no", shadow="same")] = ()
     """Arguments that only comment. Grants and the repeat guard ignore them.
@@ -142,7 +142,7 @@ class ToolOptions:
     [approvals.md](approvals.md#remarks).
     """
     version: Annotated[str, DEFINITION] = "1"
-    """A new version makes earlier approvals stale."""
+    """A change makes earlier approvals stale."""
     read_only: Annotated[bool, DEFINITION] = False
     """No effects: runs again after a crash, without a ticket."""
     idempotent: Annotated[bool, DEFINITION] = False
@@ -173,13 +173,13 @@ class ToolOptions:
         Field(ge=1, le=MAX_ATTEMPTS),
         FieldSpec(form=f"a whole number from 1 to {MAX_ATTEMPTS}, or none", unset="3 for those, else 1"),
     ] = None
-    """Attempts when a connection fails, 1 to 10; several only if `read_only` or `idempotent`."""
+    """Attempts after failed connections, 1 to 10; several only if `read_only` or `idempotent`."""
     tenants: Annotated[
         Names | None, FieldSpec(form="a list of names, `[]` for nobody, or left out for all", unset="all")
     ] = None
     """Its tenants. For others it does not exist."""
     updates: Names = ()
-    """Collected data and `context` fields that its results may change.
+    """Data and `context` fields that results may change.
 
     [Updates](results.md#updates).
     """
@@ -208,7 +208,7 @@ class ToolOptions:
     [tools.md](tools.md#hours-and-limits).
     """
     fallbacks: Names = ()
-    """Tools to try after a failure, in order; only if `read_only` or `idempotent`."""
+    """Tools to try after a failure; only if `read_only` or `idempotent`."""
     toolset: str = ""
     """A word for rules and actors' filters."""
     always_include: bool = False
@@ -224,7 +224,7 @@ class ToolOptions:
     [external-calls.md](external-calls.md).
     """
     unreported: Literal["record", "ask"] = "record"
-    """An external call without a report: `record` its unknown outcome, or also `ask` approvers."""
+    """External call without a report: `record` the unknown outcome, or also `ask`."""
     # If not empty, part of the definition, see `declaration`: other settings change a call's effect.
     settings: Annotated[Mapping[str, Any], FieldSpec(hashed="no", unset="`{}`")] = field(default_factory=dict)
     """The handler's `context.settings`, without secrets."""
@@ -262,7 +262,7 @@ class ToolOptions:
         AVAILABLE,
         FieldSpec(aliases=("is_available", "isAvailable"), unset="always", shadow="same"),
     ] = field(default=None, repr=False, compare=False)
-    """`module:function`: is it available now?
+    """`module:function`: is it available?
 
     [tools.md](tools.md#availability-and-permission).
     """
@@ -278,12 +278,12 @@ class ToolOptions:
         Field(le=MAX_PERMISSION_SECONDS),
         FieldSpec(form=f"above 0 and at most {MAX_PERMISSION_SECONDS} seconds, or none", unset="never"),
     ] = None
-    """How long an answer of `check_permissions` holds for the same call; at most `5m`.
+    """How long an answer of `check_permissions` holds; at most `5m`.
 
     [tools.md](tools.md#cached-permissions).
     """
     probe: Annotated[Probe | None, PROBE] = field(default=None, repr=False, compare=False)
-    """`module:function` that looks up an unknown outcome.
+    """`module:function`: looks up an unknown outcome.
 
     [approvals.md](approvals.md#probes).
     """
@@ -309,7 +309,7 @@ class Tool(ToolOptions):
     ]
     """JSON Schema of the arguments. Every schema's `pattern` is RE2."""
     handler: Annotated[Handler, HANDLER, FieldSpec(hashed="no", aliases=("execute",), unset="required")]
-    """`module:function`: typed parameters (a `ToolContext` receives the context), `(args, context)`, or a `@tool`."""
+    """`module:function` with typed parameters (`ToolContext`: the context) or `(args, context)`, or a `@tool`."""
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")]
     validate_input: Annotated[InputCheck | None, VALIDATE_INPUT, FieldSpec(hashed="no")] = field(
         default=None, repr=False, compare=False

@@ -41,13 +41,13 @@ class RoutingRules:
     """The first channels to reach people, if neither the policy nor the person chooses."""
 
     default: tuple[str, ...] = ()
-    """Names of channels, in order, if the policy has no `notify`."""
+    """Channels, in order, if the policy has no `notify`."""
     fallback_after: float = 900.0
-    """How long a card stays unread before the next channel is tried."""
+    """When an unread card's next channel is tried."""
     all: bool = False
     """Try all of a person's channels at once."""
     digest_over: Annotated[int, Field(ge=1)] = 5
-    """More cards than this, due for one person on one channel, become one."""
+    """More cards than this for one person become one."""
 
 
 RoutingSection: Final = record_section(RoutingRules)

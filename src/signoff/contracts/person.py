@@ -30,7 +30,7 @@ class ContactPreferences(FrozenModel):
     """
 
     channels: tuple[str, ...] = ()
-    """Channels in order of preference. Only these are used, if a request names them."""
+    """Channels in order of preference; no others are used."""
     quiet_from: str = ""
     """Begin of quiet hours, `HH:MM`. Cards that can wait are sent after the end."""
     quiet_to: str = ""
@@ -47,7 +47,7 @@ class Person(FrozenModel):
     id: str
     """The id of the entry: `[A-Za-z0-9_-]{1,48}`."""
     person_id: str = ""
-    """The `id` of the same human's first entry: their entries count as one person."""
+    """The `id` of the same human's first entry; all count as one person."""
     name: str = ""
     """For cards and receipts."""
     tenant: str = DEFAULT_TENANT
@@ -59,7 +59,7 @@ class Person(FrozenModel):
     locale: str = ""
     """Language, such as `de-AT`."""
     active: bool = True
-    """Whether the person may act."""
+    """May act."""
     attributes: dict[str, Any] = Field(default_factory=dict)
     """The context fields `user.<name>`, such as `{costCentre: "4711"}`. Only the directory sets them."""
     identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)

@@ -172,7 +172,7 @@ class Term(_PolicyData):
     """
 
     quorum: Annotated[StrictInt, Field(ge=2, le=MAX_QUORUM)] | None = None
-    """The number of different people who must approve."""
+    """How many people must approve."""
     approvers: tuple[Asked, ...] = ()
     """Additional approvers: `role:<role>`, `user:<id>`, or groups of them."""
     min_assurance: Assurance | None = None
@@ -260,9 +260,9 @@ class ApprovalPolicy(_PolicyData):
     [Each group](approvals.md#quorum-and-groups) needs its own approvers.
     """
     route_to: Cel | None = None
-    """CEL that returns this call's approvers, also for global rules and permission checks."""
+    """CEL that returns the call's approvers, also for rules and permission checks."""
     quorum: Annotated[StrictInt, Field(ge=1, le=MAX_QUORUM)] = 1
-    """The number of different people who must approve."""
+    """How many people must approve."""
     # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true. A typo must not loosen a policy.
     veto: StrictBool = True
     """One denial ends the request."""
@@ -293,14 +293,14 @@ class ApprovalPolicy(_PolicyData):
     show: Annotated[ShownArguments, FieldSpec(unset="all")] = ShownArguments()
     """On the card, `only: [...]` shows these arguments alone, `secret: [...]` masks some."""
     handler: Reference | None = None
-    """`module:function`, called after the rules.
+    """`module:function`, after the rules.
 
     [policies.md](policies.md#handlers-of-policies).
     """
     remind_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
     """When the first approvers are reminded."""
     escalate_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
-    """When `escalate_to` may also decide, before `timeout`."""
+    """When `escalate_to` may also decide."""
     escalate_to: tuple[Approver, ...] = ()
     """Approvers after the escalation."""
     on_timeout: Literal["deny", "escalate"] = "deny"
@@ -311,7 +311,7 @@ class ApprovalPolicy(_PolicyData):
     [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     allow_remember: StrictBool = False
-    """Approvers may have a decision remembered for later calls."""
+    """Approvers may have a decision remembered."""
     audit: Literal["required", "best_effort"] = "required"
     """`required`: no call runs without its audit entry. `best_effort`: a failed entry does not stop it."""
     notify: Annotated[tuple[Name, ...] | None, FieldSpec(unset="`routing.default`")] = None
