@@ -238,6 +238,15 @@ async def test_axe_finds_nothing(window: Open, served: Served) -> None:
     assert {path: found for path, found in findings.items() if found} == {}
 
 
+async def test_command_of_an_empty_inbox_wraps_on_a_phone(window: Open, served: Served) -> None:
+    page = await window("/", size=(390, 844))
+    await page.get_by_label("Acting as").select_option("guest")
+    await page.get_by_role("button", name="Switch").click()
+    command = page.locator(".command")
+    await command.evaluate("shown => { shown.textContent = `signoff ask '${'refund ana '.repeat(8)}'`; }")
+    assert await command.evaluate("shown => shown.scrollWidth <= shown.clientWidth")
+
+
 @SIZES
 @SCRIPTS
 async def test_first_of_two_approvals_shows_its_state_and_moves_to_the_others(
