@@ -19,27 +19,30 @@ from signoff.registry.gates.actor_bounds import direct_terms
 from signoff.registry.gates.inventory import InventoryRow, inventory
 
 
-def check_approver_coverage(catalog: Catalog, people: Directory, *, by_login: Collection[str] = ()) -> None:
+def check_approver_coverage(
+    catalog: Catalog, people: Directory, *, by_login: Collection[str] = (), place: str = "`people`"
+) -> None:
     """Raise `ConfigError` for a tool whose request no tenant's active people could approve.
 
     The tool names a role without members, asks or escalates only to missing people, or needs more approvers than are
     eligible. `by_login` holds roles that undeclared people may get at sign-in, in unknown number.
+    `place` is where people are declared, for messages.
     """
     active = [person for person in people.all() if person.active]
     for row in inventory(catalog):
-        for field, why in _problems(row, catalog.policy(row.tool).rules, active, by_login):
+        for field, why in _problems(row, catalog.policy(row.tool).rules, active, by_login, place):
             raise ConfigError(f"tool `{row.tool}` {why}", tool_name=row.tool, field=field)
         for actor in (catalog.actors[name] for name in row.actors if row.approvers):
             directed = direct_terms(actor, catalog.policy(row.tool), terms_of(ApprovalPolicy(), row.approvers))
             for entry in () if actor.escalation is None else (*directed.approvers, *directed.escalate_to):
-                _check_entry(actor.name, entry, active, by_login)
+                _check_entry(actor.name, entry, active, by_login, place)
 
 
-def _check_entry(actor: str, entry: str, active: Sequence[Person], by_login: Collection[str]) -> None:
+def _check_entry(actor: str, entry: str, active: Sequence[Person], by_login: Collection[str], place: str) -> None:
     kind, _, name = entry.partition(":")
     there = any(entry in rights(person) for person in active) or (kind == "role" and name in by_login)
     if not there:
-        why = f"`escalation` names `{entry}`, which no active person is: add one to `people`, or name others"
+        why = f"`escalation` names `{entry}`, which no active person is: add one to {place}, or name others"
         raise ConfigError(f"actor `{actor}`: {why}", actor=actor, field="escalation", value=entry)
 
 
@@ -63,7 +66,7 @@ def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) ->
 
 
 def _problems(
-    row: InventoryRow, policy: ApprovalPolicy, active: Sequence[Person], by_login: Collection[str]
+    row: InventoryRow, policy: ApprovalPolicy, active: Sequence[Person], by_login: Collection[str], place: str
 ) -> Iterator[tuple[str, str]]:
     if not row.approvers:
         return
@@ -73,7 +76,7 @@ def _problems(
         asked = ", ".join(f"`{each}`" for each in row.approvers)
         yield (
             "approvers",
-            f"asks {asked}, but no active person is one of them: add one to `people`, or name other `approvers`",
+            f"asks {asked}, but no active person is one of them: add one to {place}, or name other `approvers`",
         )
     roles = {role for person in active for role in person.roles} | set(by_login)
     for approver in (*row.approvers, *policy.later_approvers):
@@ -81,17 +84,17 @@ def _problems(
         if kind == "role" and role not in roles:
             others = "escalate_to" if approver in policy.escalate_to else "terms"
             field = "approvers" if approver in row.approvers else others
-            near = did_you_mean(role, roles) or "; give it to a person in `people`, or leave it out"
+            near = did_you_mean(role, roles) or f"; give it to a person in {place}, or leave it out"
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
-    yield from _too_few(policy, terms_of(policy, row.approvers), active, coming)
+    yield from _too_few(policy, terms_of(policy, row.approvers), active, coming, place)
     for term in policy.terms:
         stricter = terms_of(policy, row.approvers, (term.as_applied(term.when),))
-        for _, why in _too_few(policy, stricter, active, coming):
+        for _, why in _too_few(policy, stricter, active, coming, place):
             yield "terms", f"where `{term.when}`, {why}"
 
 
 def _too_few(
-    policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str]
+    policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str], place: str
 ) -> Iterator[tuple[str, str]]:
     """Yield why no tenant's people could meet these terms of a policy."""
     later = terms.escalate_to
@@ -99,7 +102,7 @@ def _too_few(
         asked = ", ".join(f"`{each}`" for each in later)
         yield (
             "escalate_to",
-            f"escalates to {asked}, but no active person is one of them: add one to `people`, or name others",
+            f"escalates to {asked}, but no active person is one of them: add one to {place}, or name others",
         )
     # Count the people after escalation too: they may complete the quorum later.
     named = (*terms.approvers, *terms.escalate_to)
@@ -110,18 +113,19 @@ def _too_few(
         yield (
             "edit",
             f"lets approvers propose other arguments, which {fewest} others must approve, but a tenant has at most "
-            f"{most}: name more, or use `edit: off` or `edit: approve`",
+            f"{most}: add people to {place}, or use `edit: off` or `edit: approve`",
         )
     if most < fewest and coming.isdisjoint(named):
         yield (
             "quorum",
-            f"needs {fewest} people to approve, but a tenant has at most {most}: lower `quorum`, or name more",
+            f"needs {fewest} people to approve, but a tenant has at most {most}: lower `quorum`, or add people to "
+            f"{place}",
         )
-    yield from _group_problems(policy, terms, active, coming)
+    yield from _group_problems(policy, terms, active, coming, place)
 
 
 def _group_problems(
-    policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str]
+    policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str], place: str
 ) -> Iterator[tuple[str, str]]:
     """Yield why no tenant's people can fill the groups of these terms, one place each."""
     known = terms.groups if policy.route_to is None else [group for each in terms.applied for group in each.groups]
@@ -134,7 +138,7 @@ def _group_problems(
         wanted = ", ".join(f"{group.quorum} of {' or '.join(f'`{each}`' for each in group.of)}" for group in asked)
         yield (
             "approvers",
-            f"asks {wanted}, each another person, but no tenant has such people: name more of them, or ask fewer",
+            f"asks {wanted}, each another person, but no tenant has such people: add them to {place}, or ask fewer",
         )
         return
     proposes = policy.edit == "propose" and not policy.allow_self_approval
@@ -142,7 +146,7 @@ def _group_problems(
         yield (
             "edit",
             "lets approvers propose other arguments, and once one of them did, the others cannot fill every group of "
-            "`approvers`: name more, or use `edit: off` or `edit: approve`",
+            f"`approvers`: add people to {place}, or use `edit: off` or `edit: approve`",
         )
 
 

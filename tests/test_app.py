@@ -161,6 +161,19 @@ async def test_app_under_test_opens_no_channel_and_sends_no_event(
     assert [record.getMessage() for record in caplog.records if "NO_SUCH" in record.getMessage()] == []
 
 
+async def test_app_with_too_few_people_names_the_place_for_more(outside: None) -> None:
+    app = an_app(people=[{"id": "ana", "roles": ["finance"]}])
+
+    @app.tool(requires_approval={"approvers": ["role:finance"], "quorum": 2})
+    def pay(amount: float) -> str:
+        """Pay an amount."""
+        return "paid"
+
+    with pytest.raises(ConfigError, match=r"at most 1: lower `quorum`, or add people to `App\(people=\.\.\.\)`"):
+        async with app.test():
+            pass
+
+
 def watch(request: CompletionRequest) -> Completion:
     """Refund for a person, and file what an event says."""
     if results(request):

@@ -20,7 +20,9 @@ async def check_start(installation: Installation, task_queue: str, **there: bool
     require_ready(settings, people=installation.has_people, **there)
     require_deployment(settings)
     require_real_model(settings.profile, (*catalog.models, settings.model))
-    check_approver_coverage(catalog, installation.people, by_login=login_roles(settings))
+    check_approver_coverage(
+        catalog, installation.people, by_login=login_roles(settings), place=_people_place(installation)
+    )
     check_backends(catalog.every_tool, built_in_backends(settings.state_dir / "storage"), task_queue)
     if installation.driver is not None:
         return dict.fromkeys(catalog.models, installation.driver)
@@ -34,3 +36,10 @@ async def check_start(installation: Installation, task_queue: str, **there: bool
             raise
         hint = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"
         raise ConfigError(f"actor `{named[0]}`: {error.message}{hint}", **error.context) from error
+
+
+def _people_place(installation: Installation) -> str:
+    """Return where people are declared, for messages."""
+    if installation.settings.people is not None:
+        return f"`{installation.settings.people}`"
+    return "`people` of the manifest" if installation.version is None else "`App(people=...)`"

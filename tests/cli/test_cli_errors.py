@@ -27,7 +27,7 @@ MANIFESTS = {
     "nobody can approve": (
         f"version: 1\npath: ['{MANIFEST.parent}']\ntools:\n  pay:\n    handler: cli_project_tools:pay\n"
         "    scope: generalist\n    requires_approval: {approvers: ['role:nobody']}\n",
-        "tool `pay` asks `role:nobody`, but no active person is one of them",
+        "tool `pay` asks `role:nobody`, but no active person is one of them: add one to `people` of the manifest,",
     ),
 }
 

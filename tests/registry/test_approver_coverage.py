@@ -56,7 +56,7 @@ def test_policy_with_enough_people_is_accepted(policy: dict[str, Any]) -> None:
     (
         {"approvers": ["role:finance"], "quorum": 3},
         "quorum",
-        "tool `pay` needs 3 people to approve, but a tenant has at most 2: lower `quorum`, or name more",
+        "tool `pay` needs 3 people to approve, but a tenant has at most 2: lower `quorum`, or add people to `people`",
     ),
     (
         {"approvers": ["role:finance", "role:finanse"]},
@@ -95,7 +95,7 @@ def test_policy_with_enough_people_is_accepted(policy: dict[str, Any]) -> None:
     (
         {"approvers": [{"of": "role:finance", "quorum": 2}, {"of": "role:cfo"}]},
         "quorum",
-        "tool `pay` needs 3 people to approve, but a tenant has at most 2: lower `quorum`, or name more",
+        "tool `pay` needs 3 people to approve, but a tenant has at most 2: lower `quorum`, or add people to `people`",
     ),
 )
 def test_policy_without_enough_people_names_tool_field_and_remedy(
@@ -113,13 +113,13 @@ def test_policy_without_enough_people_names_tool_field_and_remedy(
         {"approvers": [{"of": "role:finance"}, {"of": ["role:legal", "user:eve"], "quorum": 2}]},
         "approvers",
         "tool `pay` asks 1 of `role:finance`, 2 of `role:legal` or `user:eve`, each another person, but no tenant "
-        "has such people: name more of them, or ask fewer",
+        "has such people: add them to `people`, or ask fewer",
     ),
     (
         {"approvers": [{"of": "role:finance"}, {"of": "role:legal"}], "edit": "propose"},
         "edit",
         "tool `pay` lets approvers propose other arguments, and once one of them did, the others cannot fill every "
-        "group of `approvers`: name more, or use `edit: off` or `edit: approve`",
+        "group of `approvers`: add people to `people`, or use `edit: off` or `edit: approve`",
     ),
 )
 def test_groups_need_different_people_of_one_tenant(policy: dict[str, Any], field: str, says: str) -> None:
