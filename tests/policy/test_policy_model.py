@@ -1,3 +1,4 @@
+import inspect
 from typing import Any
 
 import pytest
@@ -6,7 +7,7 @@ from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import seconds
-from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval, ShownArguments, Term
 
 
 def test_policy_defaults_match_the_documentation() -> None:
@@ -26,6 +27,11 @@ def test_both_spellings_of_a_field_are_equal() -> None:
         {"autoApproveIf": "true", "auto_approve_if": "true", "grant_ttl": 3_600, "min_assurance": "mfa"}
     )
     assert camel == snake == both
+
+
+def test_a_signature_has_the_spelling_of_python() -> None:
+    for model in (ApprovalPolicy, Term, ShownArguments):
+        assert [*inspect.signature(model).parameters] == [*model.model_fields]
 
 
 @table(

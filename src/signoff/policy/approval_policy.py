@@ -134,7 +134,8 @@ class _PolicyData(BaseModel):
     A mistake raises one `ConfigError` that names the field.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    # Without aliases, which signatures would show: `_one_spelling` reads camelCase.
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="wrap")
     @classmethod
