@@ -117,3 +117,12 @@ def test_a_module_that_is_imported_deeper_is_noticed() -> None:
         "signoff.store.store",
     ]
     assert isinstance(signoff, ModuleType)
+
+
+def test_the_suite_of_channels_names_the_remedy_for_a_missing_pytest() -> None:
+    code = (
+        "import sys; sys.modules['pytest'] = None\n"
+        "try:\n    from signoff.testing import ChannelSuite\nexcept ImportError as error:\n    print(error)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "`ChannelSuite` needs pytest: run `pip install pytest`\n"

@@ -18,7 +18,10 @@ from datetime import timedelta
 from typing import Final
 from unittest import mock
 
-import pytest
+try:
+    import pytest
+except ModuleNotFoundError as error:
+    raise ImportError("`ChannelSuite` needs pytest: run `pip install pytest`") from error
 
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
