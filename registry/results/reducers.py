@@ -185,6 +185,7 @@ REDUCER: Final = Hook[Result](field="reducer", takes=("result", "given"), style=
 BUILT_IN: Final[Mapping[str, Reducer]] = MappingProxyType(
     {"terminal": terminal, "read_file": read_file, "kanban_list": kanban_list}
 )
+"""The reducers that every program has, by name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ run, and `denied` gives it up. `withdrawn` is the verdict of an envelope for `ca
 a denial of the inbox. Only the gateway writes it.
 """
 Assurance = Literal["none", "link", "channel", "session", "mfa"]
+"""The strength of a person's identification."""
 ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa")
-"""The strength of a person's identification, weakest first."""
+"""Every `Assurance`, weakest first."""
 UNSIGNED = "unsigned"
 """The subject recorded for an answer without a name."""
 
