@@ -1,4 +1,4 @@
-"""The command line as a function, and what the tests of it share."""
+"""The command line as a function, and shared helpers of its tests."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ Cli = Callable[..., Awaitable[Ran]]
 
 
 def run_here(arguments: tuple[str, ...]) -> Ran:
-    """One command line in this thread, its streams caught."""
+    """Run one command in this thread and capture its streams."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = invoke(arguments)
@@ -35,18 +35,18 @@ def run_here(arguments: tuple[str, ...]) -> Ran:
 
 
 async def run_in_thread(*arguments: str) -> Ran:
-    """One command line, in a thread: it has an event loop of its own."""
+    """Run one command in a thread with its own event loop."""
     return await asyncio.to_thread(run_here, arguments)
 
 
 async def found(cli: Cli, name: str, *more: str) -> tuple[bool, str]:
-    """Whether `signoff doctor` finds one thing well, and in which words."""
+    """Return the result and message of one check of `signoff doctor`."""
     (check,) = [each for each in (await cli("doctor", *more, "--json")).data if each["name"] == name]
     return check["ok"], check["message"]
 
 
 async def waiting_request(served_cli: Cli, text: str) -> dict[str, Any]:
-    """Start a turn whose call asks, and return its card once the inbox lists it."""
+    """Start a turn whose call needs approval, and return its card when the inbox lists it."""
     asked = await served_cli("ask", text, "--no-wait", "--json")
     assert asked.code == 0, asked.err
     turn = asked.data["turn"]
@@ -60,7 +60,8 @@ async def waiting_request(served_cli: Cli, text: str) -> dict[str, Any]:
 
 
 def assert_one_sentence(ran: Ran, code: int = 1) -> str:
-    """Exit code, nothing on standard output, one line without a traceback on standard error; returns that line."""
+    """Check the exit code, an empty standard output and one line without a traceback on standard error. Return that
+    line."""
     assert (ran.code, ran.out) == (code, ""), ran
     lines = ran.err.strip().splitlines()
     assert len(lines) == 1, ran.err

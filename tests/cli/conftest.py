@@ -16,13 +16,13 @@ __all__ = ["postgres_server"]
 
 @pytest.fixture
 def cli(clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line in an empty folder, without any variable of Signoff's or Temporal's."""
+    """The command line in an empty directory, without variables of Signoff or Temporal."""
     return run_in_thread
 
 
 @pytest.fixture(scope="module")
 async def cli_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
-    """A server on which nothing of other tests waits: lists show, and a freeze withdraws, whatever does."""
+    """A separate server, because lists show and a freeze withdraws the requests of all tests on it."""
     file = tmp_path_factory.mktemp("temporal") / "temporal.db"
     async with run_server(ServerOptions(file, port=free_port(), ui_port=None)) as handle:
         yield handle
@@ -39,5 +39,5 @@ async def served_cli(
 
 @pytest.fixture
 def site(cli: Cli, tmp_path: Path, cli_server: ServerHandle, task_queue: str) -> Site:
-    """Nothing but a manifest and a server on which no other module's turns wait."""
+    """A manifest, and a server without turns of other modules."""
     return Site(tmp_path, cli_server.address, task_queue, free_port())

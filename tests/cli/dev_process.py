@@ -1,4 +1,4 @@
-"""`signoff dev` as a process of its own."""
+"""`signoff dev` as a separate process."""
 
 import asyncio
 import sys
@@ -16,7 +16,7 @@ STOP_SECONDS = 60
 
 @dataclass
 class Dev:
-    """One installation in a folder of its own; `start` runs `signoff dev` in it."""
+    """One installation in its own directory. `start` runs `signoff dev` there."""
 
     folder: Path
     manifest: Path = MANIFEST
@@ -39,7 +39,7 @@ class Dev:
                 assert line, f"dev ended: {''.join(self.lines)}"
 
     async def end(self, number: int) -> int:
-        """Send a signal and return the exit code once it is gone."""
+        """Send a signal and return the exit code after the end."""
         assert self.process is not None
         self.process.send_signal(number)
         async with asyncio.timeout(STOP_SECONDS):

@@ -1,4 +1,4 @@
-"""An installation of the production profile: a worker and a gateway as processes, and people's tokens."""
+"""An installation of the production profile: a worker and a gateway as processes, and personal tokens."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ START_SECONDS = 60
 
 @dataclass
 class Site:
-    """An installation of two folders, one a process, over one store and one server."""
+    """An installation of two directories, one per process, over one store and one server."""
 
     folder: Path
     address: str
@@ -41,7 +41,7 @@ class Site:
 
     @asynccontextmanager
     async def running(self, process: str, **more: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """`signoff worker` or `signoff gateway`, ready, for the length of a block."""
+        """A ready `signoff worker` or `signoff gateway` during a block."""
         started = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "signoff.cli.main", process, "--json"),
             cwd=self.folder,
@@ -53,7 +53,7 @@ class Site:
         try:
             seen = []
             async with asyncio.timeout(START_SECONDS):
-                # What the log says of other turns on the tests' server comes before it, perhaps.
+                # Log lines about other turns on the tests' server may come first.
                 while not seen or (seen[-1] and not seen[-1].startswith("{")):
                     seen.append((await started.stdout.readline()).decode())
             assert seen[-1], "".join(seen)
@@ -64,14 +64,14 @@ class Site:
 
 
 def here(clean_env: pytest.MonkeyPatch, site: Site, process: str) -> None:
-    """Make the command line of this test that of one of the two."""
+    """Configure this test's command line as one of the two processes."""
     for name, value in site.env(process).items():
         if name.startswith(("SIGNOFF_", "TEMPORAL_")):
             clean_env.setenv(name, value)
 
 
 async def token(cli: Cli, person: str, *some: str) -> str:
-    """A personal token that may do everything, or `some` things."""
+    """A personal token with all scopes, or with `some`."""
     scopes = [word for scope in some or ("read", "decide", "start") for word in ("--scope", scope)]
     ran = await cli("token", "create", person, *scopes, "--json")
     assert ran.code == 0, ran.err
@@ -79,7 +79,7 @@ async def token(cli: Cli, person: str, *some: str) -> str:
 
 
 async def ready_site(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
-    """Gives the site keys and a token: each of its processes would start."""
+    """Create the site's keys and a token, so that each process can start."""
     here(clean_env, site, "gateway")
     assert (await cli("keys", "create")).code == 0
     await token(cli, "ana")

@@ -1,4 +1,4 @@
-"""Answers that say more than yes or no, from a terminal."""
+"""Decisions with edits and results, from a terminal."""
 
 import asyncio
 import shlex
@@ -25,7 +25,7 @@ PIN = "4711-very-secret"
 
 
 def editor(tmp_path: Path, *replacements: tuple[str, str]) -> str:
-    """An editor that replaces text in what it is given, once for every time it is opened."""
+    """An editor that makes one replacement in its file each time it is opened."""
     script = tmp_path / "editor.py"
     script.write_text(
         "import pathlib, sys\n"
@@ -43,7 +43,7 @@ async def shown(served_cli: Cli, card: dict[str, Any]) -> ApprovalRequest:
     return ApprovalRequest.model_validate((await served_cli("show", card["id"], "--json")).data)
 
 
-async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> None:
+async def test_argument_is_edited_before_approval(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 2000")
     ran = await served_cli("approve", card["code"], "--set", "amount=1500", "--set", "to=Bo")
     assert (ran.code, ran.err) == (0, "")
@@ -64,27 +64,25 @@ async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> 
         ("amount=2100", 1, "you changed nothing; change a value, or approve the request as it is"),
     ],
 )
-async def test_what_does_not_fit_is_one_sentence_and_changes_nothing(
-    served_cli: Cli, setting: str, code: int, expected: str
-) -> None:
+async def test_invalid_edit_is_refused_in_one_sentence(served_cli: Cli, setting: str, code: int, expected: str) -> None:
     card = await waiting_request(served_cli, "pay 2100")
     assert assert_one_sentence(await served_cli("approve", card["code"], "--set", setting), code) == expected
     assert (await shown(served_cli, card)).state == "pending"
 
 
-async def test_what_the_policy_denies_is_denied_to_people_too(served_cli: Cli) -> None:
+async def test_edit_denied_by_the_policy_is_refused(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 2200")
     ran = await served_cli("approve", card["code"], "--set", "amount=9000", "--json")
     assert (ran.code, ran.data["code"]) == (1, "not_allowed")
     assert (await shown(served_cli, card)).revision == 1
 
 
-async def test_bad_invocations_say_what_is_meant(served_cli: Cli) -> None:
+async def test_invalid_edit_options_exit_with_2(served_cli: Cli) -> None:
     assert (await served_cli("approve", "K7Q-2FM", "--set", "amount")).code == 2
     assert (await served_cli("approve", "K7Q-2FM", "K7Q-2FN", "--set", "amount=5")).code == 2
 
 
-async def test_an_editor_changes_the_arguments(served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_editor_edits_the_arguments(served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     card = await waiting_request(served_cli, "pay 2300")
     clean_env.setenv("EDITOR", editor(tmp_path, ("2300", '"x"'), ('"x"', "1300")))
     ran = await served_cli("approve", card["code"], "--edit")
@@ -98,7 +96,7 @@ async def test_an_editor_changes_the_arguments(served_cli: Cli, clean_env: pytes
     assert "ok paid 1300 to Ana" in (await served_cli("watch", card["turn"])).out
 
 
-async def test_what_an_editor_makes_no_json_of_is_told(
+async def test_invalid_json_from_the_editor_is_reported(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     card = await waiting_request(served_cli, "pay 2350")
@@ -108,9 +106,7 @@ async def test_what_an_editor_makes_no_json_of_is_told(
     assert again.startswith("approved: Pay 1350 EUR to Ana")
 
 
-async def test_an_editor_left_alone_decides_nothing(
-    served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_unchanged_editor_decides_nothing(served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     card = await waiting_request(served_cli, "pay 2400")
     clean_env.setenv("EDITOR", "true")
     message = assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
@@ -120,7 +116,7 @@ async def test_an_editor_left_alone_decides_nothing(
     assert (await shown(served_cli, card)).state == "pending"
 
 
-async def test_only_a_doubt_can_have_happened(served_cli: Cli) -> None:
+async def test_happened_is_refused_for_a_plain_request(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 2500")
     ran = await served_cli("happened", card["code"], "--result", "paid", "--json")
     assert (ran.code, ran.data["code"]) == (1, "malformed")
@@ -147,30 +143,30 @@ ARGS = {"class": "economy", "refundable": False, "tags": ["a"], "to": {"no": "1"
     ({"tags": "b"}, {"tags": ["b"]}),
     ({"to.no": "007"}, {"to": {"no": "007"}}),
 )
-def test_a_value_is_read_by_the_schema(setting: dict[str, str], changed: dict[str, Any]) -> None:
+def test_set_value_is_read_by_the_schema(setting: dict[str, str], changed: dict[str, Any]) -> None:
     assert set_values(ARGS, setting, compile_schema(SCHEMA)).args == {**ARGS, **changed}
 
 
 @pytest.mark.parametrize("setting", [{"class": "first"}, {"refundable": "1"}])
-def test_a_value_that_cannot_be_read_is_told(setting: dict[str, str]) -> None:
+def test_unreadable_set_value_is_reported(setting: dict[str, str]) -> None:
     typed = set_values(ARGS, setting, compile_schema(SCHEMA))
     assert problem_words(typed).startswith(f"`{next(iter(setting))}` ")
 
 
-def test_a_list_that_is_no_json_is_refused() -> None:
+def test_invalid_json_list_is_refused() -> None:
     with pytest.raises(Refused, match="`tags` is not JSON"):
         set_values(ARGS, {"tags": "["}, compile_schema(SCHEMA))
     with pytest.raises(Refused, match="`tags` is nested too deeply"):
         set_values(ARGS, {"tags": "[" * 100_000}, compile_schema(SCHEMA))
 
 
-def test_a_name_that_is_not_there_offers_the_nearest() -> None:
+def test_unknown_argument_suggests_the_nearest() -> None:
     with pytest.raises(NotFound, match=r"did you mean `to.no`"):
         set_values(ARGS, {"to.nr": "x"}, compile_schema(SCHEMA))
 
 
 async def doubted(served_cli: Cli, text: str) -> dict[str, Any]:
-    """The card of a request that asks what became of a call, whose worker was lost after it had begun."""
+    """The card of a request about a call with an unknown outcome, after its worker was lost."""
     card = await waiting_request(served_cli, text)
     place = find_installation()
     signoff = await place.connect()
@@ -186,7 +182,7 @@ async def doubted(served_cli: Cli, text: str) -> dict[str, Any]:
 
 
 @pytest.mark.failure("Did this happen?")
-async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli, failure: Failure) -> None:
+async def test_unknown_outcome_is_confirmed_from_a_terminal(served_cli: Cli, failure: Failure) -> None:
     card = await doubted(served_cli, "pay 2600")
     shown_text = (await served_cli("show", card["id"])).out
     assert shown_text.startswith("Did this happen? Pay 2600 EUR to Ana")
@@ -203,7 +199,7 @@ async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli, fail
     assert "happened by Approver" in settled
 
 
-async def test_a_doubt_is_given_up_from_a_terminal(served_cli: Cli) -> None:
+async def test_unknown_outcome_is_given_up_from_a_terminal(served_cli: Cli) -> None:
     card = await doubted(served_cli, "pay 2700")
     ran = await served_cli("deny", card["code"], "--reason", "cannot find out")
     assert (ran.code, ran.out.strip()) == (0, "given up: Pay 2700 EUR to Ana")
@@ -231,18 +227,18 @@ NULLABLE = {
     ({"size": "5"}, {"size": 5}),
     ({"size": '"5"'}, {"size": "5"}),
 )
-def test_an_edit_gives_null_and_values_of_unions(setting: dict[str, str | None], changed: dict[str, Any]) -> None:
+def test_edit_sets_null_and_values_of_unions(setting: dict[str, str | None], changed: dict[str, Any]) -> None:
     args = {"name": "x", "labels": ["a"], "count": 1, "size": 1, "id": "k"}
     typed = set_values(args, setting, compile_schema(NULLABLE))
     assert (problem_words(typed), typed.args) == ("", {**args, **changed})
 
 
-def test_an_edit_to_null_is_refused_where_the_schema_takes_none() -> None:
+def test_edit_to_null_is_refused_if_the_schema_forbids_it() -> None:
     typed = set_values({"id": "k"}, {"id": None}, compile_schema(NULLABLE))
     assert problem_words(typed) == "`id` must be of type string"
 
 
-def test_a_box_of_the_form_makes_a_field_null() -> None:
+def test_null_checkbox_of_the_form_sets_a_field_to_null() -> None:
     args: dict[str, Any] = {"name": "x", "id": "k"}
     fields = fields_of(args, NULLABLE)
     [name] = [field for field in fields if field.dotted == "name"]

@@ -18,7 +18,7 @@ actors:
 """
 
 
-async def test_ask_begins_where_it_is_told(served_cli: Cli, cli_server: ServerHandle) -> None:
+async def test_ask_starts_at_the_given_route_and_step(served_cli: Cli, cli_server: ServerHandle) -> None:
     asked = await served_cli("ask", "hello", "--route", "vip", "--step", "first", "--no-wait", "--json")
     assert asked.code == 0, asked.err
     client = await cli_server.connect()
@@ -28,7 +28,7 @@ async def test_ask_begins_where_it_is_told(served_cli: Cli, cli_server: ServerHa
     assert b'"step":"first"' in begun
 
 
-async def test_ask_refuses_a_place_that_the_actor_does_not_have(
+async def test_ask_refuses_an_unknown_route_or_step(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle, task_queue: str
 ) -> None:
     (tmp_path / "m.yaml").write_text(ROUTED)
@@ -54,7 +54,7 @@ actors:
 """
 
 
-async def test_chat_and_sessions_show_the_step_to_which_a_conversation_moved(
+async def test_chat_and_sessions_show_the_current_step_of_a_conversation(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle, task_queue: str
 ) -> None:
     (tmp_path / "m.yaml").write_text(MOVING)

@@ -1,4 +1,4 @@
-"""In production: what acts for a whole tenant, conversations and the record, over a gateway with a personal token."""
+"""Tenant-wide commands, conversations and the audit log in production, over a gateway with a personal token."""
 
 import getpass
 from pathlib import Path
@@ -23,7 +23,7 @@ def people(tmp_path: Path, clean_env: pytest.MonkeyPatch) -> Path:
     return path
 
 
-async def test_a_token_lists_reads_freezes_and_thaws(
+async def test_token_permits_lists_reads_and_freezes(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, people: Path
 ) -> None:
     here(clean_env, site, "gateway")
@@ -65,7 +65,7 @@ async def test_a_token_lists_reads_freezes_and_thaws(
 
         found = await run_as("olga", "audit", "show", turn)
         assert (found.code, "unchanged: " in found.out, "over cli, session" in found.out) == (0, True, True), found
-        # By which channel a turn was asked for rules may read, and so nobody says it of themselves.
+        # Rules may read the channel of a turn's start, so a client cannot set it.
         assert "asked clerk over api" in found.out
         refused = assert_one_sentence(await run_as("rui", "audit", "show", turn))
         assert refused == "the audit log needs the role `auditor` or `admin`"
@@ -97,7 +97,7 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         assert done == [("ana", "remember"), ("ana", "revoke"), ("ana", "freeze"), ("ana", "thaw")]
 
 
-async def test_without_a_gateway_who_holds_the_store_freezes(
+async def test_store_freeze_works_without_a_gateway(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, people: Path
 ) -> None:
     here(clean_env, site, "gateway")
@@ -117,7 +117,7 @@ async def test_without_a_gateway_who_holds_the_store_freezes(
     assert all(f"account {getpass.getuser()}" in line["what"] and UNPROVED in line["what"] for line in lines)
 
 
-async def test_a_broken_manifest_stands_in_no_freeze_s_way(
+async def test_broken_manifest_does_not_prevent_a_freeze(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     manifest = tmp_path / "broken.yaml"

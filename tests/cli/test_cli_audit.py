@@ -1,4 +1,4 @@
-"""The record from the command line: nothing here needs a server or a manifest."""
+"""The audit log on the command line, without a server or a manifest."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ TURN = "turn/main/s/t-0001"
 
 
 def records(*entries: AuditEntry) -> None:
-    """Write entries to the store of this folder."""
+    """Write entries to the store of this directory."""
 
     async def write() -> None:
         STORE.parent.mkdir(exist_ok=True)
@@ -44,7 +44,7 @@ def write(name: str, text: str) -> None:
 
 @pytest.fixture
 async def audit(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line in a folder with keys and a record of two turns and two acts."""
+    """The command line in a directory with keys and audit entries of two turns and two acts."""
     assert (await cli("keys", "create")).code == 0
     turns = [turn_entry("main", "s", f"t-000{n}", AT, subject="guest", actor="desk", channel="api") for n in (1, 2)]
     more = AuditEntry(stream=TURN, key="a", kind="attempt", at=AT, tenant="main", subject="eve", data={"status": "x"})
@@ -52,7 +52,7 @@ async def audit(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
     return cli
 
 
-async def test_verify_counts_what_is_whole(audit: Cli) -> None:
+async def test_verify_counts_verified_records(audit: Cli) -> None:
     ran = await audit("audit", "verify")
     assert ran.code == 0, ran.err
     assert "6 records in 3 streams" in ran.out
@@ -62,7 +62,7 @@ async def test_verify_counts_what_is_whole(audit: Cli) -> None:
     assert (found["whole"], found["checkpoints"], found["uncovered"]) == (True, 1, 0)
 
 
-async def test_verify_of_an_empty_store_says_that_nothing_is_there(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_verify_reports_an_empty_store(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     ran = await cli("audit", "verify")
     assert (ran.code, ran.out.strip()) == (0, "nothing is recorded yet")
     assert "nothing is recorded of `t`" in assert_one_sentence(await cli("audit", "show", "t"))
@@ -76,7 +76,7 @@ async def test_verify_names_the_first_fault_and_fails(audit: Cli) -> None:
     assert (finding["fault"], finding["stream"], finding["seq"]) == ("changed", TURN, 2)
 
 
-async def test_a_kept_checkpoint_finds_what_the_store_has_forgotten(audit: Cli) -> None:
+async def test_saved_checkpoint_detects_a_truncated_store(audit: Cli) -> None:
     assert (await audit("audit", "checkpoint", "--out", "kept.json")).code == 0
     assert (await audit("audit", "verify", "--checkpoint", "kept.json")).code == 0
     for table in ("audit_records", "audit_heads", "audit_checkpoints"):
@@ -86,7 +86,7 @@ async def test_a_kept_checkpoint_finds_what_the_store_has_forgotten(audit: Cli) 
     assert (ran.code, ran.out.startswith("truncated: the saved checkpoint 1 is missing")) == (1, True)
 
 
-async def test_an_export_is_verified_elsewhere_with_the_public_keys_alone(audit: Cli, tmp_path: Path) -> None:
+async def test_export_is_verified_elsewhere_with_the_public_keys_alone(audit: Cli, tmp_path: Path) -> None:
     await audit("audit", "checkpoint")
     assert (await audit("audit", "export", "--out", "audit.jsonl")).out == "9 lines written to audit.jsonl\n"
     await audit("keys", "export", "--out", "public.json")
@@ -109,7 +109,7 @@ async def test_export_prints_the_lines_of_one_turn(audit: Cli) -> None:
     assert [json.loads(line)["type"] for line in ran.out.splitlines()] == ["export", "record", "record", "end"]
 
 
-async def test_show_tells_a_turn_as_a_timeline(audit: Cli) -> None:
+async def test_show_prints_a_turn_as_a_timeline(audit: Cli) -> None:
     ran = await audit("audit", "show", "t-0001")
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
@@ -122,13 +122,13 @@ async def test_show_tells_a_turn_as_a_timeline(audit: Cli) -> None:
     assert "nothing is recorded of `t-0003x`" in assert_one_sentence(await audit("audit", "show", "t-0003x"))
 
 
-async def test_show_says_when_a_turn_is_not_as_it_was_written(audit: Cli) -> None:
+async def test_show_reports_a_changed_turn(audit: Cli) -> None:
     touched(f"DELETE FROM audit_records WHERE stream = '{TURN}' AND seq = 2")
     ran = await audit("audit", "show", "main.s.t-0001")
     assert (ran.code, "its end was cut off" in ran.out) == (1, True)
 
 
-async def test_checkpoint_needs_something_to_state_and_a_key(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_checkpoint_needs_records_and_a_key(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     assert "signoff keys create" in assert_one_sentence(await cli("audit", "checkpoint"))
     await cli("keys", "create")
     for table in ("audit_records", "audit_heads"):
@@ -136,7 +136,7 @@ async def test_checkpoint_needs_something_to_state_and_a_key(cli: Cli, clean_env
     assert "nothing is recorded yet" in assert_one_sentence(await cli("audit", "checkpoint"))
 
 
-async def test_a_turn_is_exported_for_the_published_checker(audit: Cli) -> None:
+async def test_turn_is_exported_for_the_published_checker(audit: Cli) -> None:
     ran = await audit("audit", "export", "--format", "agentack", "--turn", "t-0001", "--out", "trace.jsonl")
     assert (ran.code, ran.out.strip()) == (0, "1 lines written to trace.jsonl")
     (event,) = read_jsonl("trace.jsonl")
@@ -148,7 +148,7 @@ async def test_a_turn_is_exported_for_the_published_checker(audit: Cli) -> None:
     assert "was changed after it was written: see `signoff audit verify`" in assert_one_sentence(ran)
 
 
-async def test_what_operators_do_is_recorded_with_it(audit: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_acts_of_operators_are_recorded(audit: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     for _ in range(2):
         await audit("store", "freeze", "main", "--reason", "a second leak")

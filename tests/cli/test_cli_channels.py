@@ -1,4 +1,4 @@
-"""Looking at channels and trying them, against a receiver on this machine."""
+"""Checks and tests of channels, with a receiver on this machine."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -44,7 +44,7 @@ Site = Callable[..., Awaitable[None]]
 
 
 class Receiver:
-    """Keeps what is rightly signed; `status` is what it answers."""
+    """Records correctly signed messages and answers with `status`."""
 
     def __init__(self) -> None:
         self.status = 202
@@ -57,7 +57,7 @@ class Receiver:
 
 @pytest.fixture
 async def receiver(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Receiver]:
-    """A receiver, a manifest that names it as the channel `desk`, and people of whom it reaches one."""
+    """A receiver, a manifest with it as the channel `desk`, and people, one of whom it reaches."""
     there = Receiver()
     app = Starlette(routes=[Route("/hook", there.take, methods=["POST"])])
     async with serve_vendor(app) as url:
@@ -71,7 +71,7 @@ async def receiver(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
         yield there
 
 
-async def test_list_shows_kinds_order_and_whom_they_reach(receiver: Receiver, cli: Cli) -> None:
+async def test_list_shows_kinds_order_and_reachable_people(receiver: Receiver, cli: Cli) -> None:
     rows = {row["name"]: row for row in (await cli("channels", "list", "--json")).data}
     assert list(rows) == ["desk", "lost"]
     assert rows["desk"]["reaches"] == ["ana"]
@@ -85,7 +85,7 @@ async def test_list_shows_kinds_order_and_whom_they_reach(receiver: Receiver, cl
     assert receiver.messages == []
 
 
-async def test_check_asks_each_vendor(receiver: Receiver, cli: Cli) -> None:
+async def test_check_contacts_each_vendor(receiver: Receiver, cli: Cli) -> None:
     shown = await cli("channels", "check", "desk")
     assert shown.code == 0
     assert "acknowledges what is signed" in shown.out
@@ -101,7 +101,7 @@ async def test_check_asks_each_vendor(receiver: Receiver, cli: Cli) -> None:
     assert [each["remedy"] for each in wrong] == ["check `url`, and the receiver"]
 
 
-async def test_test_sends_a_card_that_says_what_it_is(receiver: Receiver, cli: Cli, tmp_path: Path) -> None:
+async def test_sends_a_card_marked_as_a_test(receiver: Receiver, cli: Cli, tmp_path: Path) -> None:
     shown = await cli("channels", "test", "ana", "--channel", "desk")
     assert shown.code == 0, shown.err
     assert "✓ desk: sent to U-ana" in shown.out
@@ -113,7 +113,7 @@ async def test_test_sends_a_card_that_says_what_it_is(receiver: Receiver, cli: C
     assert [(each["act"], each["person"], each["channels"]) for each in written] == [("channels test", "ana", ["desk"])]
 
 
-async def test_a_card_that_does_not_get_out_is_told(receiver: Receiver, cli: Cli) -> None:
+async def test_undelivered_test_card_is_reported(receiver: Receiver, cli: Cli) -> None:
     receiver.status = 410
     shown = await cli("channels", "test", "ana")
     assert shown.code == 1
@@ -121,7 +121,7 @@ async def test_a_card_that_does_not_get_out_is_told(receiver: Receiver, cli: Cli
     assert "✗ lost: it needs the environment variable" in shown.out
 
 
-async def test_who_and_what_is_not_known_is_told_in_a_sentence(receiver: Receiver, cli: Cli) -> None:
+async def test_unknown_channel_or_person_is_reported_in_one_sentence(receiver: Receiver, cli: Cli) -> None:
     message = assert_one_sentence(await cli("channels", "check", "dsek"))
     assert message == "there is no channel `dsek`; did you mean `desk`?"
     message = assert_one_sentence(await cli("channels", "test", "anna"))
@@ -130,9 +130,7 @@ async def test_who_and_what_is_not_known_is_told_in_a_sentence(receiver: Receive
     assert message == "no channel reaches `rui`: give them one of `identities.webhook`"
 
 
-async def test_a_manifest_without_channels_says_that_all_is_in_the_inbox(
-    cli: Cli, clean_env: pytest.MonkeyPatch
-) -> None:
+async def test_manifest_without_channels_leaves_the_inbox_only(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     shown = await run_in_thread("channels", "list")
     assert (shown.code, shown.out.startswith("the manifest declares no channels")) == (0, True)

@@ -1,4 +1,4 @@
-"""What is another process's, another installation's or none at all is refused at the start, in one sentence."""
+"""Wrong credentials and settings are refused at start in one sentence."""
 
 import socket
 
@@ -24,7 +24,7 @@ WRONG = {
     "half a certificate": ("certificates", "TEMPORAL_TLS_"),
     "namespace": ("there is no namespace", "temporal operator namespace create"),
 }
-"""What is wrong, and what of the sentence says so and what mends it."""
+"""Each mistake, and the words of its message and remedy."""
 OF_THE_SERVER = ("server", "certificate", "half a certificate", "namespace")
 
 
@@ -38,7 +38,7 @@ OF_THE_SERVER = ("server", "certificate", "half a certificate", "namespace")
         if (process, wrong) != ("worker", "host") and not (process == "codec" and wrong in OF_THE_SERVER)
     ],
 )
-async def test_wrong_settings_are_one_sentence(
+async def test_wrong_setting_is_refused_in_one_sentence(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, process: str, wrong: str
 ) -> None:
     await ready_site(cli, clean_env, site)
@@ -52,7 +52,7 @@ async def test_wrong_settings_are_one_sentence(
 
 
 async def make_wrong(clean_env: pytest.MonkeyPatch, site: Site, wrong: str) -> None:
-    """Breaks one thing of a site that is sound."""
+    """Break one thing of a valid site."""
     keys = site.folder / "encryption-keys.json"
     match wrong:
         case "keys":
@@ -85,8 +85,9 @@ async def make_wrong(clean_env: pytest.MonkeyPatch, site: Site, wrong: str) -> N
             clean_env.setenv("TEMPORAL_NAMESPACE", "another")
 
 
-async def test_a_wrong_provider_is_found_beforehand(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
-    """Who signs in would hear of it first: one that answers as itself, one by another name, and none."""
+async def test_wrong_provider_is_found_by_doctor(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
+    """Otherwise the first person to sign in would notice: one provider that is correct, one with another name, and
+    none."""
     await ready_site(cli, clean_env, site)
     clean_env.setenv("SIGNOFF_OIDC_CLIENT_ID", "signoff")
     async with running_provider() as provider:
@@ -99,7 +100,7 @@ async def test_a_wrong_provider_is_found_beforehand(cli: Cli, clean_env: pytest.
     assert (ok, "check SIGNOFF_OIDC_ISSUER" in told) == (False, True)
 
 
-async def test_a_taken_port_is_named_by_its_setting(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
+async def test_port_in_use_is_reported_with_its_setting(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
     await ready_site(cli, clean_env, site)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Asking and deciding from a terminal, on a real server with a real worker."""
+"""Asking and deciding from a terminal, with a real server and a real worker."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from signoff.temporal.embedded_server import ServerHandle
 PIN = "4711-very-secret"
 
 
-async def test_ask_watches_an_automatic_call_to_its_end(served_cli: Cli) -> None:
+async def test_ask_follows_an_automatic_call_to_its_end(served_cli: Cli) -> None:
     ran = await served_cli("ask", "pay 5")
     assert (ran.code, ran.err) == (0, "")
     assert "pay: ran by rule auto_approve_if" in ran.out
@@ -25,13 +25,13 @@ async def test_ask_watches_an_automatic_call_to_its_end(served_cli: Cli) -> None
     assert "the turn is complete" in ran.out
 
 
-async def test_ask_as_json_is_the_finished_turn(served_cli: Cli) -> None:
+async def test_ask_with_json_prints_the_finished_turn(served_cli: Cli) -> None:
     ran = await served_cli("ask", "look", "--as", "ana", "--json")
     view = TurnView.model_validate(ran.data)
     assert (ran.code, view.state, view.requester.roles) == (0, "complete", ("approvers",))
 
 
-async def test_a_request_is_listed_shown_and_approved_by_its_code(served_cli: Cli) -> None:
+async def test_request_is_listed_shown_and_approved_by_its_code(served_cli: Cli) -> None:
     card = WaitingCard.model_validate(await waiting_request(served_cli, "pay 500"))
     code = show_code(card.code)
     listed = await served_cli("inbox")
@@ -49,7 +49,7 @@ async def test_a_request_is_listed_shown_and_approved_by_its_code(served_cli: Cl
     assert watched.code == 0
 
 
-async def test_the_decision_is_bound_to_what_was_shown(served_cli: Cli) -> None:
+async def test_decision_is_bound_to_the_shown_revision(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 600")
     assert (await served_cli("approve", card["code"], "--as", "ana", "--reason", "fine")).code == 0
     request = ApprovalRequest.model_validate((await served_cli("show", card["id"], "--json")).data)
@@ -60,7 +60,7 @@ async def test_the_decision_is_bound_to_what_was_shown(served_cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(("given", "reason"), [(("--reason", "too expensive"), ": too expensive"), ((), "")])
-async def test_a_denial_reaches_the_agent_with_its_reason(served_cli: Cli, given: tuple[str, ...], reason: str) -> None:
+async def test_denial_reaches_the_agent_with_its_reason(served_cli: Cli, given: tuple[str, ...], reason: str) -> None:
     card = await waiting_request(served_cli, "pay 700")
     denied = await served_cli("deny", card["code"], *given)
     assert (denied.code, denied.out.strip()) == (0, "denied: Pay 700 EUR to Ana")
@@ -70,7 +70,7 @@ async def test_a_denial_reaches_the_agent_with_its_reason(served_cli: Cli, given
     assert "Denied by user" not in shown.out
 
 
-async def test_the_second_answer_is_told_who_was_first(served_cli: Cli) -> None:
+async def test_second_answer_names_the_first_decider(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 800")
     assert (await served_cli("deny", card["code"], "--reason", "no")).code == 0
     late = await served_cli("approve", card["code"], "--as", "ana")
@@ -78,7 +78,7 @@ async def test_the_second_answer_is_told_who_was_first(served_cli: Cli) -> None:
     assert "Already decided. Denied by Approver in a terminal" in late.out
 
 
-async def test_neither_who_asked_nor_who_may_not_approves(served_cli: Cli) -> None:
+async def test_requester_and_unauthorized_person_cannot_approve(served_cli: Cli) -> None:
     asked = await served_cli("ask", "pay 900", "--as", "ana", "--no-wait", "--json")
     view = await served_cli("show", asked.data["turn"], "--json")
     while not view.data["calls"] or view.data["calls"][0]["approval"] is None:
@@ -106,7 +106,7 @@ async def test_requests_are_withdrawn_from_a_terminal(served_cli: Cli) -> None:
     assert (late.code, late.out.strip()[:25]) == (1, "The request was withdrawn")
 
 
-async def test_a_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
+async def test_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 930")
     ran = await served_cli("cancel", card["turn"])
     assert (ran.code, ran.out.strip()) == (0, f"turn {card['turn']} is asked to stop")
@@ -118,7 +118,7 @@ async def test_a_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
     assert "there is no turn" in assert_one_sentence(await served_cli("cancel", "nowhere"))
 
 
-async def test_a_turn_is_stopped_as_somebody(served_cli: Cli) -> None:
+async def test_turn_is_stopped_as_another_person(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 940")
     assert "`nobody`" in assert_one_sentence(await served_cli("cancel", card["turn"], "--as", "nobody"))
     assert (await served_cli("show", card["id"], "--json")).data["state"] == "pending"
@@ -138,20 +138,20 @@ async def test_turns_are_listed_newest_first(served_cli: Cli) -> None:
     assert second in table.out
 
 
-async def test_watch_as_json_is_one_view_a_line(served_cli: Cli) -> None:
+async def test_watch_with_json_prints_one_view_per_line(served_cli: Cli) -> None:
     turn = (await served_cli("ask", "pay 5", "--json")).data["turn"]
     lines = (await served_cli("watch", turn, "--json")).out.splitlines()
     assert TurnView.model_validate_json(lines[-1]).result is not None
 
 
-async def test_a_dry_run_asks_nobody(served_cli: Cli) -> None:
+async def test_dry_run_creates_no_request(served_cli: Cli) -> None:
     ran = await served_cli("ask", "pay 500", "--dry-run")
     assert ran.code == 0
     assert "[dry-run] pay would be called" in ran.out
     assert PIN not in ran.out
 
 
-async def test_no_output_ever_shows_a_secret_argument(served_cli: Cli) -> None:
+async def test_no_output_shows_a_secret_argument(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 1000")
     names = (card["code"], card["turn"])
     outputs = [await served_cli("show", name, *flags) for name in names for flags in ((), ("--json",))]
@@ -163,17 +163,17 @@ async def test_no_output_ever_shows_a_secret_argument(served_cli: Cli) -> None:
     assert outputs[1].data["args"]["inline"] == {"amount": 1000, "to": "Ana", "pin": "hidden, 16 characters"}
 
 
-async def test_a_turn_is_found_by_the_beginning_of_its_id(served_cli: Cli) -> None:
+async def test_turn_is_found_by_a_prefix_of_its_id(served_cli: Cli) -> None:
     turn = (await served_cli("ask", "look", "--json")).data["turn"]
     assert (await served_cli("show", turn[:-2], "--json")).data["turn"] == turn
 
 
-async def test_who_has_nothing_to_decide_is_told_how_to_begin(served_cli: Cli) -> None:
+async def test_empty_inbox_shows_a_hint(served_cli: Cli) -> None:
     assert "no requests wait for rui" in (await served_cli("inbox", "--as", "rui")).out
     assert (await served_cli("inbox", "--as", "rui", "--json")).data == []
 
 
-async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(served_cli: Cli) -> None:
+async def test_inbox_of_another_person_names_the_approvers(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 1150")
     text = (await served_cli("inbox", "--as", "rui")).out
     assert "no requests wait for rui; " in text
@@ -181,7 +181,7 @@ async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(served_cli: Cl
     assert (await served_cli("deny", card["code"], "--reason", "no")).code == 0
 
 
-async def test_unknown_names_offer_the_nearest(served_cli: Cli) -> None:
+async def test_unknown_name_suggests_the_nearest(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 1100")
     mistyped = card["turn"][:-1] + ("0" if card["turn"][-1] != "0" else "1")
     message = assert_one_sentence(await served_cli("inbox", "--as", "aprover"))
@@ -196,7 +196,7 @@ async def test_unknown_names_offer_the_nearest(served_cli: Cli) -> None:
 
 
 @pytest.mark.failure("is accepted and safe, but no worker answered in time")
-async def test_without_a_worker_nothing_that_was_accepted_is_lost(
+async def test_accepted_turns_and_decisions_survive_a_missing_worker(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
     async with gateway_alone(clean_env, cli_server, task_queue):

@@ -1,4 +1,4 @@
-"""`signoff dev` as its own process: it starts, stops in order, and takes up where it stopped, also after kill -9."""
+"""`signoff dev` as a separate process: it starts, stops in order and continues, even after kill -9."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ from signoff.testing.builders import a_question
 
 @pytest.fixture
 async def dev(cli: Cli, tmp_path: Path) -> AsyncIterator[Dev]:
-    """An installation in the test's folder, gone at the end."""
+    """An installation in the test's directory, removed at the end."""
     installation = Dev(tmp_path)
     yield installation
     if installation.process is not None and installation.process.returncode is None:
@@ -39,7 +39,7 @@ async def dev(cli: Cli, tmp_path: Path) -> AsyncIterator[Dev]:
 
 
 async def until(look: Callable[[], Any], seconds: float = 60) -> Any:
-    """What `look` gives once it gives something."""
+    """The first true result of `look`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = await look()
@@ -50,7 +50,7 @@ async def until(look: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 @pytest.mark.timeout(300)
-async def test_one_scrape_shows_turns_and_what_the_sdk_measures(
+async def test_one_scrape_has_metrics_of_turns_and_of_the_sdk(
     dev: Dev, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
@@ -71,7 +71,7 @@ async def test_one_scrape_shows_turns_and_what_the_sdk_measures(
     assert {"workflow_task", "activity_task"} <= polls
     tasks = found["temporal_activity_execution_latency_seconds"]
     assert tasks.type == "histogram"
-    # What the dashboard and the alerts of `deploy/observability` use.
+    # Used by the dashboard and the alerts of `deploy/observability`.
     assert {
         "temporal_worker_task_slots_available",
         "temporal_activity_schedule_to_start_latency_seconds",
@@ -83,12 +83,12 @@ async def test_one_scrape_shows_turns_and_what_the_sdk_measures(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-async def test_dev_takes_up_where_it_stopped(dev: Dev, cli: Cli, number: signal.Signals) -> None:
+async def test_dev_continues_after_a_stop_or_kill(dev: Dev, cli: Cli, number: signal.Signals) -> None:
     await dev.start()
     done = (await cli("ask", "pay 5", "--json")).data["turn"]
     stays = await waiting_request(cli, "pay 500")
     before = None
-    # Its request waits for seconds alone; on a busy machine it may be over before it is looked at.
+    # Its request is open for seconds only, and on a busy machine it may end before the check.
     while before is None or before.data["state"] != "pending":
         expires = await waiting_request(cli, "hurry")
         before = await cli("show", expires["id"], "--json")
@@ -119,7 +119,7 @@ async def test_dev_takes_up_where_it_stopped(dev: Dev, cli: Cli, number: signal.
     assert await dev.end(signal.SIGTERM) == 0
 
 
-async def test_dev_says_what_runs_and_answers(dev: Dev, cli: Cli) -> None:
+async def test_dev_prints_its_processes_and_answers_requests(dev: Dev, cli: Cli) -> None:
     await dev.start()
     assert dev.process is not None
     children = psutil.Process(dev.process.pid).children(recursive=True)
@@ -204,7 +204,7 @@ async def _in_state(cli: Cli, approval: str, state: str) -> dict[str, Any] | Non
     return found if found is not None and found["state"] == state else None
 
 
-async def test_dev_names_requests_that_wait_for_undeclared_tools(dev: Dev, cli: Cli) -> None:
+async def test_dev_names_open_requests_for_undeclared_tools(dev: Dev, cli: Cli) -> None:
     (dev.folder / ".signoff").mkdir()
     asked = a_question(id="main.s.t.c1.1", session="s", turn="t", tool="gone", args=Content(inline={}))
     async with open_store(f"sqlite:///{dev.folder}/.signoff/signoff.db") as store:

@@ -1,4 +1,4 @@
-"""`doctor` finds what is wrong and says what repairs it."""
+"""`doctor` finds mistakes and names the remedy."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ def nowhere() -> tuple[str, str]:
     return "--address", f"127.0.0.1:{free_port()}"
 
 
-async def test_a_sound_installation_has_nothing_to_repair(
+async def test_sound_installation_passes_every_check(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle
 ) -> None:
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
@@ -63,7 +63,7 @@ async def test_only_development_needs_the_temporal_program(
 
 
 @pytest.mark.failure("no version of the deployment ... is current, so turns wait")
-async def test_where_turns_go_is_told_of_a_deployment(
+async def test_deployment_check_reports_the_current_versions(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, store: Store, failure: Failure
 ) -> None:
     queue = f"doctor-{uuid.uuid4().hex}"
@@ -101,7 +101,7 @@ async def test_where_turns_go_is_told_of_a_deployment(
 
 
 async def until_known(service: WorkflowService, version: DescribeWorkerDeploymentVersionRequest) -> None:
-    """Wait until the server has heard of a version: its worker polls at last."""
+    """Wait until the server knows a version, which means that its worker polls."""
     while True:
         with contextlib.suppress(RPCError):
             await service.describe_worker_deployment_version(version)
@@ -109,8 +109,8 @@ async def until_known(service: WorkflowService, version: DescribeWorkerDeploymen
         await asyncio.sleep(0.05)
 
 
-async def test_a_version_of_no_deployment_is_an_error_at_start(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """A worker with a build id alone would have no version, and nobody would know."""
+async def test_build_id_without_a_deployment_is_an_error_at_start(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """A worker with only a build id would silently have no version."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_BUILD_ID", "v2")
     with pytest.raises(ConfigError, match="name it in SIGNOFF_DEPLOYMENT"):
@@ -122,7 +122,7 @@ async def test_a_version_of_no_deployment_is_an_error_at_start(cli: Cli, clean_e
     assert "SIGNOFF_DEPLOYMENT" in assert_one_sentence(await cli("worker"))
 
 
-async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_every_mistake_is_reported_at_once(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_TEMPORAL_BINARY", "/nowhere/temporal")
     clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///missing/folder/x.db")
     ran = await cli("doctor", "--address", f"127.0.0.1:{free_port()}")
@@ -135,12 +135,12 @@ async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.Mon
     assert ran.code == 1
 
 
-async def test_the_program_is_named_without_an_option(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_program_is_named_without_an_option(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     checks = {each["name"]: each for each in (await cli("doctor", "nowhere:app", "--json")).data}
     assert "there is no module `nowhere`" in checks["manifest"]["message"]
 
 
-async def test_without_a_gateway_a_freeze_has_a_way(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_missing_gateway_suggests_the_store_freeze(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_PUBLIC_URL", f"http://127.0.0.1:{free_port()}")
     ok, told = await found(cli, "gateway", *nowhere())
     assert (ok, told.endswith("`signoff store freeze TENANT --reason WHY`")) == (True, True)
@@ -149,10 +149,10 @@ async def test_without_a_gateway_a_freeze_has_a_way(cli: Cli, clean_env: pytest.
 @pytest.mark.parametrize(
     ("variable", "value", "extra"), [("SIGNOFF_METRICS_PORT", "9464", "metrics"), ("SIGNOFF_OTEL", "true", "otel")]
 )
-async def test_a_setting_that_needs_an_extra_is_named(
+async def test_setting_that_needs_an_extra_is_reported(
     cli: Cli, clean_env: pytest.MonkeyPatch, variable: str, value: str, extra: str
 ) -> None:
-    """Beforehand, in the sentence that the process would end with."""
+    """In advance, in the same sentence that would end the process."""
     clean_env.setenv(variable, value)
     clean_env.setattr(extras, "EXTRAS", {**extras.EXTRAS, extra: ("a_module_that_nobody_has",)})
     checks = (await cli("doctor", "--json")).data
@@ -160,7 +160,7 @@ async def test_a_setting_that_needs_an_extra_is_named(
     assert checks[-1]["message"] == f"{variable} needs an extra of Signoff: pip install 'signoff[{extra}]'"
 
 
-async def test_doctor_lists_plugins_and_tells_why_one_is_not_loaded(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_doctor_lists_plugins_and_explains_a_missing_one(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     every = [f"`{name}`" for name in PLUGIN_NAMES]
     others = ", ".join(name for name in every if name != "`telegram`")
     for value, expected in (
@@ -173,14 +173,16 @@ async def test_doctor_lists_plugins_and_tells_why_one_is_not_loaded(cli: Cli, cl
 
 
 @pytest.mark.parametrize(("name", "value"), [("PROFILE", "produktion"), ("TENANT_LIMITS", "starts=many")])
-async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch, name: str, value: str) -> None:
+async def test_wrong_settings_are_reported_first(
+    cli: Cli, clean_env: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     clean_env.setenv(f"SIGNOFF_{name}", value)
     checks = (await cli("doctor", "--json")).data
     assert [(check["name"], check["ok"]) for check in checks] == [("python", True), ("settings", False)]
     assert checks[-1]["message"].startswith(f"the variable `SIGNOFF_{name}` is `{value}`: ")
 
 
-async def test_second_logins_are_told_with_their_remedy(
+async def test_duplicate_logins_are_reported_with_their_remedy(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     issuer, store_url = "https://login.example.com", f"sqlite:///{tmp_path}/doctor.db"
@@ -211,7 +213,7 @@ async def test_second_logins_are_told_with_their_remedy(
     assert "ana-2" not in await login_check()
 
 
-async def test_keys_are_checked_where_they_are_needed(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_keys_are_checked_for_each_process(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     assert await found(cli, "keys", *nowhere()) == (True, "none yet; the first start of the gateway makes one")
     clean_env.setenv("SIGNOFF_PROFILE", "production")
     ok, output = await found(cli, "keys", *nowhere())
@@ -248,9 +250,7 @@ async def test_missing_search_attributes_are_created_with_fix(
         assert again.code == 0
 
 
-async def test_the_role_at_the_store_is_said_in_production(
-    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_store_role_is_checked_in_production(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/doctor.db")
     outputs = {}
@@ -264,7 +264,7 @@ async def test_the_role_at_the_store_is_said_in_production(
 
 
 @pytest.mark.postgres
-async def test_doctor_says_as_whom_it_is_connected(
+async def test_doctor_reports_its_store_role(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, postgres_server: str
 ) -> None:
     urls = await made_roles(postgres_server)
@@ -279,6 +279,6 @@ async def test_doctor_says_as_whom_it_is_connected(
     assert outputs == {"worker": "a worker's", "gateway": "a gateway's: a worker does not start with it"}
 
 
-def test_a_worker_with_the_owners_role_is_told() -> None:
+def test_worker_with_the_owners_role_is_reported() -> None:
     assert [role_problem("postgresql", role) != "" for role in ("owner", "worker")] == [True, False]
     assert role_problem("sqlite", "owner") == ""

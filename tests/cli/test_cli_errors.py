@@ -1,4 +1,4 @@
-"""What a user sees of an error: one sentence, an exit code, never a traceback."""
+"""Errors on the command line: one sentence, an exit code, never a traceback."""
 
 import socket
 from pathlib import Path
@@ -33,7 +33,7 @@ MANIFESTS = {
 
 
 @pytest.mark.parametrize("case", MANIFESTS)
-async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path: Path, case: str) -> None:
+async def test_wrong_manifest_is_reported_in_one_sentence_with_its_line(cli: Cli, tmp_path: Path, case: str) -> None:
     text, message = MANIFESTS[case]
     (tmp_path / "signoff.yaml").write_text(text)
     command = ("manifest", "validate") if case != "nobody can approve" else ("doctor",)
@@ -44,14 +44,14 @@ async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path
         assert message in assert_one_sentence(ran)
 
 
-async def test_without_a_manifest_the_remedy_is_named(cli: Cli) -> None:
+async def test_missing_manifest_is_reported_with_the_remedy(cli: Cli) -> None:
     message = assert_one_sentence(await cli("tools", "list"))
     assert message == "there is no manifest `signoff.yaml` here: name a program, `MODULE:APP`, or a manifest"
     mistyped = assert_one_sentence(await cli("tools", "list", "sign-off.yaml"))
     assert mistyped == "there is no manifest `sign-off.yaml` here: check the path"
 
 
-async def test_without_a_server_the_remedy_is_named(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_missing_server_is_reported_with_the_remedy(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     port = free_port()
     message = assert_one_sentence(await cli("worker", "--address", f"127.0.0.1:{port}"))
@@ -59,7 +59,7 @@ async def test_without_a_server_the_remedy_is_named(cli: Cli, clean_env: pytest.
 
 
 @pytest.mark.parametrize("command", [("inbox",), ("turns",), ("ask", "look"), ("approve", "K7Q-2FM")])
-async def test_without_a_gateway_the_remedy_is_named(
+async def test_missing_gateway_is_reported_with_the_remedy(
     cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     port = free_port()
@@ -76,14 +76,16 @@ async def test_without_a_gateway_the_remedy_is_named(
         ("SIGNOFF_TOKEN", "sgf_\u00e9", "SIGNOFF_TOKEN does not hold a valid token"),
     ],
 )
-async def test_an_address_or_a_token_that_cannot_be_one_is_named(
+async def test_invalid_address_or_token_is_reported(
     cli: Cli, clean_env: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
     clean_env.setenv(variable, value)
     assert message in assert_one_sentence(await cli("inbox"))
 
 
-async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle) -> None:
+async def test_port_in_use_is_reported_with_the_setting(
+    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle
+) -> None:
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -107,7 +109,7 @@ async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.Monkey
         ("SIGNOFF_STATE_DIR", "/proc/nowhere", "SIGNOFF_STATE_DIR"),
     ],
 )
-async def test_a_wrong_setting_names_its_variable(
+async def test_wrong_setting_is_reported_with_its_variable(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, variable: str, value: str, message: str
 ) -> None:
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
@@ -130,7 +132,9 @@ async def test_a_wrong_setting_names_its_variable(
         ("dev", "--port", "70000"),
     ],
 )
-async def test_a_bad_invocation_ends_with_2(cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+async def test_invalid_invocation_exits_with_2(
+    cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     ran = await cli(*command)
     assert (ran.code, ran.out) == (2, "")
@@ -146,18 +150,18 @@ async def test_a_bad_invocation_ends_with_2(cli: Cli, clean_env: pytest.MonkeyPa
         (("mcp-stdio", "coder", "--as", "bo"), "--user"),
     ],
 )
-async def test_as_and_user_name_each_other_where_a_command_has_only_one(
+async def test_error_suggests_as_or_user_if_a_command_has_only_one(
     cli: Cli, command: tuple[str, ...], other: str
 ) -> None:
     refused = await cli(*command)
     assert (refused.code, f"(Possible options: {other})" in refused.err) == (2, True), refused.err
 
 
-async def test_a_mistyped_command_offers_the_nearest(cli: Cli) -> None:
+async def test_mistyped_command_suggests_the_nearest(cli: Cli) -> None:
     assert "Did you mean 'inbox'?" in (await cli("inbx")).err
 
 
-async def test_an_unexpected_error_names_the_file_with_its_traceback(
+async def test_unexpected_error_names_the_file_with_its_traceback(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clean_env.setattr("signoff.client.client.find_token", lambda given: 1 / 0)
@@ -168,15 +172,13 @@ async def test_an_unexpected_error_names_the_file_with_its_traceback(
     assert log.stat().st_mode & 0o077 == 0
 
 
-def test_a_group_of_errors_says_the_one_that_is_ours(clean_env: pytest.MonkeyPatch) -> None:
+def test_error_group_shows_our_own_error(clean_env: pytest.MonkeyPatch) -> None:
     group = ExceptionGroup("both", [ValueError("x"), ExceptionGroup("inner", [StoreUnavailable("the store is away")])])
     assert sentence(group) == "the store is away"
     assert sentence(ConfigError("wrong")) == "wrong"
 
 
-def test_where_the_state_folder_cannot_be_written_the_log_goes_elsewhere(
-    clean_env: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_error_log_moves_if_the_state_directory_is_read_only(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clean_env.setenv("SIGNOFF_STATE_DIR", "/proc/nowhere")
     clean_env.setattr(errors.tempfile, "gettempdir", lambda: str(tmp_path))
     message = sentence(KeyError("x"))
@@ -185,7 +187,7 @@ def test_where_the_state_folder_cannot_be_written_the_log_goes_elsewhere(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-async def test_every_command_explains_itself(cli: Cli, name: str) -> None:
+async def test_every_command_has_help(cli: Cli, name: str) -> None:
     ran = await cli(name, "--help")
     assert ran.code == 0
     assert ran.out.startswith(f"Usage: signoff {name} ")

@@ -1,4 +1,4 @@
-"""`eval`: cases out of turns that ran, and played without anything that runs."""
+"""`eval`: cases from recorded turns, played without running a tool."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ CASE = """- name: pay
 """
 
 
-async def test_a_turn_is_recorded_and_played_without_server_or_store(
+async def test_turn_is_recorded_and_played_without_server_or_store(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clean_env.syspath_prepend(str(PROJECT))
@@ -57,15 +57,15 @@ async def test_a_turn_is_recorded_and_played_without_server_or_store(
     assert not (tmp_path / "none").exists()
 
 
-async def test_a_turn_that_nobody_knows_or_that_waits_is_no_case(served_cli: Cli) -> None:
+async def test_unknown_or_open_turn_is_no_case(served_cli: Cli) -> None:
     assert "nothing is recorded of `nobody`" in assert_one_sentence(await served_cli("eval", "record", "nobody"))
     waiting = await waiting_request(served_cli, "pay 80")
     assert "the turn has not ended" in assert_one_sentence(await served_cli("eval", "record", waiting["turn"]))
     await served_cli("deny", waiting["id"], "--as", "ana")
 
 
-async def test_a_model_that_does_not_answer_is_a_misfit(cli: Cli, tmp_path: Path) -> None:
-    """What it would have done is not known: neither a difference nor none."""
+async def test_unavailable_model_is_a_misfit(cli: Cli, tmp_path: Path) -> None:
+    """Its behaviour is unknown, so it is neither a difference nor a match."""
     (tmp_path / "cli_silent_model.py").write_text(
         "from signoff.contracts.errors import ModelUnavailable\n"
         "class model:\n    async def complete(request):\n        raise ModelUnavailable('nobody is there')\n"
@@ -96,7 +96,7 @@ async def test_each_misfit_is_a_line_and_the_exit_code_2(cli: Cli, tmp_path: Pat
     assert (listed.code, len(listed.data["misfits"]), len(listed.data["cases"])) == (2, 2, 1)
 
 
-async def test_a_case_takes_under_five_seconds(clean_env: pytest.MonkeyPatch) -> None:
+async def test_case_takes_under_five_seconds(clean_env: pytest.MonkeyPatch) -> None:
     folder = ROOT / "examples" / "travel_desk"
     cases = folder / "cases.yaml"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -112,5 +112,5 @@ async def test_a_case_takes_under_five_seconds(clean_env: pytest.MonkeyPatch) ->
     assert process.returncode == 0
     assert len(played) == cases.read_text().count("\n- name:") + cases.read_text().startswith("- name:")
     assert len(played) >= 5
-    # All that this process waited for between the two looks, so at least what the command took.
+    # The total time of child processes between the two measurements, which includes the command.
     assert spent / len(played) < 5

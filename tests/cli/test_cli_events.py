@@ -1,4 +1,4 @@
-"""Events from a terminal: the newest, from a number on, and as they happen."""
+"""Events on a terminal: the newest, from a number on, and live."""
 
 import json
 
@@ -12,7 +12,7 @@ async def test_events_are_listed_and_followed(served_cli: Cli) -> None:
     listed = EventList.model_validate((await served_cli("events", "list", "--json")).data)
     asked = next(each for each in listed.events if each.type == "approval.requested" and each.subject == card["id"])
     wanted = ("--after", str(asked.number), "--turn", card["turn"], "--count", "2")
-    # One after the other: both are read from this process's one standard error. What follows is not there yet.
+    # One after the other, because both use this process's standard error. The followed events come later.
     approved = await served_cli("approve", card["code"])
     assert (approved.code, approved.err) == (0, "")
     ran = await served_cli("events", "follow", *wanted, "--json")
@@ -30,7 +30,7 @@ async def test_events_are_listed_and_followed(served_cli: Cli) -> None:
     assert "tool=pay" in line
 
 
-async def test_the_newest_are_listed_and_a_number_ahead_has_none(served_cli: Cli) -> None:
+async def test_limit_lists_the_newest_events_and_a_future_number_none(served_cli: Cli) -> None:
     await waiting_request(served_cli, "pay 150")
     listed = EventList.model_validate((await served_cli("events", "list", "--limit", "1", "--json")).data)
     assert [each.number for each in listed.events] == [listed.next]

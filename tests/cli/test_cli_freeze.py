@@ -1,4 +1,4 @@
-"""Several answers at once, remembered ones, and the kill switch from a terminal."""
+"""Batches, remembered answers and freezes from a terminal."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ async def test_several_requests_are_denied_with_one_reason(served_cli: Cli) -> N
     ]
 
 
-async def test_a_grant_is_given_listed_used_and_revoked(served_cli: Cli) -> None:
+async def test_grant_is_created_listed_used_and_revoked(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 300")
     wish = ("--remember", "--where", "args.amount <= 300", "--for", "2h", "--uses", "5", "--everywhere")
     approved = await served_cli("approve", card["code"], *wish)
@@ -64,7 +64,7 @@ async def test_a_grant_is_given_listed_used_and_revoked(served_cli: Cli) -> None
     assert (await served_cli("deny", again["code"], "--reason", "no")).code == 0
 
 
-async def test_a_wish_that_cannot_be_kept_says_why(served_cli: Cli) -> None:
+async def test_invalid_grant_wish_is_refused_with_a_reason(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 400")
     wrong = await served_cli("approve", card["code"], "--remember", "--where", "args.amount < 5")
     assert (wrong.code, "not true of the arguments" in wrong.out) == (1, True)
@@ -75,7 +75,7 @@ async def test_a_wish_that_cannot_be_kept_says_why(served_cli: Cli) -> None:
     assert (await served_cli("approve", card["code"])).code == 0
 
 
-async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(served_cli: Cli) -> None:
+async def test_freeze_withdraws_open_requests_and_unfreezing_permits_new_ones(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 500")
     stranger = await served_cli("freeze", "main", "--reason", "drill", "--as", "rui")
     assert "needs the role `admin`" in assert_one_sentence(stranger)
@@ -94,13 +94,13 @@ async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(se
     assert "pay: ran by rule" in (await served_cli("ask", "pay 5")).out
 
 
-async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(served_cli: Cli) -> None:
+async def test_freeze_needs_a_reason_and_a_person_of_the_tenant(served_cli: Cli) -> None:
     assert (await served_cli("freeze", "main", "--reason", " ")).code == 2
     assert "there is no person" in assert_one_sentence(await served_cli("freeze", "elsewhere", "--reason", "drill"))
     assert "there is no grant" in assert_one_sentence(await served_cli("grants", "revoke", "g0"))
 
 
-async def test_grants_of_another_tenant(
+async def test_grants_of_another_tenant_are_separate(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle, task_queue: str
 ) -> None:
     people = tmp_path / "people.yaml"

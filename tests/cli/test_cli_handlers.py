@@ -1,4 +1,4 @@
-"""`policy check`, `test` and `explain` where a policy has a handler: it is imported, and asked as a worker would."""
+"""`policy check`, `test` and `explain` for a policy with a handler: it is imported and called as in a worker."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ CASES = """
 
 @pytest.fixture
 def handled(tmp_path: Path) -> Path:
-    """The desk's manifest, its payments judged by a function."""
+    """The desk's manifest, with a function that judges its payments."""
     (tmp_path / "cli_handler_rules.py").write_text(RULES)
     head, _, rest = MANIFEST.read_text().partition("tools:\n")
     tools = rest.partition("  hurry:")[0].partition("    requires_approval:")[0]
@@ -37,14 +37,14 @@ def handled(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_handler_is_imported_by_the_check(cli: Cli, handled: Path) -> None:
+async def test_policy_check_imports_the_handler(cli: Cli, handled: Path) -> None:
     assert (await cli("policy", "check", str(handled))).code == 0
     message = assert_one_sentence(await cli("policy", "check", str(handled.with_name("wrong.yaml"))))
     assert re.search(r"wrong\.yaml:\d+: `handler` of the policy of tool `pay`: module", message)
     assert "has no `juge`; did you mean `judge`?" in message
 
 
-async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> None:
+async def test_policy_test_calls_the_handler(cli: Cli, handled: Path) -> None:
     rows = (await cli("policy", "test", str(handled.with_name("cases.yaml")), "--app", str(handled), "--json")).data
     assert [(row["passed"], RuleReference.model_validate(row["verdict"]["rule"]).label) for row in rows] == [
         (True, f"handler:{REFERENCE}"),
@@ -53,7 +53,7 @@ async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> N
     ]
 
 
-async def test_explaining_a_call_asks_the_handler(cli: Cli, handled: Path) -> None:
+async def test_policy_explain_calls_the_handler(cli: Cli, handled: Path) -> None:
     call = ("pay", "--args", '{"amount": 500, "to": "Ana", "pin": "x"}', "--app", str(handled))
     text = (await cli("policy", "explain", *call)).out
     assert "ask: `handler` says ask" in text

@@ -1,4 +1,4 @@
-"""`signoff hook` never lets a call run by mistake: whatever answers, or nothing, its exit code blocks."""
+"""`signoff hook` never permits a call by mistake: on any invalid answer, or none, its exit code blocks."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ REPORTED_IN_VAIN = 1
 
 
 class Stranger:
-    """A server that answers every request with the same bytes, and remembers what it was sent."""
+    """A server that gives the same bytes to every request and records the requests."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
@@ -31,7 +31,7 @@ class Stranger:
         with contextlib.suppress(asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             self.requests.append(head)
-            # All of it: of a connection that is closed before, the other end may read no answer.
+            # Read all of it: a client may read no answer from a connection that closes too early.
             length = re.search(rb"content-length: (\d+)", head.lower())
             await reader.readexactly(int(length[1]) if length else 0)
         writer.write(self._answer)
@@ -48,7 +48,7 @@ async def stranger(answer: bytes) -> AsyncIterator[tuple[Stranger, str]]:
 
 
 async def hook(given: bytes, *options: str, **env: str) -> tuple[int | None, str, str]:
-    """Runs the command as a coding agent does; returns its exit code and what it printed."""
+    """Run the command as a coding agent does. Return its exit code and output."""
     process = await asyncio.create_subprocess_exec(
         Path(sys.executable).parent / "signoff",
         "hook",
@@ -67,7 +67,7 @@ def http(status: str, body: bytes = b"", *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-async def test_an_answer_is_printed_as_it_is(tmp_path: Path) -> None:
+async def test_answer_is_printed_unchanged(tmp_path: Path) -> None:
     async with stranger(http("200 OK", b'{"hookSpecificOutput": {"a": 1}}')) as (server, url):
         ran = await hook(GATE, "codex", "--hold", "0", "--user", "ana", "--url", url, SIGNOFF_TOKEN="secret")
     assert ran == (0, '{"hookSpecificOutput": {"a": 1}}\n', "")
@@ -89,8 +89,8 @@ async def test_an_answer_is_printed_as_it_is(tmp_path: Path) -> None:
         (b"SSH-2.0-x\r\n", "signoff: "),
     ],
 )
-async def test_whatever_is_no_answer_blocks(answer: bytes, words: str) -> None:
-    """A redirect is not followed either: the token would go wherever it leads."""
+async def test_invalid_answer_blocks(answer: bytes, words: str) -> None:
+    """Redirects are not followed, because the token would be sent to their target."""
     async with stranger(answer) as (server, url):
         code, out, err = await hook(GATE, "claude-code", "--url", url)
     assert (code, out) == (BLOCKED, "")
@@ -111,7 +111,7 @@ async def test_whatever_is_no_answer_blocks(answer: bytes, words: str) -> None:
         ((), {}, "host"),
     ],
 )
-async def test_a_mistake_in_the_settings_blocks(options: tuple[str, ...], env: dict[str, str], words: str) -> None:
+async def test_wrong_setting_blocks(options: tuple[str, ...], env: dict[str, str], words: str) -> None:
     code, out, err = await hook(GATE, *options, **env)
     assert (code, out, words in err) == (BLOCKED, "", True), err
 
@@ -121,6 +121,6 @@ async def test_garbage_from_the_agent_blocks() -> None:
         assert await hook(b"\xff{", "codex", "--url", url) == (BLOCKED, "", "signoff: not JSON; nothing was run\n")
 
 
-async def test_a_report_that_is_not_taken_blocks_nothing() -> None:
+async def test_refused_report_blocks_nothing() -> None:
     code, out, err = await hook(REPORT, "codex", "--url", "http://127.0.0.1:1")
     assert (code, out, "no gateway answers" in err) == (REPORTED_IN_VAIN, "", True)

@@ -1,4 +1,4 @@
-"""The first hour: an empty folder, a project written by one command, and the words of the README typed in it."""
+"""The first hour: an empty directory, a generated project, and the README's commands typed in it."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ CODE = "K7Q-2FM"
 TURN = "0355QgOLoRCXrtjscGr3gX"
 
 
-async def test_init_writes_a_program_and_no_second_one(cli: Cli, tmp_path: Path) -> None:
+async def test_init_writes_a_program_and_overwrites_none(cli: Cli, tmp_path: Path) -> None:
     ran = await cli("init", "--json")
     assert (ran.code, ran.err, ran.data["files"]) == (0, "", list(PROGRAM))
     (tmp_path / "refunds.py").write_text("mine", encoding="utf-8")
@@ -41,7 +41,7 @@ async def test_init_writes_a_manifest(cli: Cli, tmp_path: Path) -> None:
 
 
 async def run_pytest(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
-    """Runs tests that were written, by pytest without any of the plugins that are installed here."""
+    """Run the generated tests with pytest, without the plugins installed here."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file)
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return await asyncio.to_thread(
@@ -49,7 +49,7 @@ async def run_pytest(folder: Path, file: str) -> subprocess.CompletedProcess[str
     )
 
 
-async def test_test_of_the_program_passes_and_fails_with_another_rule(cli: Cli, tmp_path: Path) -> None:
+async def test_generated_program_test_passes_and_fails_with_another_rule(cli: Cli, tmp_path: Path) -> None:
     await cli("init")
     passed = await run_pytest(tmp_path, "test_refunds.py")
     assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
@@ -59,7 +59,7 @@ async def test_test_of_the_program_passes_and_fails_with_another_rule(cli: Cli, 
     assert (failed.returncode, "1 failed, 1 passed" in failed.stdout) == (1, True), failed.stdout
 
 
-async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
+async def test_generated_manifest_test_passes_and_fails_with_another_rule(cli: Cli, tmp_path: Path) -> None:
     await cli("init", "--yaml")
     passed = await run_pytest(tmp_path, "test_discounts.py")
     assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
@@ -69,7 +69,7 @@ async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
     assert (failed.returncode, "1 failed, 1 passed" in failed.stdout) == (1, True), failed.stdout
 
 
-async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_script(cli: Cli, tmp_path: Path) -> None:
+async def test_own_tool_needs_a_function_an_entry_and_a_script_line(cli: Cli, tmp_path: Path) -> None:
     await cli("init", "--yaml")
     tool = 'async def refund_order(order: str, euros: int) -> str:\n    """Refund an order."""\n    return order\n'
     (tmp_path / "refunds.py").write_text(tool, encoding="utf-8")
@@ -88,7 +88,7 @@ async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_sc
         assert [(each.tool, each.args) for each in proposed.calls] == [call]
 
 
-async def test_program_for_a_tool_of_ones_own_asks_each_time(cli: Cli, tmp_path: Path) -> None:
+async def test_program_with_an_own_tool_asks_each_time(cli: Cli, tmp_path: Path) -> None:
     ran = await cli("init", "--tool", EXAMPLE_SIGNATURE)
     assert (ran.code, ran.err) == (0, "")
     assert 'signoff ask "refund_order A7 30.5"' in ran.out
@@ -103,12 +103,12 @@ async def test_program_for_a_tool_of_ones_own_asks_each_time(cli: Cli, tmp_path:
         "refund(a: str, a: int)", "refund(ctx: str)", "refund(): import os\nasync def f()", "f" * 65 + "()", "(a: str)",
     ],
 )  # fmt: skip
-async def test_what_is_no_tool_with_its_parameters_is_refused(cli: Cli, tmp_path: Path, signature: str) -> None:
+async def test_invalid_tool_signature_is_refused(cli: Cli, tmp_path: Path, signature: str) -> None:
     assert EXAMPLE_SIGNATURE in assert_one_sentence(await cli("init", "--tool", signature))
     assert os.listdir(tmp_path) == []
 
 
-def test_readme_shows_the_program_that_init_writes() -> None:
+def test_readme_shows_the_generated_program() -> None:
     shown = {block.file: block.text for block in blocks(ROOT / "README.md") if block.file}
     assert shown == {"refunds.py": PROGRAM["refunds.py"]}
 
@@ -122,9 +122,7 @@ def typed() -> list[list[str]]:
 
 
 @pytest.mark.timeout(300)
-async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
-    clean_env: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_readme_commands_work_in_an_empty_directory(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("signoff")
     ports = {f"SIGNOFF_{name}": str(free_port()) for name in ("PORT", "TEMPORAL_PORT", "UI_PORT")}
     env = {**os.environ, **ports}
@@ -151,7 +149,7 @@ async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
                 line = (await server.stdout.readline()).decode()
                 assert line, text
                 text += line
-        # Whatever it offers is understood by what runs here.
+        # The suggested command works here.
         assert "signoff ask 'refund" in text
         turn = (await run(*ask)).split()[1]
         listed = ""

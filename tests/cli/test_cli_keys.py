@@ -1,4 +1,4 @@
-"""Keys from the command line: nothing here needs a server or a manifest."""
+"""Keys on the command line, without a server or a manifest."""
 
 import json
 import stat
@@ -36,7 +36,7 @@ def written(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-async def test_create_makes_both_files_and_says_where(keys: Cli) -> None:
+async def test_create_writes_both_files_and_prints_their_paths(keys: Cli) -> None:
     made = await keys("keys", "create")
     assert (made.code, made.err) == (0, "")
     [key] = read_private(PRIVATE).keys
@@ -49,7 +49,7 @@ async def test_create_makes_both_files_and_says_where(keys: Cli) -> None:
     assert all(ran.code == 0 and key.private not in made.out + ran.out + ran.err for ran in shown)
 
 
-async def test_rotation_by_the_commands(keys: Cli) -> None:
+async def test_keys_are_rotated_by_commands(keys: Cli) -> None:
     first = (await keys("keys", "create", "--json")).data["id"]
     second = (await keys("keys", "create", "--json")).data["id"]
     rows = [row for row in (await keys("keys", "list", "--json")).data if row["for"] == "signing"]
@@ -66,7 +66,7 @@ async def test_rotation_by_the_commands(keys: Cli) -> None:
     assert read_public(PUBLIC) == read_private(PRIVATE).public()
 
 
-async def test_the_last_key_in_use_stays(keys: Cli) -> None:
+async def test_last_active_key_cannot_be_retired(keys: Cli) -> None:
     only = (await keys("keys", "create", "--json")).data["id"]
     refused = await keys("keys", "retire", only)
     assert refused.code == 1
@@ -75,7 +75,7 @@ async def test_the_last_key_in_use_stays(keys: Cli) -> None:
     assert only in assert_one_sentence(unknown)
 
 
-async def test_export_gives_workers_what_they_need(keys: Cli) -> None:
+async def test_export_writes_the_public_keys_for_workers(keys: Cli) -> None:
     await keys("keys", "create")
     printed = await keys("keys", "export")
     assert json.loads(printed.out) == written(PUBLIC) == (await keys("keys", "export", "--json")).data
@@ -85,7 +85,7 @@ async def test_export_gives_workers_what_they_need(keys: Cli) -> None:
     assert read_public(Path("for-workers.json")) == read_public(PUBLIC)
 
 
-async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
+async def test_worker_lists_its_public_keys(keys: Cli) -> None:
     made = (await keys("keys", "create", "--json")).data["id"]
     lose(PRIVATE)
     rows = [row for row in (await keys("keys", "list", "--json")).data if row["for"] == "signing"]
@@ -95,7 +95,7 @@ async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
     assert "signoff keys export" in assert_one_sentence(await keys("keys", "list"))
 
 
-async def test_development_makes_its_keys_on_the_first_start(keys: Cli, store: Store) -> None:
+async def test_development_creates_keys_at_the_first_start(keys: Cli, store: Store) -> None:
     place = find_installation(str(MANIFEST))
     before = FileVerifier(place.settings.public_keys)
     assert before.key_ids == ()
@@ -108,7 +108,7 @@ async def test_development_makes_its_keys_on_the_first_start(keys: Cli, store: S
 ENCRYPTION = Path(".signoff/encryption-keys.json")
 
 
-async def test_the_first_create_makes_an_encryption_key_too(keys: Cli) -> None:
+async def test_first_create_makes_an_encryption_key_too(keys: Cli) -> None:
     made = await keys("keys", "create")
     [key] = read_encryption_keys(ENCRYPTION).keys
     assert f"encryption key {key.id} is made" in made.out
@@ -120,7 +120,7 @@ async def test_the_first_create_makes_an_encryption_key_too(keys: Cli) -> None:
     assert key.id in shown[0].out
 
 
-async def test_another_encryption_key_encrypts_when_everybody_has_it(keys: Cli) -> None:
+async def test_new_encryption_key_encrypts_after_its_distribution(keys: Cli) -> None:
     await keys("keys", "create")
     made = await keys("keys", "create", "--encryption", "--json")
     old, new = read_encryption_keys(ENCRYPTION).keys
@@ -131,7 +131,7 @@ async def test_another_encryption_key_encrypts_when_everybody_has_it(keys: Cli) 
     assert next(line for line in lines if new.id in line).rstrip().endswith("decrypts, and encrypts soon")
 
 
-async def test_keys_in_a_vault_are_made_elsewhere(keys: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_keys_in_a_vault_cannot_be_created(keys: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_ENCRYPTION_KEYS", "env:KEYS")
     refused = await keys("keys", "create", "--encryption")
     assert refused.code == 1

@@ -1,4 +1,4 @@
-"""Manifests as a whole: checked, drawn, compared, described and written down. Nothing here needs a server."""
+"""Manifests as a whole: validated, drawn, compared, described and printed, without a server."""
 
 import asyncio
 import re
@@ -39,21 +39,21 @@ def manifest(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> Path:
-    """The desk's manifest with another rule and another tool's effect."""
+    """The desk's manifest with another rule, and another effect of one tool."""
     path = tmp_path / "changed.yaml"
     text = MANIFEST.read_text().replace("args.amount < 10", "args.amount < 11")
     path.write_text(f"path: ['{PROJECT}']\n{text}")
     return path
 
 
-async def test_validate_counts_what_it_checked(manifest: Cli) -> None:
+async def test_validate_counts_the_checked_items(manifest: Cli) -> None:
     ran = await manifest("manifest", "validate")
     assert (ran.code, "is right: 1 actor, 3 tools, 0 global rules" in ran.out) == (0, True)
     assert (await manifest("manifest", "validate", "--json")).data["tools"] == ["hurry", "look", "pay"]
 
 
 @pytest.mark.row("F55")
-async def test_validate_notes_what_is_right_but_odd(cli: Cli, tmp_path: Path) -> None:
+async def test_validate_notes_unusual_declarations(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(ODD)
     ran = await cli("manifest", "validate", str(path), "--json")
@@ -94,7 +94,7 @@ async def test_tree_shows_tools_by_scope_and_by_actor(manifest: Cli) -> None:
     assert drawn.index(f"actor {actor}") > drawn.index("specialist tools")
 
 
-async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> None:
+async def test_tree_shows_routes_and_steps_of_an_actor(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "routed.yaml"
     routes = "routes: {trip: {mode: only, tools: [idle], steps: {ask: {}, buy: {tools: [idle]}}}}"
     path.write_text(ODD.replace("desk: {tools: [mine]}", f"desk: {{tools: [mine, idle], {routes}}}"))
@@ -114,7 +114,9 @@ async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> 
         ("nonsense", "; write `provider:model`, such as `openai:gpt-5`"),
     ],
 )
-async def test_validate_says_whose_model_cannot_be_had(cli: Cli, tmp_path: Path, model: str, message: str) -> None:
+async def test_validate_names_the_actor_with_an_unavailable_model(
+    cli: Cli, tmp_path: Path, model: str, message: str
+) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(ODD.replace("back: {", f"back: {{model: '{model}', "))
     found = assert_one_sentence(await cli("manifest", "validate", str(path)))
@@ -122,12 +124,12 @@ async def test_validate_says_whose_model_cannot_be_had(cli: Cli, tmp_path: Path,
     assert message in found
 
 
-async def test_diff_of_equal_manifests_is_nothing(manifest: Cli) -> None:
+async def test_diff_of_equal_manifests_is_empty(manifest: Cli) -> None:
     ran = await manifest("manifest", "diff", str(MANIFEST), str(MANIFEST))
     assert (ran.code, ran.out.strip()) == (0, "nothing differs")
 
 
-async def test_diff_says_what_changed_and_what_it_means(manifest: Cli, changed: Path) -> None:
+async def test_diff_shows_changes_and_their_effect(manifest: Cli, changed: Path) -> None:
     ran = await manifest("manifest", "diff", str(MANIFEST), str(changed))
     assert ran.code == 1
     assert "~ tool `pay`: requires_approval.auto_approve_if; its definition is unchanged" in ran.out
@@ -137,8 +139,8 @@ async def test_diff_says_what_changed_and_what_it_means(manifest: Cli, changed: 
 
 
 @pytest.mark.row("B81")
-async def test_diff_with_what_cannot_be_read_is_a_bad_invocation(manifest: Cli, tmp_path: Path) -> None:
-    """Exit code 2, so that nobody takes it for a difference: a file that is not there, and one that is wrong."""
+async def test_diff_with_an_unreadable_manifest_exits_with_2(manifest: Cli, tmp_path: Path) -> None:
+    """Exit code 2 differs from a difference: for a missing file and for an invalid one."""
     message = assert_one_sentence(await manifest("manifest", "diff", str(MANIFEST), str(tmp_path / "none.yaml")), 2)
     assert "none.yaml` here: check the path" in message
     (tmp_path / "wrong.yaml").write_text("version: 2\n")
@@ -157,14 +159,14 @@ async def test_diff_with_what_cannot_be_read_is_a_bad_invocation(manifest: Cli, 
     ],
     ids=["policy", "nothing", "effect", "version", "gone"],
 )
-async def test_the_gate_of_ci_fails_where_calls_that_wait_lose_something(
+async def test_diff_of_waiting_fails_if_open_requests_become_stale(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, code: int
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     await cli("init", "--yaml", str(tmp_path))
     manifest, new = tmp_path / "signoff.yaml", tmp_path / "new.yaml"
     text = manifest.read_text(encoding="utf-8")
-    # Not of the handler, whose function keeps its name.
+    # Not the handler, whose function keeps its name.
     text = text.replace(before, after).replace("discounts:grant_discount", "discounts:give_discount")
     new.write_text(text, encoding="utf-8")
     assert (await cli("manifest", "diff", "--waiting", str(manifest), str(new))).code == code
@@ -183,7 +185,7 @@ async def test_show_prints_the_normal_form(manifest: Cli) -> None:
     assert (await manifest("manifest", "show")).out == normal_text(load_manifest(MANIFEST))
 
 
-async def test_a_wrong_manifest_is_one_sentence_and_exit_code_1(cli: Cli, tmp_path: Path) -> None:
+async def test_wrong_manifest_is_reported_in_one_sentence_with_exit_code_1(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text("version: 1\ntols: {}\n")
     for command in ("validate", "tree", "show"):
         message = assert_one_sentence(await cli("manifest", command, str(tmp_path / "wrong.yaml")))
@@ -202,7 +204,7 @@ async def test_unknown_key_message_names_the_help_that_lists_every_key(cli: Cli,
     }
 
 
-async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) -> None:
+async def test_tree_shows_the_tools_exposed_to_peers(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "peers.yaml"
     path.write_text(ODD.replace("scope: generalist}", "scope: generalist, peerExposed: true, requiresApproval: true}"))
     ran = await cli("manifest", "tree", "--peers", str(path))
@@ -215,7 +217,7 @@ async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", [("manifest", "validate"), ("manifest", "show"), ("tools", "list")])
-async def test_a_command_that_reads_the_manifest_loads_neither_temporal_nor_a_database(
+async def test_manifest_command_loads_neither_temporal_nor_a_database(
     command: tuple[str, ...],
 ) -> None:
     code = (
@@ -229,7 +231,7 @@ async def test_a_command_that_reads_the_manifest_loads_neither_temporal_nor_a_da
     assert ran.stdout.splitlines()[-1:] == ["[] 0"], ran.stderr
 
 
-async def test_a_schema_that_chooses_at_its_top_is_noted(cli: Cli, tmp_path: Path) -> None:
+async def test_schema_with_a_top_level_choice_is_noted(cli: Cli, tmp_path: Path) -> None:
     schema = "{type: object, properties: {a: {}, b: {}}, oneOf: [{required: [a]}, {required: [b]}]}"
     given = "description: Choose, scope: generalist, runs: external, effect: Choose, requires_approval: false"
     plain = "{type: object, properties: {a: {}}}"

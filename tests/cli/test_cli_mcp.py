@@ -1,4 +1,4 @@
-"""Importing the tools of MCP servers: what is written, what is told of changes, and what a script sees by the code."""
+"""Imports of tools from MCP servers: written files, reported changes, and exit codes for scripts."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,7 +23,7 @@ actors:
 
 @pytest.fixture
 async def upstream(tmp_path: Path, clean_env: pytest.MonkeyPatch) -> AsyncIterator[Upstream]:
-    """A server, and a manifest that declares it and names tools that were never imported."""
+    """A server, and a manifest that declares it and names tools before their import."""
     upstream = Upstream(tmp_path)
     async with by_http(upstream) as server:
         (tmp_path / "signoff.yaml").write_text(MANIFEST.format(url=server.url))
@@ -36,7 +36,7 @@ def cli() -> Cli:
     return run_in_thread
 
 
-async def test_an_import_is_what_the_manifest_lacked(upstream: Upstream, cli: Cli) -> None:
+async def test_import_adds_the_missing_tools(upstream: Upstream, cli: Cli) -> None:
     assert "signoff mcp import" not in assert_one_sentence(await cli("manifest", "validate"))
     ran = await cli("mcp", "import", "up")
     assert (ran.code, ran.err) == (0, "")
@@ -50,9 +50,7 @@ async def test_an_import_is_what_the_manifest_lacked(upstream: Upstream, cli: Cl
 
 
 @pytest.mark.failure("of the MCP server ... has changed since it was imported: ...")
-async def test_what_changed_is_shown_and_checked_without_writing(
-    upstream: Upstream, cli: Cli, failure: Failure
-) -> None:
+async def test_changes_are_shown_and_checked_without_writing(upstream: Upstream, cli: Cli, failure: Failure) -> None:
     await cli("mcp", "import", "up")
     path = upstream.folder / "mcp" / "up.yaml"
     before = path.read_bytes()
@@ -81,7 +79,7 @@ async def test_what_changed_is_shown_and_checked_without_writing(
     assert await found(cli, "mcp servers") == (True, f"as imported: {len(upstream.tools) - 1} tools of `up`")
 
 
-async def test_mistakes_are_one_sentence(upstream: Upstream, cli: Cli, tmp_path: Path) -> None:
+async def test_mistakes_are_reported_in_one_sentence(upstream: Upstream, cli: Cli, tmp_path: Path) -> None:
     assert assert_one_sentence(await cli("mcp", "import", "upp")) == "there is no MCP server `upp`; did you mean `up`?"
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text("version: 1\nmcp_servers: {up: {command: no-such-program-here}}\n")

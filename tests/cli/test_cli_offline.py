@@ -42,7 +42,7 @@ async def dev(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> AsyncI
 
 
 @pytest.mark.timeout(300)
-async def test_dev_without_a_key_asks_people_and_answers(dev: Dev, cli: Cli) -> None:
+async def test_dev_without_a_key_asks_for_approval_and_answers(dev: Dev, cli: Cli) -> None:
     write_project(dev.folder, "openai:gpt-5")
     await dev.start()
     output = "".join(dev.lines)
@@ -72,7 +72,7 @@ async def test_dev_without_a_key_asks_people_and_answers(dev: Dev, cli: Cli) -> 
         ("openai:gpt-5", ("--model", "openai-chat:small"), "set `OPENAI_API_KEY`"),
     ],
 )
-async def test_dev_refuses_a_misspelt_model_and_one_beside_a_chosen_model(
+async def test_dev_refuses_a_misspelt_model_and_conflicting_models(
     dev: Dev, cli: Cli, model: str, arguments: tuple[str, ...], words: str
 ) -> None:
     write_project(dev.folder, model)

@@ -28,7 +28,7 @@ run(body, as_json=True)
 """
 
 
-def test_json_is_alone_on_standard_output_whatever_libraries_print() -> None:
+def test_json_output_is_undisturbed_by_printing_libraries() -> None:
     ran = subprocess.run(
         [
             sys.executable,
@@ -45,7 +45,7 @@ def test_json_is_alone_on_standard_output_whatever_libraries_print() -> None:
     assert ran.returncode == 1
 
 
-async def test_text_is_printed_as_it_is(cli: Cli, tmp_path: Path) -> None:
+async def test_text_is_printed_without_markup(cli: Cli, tmp_path: Path) -> None:
     manifest = tmp_path / "signoff.yaml"
     text = MANIFEST.read_text().replace('"Look at {place}"', '"Look [bold]at[/bold] {place} :smile:"')
     manifest.write_text(f"path: ['{MANIFEST.parent}']\n{text}")
@@ -53,7 +53,7 @@ async def test_text_is_printed_as_it_is(cli: Cli, tmp_path: Path) -> None:
     assert "Look [bold]at[/bold] {place} :smile:" in ran.out
 
 
-def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> None:
+def test_program_exits_with_the_code_of_its_command(tmp_path: Path) -> None:
     codes = [
         subprocess.run(
             [sys.executable, "-m", "signoff.cli.main", *arguments], cwd=tmp_path, capture_output=True, check=False
@@ -63,7 +63,7 @@ def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> N
     assert codes == [0, 1, 2]
 
 
-def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
+def test_requested_urls_are_not_logged(tmp_path: Path) -> None:
     http = [logging.getLogger(name) for name in ("httpx2", "httpcore2", "httpcore2.http11")]
     with log_to_file(tmp_path, "gateway.log") as path:
         for log in http:
@@ -75,7 +75,7 @@ def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
     assert logging.getLogger("httpx2").level == logging.NOTSET
 
 
-def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_traceback_goes_to_the_file_and_not_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("signoff.gateway.transport.middleware")
     with log_to_file(tmp_path, "gateway.log") as path:
         try:
@@ -90,8 +90,8 @@ def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsy
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_no_message_begins_a_line_of_its_own_in_the_log(tmp_path: Path) -> None:
-    """Whatever a library writes down of what a stranger sent. Seen to forge an entry with the plain formatter."""
+def test_message_with_line_breaks_stays_one_log_line(tmp_path: Path) -> None:
+    """A library may log a stranger's input. An entry was forged with the plain formatter."""
     with log_to_file(tmp_path, "gateway.log") as path:
         logging.getLogger("elsewhere").warning("a request for %s", "/x\n2026-11-22 ERROR forged\x1b[2J\u2028end")
         written = path.read_text(encoding="utf-8")
@@ -99,7 +99,7 @@ def test_no_message_begins_a_line_of_its_own_in_the_log(tmp_path: Path) -> None:
     assert r"/x\n2026-11-22 ERROR forged\x1b[2J\u2028end" in written
 
 
-def test_no_error_begins_an_entry_of_the_log(tmp_path: Path) -> None:
+def test_error_with_line_breaks_starts_no_log_entry(tmp_path: Path) -> None:
     with log_to_file(tmp_path, "gateway.log") as path:
         try:
             raise ValueError("/x\n2026-11-22 ERROR forged\x1b[2J\u2028end")

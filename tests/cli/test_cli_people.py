@@ -1,4 +1,4 @@
-"""Looking at people: nothing here needs a server."""
+"""People on the command line, without a server."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +33,7 @@ PEOPLE = """\
 
 @pytest.fixture
 def people(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A file of people beside the desk's manifest; the settings do not name it."""
+    """A people file next to the desk's manifest, not named by the settings."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     path = tmp_path / "people.yaml"
     path.write_text(PEOPLE)
@@ -57,8 +57,8 @@ def manifest_with(folder: Path, old: str, new: str) -> Path:
     return path
 
 
-async def test_list_shows_everybody(people: Path, cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """The built-in people of the development profile and those of the file, with nothing a terminal would obey."""
+async def test_list_shows_every_person(people: Path, cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """The built-in people of the development profile and those of the file, without terminal control characters."""
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
     shown = await cli("people", "list")
     assert shown.code == 0
@@ -71,12 +71,12 @@ async def test_list_shows_everybody(people: Path, cli: Cli, clean_env: pytest.Mo
     assert rows["ana"]["identities"] == {"email": ["ana@example.com"], "slack": ["T1:U1"]}
 
 
-async def test_list_without_a_file_is_the_manifest_s(people: Path, cli: Cli) -> None:
+async def test_list_without_a_file_shows_the_manifests_people(people: Path, cli: Cli) -> None:
     assert [row["id"] for row in (await cli("people", "list", "--json")).data] == ["guest", "approver", "ana", "rui"]
     assert "finance" not in (await cli("people", "list")).out
 
 
-async def test_people_are_known_by_the_file_that_says_so(people: Path, cli: Cli, tmp_path: Path) -> None:
+async def test_list_names_the_source_file_of_each_person(people: Path, cli: Cli, tmp_path: Path) -> None:
     inline = "\npeople:\n  - id: ana\n    name: Ana Sousa\n    roles: [approvers]\n  - id: rui\n    name: Rui\n"
     manifest = manifest_with(tmp_path, inline, "\npeople: people.yaml\n")
     rows = {row["id"]: row["source"] for row in (await cli("people", "list", str(manifest), "--json")).data}
@@ -85,7 +85,7 @@ async def test_people_are_known_by_the_file_that_says_so(people: Path, cli: Cli,
     assert checked.data["source"] == str(people)
 
 
-async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
+async def test_person_known_by_login_only_is_listed_and_signed_out(
     people: Path, cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = tmp_path / "keys"
@@ -120,7 +120,7 @@ async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
     assert (entries["act"], entries["person"], entries["account"]) == ("people signout", cy.id, account())
 
 
-def test_the_built_in_people_exist_in_development_only(people: Path) -> None:
+def test_built_in_people_exist_in_development_only(people: Path) -> None:
     catalog = load_manifest(MANIFEST)
     for file in (None, people):
         for profile, built_in in (("production", []), ("development", ["guest", "approver"])):
@@ -128,7 +128,7 @@ def test_the_built_in_people_exist_in_development_only(people: Path) -> None:
             assert [person.id for person in people_of(settings, catalog).all()] == [*built_in, "ana", "rui"]
 
 
-async def test_check_says_that_all_is_right(people: Path, cli: Cli) -> None:
+async def test_check_reports_a_valid_file(people: Path, cli: Cli) -> None:
     ran = await cli("people", "check", str(people))
     assert (ran.code, ran.out.strip()) == (0, f"{people}: 4 persons, nothing to report")
     ran = await cli("people", "check", "--json")
@@ -145,7 +145,7 @@ async def test_check_says_that_all_is_right(people: Path, cli: Cli) -> None:
         ("user:eva", "- {id: eva, active: false}", "that person is not active in tenant `main`"),
     ],
 )
-async def test_check_finds_who_is_asked_in_vain(people: Path, approvers: str, person: str, finding: str) -> None:
+async def test_check_finds_approvers_without_a_person(people: Path, approvers: str, person: str, finding: str) -> None:
     write(people, f"{PEOPLE}{person}\n")
     manifest = manifest_with(people.parent, "      timeout: 12s", f"      approvers: ['{approvers}', 'role:approvers']")
     code, found = await cli_of("people", "check", str(people), "--app", str(manifest))
@@ -157,7 +157,7 @@ async def test_check_finds_who_is_asked_in_vain(people: Path, approvers: str, pe
     assert (ran.code, ran.out.strip()) == (1, f"{people}: {found[0]}")
 
 
-async def test_check_looks_at_rules_and_at_every_tenant(people: Path) -> None:
+async def test_check_covers_rules_and_every_tenant(people: Path) -> None:
     write(people, f"{PEOPLE}- {{id: ana, tenant: other, roles: [finance]}}\n")
     rule = "policies: [{name: careful, rule: 'true', effect: require_approval}]\nactors:"
     manifest = manifest_with(people.parent, "actors:", rule)
@@ -168,7 +168,7 @@ async def test_check_looks_at_rules_and_at_every_tenant(people: Path) -> None:
     ]
 
 
-async def test_check_finds_delegations_of_no_use(people: Path) -> None:
+async def test_check_finds_useless_delegations(people: Path) -> None:
     write(
         people,
         PEOPLE.replace("2100", "2020")
@@ -184,7 +184,7 @@ async def test_check_finds_delegations_of_no_use(people: Path) -> None:
     )
 
 
-async def test_check_points_into_a_broken_file(people: Path, cli: Cli) -> None:
+async def test_check_names_the_line_of_a_broken_file(people: Path, cli: Cli) -> None:
     write(people, "- id: ana\n  rolls: [finance]\n")
     message = assert_one_sentence(await cli("people", "check", str(people)))
     assert message.startswith(f"{people}:2: unknown key `rolls` of a person")
@@ -195,7 +195,7 @@ async def test_check_points_into_a_broken_file(people: Path, cli: Cli) -> None:
         assert (await cli(*wrong)).code == 2
 
 
-async def test_a_broken_file_in_force_can_be_checked_and_replaced(
+async def test_broken_active_file_can_be_checked_and_replaced(
     people: Path, cli: Cli, clean_env: pytest.MonkeyPatch
 ) -> None:
     broken = people.with_name("broken.yaml")

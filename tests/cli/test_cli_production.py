@@ -1,4 +1,4 @@
-"""The production profile as processes: what each needs, and a worker that has no private key."""
+"""The production profile as processes: the requirements of each, and a worker without a private key."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ def lose(path: Path) -> None:
     path.unlink()
 
 
-async def test_each_process_names_what_it_lacks(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
+async def test_each_process_names_its_missing_requirements(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
     here(clean_env, site, "gateway")
     assert "signoff keys create" in assert_one_sentence(await cli("gateway"))
     await cli("keys", "create")
@@ -45,7 +45,7 @@ async def test_each_process_names_what_it_lacks(cli: Cli, clean_env: pytest.Monk
         ({"SIGNOFF_TENANT_LIMITS": "main: waiting=many"}, "SIGNOFF_TENANT_LIMITS"),
     ],
 )
-async def test_validate_and_doctor_refuse_the_installation_that_no_worker_starts_with(
+async def test_validate_and_doctor_refuse_an_installation_that_no_worker_starts_with(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tmp_path: Path, setting: dict[str, str], words: str
 ) -> None:
     await ready_site(cli, clean_env, site)
@@ -61,7 +61,7 @@ async def test_validate_and_doctor_refuse_the_installation_that_no_worker_starts
     assert any(each in refused for each in wrong)
 
 
-async def test_doctor_refuses_the_installation_that_no_gateway_starts_with(
+async def test_doctor_refuses_an_installation_that_no_gateway_starts_with(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 ) -> None:
     async def wrong(name: str) -> str:
@@ -86,7 +86,7 @@ async def test_doctor_refuses_the_installation_that_no_gateway_starts_with(
     assert "oidc_client_secret" in secret
 
 
-async def test_doctor_refuses_half_a_provider_before_the_first_start_in_development(
+async def test_doctor_refuses_incomplete_provider_settings_before_the_first_start_in_development(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 ) -> None:
     here(clean_env, site, "gateway")
@@ -96,9 +96,7 @@ async def test_doctor_refuses_half_a_provider_before_the_first_start_in_developm
     assert (ok, told in assert_one_sentence(await cli("gateway"))) == (False, True)
 
 
-async def test_doctor_refuses_a_file_of_public_keys_that_holds_none(
-    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
-) -> None:
+async def test_doctor_refuses_an_empty_public_key_file(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
     await ready_site(cli, clean_env, site)
     here(clean_env, site, "worker")
     path = site.folder / "worker" / "public-keys.json"
@@ -108,9 +106,7 @@ async def test_doctor_refuses_a_file_of_public_keys_that_holds_none(
     assert (ok, "signoff keys export" in refused, "signoff keys export" in told) == (False, True, True)
 
 
-async def test_a_worker_with_private_keys_for_public_ones_does_not_start(
-    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
-) -> None:
+async def test_worker_with_private_keys_does_not_start(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
     here(clean_env, site, "gateway")
     made = (await cli("keys", "create", "--json")).data
     clean_env.setenv("SIGNOFF_PUBLIC_KEYS", made["signing_keys"])
@@ -118,7 +114,7 @@ async def test_a_worker_with_private_keys_for_public_ones_does_not_start(
 
 
 @pytest.mark.timeout(300)
-async def test_a_worker_that_has_no_private_key_runs_what_people_approve(
+async def test_worker_without_a_private_key_runs_approved_calls(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 ) -> None:
     here(clean_env, site, "gateway")
@@ -143,9 +139,7 @@ async def test_a_worker_that_has_no_private_key_runs_what_people_approve(
 
 
 @pytest.mark.timeout(300)
-async def test_with_a_token_the_command_line_speaks_to_the_gateway(
-    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
-) -> None:
+async def test_command_line_with_a_token_uses_the_gateway(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
     here(clean_env, site, "gateway")
     await cli("keys", "create")
     tokens = {name: await token(cli, name) for name in ("ana", "rui")}
@@ -205,7 +199,7 @@ async def test_with_a_token_the_command_line_speaks_to_the_gateway(
         assert "is not a gateway of this version" in assert_one_sentence(page)
 
 
-async def test_a_token_is_sent_nowhere_in_the_open(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_token_is_not_sent_over_plain_http(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_TOKEN", "sgf_secret")
     text = assert_one_sentence(await cli("inbox", "--url", "http://approvals.example.com"))
     assert "is not https" in text
@@ -226,7 +220,7 @@ async def waits(run_as: Callable[..., Awaitable[Ran]], turn: str) -> dict[str, A
 
 
 async def approved(site: Site, tokens: dict[str, str]) -> tuple[str, str]:
-    """Rui asks, Ana approves; the code of the call, and the key by which the gateway signed who asked."""
+    """Start a turn as Rui and approve it as Ana. Return the call's code and the key that signed the requester."""
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{site.port}", timeout=60) as http:
 
         async def send(method: str, url: str, person: str, **fields: Any) -> Any:

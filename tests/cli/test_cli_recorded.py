@@ -1,4 +1,4 @@
-"""What is done on the command line is recorded: tokens and keys; never a secret."""
+"""Commands are recorded: tokens and keys, never a secret."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ async def test_keys_are_recorded_by_id(place: Cli) -> None:
     assert not [key for key in json.loads(private)["keys"] if key["private"] in str(found)]
 
 
-async def test_a_key_is_made_where_the_store_is_away(place: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_key_is_created_although_the_store_is_down(place: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///nowhere/signoff.db")
     ran = await place("keys", "create")
     assert (ran.code, "not recorded: the folder `nowhere`" in ran.out) == (0, True), ran.out

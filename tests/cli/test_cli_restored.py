@@ -1,4 +1,4 @@
-"""`store restored`: what is written down after a backup was put back, and which turns wait for what it lacks."""
+"""`store restored`: its audit entry after a backup is restored, and the turns that wait for missing data."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from signoff.temporal.embedded_server import ServerHandle
 
 
 async def waiting_turn(cli: Cli, server: ServerHandle, text: str) -> str:
-    """The workflow of a turn that waits for people, once Temporal's lists have it: they come after its history."""
+    """The workflow of a waiting turn, once Temporal's lists contain it: they lag behind its history."""
     asked = await waiting_request(cli, text)
     turn = f"turn/{'/'.join(asked['id'].split('.')[:3])}"
     temporal = await server.connect()
@@ -23,11 +23,11 @@ async def waiting_turn(cli: Cli, server: ServerHandle, text: str) -> str:
     return turn
 
 
-async def test_restored_lists_turns_whose_question_the_store_lacks(
+async def test_restored_lists_turns_with_missing_questions(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle
 ) -> None:
     turn, second = [await waiting_turn(served_cli, cli_server, text) for text in ("pay 70", "pay 71")]
-    # Every one is listed, however few a list for people would look through.
+    # All are listed, even if a person's list would stop earlier.
     clean_env.setattr("signoff.engine.turn_list.TURNS_SEEN", 1)
     own = await served_cli("store", "restored", "--json")
     assert (own.code, turn in own.data["lost_questions"]) == (0, False), own

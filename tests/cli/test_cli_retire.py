@@ -1,4 +1,4 @@
-"""Old turns taken out of the record from the command line."""
+"""Retirement of old turns from the audit log on the command line."""
 
 import json
 import sqlite3
@@ -11,11 +11,11 @@ STORE = Path(".signoff/signoff.db")
 
 
 def now() -> str:
-    """This moment, as somebody would write it."""
+    """This moment, as a user would write it."""
     return datetime.now(UTC).isoformat()
 
 
-async def test_turns_that_ended_are_retired_and_those_that_wait_stay(served_cli: Cli) -> None:
+async def test_ended_turns_are_retired_and_open_ones_stay(served_cli: Cli) -> None:
     assert (await served_cli("keys", "create")).code == 0
     over = (await served_cli("ask", "pay 5", "--json")).data["turn"]
     waits = (await waiting_request(served_cli, "pay 70"))["turn"]
@@ -30,13 +30,13 @@ async def test_turns_that_ended_are_retired_and_those_that_wait_stay(served_cli:
     acts = (await served_cli("audit", "show", "admin/main", "--json")).data["records"]
     retired = next(facts for each in acts if (facts := json.loads(each["data"]))["act"] == "retire")
     assert (retired["turns"], bool(retired["account"])) == (1, True)
-    # The gateway may have recorded the end of the turn since.
+    # The gateway may have recorded the end of the turn since then.
     again = await served_cli("audit", "retire", "--before", before)
     assert again.out.startswith("0 turns retired, 0 records of before")
 
 
-async def test_nothing_is_retired_of_a_record_that_was_touched(served_cli: Cli) -> None:
-    """What would take the traces away is refused."""
+async def test_changed_audit_log_cannot_be_retired(served_cli: Cli) -> None:
+    """Retirement would remove the traces of the change, so it is refused."""
     assert (await served_cli("keys", "create")).code == 0
     await served_cli("ask", "pay 5")
     with sqlite3.connect(STORE) as connection:
@@ -46,7 +46,7 @@ async def test_nothing_is_retired_of_a_record_that_was_touched(served_cli: Cli) 
     assert "was changed after it was written: nothing was taken out, see `signoff audit verify`" in text
 
 
-async def test_retire_needs_a_day_that_is_over_and_a_key(cli: Cli) -> None:
+async def test_retire_needs_a_past_day_and_a_key(cli: Cli) -> None:
     assert (await cli("audit", "retire", "--before", "soon")).code == 2
     assert (await cli("audit", "retire", "--before", "2999-01-01")).code == 2
     assert "signoff keys create" in assert_one_sentence(await cli("audit", "retire", "--before", "2026-01-01"))

@@ -1,4 +1,4 @@
-"""The program or manifest of a command: where it is named, and by which words."""
+"""The program or manifest of a command: the places and options that name it."""
 
 import sys
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ SOURCES = {("[MODULE:APP]", ""), ("MODULE:APP", "--app")}
 
 @pytest.fixture
 def folder(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A folder with the program `till:app`, and nothing that names it."""
+    """A directory with the program `till:app`, and no setting that names it."""
     clean_env.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "till.py").write_text(PROGRAM.format(manifest=None))
     (tmp_path / "cases.yaml").write_text(CASES)
@@ -56,7 +56,7 @@ def test_each_command_takes_its_program_in_one_way() -> None:
             if each.name == "source":
                 way = "" if each in arguments else "--app"
                 assert (each.metavar, way) in SOURCES, name
-                # A command with another argument could not tell the two apart.
+                # A command with another argument could not distinguish the two.
                 assert bool(arguments) if way else arguments == [each], name
                 found[way] += 1
     assert (found[""] > 10, found["--app"] > 10) == (True, True)
@@ -83,10 +83,10 @@ async def test_program_is_named_on_the_command_line(folder: Path, cli: Cli, word
 
 
 @table("way", "environment", "file")
-async def test_program_that_is_set_is_read_without_an_argument(
+async def test_configured_program_is_used_without_an_argument(
     folder: Path, cli: Cli, clean_env: pytest.MonkeyPatch, way: str
 ) -> None:
-    # A manifest over a program is named by the program alone.
+    # A manifest of a program is named only by the program.
     clean_env.setenv("SIGNOFF_MANIFEST", "nowhere.yaml")
     if way == "environment":
         clean_env.setenv("SIGNOFF_APP", "till:app")
@@ -97,13 +97,13 @@ async def test_program_that_is_set_is_read_without_an_argument(
     assert (await cli("manifest", "validate", "signoff.yaml", "--json")).data["manifest"] == "signoff.yaml"
 
 
-async def test_difference_between_a_program_and_a_manifest_is_found(folder: Path, cli: Cli) -> None:
+async def test_diff_compares_a_program_with_a_manifest(folder: Path, cli: Cli) -> None:
     (folder / "signoff.yaml").write_text("version: 1\n")
     ran = await cli("manifest", "diff", "till:app", "signoff.yaml")
     assert (ran.code, "`refund`" in ran.out) == (1, True)
 
 
-async def test_import_reads_the_servers_of_the_program_s_manifest(folder: Path, cli: Cli) -> None:
+async def test_import_reads_the_servers_of_the_programs_manifest(folder: Path, cli: Cli) -> None:
     (folder / "servers.yaml").write_text(UPSTREAM)
     none = assert_one_sentence(await cli("mcp", "import", "--app", "till:app"))
     assert none.startswith("`till:app` has no manifest, and only a manifest declares `mcp_servers`")

@@ -1,4 +1,4 @@
-"""What a command's process loads: users wait for its start each time."""
+"""The modules loaded by a command, because users wait for each start."""
 
 import gc
 import json
@@ -13,11 +13,11 @@ import pytest
 from signoff.cli.main import COMMANDS, invoke, pause_collector
 
 ENGINE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
-"""What works with a server, a store, a manifest or a gateway's own pages: a person's command needs none of it."""
+"""Libraries for a server, a store, a manifest or the gateway's pages: a person's command needs none of them."""
 FOLDERS = {"approvals", "cli", "client", "contracts", "formats", "languages", "texts"}
-"""All of Signoff that a person's command loads."""
+"""All packages of Signoff that a person's command loads."""
 LIGHT = {"cli", "client", "contracts", "formats"}
-"""All of Signoff that a hook loads."""
+"""All packages of Signoff that a hook loads."""
 
 PERSONS = (
     ("inbox",),
@@ -55,10 +55,8 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[int, set[str]]], str]:
-    """Commands, one after the other in a process of their own: exit code, and all top packages loaded until then.
-
-    Of Signoff itself the folders. Also what they printed to standard error.
-    """
+    """Run commands one after the other in a separate process. Return each exit code with all top-level packages loaded
+    so far, Signoff's by directory, and the standard error."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     program = [sys.executable, "-c", TELL, json.dumps(commands)]
     ran = subprocess.run(program, env=kept | environment, input="{}", capture_output=True, text=True, check=True)
@@ -66,7 +64,7 @@ def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[
     return [(int(code), set(names)) for _, code, *names in lines], ran.stderr
 
 
-def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
+def test_persons_command_loads_nothing_of_the_engine() -> None:
     commands = [(*each, "--url", "http://127.0.0.1:1") for each in PERSONS]
     found, result = loaded_by(*commands, SIGNOFF_TOKEN="s")
     assert result.count("no gateway answers at http://127.0.0.1:1") == len(PERSONS), result
@@ -77,21 +75,21 @@ def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
         assert {name.removeprefix("signoff.") for name in loaded if name.startswith("signoff.")} <= FOLDERS
 
 
-def test_a_hook_loads_no_shapes() -> None:
+def test_hook_loads_no_data_models() -> None:
     [(code, loaded)], printed = loaded_by(["hook", "codex", "--url", "http://127.0.0.1:1"])
     assert (code, "no gateway answers" in printed) == (2, True)
     assert loaded.isdisjoint({*ENGINE, "pydantic_settings", "httpx2", "rich"})
     assert {name for name in loaded if name.startswith("signoff.")} <= {f"signoff.{name}" for name in LIGHT}
 
 
-def test_what_runs_no_command_loads_typer_alone() -> None:
+def test_version_and_help_load_only_typer() -> None:
     for code, loaded in loaded_by(["--version"], ["--help"])[0]:
         assert (code, "typer" in loaded) == (0, True)
         assert loaded.isdisjoint({*ENGINE, "pydantic", "pydantic_settings", "httpx2", "rich"})
 
 
-def test_a_worker_and_a_gateway_load_what_clients_do_without() -> None:
-    """A name that nothing ever loads would prove nothing above; of the two only the gateway serves pages."""
+def test_worker_and_gateway_load_the_engine() -> None:
+    """A name that nothing loads would prove nothing above. Only the gateway serves pages."""
     (_, worker), (_, both) = loaded_by(["worker", "--help"], ["gateway", "--help"])[0]
     assert both.issuperset(ENGINE), set(ENGINE) - both
     assert worker & set(ENGINE) == {*ENGINE} - {"fastapi", "starlette"}
@@ -99,14 +97,14 @@ def test_a_worker_and_a_gateway_load_what_clients_do_without() -> None:
 
 def test_every_command_of_a_person_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     persons = {name for name, (module, _) in COMMANDS.items() if module.startswith("signoff.cli.http.")}
-    # A coding agent's is none of a person's.
+    # A coding agent's command is not a person's.
     assert persons - {"hook"} == {arguments[0] for arguments in PERSONS}
     for arguments in PERSONS:
         assert invoke([*arguments, "--help"]) == 0
         assert "--url" in capsys.readouterr().out, arguments
 
 
-def test_loading_leaves_the_collector_as_it_was() -> None:
+def test_loading_restores_the_garbage_collector() -> None:
     assert gc.isenabled()
     with suppress(ImportError), pause_collector():
         within = gc.isenabled()

@@ -1,4 +1,4 @@
-"""What old turns have left in the store, removed from the command line."""
+"""Removal of old turns from the store on the command line."""
 
 import json
 import sqlite3
@@ -23,12 +23,12 @@ TIMES = {
 
 
 def days_ago(days: float) -> str:
-    """That moment, as somebody would write it."""
+    """A past moment, as a user would write it."""
     return (datetime.now(UTC) - timedelta(days=days)).isoformat()
 
 
 def age(days: int) -> None:
-    """Let what was asked, answered and run have been so many days earlier."""
+    """Move all stored times this number of days into the past."""
     with sqlite3.connect(STORE) as connection:
         for table, names in TIMES.items():
             shifts = ", ".join(f"{name} = {name} - {days * 86_400_000}" for name in names)
@@ -44,7 +44,7 @@ def rows() -> dict[str, int]:
 
 
 async def forget(server: ServerHandle, turn: str) -> None:
-    """Delete a turn at the server, as the end of its namespace's retention does."""
+    """Delete a turn on the server, as the retention of its namespace does."""
     client, name = await server.connect(), TurnKey("main", turn, turn).workflow_id
     execution = WorkflowExecution(workflow_id=name)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
@@ -53,7 +53,7 @@ async def forget(server: ServerHandle, turn: str) -> None:
         pass
 
 
-async def test_turns_that_the_server_has_forgotten_are_removed(served_cli: Cli, cli_server: ServerHandle) -> None:
+async def test_turns_unknown_to_the_server_are_removed(served_cli: Cli, cli_server: ServerHandle) -> None:
     asked = await waiting_request(served_cli, "pay 60")
     assert (await served_cli("approve", asked["code"])).code == 0
     assert (await served_cli("watch", asked["turn"])).code == 0
@@ -80,7 +80,7 @@ async def test_turns_that_the_server_has_forgotten_are_removed(served_cli: Cli, 
     assert (await served_cli("watch", waits["turn"])).code == 0
 
 
-async def test_clean_needs_a_day_that_is_over_and_the_server(served_cli: Cli) -> None:
+async def test_clean_needs_a_past_day_and_the_server(served_cli: Cli) -> None:
     assert (await served_cli("store", "clean", "--before", "soon")).code == 2
     text = assert_one_sentence(await served_cli("store", "clean", "--before", days_ago(0.5)))
     assert "younger than a day" in text

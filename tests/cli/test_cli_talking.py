@@ -1,4 +1,4 @@
-"""Conversations in a terminal: said message by message, listed, and read."""
+"""Conversations in a terminal: written message by message, listed and read."""
 
 import io
 from typing import Any
@@ -22,7 +22,7 @@ from signoff.testing.scripted_model import ScriptedModel, respond
 RUI = Principal(user="rui")
 
 
-async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
+async def test_conversation_is_written_listed_and_read(served_cli: Cli) -> None:
     first = await served_cli("chat", "pay 420", "--session", "talk1")
     assert (first.code, first.err) == (0, "")
     (waits,) = [line for line in first.out.splitlines() if "Pay 420 EUR to Ana: waiting for role:approvers" in line]
@@ -44,7 +44,7 @@ async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
     assert "guest: pay 5" in shown.out
 
 
-async def test_a_conversation_on_a_route_gives_the_model_its_instructions(cli: Cli) -> None:
+async def test_conversation_on_a_route_passes_its_instructions_to_the_model(cli: Cli) -> None:
     read: list[str] = []
 
     def react(request: CompletionRequest) -> Completion:
@@ -62,7 +62,7 @@ async def test_a_conversation_on_a_route_gives_the_model_its_instructions(cli: C
     assert all("Be brief." in words and "Ask for the receipt." in words for words in read)
 
 
-async def test_a_message_to_a_place_that_the_actor_does_not_have_fails(cli: Cli) -> None:
+async def test_message_to_an_unknown_route_or_step_fails(cli: Cli) -> None:
     app = signoff.App(model="openai:gpt-5")
     app.actor("clerk").route("returns")
     lost = "actor `clerk` has no route and step `lost/`; known: `returns`"
@@ -139,12 +139,12 @@ async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch
         (("chat", "x", "--session", "a b"), "a session is named with"),
     ],
 )
-async def test_what_says_nothing_is_no_invocation(cli: Cli, words: tuple[str, ...], expected: str) -> None:
+async def test_empty_text_or_invalid_session_exits_with_2(cli: Cli, words: tuple[str, ...], expected: str) -> None:
     ran = await cli(*words)
     assert (ran.code, ran.out, expected in " ".join(ran.err.split())) == (2, "", True)
 
 
-async def test_what_a_tenant_may_not_begin_is_one_sentence(
+async def test_start_limit_is_reported_in_one_sentence(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str
 ) -> None:
     clean_env.setenv("SIGNOFF_TENANT_LIMITS", "starts=1/hour")
@@ -155,7 +155,7 @@ async def test_what_a_tenant_may_not_begin_is_one_sentence(
             assert message.startswith("the tenant `main` has begun as many turns as it may (1/hour): try again in ")
 
 
-async def test_a_conversation_that_cannot_be(served_cli: Cli) -> None:
+async def test_unknown_actor_person_or_session_is_reported(served_cli: Cli) -> None:
     assert "there is no actor" in assert_one_sentence(await served_cli("chat", "pay 5", "--actor", "nobody"))
     assert "there is no person" in assert_one_sentence(await served_cli("chat", "pay 5", "--as", "nobody"))
     assert "nothing" in assert_one_sentence(await served_cli("sessions", "nothing"))

@@ -1,7 +1,6 @@
-"""Two tenants of one installation, whose people have the same ids: everything is done as each, and nothing as another.
+"""Two tenants of one installation whose people have equal ids: each does everything, and none reaches the other.
 
-In the production profile, over processes, by the command line, the API, pages and a channel.
-"""
+In the production profile, as processes, over the command line, the API, pages and a channel."""
 
 import asyncio
 import base64
@@ -57,7 +56,7 @@ _BODIES: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Receiver:
-    """The other end of the webhook: keeps what it is told, and signs what people answer."""
+    """The receiver of the webhook: records its messages and signs answers."""
 
     url: str
     told: list[dict[str, Any]] = field(default_factory=list)
@@ -71,7 +70,7 @@ class Receiver:
         return [each for each in asked if each["to"] == identity]
 
     def receipts(self) -> list[tuple[str, str]]:
-        """Status and code of what was answered to answers."""
+        """Status and code of each receipt for an answer."""
         found = [each["data"] for each in self.told if each["type"] == "answer.receipt"]
         return [(each["status"], each["code"]) for each in found]
 
@@ -86,7 +85,7 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 @dataclass
 class Installation:
-    """The two processes, and everybody's way in."""
+    """The two processes, and the access of all people."""
 
     site: Site
     cli: Cli
@@ -122,7 +121,7 @@ class Installation:
                 await asyncio.sleep(0.05)
 
     async def answer_on_channel(self, identity: str, token: str, verdict: str, key: str) -> int:
-        """An answer at the gateway's door, signed as the webhook's other end signs."""
+        """Send an answer to the gateway, signed as by the webhook's receiver."""
         data = {"identity": identity, "verdict": verdict, "token": token}
         body = json.dumps({"type": "decision", "data": data}).encode()
         headers = signed_headers([read_secret(SECRET)], key, datetime.now(UTC), body)
@@ -134,7 +133,7 @@ class Installation:
 
 
 def manifest(folder: Path, receiver: Receiver) -> Path:
-    """The small project, of two tenants, with a webhook."""
+    """The small project, with two tenants and a webhook."""
     hook = f'{{kind: webhook, url: "{receiver.url}", secret: "env:HOOK", allow_networks: [127.0.0.0/8]}}'
     path = folder / "two.yaml"
     write_manifest(path, f"people:\n{_PEOPLE}channels:\n  hook: {hook}\nrouting: {{default: [hook]}}\n")
@@ -170,7 +169,7 @@ async def two(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> AsyncItera
 
 
 async def play_a_day(two: Installation, tenant: str) -> list[str]:
-    """Everything that people do, as those of one tenant; every name that is theirs, for others to try."""
+    """Do everything as one tenant's people. Return all their names for attempts by others."""
     amount = AMOUNTS[tenant]
     card = await two.asks(tenant, amount)
     assert f"Pay {amount} EUR" in (await two.run(tenant, "ana", "show", card["code"])).out
@@ -206,7 +205,7 @@ async def play_a_day(two: Installation, tenant: str) -> list[str]:
 
 
 def addresses(name: str) -> list[tuple[str, str]]:
-    """Every address that the gateway serves, with a name in its place, but for tools and schemas, which nobody owns."""
+    """Every served address with a name in it, except tools and schemas, which have no owner."""
     every = gateway_routes(load_plugin_routers(PLUGIN_NAMES))
     routes = [(method, each.path) for each in every for method in each.methods]
     return [
@@ -217,7 +216,7 @@ def addresses(name: str) -> list[tuple[str, str]]:
 
 
 async def open_every_door(two: Installation, tenant: str, theirs: str, names: list[str]) -> None:
-    """Tries all that is another tenant's as the most powerful person of one: the API and pages, then commands."""
+    """Try to reach the other tenant as one tenant's most powerful person: over the API and pages, then by commands."""
     words = [str(AMOUNTS[theirs] + more) for more in range(3)] + [f"ana-{theirs}"]
 
     def shows(text: str) -> bool:
@@ -231,14 +230,14 @@ async def open_every_door(two: Installation, tenant: str, theirs: str, names: li
             for method, path in addresses(name):
                 of_programs = path.startswith(("/v1/", "/a2a/", "/mcp/", "/access/", "/aap/"))
                 headers = bearer(two.tokens[tenant, "boss"]) if of_programs else {}
-                # A word alone is a session of one's own, which saying something there begins.
+                # A bare name is a session of the caller, and a message there would start it.
                 if path.endswith("/messages") and "." not in name:
                     continue
                 body = _BODIES.get(path.rpartition("/")[2], {})
                 sent = {"json": body} if of_programs and method != "GET" else {}
                 answer = await page.request(method, path, headers=headers, **sent)
                 refused = (404,) if of_programs or method == "GET" else (403, 404)
-                # No person's token has the scope of other agents, and without it nothing is looked up.
+                # No person's token has the scope for other agents, and without it no lookup happens.
                 if path.startswith(("/v1/calls/", "/mcp/", "/access/", "/aap/")) or (
                     path.startswith("/a2a/") and method != "GET"
                 ):
@@ -266,7 +265,7 @@ async def open_every_door(two: Installation, tenant: str, theirs: str, names: li
 
 
 @pytest.mark.row("V07")
-async def test_two_tenants_do_everything_and_nothing_of_each_other(two: Installation) -> None:
+async def test_two_tenants_do_everything_without_reaching_each_other(two: Installation) -> None:
     names = {tenant: await play_a_day(two, tenant) for tenant in TENANTS}
     for tenant, theirs in (TENANTS, TENANTS[::-1]):
         await open_every_door(two, tenant, theirs, names[theirs])
@@ -318,7 +317,9 @@ async def test_operators_commands_take_a_tenant(two: Installation) -> None:
     assert {each.split("/")[1] for each in re.findall(r'"stream":\s*"([^"]+)"', exported.out)} == {"acme"}
 
 
-async def test_a_person_of_another_tenant_alone_is_named_with_it(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+async def test_person_of_another_tenant_only_is_suggested_with_the_tenant(
+    cli: Cli, clean_env: pytest.MonkeyPatch
+) -> None:
     write_manifest(Path("one.yaml"), "people:\n  - {id: zoe, tenant: acme}\n")
     clean_env.setenv("SIGNOFF_MANIFEST", "one.yaml")
     assert "add `--tenant acme`" in assert_one_sentence(await cli("token", "create", "zoe", "--scope", "read"))

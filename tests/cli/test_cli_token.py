@@ -5,12 +5,12 @@ from served_stack import MANIFEST
 
 @pytest.fixture
 def served_cli(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line beside a manifest; nothing runs."""
+    """The command line next to a manifest, without running processes."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     return cli
 
 
-async def test_a_token_is_shown_once(served_cli: Cli) -> None:
+async def test_token_is_shown_once(served_cli: Cli) -> None:
     made = await served_cli("token", "create", "approver", "--scope", "read", "--scope", "decide", "--expires", "12h")
     assert made.code == 0, made.err
     secret, found = made.out.splitlines()
@@ -25,7 +25,7 @@ async def test_a_token_is_shown_once(served_cli: Cli) -> None:
     assert "for another 12 h" in shown.out
 
 
-async def test_a_token_is_revoked(served_cli: Cli) -> None:
+async def test_token_is_revoked(served_cli: Cli) -> None:
     made = (await served_cli("token", "create", "guest", "--scope", "start", "--json")).data
     assert made["token"].startswith("sgf_")
     revoked = await served_cli("token", "revoke", made["id"])
@@ -34,12 +34,12 @@ async def test_a_token_is_revoked(served_cli: Cli) -> None:
     assert "there is no token `nope`" in assert_one_sentence(await served_cli("token", "revoke", "nope"))
 
 
-async def test_an_empty_list_says_how_to_make_one(served_cli: Cli) -> None:
+async def test_empty_token_list_explains_how_to_create_one(served_cli: Cli) -> None:
     assert "signoff token create" in (await served_cli("token", "list")).out
     assert (await served_cli("token", "list", "--json")).data == []
 
 
-async def test_wrong_words_are_refused(served_cli: Cli) -> None:
+async def test_invalid_token_options_are_refused(served_cli: Cli) -> None:
     assert "did you mean `approver`" in assert_one_sentence(
         await served_cli("token", "create", "aprover", "--scope", "read")
     )

@@ -1,4 +1,4 @@
-"""`signoff tools metrics`: numbers out of the record; nothing here needs a server or a manifest."""
+"""`signoff tools metrics`: figures from the audit log, without a server or a manifest."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ STORE = Path(".signoff/signoff.db")
 
 
 def run_of(number: int, code: str, milliseconds: int, *, days: int = 0, tenant: str = "main") -> AuditEntry:
-    """The record of one run of `pay`."""
+    """The audit entry of one run of `pay`."""
     return AuditEntry(
         stream=f"turn/{tenant}/s/t{number}",
         key="outcome",
@@ -28,7 +28,7 @@ def run_of(number: int, code: str, milliseconds: int, *, days: int = 0, tenant: 
 
 @pytest.fixture
 async def metered(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line in a folder with a record of runs."""
+    """The command line in a directory with recorded runs."""
 
     async def write() -> None:
         STORE.parent.mkdir(exist_ok=True)
@@ -52,7 +52,7 @@ async def test_each_tool_is_shown_with_its_failures_and_times(metered: Cli) -> N
     assert older["runs"] == 3
 
 
-async def test_without_a_run_there_is_nothing_to_show(metered: Cli) -> None:
+async def test_metrics_without_a_run_are_empty(metered: Cli) -> None:
     assert "nothing ran" in (await metered("tools", "metrics", "--tenant", "nobody")).out
     message = assert_one_sentence(await metered("tools", "metrics", "--since", "soon"))
     assert "--since: `soon` is not a duration" in message

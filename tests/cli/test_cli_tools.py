@@ -1,4 +1,4 @@
-"""Looking at tools and policies: nothing here needs a server."""
+"""Tools and policies on the command line, without a server."""
 
 from pathlib import Path
 from typing import get_args
@@ -43,7 +43,7 @@ async def test_tools_list_is_the_gate_inventory(tools: Cli) -> None:
     assert "auto_approve_if: args.amount < 10" in (await tools("tools", "list")).out
 
 
-async def test_tools_explain_says_what_a_tool_is(tools: Cli) -> None:
+async def test_tools_explain_describes_a_tool(tools: Cli) -> None:
     shown = await tools("tools", "explain", "pay")
     assert "string, secret" in shown.out
     assert "signoff.yaml:" in shown.out
@@ -70,7 +70,7 @@ async def test_tools_explain_shows_the_six_layers_of_context(tools: Cli) -> None
 
 
 @pytest.mark.row("P19")
-async def test_tools_explain_shows_what_an_actor_may_do_unasked(
+async def test_tools_explain_shows_the_autonomy_of_an_actor(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     manifest = tmp_path / "signoff.yaml"
@@ -99,8 +99,8 @@ async def test_tools_explain_judges_given_arguments(tools: Cli, amount: int, kin
     assert "4711" not in ran.out
 
 
-def test_a_call_whose_permission_nobody_asked_is_a_question_in_json() -> None:
-    """As on the tool's page: `settled` would read as if it had been denied."""
+def test_unchecked_permission_is_a_question_in_json() -> None:
+    """As on the tool's page: `settled` would look like a denial."""
     catalog = find_installation(str(MANIFEST)).catalog
     tool = find_tool(catalog, "pay")
     row = next(each for each in inventory(catalog) if each.tool == "pay")
@@ -111,10 +111,10 @@ def test_a_call_whose_permission_nobody_asked_is_a_question_in_json() -> None:
 
 
 @pytest.mark.parametrize(("amount", "kind", "gate"), [(5, "run", "approval"), (7, "settled", "permission")])
-async def test_tools_explain_asks_the_permission_check(
+async def test_tools_explain_calls_the_permission_check(
     cli: Cli, tmp_path: Path, amount: int, kind: str, gate: str
 ) -> None:
-    """With arguments it is asked as a worker would, so that a call is no question any more."""
+    """With arguments it is called as in a worker, so the result is no longer a question."""
     (tmp_path / "cli_permissions.py").write_text(PERMISSIONS)
     head, _, rest = MANIFEST.read_text().partition("tools:\n")
     tool = rest.partition("  hurry:")[0] + "    check_permissions: 'cli_permissions:check'\n"
@@ -130,7 +130,7 @@ async def test_tools_explain_names_wrong_arguments(tools: Cli) -> None:
     assert "`amount`" in ran.out
 
 
-async def test_tools_explain_names_every_gate_in_its_order(tools: Cli) -> None:
+async def test_tools_explain_names_every_gate_in_order(tools: Cli) -> None:
     order = list(get_args(GateName))
     asked = (await tools("tools", "explain", "pay", "--json")).data["gates"]
     assert [each["gate"] for each in asked] == order
@@ -150,7 +150,7 @@ async def test_tools_explain_names_every_gate_in_its_order(tools: Cli) -> None:
     assert gates == [*([gate, "passes"] for gate in order[:-1]), [order[-1], "decides"]]
 
 
-async def test_an_unknown_tool_offers_the_nearest(tools: Cli) -> None:
+async def test_unknown_tool_suggests_the_nearest(tools: Cli) -> None:
     for command in (("tools", "explain", "payy"), ("policy", "explain", "payy", "--args", "{}")):
         assert assert_one_sentence(await tools(*command)) == "there is no tool `payy`; did you mean `pay`?"
 
@@ -174,7 +174,7 @@ async def test_policy_test_runs_the_cases(tools: Cli) -> None:
     assert (ran.code, ran.out.strip()) == (0, "3 of 3 cases are as expected")
 
 
-async def test_policy_test_shows_what_failed_and_why(tools: Cli, tmp_path: Path) -> None:
+async def test_policy_test_shows_failures_with_the_reason(tools: Cli, tmp_path: Path) -> None:
     cases = tmp_path / "cases.yaml"
     cases.write_text((PROJECT / "cases.yaml").read_text().replace("expect: auto", "expect: deny"))
     ran = await tools("policy", "test", str(cases), "--app", str(MANIFEST))
@@ -185,7 +185,7 @@ async def test_policy_test_shows_what_failed_and_why(tools: Cli, tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "- 5", "- {name: x, tool: payy, expect: ask}", "- {nam: x}"])
-async def test_policy_test_refuses_odd_cases(tools: Cli, tmp_path: Path, text: str) -> None:
+async def test_policy_test_refuses_invalid_cases(tools: Cli, tmp_path: Path, text: str) -> None:
     cases = tmp_path / "cases.yaml"
     cases.write_text(text)
     ran = await tools("policy", "test", str(cases), "--app", str(MANIFEST))
@@ -214,7 +214,7 @@ actors:
 
 
 @pytest.mark.row("F19")
-async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, tmp_path: Path) -> None:
+async def test_tools_explain_shows_the_winning_layer_and_the_reasons(tools: Cli, tmp_path: Path) -> None:
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(LAYERED % PROJECT)
     explain = ("tools", "explain", "look", "--app", str(manifest))
@@ -271,6 +271,6 @@ async def test_policy_explain_shows_rule_engines_and_inputs(tools: Cli) -> None:
     assert "ask: " in (await tools("policy", "explain", "pay", "--args", PAY % 500)).out
 
 
-async def test_policy_explain_refuses_arguments_no_policy_would_see(tools: Cli) -> None:
+async def test_policy_explain_refuses_invalid_arguments(tools: Cli) -> None:
     message = assert_one_sentence(await tools("policy", "explain", "pay", "--args", '{"amount": 5}'))
     assert "these are no arguments of `pay`" in message

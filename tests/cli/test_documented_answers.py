@@ -1,4 +1,4 @@
-"""The commands of docs/approvals.md that tell a whole story, typed one after the other."""
+"""The walkthrough of docs/approvals.md, its commands typed one after the other."""
 
 import asyncio
 import shlex
@@ -17,7 +17,7 @@ CODE = "K7Q-2FM"
 
 
 def documented() -> list[list[str]]:
-    """The commands of the walk through, from `ask` to the record, as words."""
+    """The commands of the walkthrough, from `ask` to the audit log, as words."""
     lines = [shlex.split(line, comments=True)[1:] for line in shell_lines(ROOT / "docs" / "approvals.md")]
     first = next(at for at, words in enumerate(lines) if words[0] == "ask")
     last = next(at for at, words in enumerate(lines) if words[:2] == ["audit", "show"])
@@ -44,7 +44,7 @@ async def waiting(cli: Cli, turn: str) -> str:
             await asyncio.sleep(0.1)
 
 
-async def test_the_walk_through_comes_to_what_the_page_says(payables: Cli) -> None:
+async def test_documented_walkthrough_has_the_documented_result(payables: Cli) -> None:
     ask, *commands = documented()
     asked = await payables(*ask, "--json")
     turn = asked.data["turn"]

@@ -1,4 +1,4 @@
-"""What an operator reads of a process that does not start and in `signoff doctor`; what is written there helps."""
+"""The documented messages of a process that does not start and of `signoff doctor`, and their remedies."""
 
 import asyncio
 import contextlib
@@ -35,14 +35,16 @@ from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_t
 
 
 async def until_found(cli: Cli, name: str, words: str) -> str:
-    """The same once it has these words: lists of the server's and counts of the store come a moment later."""
+    """The message once it contains these words: the server's lists and the store's counts lag a little."""
     while words not in (message := (await found(cli, name))[1]):
         await asyncio.sleep(0.1)
     return message
 
 
 @pytest.mark.failure("the variable ... is not known: did you mean ...")
-async def test_a_misspelt_variable(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+async def test_misspelt_variable_is_documented(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
+) -> None:
     await ready_site(cli, clean_env, site)
     clean_env.setenv("SIGNOFF_STORE_URI", os.environ["SIGNOFF_STORE_URL"])
     text = assert_one_sentence(await cli("gateway"))
@@ -54,7 +56,7 @@ async def test_a_misspelt_variable(cli: Cli, clean_env: pytest.MonkeyPatch, site
 
 
 @pytest.mark.failure("`profile` is `production`, and this is missing: ...")
-async def test_a_gateway_that_lacks_something(
+async def test_gateway_with_missing_requirements_is_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
 ) -> None:
     here(clean_env, site, "gateway")
@@ -71,7 +73,9 @@ async def test_a_gateway_that_lacks_something(
 
 
 @pytest.mark.failure("other users may read or change it: `chmod 600 ...`")
-async def test_open_keys(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+async def test_key_file_readable_by_others_is_documented(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
+) -> None:
     await ready_site(cli, clean_env, site)
     (site.folder / "encryption-keys.json").chmod(0o644)
     text = assert_one_sentence(await cli("gateway"))
@@ -82,7 +86,7 @@ async def test_open_keys(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, fa
 
 
 @pytest.mark.failure("the public keys in ... are not those of the gateway that signs here")
-async def test_public_keys_of_another_gateway(
+async def test_public_keys_of_another_gateway_are_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
 ) -> None:
     await ready_site(cli, clean_env, site)
@@ -111,7 +115,7 @@ async def signed_record(site: Site) -> None:
 
 
 @pytest.mark.failure("the signing keys here have not signed this store's record")
-async def test_signing_keys_that_are_gone(
+async def test_lost_signing_keys_are_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
 ) -> None:
     await ready_site(cli, clean_env, site)
@@ -128,7 +132,7 @@ async def test_signing_keys_that_are_gone(
 
 
 @pytest.mark.failure("running turns are encrypted by keys that are not among those of ...")
-async def test_encryption_keys_of_another_process(
+async def test_encryption_keys_of_another_process_are_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site, failure: Failure
 ) -> None:
     await ready_site(cli, clean_env, site)
@@ -146,7 +150,7 @@ async def test_encryption_keys_of_another_process(
 
 @pytest.mark.postgres
 @pytest.mark.failure("the SIGNOFF_STORE_URL of this ... is that of the ...'s role")
-async def test_the_role_of_another_process(
+async def test_store_role_of_another_process_is_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
 ) -> None:
     urls = await made_roles(postgres_server)
@@ -167,7 +171,7 @@ async def test_the_role_of_another_process(
 
 
 async def roles_made_by_words(site: Site, urls: RoleUrls, *commands: tuple[str, ...]) -> str:
-    """What the owner's commands of `signoff store` print."""
+    """The output of the owner's commands of `signoff store`."""
     printed = []
     for words in commands:
         code, output = await store_command(urls.owner, site.folder, *words)
@@ -178,7 +182,7 @@ async def roles_made_by_words(site: Site, urls: RoleUrls, *commands: tuple[str, 
 
 @pytest.mark.postgres
 @pytest.mark.failure("this database role was given nothing in the store")
-async def test_a_role_without_rights(
+async def test_store_role_without_rights_is_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
 ) -> None:
     urls = await made_roles(postgres_server)
@@ -194,7 +198,7 @@ async def test_a_role_without_rights(
 
 @pytest.mark.postgres
 @pytest.mark.failure("the store's tables are of the version ..., this program's of ...")
-async def test_tables_that_are_still_to_be_made(
+async def test_missing_store_migration_is_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
 ) -> None:
     urls = await made_roles(postgres_server)
@@ -208,7 +212,9 @@ async def test_tables_that_are_still_to_be_made(
 
 
 @pytest.mark.failure("the store's tables are of a newer version")
-async def test_a_newer_store(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+async def test_newer_store_version_is_documented(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
+) -> None:
     await ready_site(cli, clean_env, site)
     file, backup = site.folder / "signoff.db", site.folder / "backup.db"
     shutil.copy(file, backup)
@@ -221,7 +227,9 @@ async def test_a_newer_store(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 
 
 @pytest.mark.failure("no Temporal server answers at ...")
-async def test_no_server(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tmp_path: Path, failure: Failure) -> None:
+async def test_missing_server_is_documented(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tmp_path: Path, failure: Failure
+) -> None:
     await ready_site(cli, clean_env, site)
     port = free_port()
     clean_env.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{port}")
@@ -232,7 +240,9 @@ async def test_no_server(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tm
 
 
 @pytest.mark.failure("there is no namespace ...: create it with ...")
-async def test_no_namespace(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+async def test_missing_namespace_is_documented(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
+) -> None:
     await ready_site(cli, clean_env, site)
     clean_env.setenv("TEMPORAL_NAMESPACE", f"space-{uuid.uuid4().hex[:8]}")
     text = assert_one_sentence(await cli("gateway"))
@@ -241,13 +251,13 @@ async def test_no_namespace(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site,
     program = find_temporal()
     assert program is not None
     await typed(text.split("`")[3], PATH=f"{program.parent}:{os.environ['PATH']}")
-    # A server takes some seconds to know a namespace that it has made.
+    # A server needs some seconds before it knows a new namespace.
     await until_found(cli, "search attributes", "lacks the search attributes")
     assert (await cli("doctor", "--fix")).code == 0
 
 
 async def typed(line: str, **variables: str) -> None:
-    """Types a command of a sentence into a shell, where it must succeed."""
+    """Run a command from a message in a shell, where it must succeed."""
     process = await asyncio.create_subprocess_exec(
         *("sh", "-euc", line),
         env=os.environ | variables,
@@ -259,7 +269,7 @@ async def typed(line: str, **variables: str) -> None:
 
 
 @pytest.mark.failure("port ... of ... is in use")
-async def test_a_taken_port(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
+async def test_port_in_use_is_documented(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
     await ready_site(cli, clean_env, site)
     with socket.create_server(("127.0.0.1", site.port)):
         text = assert_one_sentence(await cli("gateway"))
@@ -271,7 +281,7 @@ async def test_a_taken_port(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site,
 
 
 @pytest.mark.failure("no gateway answers at ...")
-async def test_no_gateway(
+async def test_missing_gateway_is_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
     clean_env.setenv("SIGNOFF_PORT", str(free_port()))
@@ -322,10 +332,10 @@ async def production_gateway(
 
 
 @pytest.mark.failure("put one of yours in SIGNOFF_TOKEN")
-async def test_no_token(
+async def test_missing_or_revoked_token_is_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site, failure: Failure
 ) -> None:
-    """Without one, and with one that was revoked; a new one counts."""
+    """Without a token, and with a revoked one. A new token works."""
     async with production_gateway(cli, clean_env, cli_server, site):
         failure.assert_seen(assert_one_sentence(await cli("inbox")))
         clean_env.setenv("SIGNOFF_TOKEN", await token(cli, "ana"))
@@ -356,7 +366,7 @@ async def test_refused_sign_ins_are_counted(
 
 
 async def held_body(url: str) -> asyncio.StreamWriter:
-    """A connection on which a body was begun and never ends."""
+    """A connection with a body that starts and never ends."""
     parts = urlsplit(url)
     _, writer = await asyncio.open_connection(parts.hostname, parts.port)
     head = ("POST /v1/turns HTTP/1.1", f"Host: {parts.netloc}", "Content-Type: application/json", "Content-Length: 99")
@@ -366,7 +376,7 @@ async def held_body(url: str) -> asyncio.StreamWriter:
 
 
 @pytest.mark.failure("in the last day ... busy")
-async def test_more_bodies_than_a_gateway_receives(
+async def test_too_many_request_bodies_are_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
     async with contextlib.AsyncExitStack() as stack, httpx2.AsyncClient(timeout=60) as http:
@@ -386,12 +396,12 @@ async def test_more_bodies_than_a_gateway_receives(
 
 
 @pytest.mark.failure("in the last day ... too_slow")
-async def test_a_body_that_does_not_end(
+async def test_unfinished_request_body_is_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
     async with gateway_alone(clean_env, cli_server, task_queue), httpx2.AsyncClient(timeout=60) as http:
         url = load_settings().public_url
-        # For this one alone: of a whole body, too, a busy machine may take the head a moment before the rest.
+        # For this body only: even with a complete body, a busy machine may read the header a moment before the rest.
         with clean_env.context() as hurried:
             hurried.setattr(body_limit, "BODY_GRACE_SECONDS", 0.1)
             writer = await held_body(url)
@@ -429,7 +439,7 @@ def late() -> datetime:
 
 
 @pytest.mark.failure("the clock of the store is ... s ahead of this machine's")
-async def test_clocks_that_differ(served_cli: Cli, clean_env: pytest.MonkeyPatch, failure: Failure) -> None:
+async def test_clock_difference_is_documented(served_cli: Cli, clean_env: pytest.MonkeyPatch, failure: Failure) -> None:
     with clean_env.context() as wrong:
         wrong.setattr(doctor_command, "store_clock_lead", partial(doctor_command.store_clock_lead, clock=late))
         failure.assert_seen((await found(served_cli, "clocks"))[1])
@@ -438,7 +448,7 @@ async def test_clocks_that_differ(served_cli: Cli, clean_env: pytest.MonkeyPatch
 
 
 @pytest.mark.failure("... running turn began with another store")
-async def test_turns_of_another_store(
+async def test_turns_of_another_store_are_documented(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, failure: Failure
 ) -> None:
     await waiting_request(served_cli, "pay 90")
@@ -451,7 +461,7 @@ async def test_turns_of_another_store(
 
 @pytest.mark.postgres
 @pytest.mark.failure("PostgreSQL database ... did not answer as a store")
-async def test_a_store_that_is_away(
+async def test_unavailable_store_is_documented(
     cli: Cli,
     clean_env: pytest.MonkeyPatch,
     cli_server: ServerHandle,
@@ -473,7 +483,7 @@ async def test_a_store_that_is_away(
             f"ALTER DATABASE {database} ALLOW_CONNECTIONS false",
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'",
         )
-        # A connection that is told to end may answer a moment longer.
+        # A terminated connection may still answer for a moment.
         while (away := await http.get("/readyz")).status_code == 200:
             await asyncio.sleep(0.1)
         failure.assert_seen(away.text)

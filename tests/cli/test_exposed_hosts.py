@@ -1,4 +1,4 @@
-"""Addresses at which a process would serve the network without a sign-in, or without TLS."""
+"""Addresses that would serve the network without a sign-in or without TLS."""
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
@@ -40,7 +40,7 @@ async def test_doctor_reports_an_open_development_host(cli: Cli, clean_env: pyte
     assert "can approve as any person" in checks["addresses"]["message"]
 
 
-async def test_unsafe_open_serves_the_network_and_says_so(
+async def test_unsafe_open_serves_the_network_and_logs_a_warning(
     cli: Cli,
     clean_env: pytest.MonkeyPatch,
     cli_server: ServerHandle,

@@ -43,8 +43,8 @@ async def same(case: EvaluationCase, catalog: Catalog) -> PlayResult:
 
 
 @pytest.mark.row("B41")
-async def test_a_specialists_call_is_answered_from_its_log(client: Client, store: Store, task_queue: str) -> None:
-    """By the log's `specialist_execution`, which says what the model read; a generalist's result is no part of it."""
+async def test_specialists_call_is_answered_from_its_log(client: Client, store: Store, task_queue: str) -> None:
+    """By the log's `specialist_execution`, the text that the model read. A generalist's result is not included."""
     catalog = catalog_of([free("own", {"paid": 1}, **SPECIALIST), free("all")])
     script = [calls(("own", ONE), ("all", ONE)), respond("so")]
     async with running_turns(client, store, task_queue, catalog, script) as turns:
@@ -68,7 +68,7 @@ async def test_a_specialists_call_is_answered_from_its_log(client: Client, store
     ("outcome", {"by": "turn"}, {}),
     ("outcome", {"approval": "nothing"}, {}),
 )
-def test_only_whole_results_that_a_worker_wrote_down_are_taken(
+def test_only_complete_results_recorded_by_a_worker_are_used(
     kind: Any, differing: dict[str, Any], found: dict[str, str]
 ) -> None:
     facts = {"record": "specialist_execution", "code": "ok", "result": "paid", "approval": "main.s.t.c1.1"} | differing
@@ -76,7 +76,7 @@ def test_only_whole_results_that_a_worker_wrote_down_are_taken(
     assert specialist_results([record_from_entry(entry)]) == found
 
 
-async def test_what_lies_in_the_store_is_part_of_a_case(client: Client, store: Store, task_queue: str) -> None:
+async def test_values_in_the_store_are_part_of_a_case(client: Client, store: Store, task_queue: str) -> None:
     long = "é" * INLINE_BYTES
     catalog = catalog_of([pay_tool(Ledger(), handler=Ledger().handler("pay", long))])
     script = [calls(("pay", {"amount": 1, "to": long})), respond(long)]
@@ -94,5 +94,5 @@ async def test_what_lies_in_the_store_is_part_of_a_case(client: Client, store: S
     await same(case, catalog)
 
 
-async def test_a_workflow_that_nobody_knows_has_no_history(client: Client) -> None:
+async def test_unknown_workflow_has_no_history(client: Client) -> None:
     assert await read_history(client, "turn/main/none/none") is None

@@ -1,4 +1,4 @@
-"""One hostile record under a turn's id, read on the page, over the API, at the terminal and in exports."""
+"""One hostile record under a turn's id, read on the page, over the API, in the terminal and in exports."""
 
 import asyncio
 import json
@@ -35,13 +35,13 @@ HOSTILE: tuple[tuple[AuditKind, str, dict[str, Any]], ...] = (
     ("attempt", TERMINAL, {"verdict": TERMINAL, "channel": TERMINAL, "reason": TERMINAL}),
     ("turn", HTML, {"actor": HTML, "channel": HTML, "reason": HTML}),
 )
-"""Wrong types, a depth that nobody reads, what a terminal obeys, what a browser obeys."""
+"""Wrong types, extreme nesting, terminal control characters, and markup."""
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture
 async def rig(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayRig]:
-    """A gateway with the record of one turn: two honest entries, and what somebody wrote between them."""
+    """A gateway with the audit log of one turn: two valid entries with hostile ones between them."""
     async with gateway_rig(client, store, task_queue) as found:
         entries = [
             AuditEntry(
@@ -58,12 +58,12 @@ async def rig(client: Client, store: Store, task_queue: str) -> AsyncIterator[Ga
 
 
 async def terminal(clean_env: pytest.MonkeyPatch, tmp_path: Path, *arguments: str) -> Ran:
-    """A command about the record, in a folder with that store."""
+    """A command about the audit log, in a directory with that store."""
     clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/signoff.db")
     return await run_in_thread("audit", *arguments)
 
 
-async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_others(
+async def test_every_reader_shows_valid_entries_and_escapes_hostile_ones(
     rig: GatewayRig, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     count = len(HOSTILE) + 2
@@ -99,7 +99,7 @@ async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_other
 
 
 @pytest.mark.parametrize("data", ["{", "7", "", '{"a":' + "[" * 20_000 + "]" * 20_000 + "}"])
-async def test_an_entry_that_cannot_be_read_is_shown_as_the_one_that_was_changed(
+async def test_unreadable_entry_is_shown_as_the_changed_one(
     data: str, rig: GatewayRig, store: Store, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changed = update(AUDIT_RECORDS).where(AUDIT_RECORDS.c.seq == 3).values(data=data)

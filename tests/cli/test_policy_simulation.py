@@ -1,4 +1,4 @@
-"""Calls of the past judged again: each where its turn stood when it was proposed."""
+"""Recorded calls judged again, each at its turn's place at that time."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,14 +23,14 @@ RUNS = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 async def would(turns: RunningTurns, catalog: Catalog) -> list[tuple[str, str, str]]:
-    """Tool, verdict and why of every call on record, by this catalog."""
+    """Tool, verdict and reason of every recorded call, by this catalog."""
     past = await past_calls(AuditLog(turns.store), "", tenant="main")
     tried = await simulate(turns.client, turns.store, catalog, past)
     return [(each.past.tool, each.would, each.why) for each in tried]
 
 
-async def test_a_call_of_a_turns_own_tool_is_judged_with_it(client: Client, store: Store, task_queue: str) -> None:
-    """Where its actor stands the tool is not to be had, but for that turn it was: it would run again."""
+async def test_call_of_a_turns_own_tool_is_judged_with_it(client: Client, store: Store, task_queue: str) -> None:
+    """At its actor's place the tool is unavailable, but the turn had it as its own: the call would run again."""
     route = Route(name="trip", steps=(Step(name="buy", mode="only"),))
     actors = [Actor(name="desk", model="scripted", routes=(route,))]
     catalog = catalog_of([pay_tool(Ledger(), RUNS)], actors=actors)
@@ -44,7 +44,7 @@ async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
     return ToolResult("chosen", context_update={"project": "moon"})
 
 
-async def test_a_call_is_judged_by_what_tools_had_changed_before_it(
+async def test_call_is_judged_with_the_context_changed_by_earlier_tools(
     client: Client, store: Store, task_queue: str
 ) -> None:
     project = ApprovalPolicy(auto_approve_if="ctx.project == 'moon'", require_approval_if="ctx.project == 'mars'")
@@ -69,7 +69,7 @@ async def test_a_call_is_judged_by_what_tools_had_changed_before_it(
     assert verdicts == [("choose", "run", "auto_approve_if"), ("pay", "run", "auto_approve_if")]
 
 
-async def test_a_call_that_stood_in_for_another_is_not_known(client: Client, store: Store, task_queue: str) -> None:
+async def test_call_of_a_fallback_tool_is_unknown(client: Client, store: Store, task_queue: str) -> None:
     async def fails(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
         return ToolFailure("the bank is closed")
 

@@ -1,4 +1,4 @@
-"""The gateway's process with channels that a manifest declares."""
+"""The gateway's process with the channels of a manifest."""
 
 import asyncio
 import base64
@@ -34,7 +34,7 @@ routing: {default: [chat]}
 """
 
 
-async def test_the_channels_of_a_manifest_run_beside_the_gateway(
+async def test_channels_of_a_manifest_run_with_the_gateway(
     client: Client, clean_env: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manifest = tmp_path / "signoff.yaml"
@@ -72,7 +72,7 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
 
 
 @pytest.mark.failure("channel ... does not run: ...")
-async def test_a_channel_that_lacked_something_runs_once_it_has_it(
+async def test_incomplete_channel_runs_after_its_setting_is_added(
     client: Client, clean_env: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Failure
 ) -> None:
     manifest = tmp_path / "signoff.yaml"

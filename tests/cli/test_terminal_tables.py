@@ -12,14 +12,14 @@ def summary(code: Any, **fields: Any) -> str:
     return call_line(CallView(call="c1.1", tool="book", state=code, outcome=outcome)).plain
 
 
-def test_what_stood_in_for_a_tool_that_failed_is_named() -> None:
+def test_failed_tool_names_its_fallback() -> None:
     for code in ("ok", "execution_failed", "denied"):
         line = summary(code, fallback="look", primary_error="no\nline")
         assert line == "  book: execution failed: no line; fallback: look"
     assert "fallback" not in summary("ok")
 
 
-def test_a_call_whose_tool_asks_nobody_ran_by_no_rule() -> None:
+def test_call_without_a_deciding_rule_names_no_rule() -> None:
     def line(rule: RuleReference | None) -> str:
         outcome = CallOutcome(call="c1.1", tool="book", code="ok", value=Content(inline="booked"))
         return call_line(CallView(call="c1.1", tool="book", state="ok", outcome=outcome, rule=rule)).plain
