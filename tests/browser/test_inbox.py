@@ -239,12 +239,13 @@ async def test_axe_finds_nothing(window: Open, served: Served) -> None:
 
 
 async def test_command_of_an_empty_inbox_wraps_on_a_phone(window: Open, served: Served) -> None:
-    page = await window("/", size=(390, 844))
-    await page.get_by_label("Acting as").select_option("guest")
-    await page.get_by_role("button", name="Switch").click()
-    command = page.locator(".command")
-    await command.evaluate("shown => { shown.textContent = `signoff ask '${'refund ana '.repeat(8)}'`; }")
-    assert await command.evaluate("shown => shown.scrollWidth <= shown.clientWidth")
+    page = await window("/", size=(390, 844), scripts=False)
+    widths = """shown => {
+        shown.textContent = `signoff ask '${'refund ana '.repeat(8)}'`;
+        return [shown.scrollWidth, shown.clientWidth];
+    }"""
+    whole, visible = await page.locator(".command").evaluate(widths)
+    assert 200 < whole <= visible < 390
 
 
 @SIZES
