@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from signoff.activities.models.command_values import Unreadable, Word, choices_of, describe, example_word, read_value
+from signoff.activities.models.command_values import (
+    EXAMPLE_NUMBER,
+    Unreadable,
+    Word,
+    choices_of,
+    describe,
+    example_word,
+    read_value,
+)
 from signoff.contracts.activity_messages import ModelTool
 
 _QUOTES: Final[Mapping[str, str]] = {
@@ -65,11 +73,11 @@ def usage(tool: ModelTool) -> str:
     return " ".join([tool.name, *(shown[name] for name in required), *optional])
 
 
-def example(tool: ModelTool) -> str:
-    """Return a line that calls a tool; "" if no line of plausible values does."""
+def example(tool: ModelTool, number: int = EXAMPLE_NUMBER) -> str:
+    """Return a line that calls a tool, with `number` for numbers; "" if no line of plausible values does."""
     properties, required = _parameters(tool)
     try:
-        words = [example_word(name, properties[name], tool.parameters) for name in required]
+        words = [example_word(name, properties[name], tool.parameters, number) for name in required]
     # A type may contain itself, such as a list of such lists.
     except RecursionError:
         return ""

@@ -27,6 +27,8 @@ _NAMES: Final[Mapping[str, str]] = {
     "null": "`null`",
 }
 _CHOICES_SHOWN: Final = 5
+EXAMPLE_NUMBER: Final = 50
+"""The number of an example, unless a schema excludes it."""
 _BY_FORMAT: Final[Mapping[str, str]] = {
     "date": "2030-01-31",
     "date-time": "2030-01-31T12:00:00Z",
@@ -99,20 +101,23 @@ def choices_of(schema: Any, root: Schema) -> tuple[str, ...]:
     return tuple(_show(each) for each in _choices(resolve(schema, root)) or ())
 
 
-def example_word(name: str, schema: Any, root: Schema) -> str:
-    """Return a word for a parameter: an example or the default of its schema, else a plausible value."""
+def example_word(name: str, schema: Any, root: Schema, number: int = EXAMPLE_NUMBER) -> str:
+    """Return a word for a parameter: an example or the default of its schema, else a plausible value.
+
+    A plausible number is `number`, or the nearest one in the schema's bounds.
+    """
     node = resolve(schema, root)
     for value in _given_examples(node):
         return _quote(value)
     options = _options(node)
     if options is not None:
         useful = (each for each in options if _kind(resolve(each, root)) != "null")
-        return example_word(name, next(useful, {}), root)
+        return example_word(name, next(useful, {}), root, number)
     kind = _kind(node)
     if kind in ("integer", "number"):
-        return _show(_plausible_number(node))
+        return _show(_plausible_number(node, number))
     if kind == "array":
-        return example_word(name, node.get("items", {}), root)
+        return example_word(name, node.get("items", {}), root, number)
     return {"boolean": "true", "object": "{}", "null": "null"}.get(kind) or _plausible_text(name, node)
 
 
@@ -244,8 +249,7 @@ def _given_examples(node: Schema) -> Iterator[Any]:
     yield from _choices(node) or ()
 
 
-def _plausible_number(node: Schema) -> int | float:
-    number: int | float = 50
+def _plausible_number(node: Schema, number: int | float) -> int | float:
     low = node.get("minimum", node.get("exclusiveMinimum"))
     high = node.get("maximum", node.get("exclusiveMaximum"))
     if isinstance(low, int | float) and number <= low:

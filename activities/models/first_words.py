@@ -2,45 +2,73 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
 
-from signoff.activities.models.command_line import example, usage
+from signoff.activities.models.command_line import Command, NoCommand, example, read_command, usage
 from signoff.activities.models.drivers import SCRIPTED, build_driver
 from signoff.activities.models.offline_model import commands
-from signoff.contracts.activity_messages import ModelTool
+from signoff.contracts.activity_messages import ModelTool, Tally
 from signoff.contracts.call import CallContext
+from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.message import CallPart
 from signoff.contracts.names import DEFAULT_ASKER, OFFLINE_MODEL
 from signoff.contracts.person import Principal
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
+from signoff.registry.gates.pipeline import GateFacts, judge
+from signoff.registry.hooks import Permission
+
+_EXAMPLE_NUMBERS: Final = (50, 500, 5_000, 1)
+"""The numbers of examples: a rule may approve small amounts by itself."""
 
 
-def ask_command(catalog: Catalog, instead: str = "") -> str:
+def ask_command(catalog: Catalog, instead: str = "", *, at: datetime | None = None) -> str:
     """Return a `signoff ask` command that an actor understands, or "" if every actor is external.
 
-    `instead` is the model that replaces scripts.
+    `instead` is the model that replaces scripts. For the model `offline`, the call needs approval at `at` if possible.
     """
-    return f"signoff ask {shlex.quote(_first_words(catalog, instead))}" if catalog.models else ""
+    return f"signoff ask {shlex.quote(_first_words(catalog, instead, at))}" if catalog.models else ""
 
 
 def offline_usage(catalog: Catalog, instead: str = "") -> str:
     """Return the usage line of the first tool that the model `offline` can call; "" if it has no tool."""
-    return next((usage(tool) for tool in _offline_tools(catalog, instead)), "")
+    return next((usage(tool) for _, tool in _offline_tools(catalog, instead)), "")
 
 
-def _offline_tools(catalog: Catalog, instead: str) -> Iterator[ModelTool]:
-    """Yield the tools of the actors with the model `offline`, starting with tools that need approval."""
+def _offline_tools(catalog: Catalog, instead: str) -> Iterator[tuple[CallContext, ModelTool]]:
+    """Yield contexts and tools of the actors with the model `offline`, starting with tools that need approval."""
     asking = {row.tool for row in inventory(catalog) if row.approvers}
     for actor in catalog.actors.values():
         if actor.model == OFFLINE_MODEL or (instead == OFFLINE_MODEL and actor.model.startswith(SCRIPTED)):
             ctx = CallContext(actor=actor.name, session="", turn="", user=Principal(user=DEFAULT_ASKER))
-            yield from sorted(commands(catalog.definitions(ctx)), key=lambda tool: tool.name not in asking)
+            tools = sorted(commands(catalog.definitions(ctx)), key=lambda tool: tool.name not in asking)
+            yield from ((ctx, tool) for tool in tools)
 
 
-def _first_words(catalog: Catalog, instead: str) -> str:
+def _offline_words(catalog: Catalog, instead: str, at: datetime | None) -> str:
+    """Return a line whose call needs approval, else any line that calls a tool, else `help`."""
+    tools = list(_offline_tools(catalog, instead))
+    lines = ((ctx, tool, example(tool, number)) for ctx, tool in tools for number in _EXAMPLE_NUMBERS)
+    asking = (line for ctx, tool, line in lines if _asks(catalog, ctx, read_command(line, [tool]), at))
+    return next(asking, "") or next(filter(None, (example(tool) for _, tool in tools)), "help")
+
+
+def _asks(catalog: Catalog, ctx: CallContext, command: Command | NoCommand, at: datetime | None) -> bool:
+    """Return whether the gates ask people about the call, as far as they know without I/O."""
+    if isinstance(command, NoCommand):
+        return False
+    call = CallPart(call="c1.1", tool=command.tool, args=Content(inline=command.args))
+    backends = frozenset(kind for tool in catalog.every_tool for kind in tool.capabilities.kinds)
+    known = GateFacts(backends=backends, permission=Permission(allowed=True), spent={}, at=at)
+    return judge(catalog, ctx, call, command.args, Tally(), known=known).kind == "ask"
+
+
+def _first_words(catalog: Catalog, instead: str, at: datetime | None) -> str:
     for model in catalog.models:
         if OFFLINE_MODEL in (model, instead if model.startswith(SCRIPTED) else ""):
-            return next(filter(None, map(example, _offline_tools(catalog, instead))), "help")
+            return _offline_words(catalog, instead, at)
         if model.startswith(SCRIPTED) and not instead:
             try:
                 examples: Sequence[str] = vars(build_driver(model)).get("examples", ())

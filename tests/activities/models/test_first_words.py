@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from tables import table
 
+import signoff
 from signoff.activities.models.first_words import ask_command
 from signoff.cli.local.init import MANIFEST
+from signoff.contracts.names import OFFLINE_MODEL
 from signoff.registry.manifest.loader import load_manifest
 
 EXTERNAL = """
@@ -42,3 +45,33 @@ def test_suggested_command_for_a_real_model_names_a_tool_with_approval(project: 
 def test_catalog_of_external_actors_suggests_no_command(tmp_path: Path) -> None:
     (tmp_path / "signoff.yaml").write_text(EXTERNAL, encoding="utf-8")
     assert ask_command(load_manifest(tmp_path / "signoff.yaml")) == ""
+
+
+def command_of(**policies: dict[str, str]) -> str:
+    """The suggested command of a program whose tools have these policies."""
+    app = signoff.App(model=OFFLINE_MODEL)
+    for name, policy in policies.items():
+
+        @app.tool(name=name, requires_approval=policy)
+        def pay(customer: str, amount: float) -> str:
+            """Pay an amount."""
+            return "paid"
+
+    app.actor("clerk")
+    return ask_command(app.build())
+
+
+@table(
+    ("rule", "amount"),
+    ("args.amount <= 10.0", "50"),
+    ("args.amount <= 100.0", "500"),
+    ("args.amount > 10.0", "1"),
+    ("args.amount < 10000.0", "50"),
+)
+def test_suggested_call_needs_approval_if_one_does(rule: str, amount: str) -> None:
+    assert command_of(refund={"auto_approve_if": rule}) == f"signoff ask 'refund ana {amount}'"
+
+
+def test_suggested_tool_needs_approval_if_one_does() -> None:
+    free, denied = {"auto_approve_if": "args.amount > 0.0"}, {"deny_if": "args.amount > 0.0"}
+    assert command_of(a=free, b=denied, c={"deny_if": "args.amount < 60.0"}) == "signoff ask 'c ana 500'"

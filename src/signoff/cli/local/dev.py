@@ -30,6 +30,7 @@ from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.client.dev_process import DevProcess
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.ids import show_code
 from signoff.contracts.names import DEFAULT_TENANT, OFFLINE_MODEL, VERSION
@@ -248,7 +249,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
         "waiting": waiting,
     }
     found["undeclared"] = {show_code(each.code): each.tool for each in undeclared}
-    command = ask_command(place.catalog, settings.model)
+    command = ask_command(place.catalog, settings.model, at=system_clock())
     named = f"{place.name}: " if place.name else ""
     lines = [
         f"{named}Signoff {VERSION}, development profile without sign-in: choose a person with --as or in the inbox",

@@ -13,6 +13,7 @@ from signoff.cli.terminal.log_setup import process_log
 from signoff.cli.terminal.options import Address, AppArgument, AsJson, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
+from signoff.contracts.clock import system_clock
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
@@ -65,7 +66,9 @@ async def running_gateway(
             secrets=place.secrets,
             spans=spans,
             name=place.name,
-            first_command=ask_command(place.catalog, settings.model) if settings.profile == "development" else "",
+            first_command=ask_command(place.catalog, settings.model, at=system_clock())
+            if settings.profile == "development"
+            else "",
         )
         deps = with_provider_people(deps)
         async with (
@@ -95,3 +98,9 @@ async def _gateway(out: Output, source: str, address: str | None, overrides: Map
             await until_stopped(stop, task)
             out.say("stopping")
     return 0
+
+
+def _first_command(place: LocalInstallation) -> str:
+    """Return the command that an empty inbox suggests; "" in production."""
+    development = place.settings.profile == "development"
+    return ask_command(place.catalog, place.settings.model, at=system_clock()) if development else ""
