@@ -5,7 +5,7 @@ mutant by its path, so path and import name must agree. A mutant that mypy rejec
 neither as killed nor as survived. The score is killed / (killed + survived), where a mutant that reaches the time limit
 (an endless loop) counts as killed.
 
-    python -m tools.mutants                  all areas, one after the other; exits 1 below 90 %
+    python -m tools.mutants                  all areas, one after the other. Exits 1 below 90 %
     python -m tools.mutants approvals gates  these areas only
     python -m tools.mutants --again ...      survivors of the last run and changed code, with the present tests
     python -m tools.mutants --seconds 20 ... each mutant against 20 seconds of tests instead of 12
@@ -301,7 +301,7 @@ def main() -> int:
     """Run the chosen areas. Return 0 if every area reached the score."""
     parser = argparse.ArgumentParser(description="mutation tests of the areas that decide")
     parser.add_argument("areas", nargs="*", help=f"any of {', '.join(AREAS)}; all by default")
-    parser.add_argument("--again", action="store_true", help="try what survived the last run against the present tests")
+    parser.add_argument("--again", action="store_true", help="try survivors of the last run against the present tests")
     parser.add_argument("--report", action="store_true", help="show the last run only")
     parser.add_argument("--children", type=int, default=os.cpu_count() or 1, help="mutants tried at a time")
     parser.add_argument("--seconds", type=float, default=12.0, help="how long the tests of one mutant take, at most")

@@ -61,7 +61,7 @@ async def test_argument_is_edited_before_approval(served_cli: Cli) -> None:
     [
         ("amount=much", 1, "`amount` must be a whole number, such as 380"),
         ("amuont=5", 1, "there is no argument `amuont`; did you mean `amount`?"),
-        ("amount=2100", 1, "you changed nothing; change a value, or approve the request as it is"),
+        ("amount=2100", 1, "you changed nothing; change a value, or approve the request unchanged"),
     ],
 )
 async def test_invalid_edit_is_refused_in_one_sentence(served_cli: Cli, setting: str, code: int, expected: str) -> None:
@@ -110,7 +110,7 @@ async def test_unchanged_editor_decides_nothing(served_cli: Cli, clean_env: pyte
     card = await waiting_request(served_cli, "pay 2400")
     clean_env.setenv("EDITOR", "true")
     message = assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
-    assert message == "you changed nothing; change a value, or approve the request as it is"
+    assert message == "you changed nothing; change a value, or approve the request unchanged"
     clean_env.setenv("EDITOR", str(tmp_path / "there-is-none"))
     assert "name an editor in EDITOR" in assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
     assert (await shown(served_cli, card)).state == "pending"

@@ -106,7 +106,7 @@ async def test_store_freeze_works_without_a_gateway(
         text = assert_one_sentence(await cli(*words))
         assert "no gateway answers" in text
         assert "`signoff store freeze`" in text
-    assert "nobody is in the tenant" in assert_one_sentence(await cli("store", "freeze", "mian", "--reason", "drill"))
+    assert "has no people" in assert_one_sentence(await cli("store", "freeze", "mian", "--reason", "drill"))
     assert (await cli("store", "freeze", "main", "--reason", " ")).code == 2
     frozen = await cli("store", "freeze", "main", "--reason", "drill", "--json")
     assert (frozen.code, frozen.data["by"], frozen.data["reason"]) == (0, UNPROVED, "drill")
@@ -125,5 +125,5 @@ async def test_broken_manifest_does_not_prevent_a_freeze(
     clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))
     frozen = await cli("store", "freeze", "main", "--reason", "drill")
     assert (frozen.code, "frozen: main by an operator" in frozen.out) == (0, True), frozen
-    assert "whether anybody is in this tenant is not known: " in frozen.out
+    assert "the people of this tenant are unknown: " in frozen.out
     assert (await cli("store", "thaw", "main")).code == 0

@@ -107,7 +107,7 @@ async def test_sends_a_card_marked_as_a_test(receiver: Receiver, cli: Cli, tmp_p
     assert "✓ desk: sent to U-ana" in shown.out
     data = receiver.messages[0]["data"]
     assert data["to"] == "U-ana"
-    assert data["effect"] == "Test of this channel: nothing happens, whatever you answer"
+    assert data["effect"] == "Test of this channel: your answer has no effect"
     async with open_store(load_settings().store_url) as store:
         written = [each.facts for each in await AuditLog(store).stream("admin/main")]
     assert [(each["act"], each["person"], each["channels"]) for each in written] == [("channels test", "ana", ["desk"])]

@@ -179,7 +179,7 @@ async def test_check_finds_useless_delegations(people: Path) -> None:
         1,
         [
             "the delegation of `ana` to `rui` ended at 2020-01-31 18:00 UTC; remove it",
-            "`bo` delegates to `eva`, who is not active",
+            "`bo` delegates to `eva`, an inactive person",
         ],
     )
 

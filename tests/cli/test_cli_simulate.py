@@ -54,16 +54,14 @@ async def test_simulate_shows_denied_calls_that_a_policy_would_permit(
     assert became(ran.data) == {"denied": "run", "approved": "run", "auto": "run"}
     words = (await served_cli("policy", "simulate", looser(tmp_path, 75))).out
     assert "not looked at: whether a tool was there" in words
-    assert "1 that people were asked for would run without asking, of which they had denied 1" in words
+    assert "1 that needed approval would run without it; 1 of these had been denied" in words
     assert "denied by ana (not verified), would run by auto_approve_if" in words
     tighter = await served_cli("policy", "simulate", looser(tmp_path, 1), "--json")
     assert became(tighter.data) == {"denied": "ask", "approved": "ask", "auto": "ask"}
     assert "70" not in str([row["why"] for row in ran.data])
     handled = await served_cli("policy", "simulate", by_handler(tmp_path), "--json")
     assert became(handled.data) == {"denied": "unknown", "approved": "unknown", "auto": "unknown"}
-    assert {row["why"] for row in handled.data} == {
-        "its policy has a handler, which is asked about what is proposed now only"
-    }
+    assert {row["why"] for row in handled.data} == {"its policy has a handler, which is asked only about present calls"}
 
 
 async def test_simulate_needs_a_duration(served_cli: Cli) -> None:

@@ -84,7 +84,7 @@ async def test_call_of_a_fallback_tool_is_unknown(client: Client, store: Store, 
     assert [(each.code, each.fallback) for each in result.calls] == [("ok", "wire")]
     assert verdicts == [
         ("pay", "run", "auto_approve_if"),
-        ("wire", "unknown", "no model proposed it: it stood in for a call that had failed"),
+        ("wire", "unknown", "no model proposed it: it was the fallback of a failed call"),
     ]
 
 

@@ -68,7 +68,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
 def read_arguments(arguments: list[str]) -> tuple[Settings, Path | None]:
     """Return the settings, and the result file or `None`. A full run is saved in `tools/bench/results/`."""
     parser = argparse.ArgumentParser(
-        prog="python -m tools.bench", description="Signoff beside a hand-written workflow."
+        prog="python -m tools.bench", description="Signoff compared with a hand-written workflow."
     )
     parser.add_argument("--rounds", type=_positive, help=f"interleaved rounds (default {FULL.rounds})")
     parser.add_argument("--turns", type=_positive, help=f"turns a round ({FULL.turns})")

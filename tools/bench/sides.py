@@ -230,4 +230,4 @@ async def _seen(client: Client, turn: str, kind: EventType.ValueType, count: int
         count -= event.event_type == kind
         if count == 0:
             return
-    raise TurnFailed(f"`{turn}` ended without waiting for anybody")
+    raise TurnFailed(f"`{turn}` ended without waiting for approval")

@@ -49,10 +49,12 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__)
-    parser.add_argument("--rehearse", action="store_true", help="go on where the version is not ready to be released")
-    parser.add_argument("--unaudited", action="store_true", help="go on where advisories cannot be looked up")
+    parser.add_argument("--rehearse", action="store_true", help="continue although the version is not ready")
+    parser.add_argument("--unaudited", action="store_true", help="continue without a check of advisories")
     parser.add_argument("--python", action="append", choices=PYTHONS, help="try it with this one, not all there are")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder of what is made; emptied before")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "dist", help="the directory of the results, which is emptied first"
+    )
     return parser.parse_args()
 
 
@@ -68,8 +70,8 @@ def _release(options: argparse.Namespace, pythons: dict[str, str], scratch: Path
     tried = _try_all(pythons, wheel, scratch)
     for version, python in pythons.items():
         try_client(python, client_wheel, scratch / f"client-{version}")
-    _say("the client is installed by itself, and lets nothing run where no gateway answers")
-    _say("installing what the image holds, each file by its hash")
+    _say("the client is installed alone, and runs nothing without a gateway")
+    _say("installing the packages of the image, each file by its hash")
     programs = install(pythons[max(pythons, key=PYTHONS.index)], scratch / "all", wheel, FOLDER)
     bill = out / f"{wheel.name.split('-')[0]}-{VERSION}.cdx.json"
     write_bill(ROOT, programs, bill, epoch)
@@ -78,7 +80,7 @@ def _release(options: argparse.Namespace, pythons: dict[str, str], scratch: Path
     if unaudited:
         _say(unaudited)
         if not options.unaudited:
-            remedy = "make the release where the index tells of advisories, or say UNAUDITED=1"
+            remedy = "make the release where the index is reachable, or set UNAUDITED=1"
             print(f"release: {unaudited}: {remedy}", file=sys.stderr)
             return 1
     report = out / f"{wheel.name.split('-')[0]}-{VERSION}.release.json"

@@ -153,7 +153,7 @@ def _wait_for_code(signoff: Callable[..., str]) -> str:
         if code is not None:
             return code[1]
         time.sleep(_GLANCE_SECONDS)
-    raise TrialFault("nothing came into the inbox")
+    raise TrialFault("the inbox stayed empty")
 
 
 def _free_port() -> int:

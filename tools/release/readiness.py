@@ -58,9 +58,7 @@ def changelog_problem(text: str, version: str, today: date) -> str:
     named = [each for each in sections if each[0].lower() != _UNRELEASED]
     if not named or named[0][0] != version:
         first = named[0][0] if named else "nothing"
-        return (
-            f"{CHANGELOG} begins with {first} and not with {version}: write `## {version} ({today})` and what it brings"
-        )
+        return f"{CHANGELOG} begins with {first} and not with {version}: write `## {version} ({today})` and its changes"
     _, day, lines = named[0]
     if day.lower() == _UNRELEASED or not day:
         return f"{CHANGELOG} still calls {version} unreleased: write the day, `## {version} ({today})`"
@@ -71,7 +69,7 @@ def changelog_problem(text: str, version: str, today: date) -> str:
     if released > today:
         return f"{CHANGELOG} dates {version} {released}, which is yet to come: write `## {version} ({today})`"
     if not lines:
-        return f"{CHANGELOG} says nothing of {version}: write what users see of it below its heading"
+        return f"{CHANGELOG} says nothing of {version}: write its visible changes below its heading"
     return ""
 
 

@@ -27,7 +27,7 @@ class RecordedDecision(Section):
     """The approvers' decision on one call, or its timeout."""
 
     verdict: Literal["approved", "denied", "timed_out", "cancelled"] = Field(description="How the request ended.")
-    by: str = Field("", description="Who decided.")
+    by: str = Field("", description="The deciding person.")
     reason: str = Field("", description="The reason given.")
 
 
@@ -36,7 +36,7 @@ class RecordedResult(Section):
 
     code: str = Field(description="The code of its outcome.")
     value: Any = Field("", description="The value.")
-    note: str = Field("", description="What the model was told before the value.")
+    note: str = Field("", description="A note for the model before the value.")
 
 
 class RecordedCall(Section):
@@ -47,13 +47,13 @@ class RecordedCall(Section):
     args: dict[str, Any] = Field({}, description="The arguments as proposed, secret ones hidden.")
     malformed: str = Field("", description="Why the arguments were none.")
     surplus: bool = Field(False, description="Whether it was one call too many.")
-    verdict: str = Field("", description="`run`, `ask`, `deny`, or the code by which a gate ended it.")
+    verdict: str = Field("", description="`run`, `ask`, `deny`, or the code with which a gate ended it.")
     gate: str = Field("", description="The gate that ended it.")
     rule: RuleReference | None = Field(None, description="The rule that let it run, asked or denied.")
-    approvers: list[str] = Field([], description="Who was asked.")
-    quorum: int = Field(0, description="How many people had to approve.")
-    decision: RecordedDecision | None = Field(None, description="What people said.")
-    result: RecordedResult | None = Field(None, description="What the model was answered.")
+    approvers: list[str] = Field([], description="The approvers.")
+    quorum: int = Field(0, description="The number of required approvals.")
+    decision: RecordedDecision | None = Field(None, description="The approvers' decision.")
+    result: RecordedResult | None = Field(None, description="The answer to the model.")
 
     @property
     def ran(self) -> bool:
@@ -67,9 +67,9 @@ class RecordedCompletion(Section):
     """One completion of the model."""
 
     at: str = Field(description="When its calls were judged.")
-    text: str = Field("", description="The model's words.")
+    text: str = Field("", description="The model's text.")
     calls: list[RecordedCall] = Field([], description="The calls that it proposed.")
-    withheld: list[str] = Field([], description="Tools that the model was not told of.")
+    withheld: list[str] = Field([], description="Tools withheld from the model.")
     context: dict[str, Any] | None = Field(None, description="The context from here on, where tools changed it.")
     step: str | None = Field(None, description="The step from here on, where the conversation moved.")
 
@@ -82,9 +82,9 @@ class RecordedCompletion(Section):
 class RecordedMessage(Section):
     """One message of the conversation before the turn."""
 
-    role: Literal["user", "assistant"] = Field(description="Whose message it is.")
-    text: str = Field("", description="Its words.")
-    calls: list[RecordedCall] = Field([], description="The calls that it proposes, with what they were answered.")
+    role: Literal["user", "assistant"] = Field(description="The author's role.")
+    text: str = Field("", description="Its text.")
+    calls: list[RecordedCall] = Field([], description="The proposed calls with their answers.")
 
 
 class RecordedTurn(Section):
@@ -111,23 +111,25 @@ class EvaluationCase(Section):
     keys_in_help: ClassVar[bool] = False
     name: str = Field(description="A sentence.")
     recorded: RecordedTurn = Field(description="The turn that it was made of.")
-    prompt_hash_mismatch: HashMismatch = Field("warn", description="What other instructions than the turn's are.")
+    prompt_hash_mismatch: HashMismatch = Field(
+        "warn", description="The severity of other instructions than the turn's."
+    )
     forbid: list[ForbiddableKind] = Field(
         list(get_args(ForbiddableKind)), description="The differences that are an error."
     )
     actor: str = Field(description="The actor.")
     tenant: str = Field(DEFAULT_TENANT, description="The tenant.")
-    channel: str = Field("", description="By which channel was asked.")
+    channel: str = Field("", description="The channel of the request.")
     route: str = Field("", description="The route.")
     step: str = Field("", description="The step.")
     transient: list[str] = Field([], description="Tools that the turn alone had.")
     dry_run: bool = Field(False, description="Whether tools were only simulated.")
-    user: Asker = Field(description="Who asked.")
+    user: Asker = Field(description="The requester.")
     context: dict[str, Any] = Field({}, description="The context at the beginning.")
     messages: list[RecordedMessage] = Field(description="The conversation at the beginning.")
     completions: list[RecordedCompletion] = Field(description="The model's completions, in order.")
     ending: str = Field(description="The state in which the turn ended.")
-    answer: str = Field("", description="Its answer's words.")
+    answer: str = Field("", description="The text of its answer.")
 
     def ctx(self, completion: int) -> CallContext:
         """Return the context in which the calls of completion number `completion` are judged."""

@@ -35,8 +35,8 @@ from signoff.registry.hooks import Permission
 UNRECORDED: Final = "unrecorded"
 """The code of a call without an answer in the case."""
 NOT_LOOKED_AT: Final = (
-    "not looked at: freezes, remembered answers and how often a tool was used; what a tool's own functions say is as "
-    "recorded"
+    "not checked: freezes, remembered answers and the uses of a tool; the answers of a tool's own functions are the "
+    "recorded ones"
 )
 _UNRECORDED_TEXT: Final = "unrecorded: the case holds no answer to this call"
 Answerer = Literal["record", "gates", "nobody"]

@@ -169,7 +169,7 @@ class CardSuite:
         for report, known in course:
             raw = rig.vendor.status(card, report)
             if raw is None:
-                pytest.skip("that vendor tells nothing of cards")
+                pytest.skip("this vendor sends no reports on cards")
             assert await rig.receive(raw, raw) == [None, None]
             assert (await rig.delivery(request, "bo")).state == known
 
@@ -267,8 +267,8 @@ class CardSuite:
 
     def _answers(self, rig: ChannelRig) -> None:
         if not rig.channel.answers:
-            pytest.skip("nobody answers by this channel")
+            pytest.skip("this channel takes no answers")
 
     def _writes(self, rig: ChannelRig) -> None:
         if not (rig.channel.answers and rig.vendor.writes):
-            pytest.skip("nobody can write there beside a card")
+            pytest.skip("this vendor has no text without a card")

@@ -143,9 +143,7 @@ async def _run(deps: WorkerDeps, ctx: CallContext, part: CallPart, decision: Gat
     reply: ToolReply = await _environment(ctx, activity, part.call).run(running, task)
     if reply.outcome is not None:
         return reply.outcome
-    return plain_outcome(
-        part.call, part.tool, "refused", reply.note or f"it would have to be judged anew: {reply.again}"
-    )
+    return plain_outcome(part.call, part.tool, "refused", reply.note or f"it must be judged again: {reply.again}")
 
 
 async def _part(store: Store, ctx: CallContext, index: int, call: tuple[str, Any]) -> CallPart:

@@ -82,7 +82,7 @@ class RecordingChannel(Channel):
                 return InboundBatch(statuses=tuple(DeliveryStatus.model_validate(each) for each in body["statuses"]))
             return InboundBatch(actions=(InboundAction.model_validate(body),))
         except (ValueError, TypeError, ValidationError):
-            raise Malformed("not what this channel takes") from None
+            raise Malformed("the message has another format") from None
 
     def raw(self, **fields: Any) -> InboundRequest:
         """Return a correctly marked inbound message. An action gets the present time unless `said_at` is given."""

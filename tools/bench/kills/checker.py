@@ -148,7 +148,7 @@ def _calls(run: RunJournals) -> tuple[dict[str, _Call], list[Fault]]:
             continue
         call = calls.get(entry.call)
         if call is None:
-            faults.append(Fault("unknown call", entry.call, f"a {entry.kind} of a call that was never proposed"))
+            faults.append(Fault("unknown call", entry.call, f"a {entry.kind} for a call that was never proposed"))
         elif isinstance(entry, Accepted):
             call.id, call.record = entry.id, streams[entry.id]
         elif isinstance(entry, Effect):
@@ -224,7 +224,11 @@ def _check_answers(call: _Call) -> Iterator[Fault]:
         if each["status"] in _COUNTED:
             found = (each["approval"], each["revision"], each["subject"], each["verdict"])
             if found not in given:
-                yield Fault("misattributed answer", call.proposed.call, f"{found} is in the record, given by nobody")
+                yield Fault(
+                    "misattributed answer",
+                    call.proposed.call,
+                    f"{found} is in the audit log, but the approver did not give it",
+                )
 
 
 def _check_attribution(call: _Call) -> Iterator[Fault]:

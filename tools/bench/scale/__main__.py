@@ -48,11 +48,13 @@ def read_arguments() -> argparse.Namespace:
     )
     parser.add_argument("experiment", choices=("waiting", "decisions", "burst"))
     parser.add_argument("--store", default="", help="an empty PostgreSQL database; SQLite when left out")
-    parser.add_argument("--turns", type=int, nargs="+", default=NUMBERS, help="of `waiting`: at how many")
-    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="of `waiting`: of each request")
-    parser.add_argument("--a-minute", type=int, default=A_MINUTE, help="of `decisions`")
-    parser.add_argument("--minutes", type=float, default=1.0, help="of `decisions`; at most 1,000 of them in all")
-    parser.add_argument("--starts", type=int, default=STARTS, help="of `burst`")
+    parser.add_argument("--turns", type=int, nargs="+", default=NUMBERS, help="for `waiting`: the numbers of turns")
+    parser.add_argument(
+        "--repetitions", type=int, default=REPETITIONS, help="for `waiting`: repetitions of each request"
+    )
+    parser.add_argument("--a-minute", type=int, default=A_MINUTE, help="for `decisions`")
+    parser.add_argument("--minutes", type=float, default=1.0, help="for `decisions`; at most 1,000 decisions in all")
+    parser.add_argument("--starts", type=int, default=STARTS, help="for `burst`")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there; else to tools/bench/results")
     return parser.parse_args()
 

@@ -268,7 +268,7 @@ class Week:
             return True if over else None
 
         if not said:
-            raise WeekFailed(f"nothing came of a message to {session}")
+            raise WeekFailed(f"no turn ended for a message to {session}")
         await _until(answered)
 
     async def _until_delivered(self) -> None:
@@ -302,7 +302,7 @@ class Week:
         """End conversations as an operator does, and delete them and all turns as the retention does."""
         found = [name for name in names if not name.startswith("session/")]
         for session in (name for name in names if name.startswith("session/")):
-            await self._client.get_workflow_handle(session).terminate("nothing was said for days")
+            await self._client.get_workflow_handle(session).terminate("no message for days")
             prefix = session.replace("session/", "turn/", 1)
             found += [each.id async for each in self._client.list_workflows(f'WorkflowId STARTS_WITH "{prefix}/"')]
             found.append(session)
@@ -408,7 +408,7 @@ async def _until(look: Any) -> Any:
     deadline = time.monotonic() + 120
     while (found := await look()) is None:
         if time.monotonic() > deadline:
-            raise WeekFailed("nothing came of it within two minutes")
+            raise WeekFailed("no result within two minutes")
         await asyncio.sleep(0.1)
     return found
 

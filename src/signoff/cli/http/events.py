@@ -11,12 +11,12 @@ from signoff.cli.terminal.tables import clean
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.errors import ServerUnavailable
 
-Turn = Annotated[str, typer.Option(help="Only those of this turn, which whoever may read the turn may read.")]
+Turn = Annotated[str, typer.Option(help="Only events of this turn. Readers of the turn may read them.")]
 Tenant = Annotated[str, typer.Option(help="The tenant; else `main`, or that of the token.")]
 _SHOWN: Final = ("tool", "code", "verdict", "ended", "state", "error", "person")
 """The facts shown on a line, in this order. JSON has all."""
 
-app = typer.Typer(help="Read and follow what happened, as events.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Read and follow events.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
@@ -65,7 +65,7 @@ def follow(
                     if left == 0:
                         break
             except ServerUnavailable as error:
-                message = f"{error.message}; `signoff events follow --after {last}` goes on from there"
+                message = f"{error.message}; `signoff events follow --after {last}` continues from there"
                 raise ServerUnavailable(message) from None
         return 0
 

@@ -21,7 +21,7 @@ Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant; `main
 @app.command()
 def freeze(
     tenant: Tenant,
-    reason: Annotated[str, typer.Option(help="Why; the agents and everybody who was asked read it.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the agents and the approvers.")],
     person: Operator = "",
     url: Url = None,
     as_json: AsJson = False,

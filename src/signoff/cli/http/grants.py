@@ -18,12 +18,12 @@ from signoff.texts.formatter import span
 
 Tenant = Annotated[str, typer.Option(help="The tenant it is remembered in; else `main`, or that of the token.")]
 
-app = typer.Typer(help="List and take back answers that are remembered.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List and revoke remembered answers.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
 def list_grants(
-    every: Annotated[bool, typer.Option("--all", help="Also what is over, used up or taken back.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also expired, used up and revoked ones.")] = False,
     tenant: Tenant = "",
     url: Url = None,
     as_json: AsJson = False,

@@ -35,7 +35,7 @@ class HookHostName(StrEnum):
     CODEX = "codex"
 
 
-Host = Annotated[HookHostName, typer.Argument(help="Whose hook it is, as its answers differ.")]
+Host = Annotated[HookHostName, typer.Argument(help="The coding agent, which decides the format of answers.")]
 Hold = Annotated[float, typer.Option(min=0, help="Seconds to wait for people; 20 less than the hook's time-out.")]
 Defer = Annotated[bool, typer.Option("--defer", help="End a `claude -p` run that waits, to be resumed later.")]
 Agent = Annotated[str, typer.Option(help="In development, the agent of the calls; optional with one agent.")]

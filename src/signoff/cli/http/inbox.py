@@ -24,7 +24,7 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.responses import EditPreview
 from signoff.formats.durations import seconds
 
-UNCHANGED: Final = "you changed nothing; change a value, or approve the request as it is"
+UNCHANGED: Final = "you changed nothing; change a value, or approve the request unchanged"
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -91,7 +91,7 @@ def approve(
     names: Names,
     reason: Annotated[str, typer.Option(help="Why; kept with the decision.")] = "",
     confirm: Annotated[str, typer.Option(help="For requests that ask for it: a value of the card, typed again.")] = "",
-    seen: Annotated[str, typer.Option(help="For cards that are not whole: what `signoff show` says to add.")] = "",
+    seen: Annotated[str, typer.Option(help="For incomplete cards: the proof that `signoff show` prints.")] = "",
     settings: Settings = None,
     nulls: Nulls = None,
     editor: Annotated[bool, typer.Option("--edit", help="Change the arguments first, as JSON in $EDITOR.")] = False,
@@ -142,7 +142,7 @@ def deny(
 @app.command()
 def happened(
     name: Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")],
-    result: Annotated[str, typer.Option(help="What came of it; the agent reads it as the call's result.")] = "",
+    result: Annotated[str, typer.Option(help="The result, which the agent reads as the call's.")] = "",
     reason: Annotated[str, typer.Option(help="How you know; kept with the decision.")] = "",
     person: Answerer = "",
     url: Url = None,
@@ -156,9 +156,9 @@ def happened(
 @app.command()
 def withdraw(
     names: Names,
-    reason: Annotated[str, typer.Option(help="Why; kept with the request, and the agents are told.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, stored with the request and sent to the agents.")] = "",
     person: Annotated[
-        str, typer.Option("--as", help="Who withdraws: the id of a person; else `approver`, or whose token it is.")
+        str, typer.Option("--as", help="The withdrawing person's id; else `approver`, or the token's owner.")
     ] = "",
     url: Url = None,
     as_json: AsJson = False,

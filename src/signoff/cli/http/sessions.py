@@ -31,11 +31,9 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def chat(
-    text: Annotated[
-        str | None, typer.Argument(help="What to say; else every line of standard input is a message.")
-    ] = None,
-    session: Annotated[str, typer.Option(help="The session to go on with; a new one if not given.")] = "",
-    actor: Annotated[str, typer.Option(help="Who is spoken to; whoever the session talks to if not given.")] = "",
+    text: Annotated[str | None, typer.Argument(help="The message; else every line of standard input is one.")] = None,
+    session: Annotated[str, typer.Option(help="The session to continue; a new one if not given.")] = "",
+    actor: Annotated[str, typer.Option(help="The actor; if not given, the session's present one.")] = "",
     person: Asker = "",
     route: Annotated[str, typer.Option(help="On which route of the actor; later messages stay there.")] = "",
     step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
@@ -82,7 +80,7 @@ def sessions(
             if session is not None:
                 return await _read(out, client, session)
             rows = await client.sessions(limit=limit)
-        empty = 'no session goes on; `signoff chat "..."` begins one'
+        empty = 'there is no active session;  `signoff chat "..."` begins one'
         out.show(rows, session_table(rows, system_clock()) if rows else empty)
         return 0
 

@@ -25,15 +25,15 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def ask(
-    text: Annotated[str, typer.Argument(help="What is wanted, in plain words.")],
-    actor: Annotated[str, typer.Option(help="Who is asked; may be left out where there is one actor.")] = "",
+    text: Annotated[str, typer.Argument(help="The request, in plain words.")],
+    actor: Annotated[str, typer.Option(help="The actor; optional if there is only one.")] = "",
     person: Asker = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch the turn until it ends.")] = True,
     session: Annotated[str, typer.Option(help="The conversation it belongs to; a new one if not given.")] = "",
     route: Annotated[str, typer.Option(help="On which route of the actor it begins.")] = "",
     step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
     tool: Annotated[list[str] | None, typer.Option(help="A tool that this turn has before all others.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge calls, but ask nobody and run nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge calls without asking or running anything.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Record which tool each name means, and why.")] = False,
     url: Url = None,
     as_json: AsJson = False,

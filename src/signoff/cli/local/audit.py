@@ -40,7 +40,7 @@ from signoff.keys.signatures import Signer, Verifier
 from signoff.settings import load_settings
 from signoff.store.store import Store, working_store
 
-app = typer.Typer(help="The record of what happened.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="The audit log.", no_args_is_help=True, rich_markup_mode=None)
 
 
 class ExportFormat(StrEnum):
@@ -50,7 +50,7 @@ class ExportFormat(StrEnum):
     AGENTACK = "agentack"
 
 
-_NO_CHECKPOINT: Final = "no checkpoint: whether records were cut off at the end of a turn cannot be told"
+_NO_CHECKPOINT: Final = "no checkpoint: records cut off at the end of a turn cannot be detected"
 
 
 @app.command("verify")
@@ -245,7 +245,7 @@ async def _of_export(export: Export, verifier: Verifier, kept: Checkpoint | None
 def _shortcomings(export: Export) -> list[str]:
     notes = [] if export.complete else ["the export is incomplete: its last lines are missing"]
     if not export.whole:
-        notes.append("an export of one tenant or turn has no checkpoints: what was cut off at an end is not found")
+        notes.append("an export of one tenant or turn has no checkpoints: records cut off at an end are not detected")
     return notes
 
 

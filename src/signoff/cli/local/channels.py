@@ -36,7 +36,7 @@ from signoff.store.store import Store, working_store
 
 PATIENCE: Final = 30.0
 """Seconds that a vendor has for an answer."""
-_TEST: Final = "Test of this channel: nothing happens, whatever you answer"
+_TEST: Final = "Test of this channel: your answer has no effect"
 
 app = typer.Typer(help="List, check and try the channels of the manifest.", no_args_is_help=True, rich_markup_mode=None)
 Name = Annotated[str, typer.Option("--channel", help="One channel only, by its name.", show_default=False)]
@@ -82,7 +82,7 @@ def list_channels(source: AppArgument = "", as_json: AsJson = False) -> None:
         place = find_installation(source)
         async with _open_channels(place) as (_, channels, problems):
             rows = channel_rows(place, channels, problems)
-        out.show(rows, _table(rows) if rows else "the manifest declares no channels; everybody finds all in the inbox")
+        out.show(rows, _table(rows) if rows else "the manifest declares no channels; all requests are in the inbox")
         return 0
 
     run(body, as_json=as_json)
@@ -113,7 +113,7 @@ def check(
 
 @app.command("test")
 def send_test(
-    person: Annotated[str, typer.Argument(metavar="PERSON", help="Who is sent a test card, by id.")],
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="The id of the person who gets a test card.")],
     channel: Name = "",
     tenant: Tenant = DEFAULT_TENANT,
     source: AppOption = "",
@@ -201,9 +201,7 @@ async def _check_channel(place: LocalInstallation, channel: Channel) -> list[Cha
         ]
     except Exception as error:
         # Adapters are third-party code, and their errors may contain a secret.
-        found = [
-            CheckFinding(False, f"the check itself failed: {type(error).__name__}", "tell whoever wrote the channel")
-        ]
+        found = [CheckFinding(False, f"the check itself failed: {type(error).__name__}", "tell the channel's author")]
     reached = len(_find_reached(place, channel))
     remedy = "" if reached else f"add `identities.{channel.identity}` to people"
     found = [*found, CheckFinding(bool(reached), f"reaches {plural(reached, 'active person')}", remedy)]

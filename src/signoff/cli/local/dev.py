@@ -126,7 +126,7 @@ async def _dev(
     if place.settings.profile == "production":
         raise ConfigError(
             "`profile` is `production`, and `signoff dev` is for development: run `signoff worker` and "
-            "`signoff gateway`, each as a user of its own",
+            "`signoff gateway`, each under a separate user",
             field="profile",
         )
     # Check before anything starts; the gateway checks again.
@@ -142,7 +142,7 @@ async def _dev(
             await stack.enter_async_context(metrics.serve(store, "dev"))
             encryption = await open_encryption(place.settings, place.secrets)
             server = await stack.enter_async_context(_server(place, encryption, address, ui))
-            stack.callback(out.say, "stopping: Temporal" if server.handle else "stopping: the server goes on")
+            stack.callback(out.say, "stopping: Temporal" if server.handle else "stopping: the server keeps running")
             queue = place.settings.task_queue
             worker = await stack.enter_async_context(running_worker(place, server.client, store, task_queue=queue))
             stack.callback(out.say, "stopping: worker")
@@ -211,7 +211,7 @@ async def _watch_server(server: DevServer) -> AsyncIterator[tuple[asyncio.Task[N
 
 async def _wait_until_ended(handle: ServerHandle) -> None:
     code = await handle.wait()
-    raise ServerUnavailable(f"Temporal's server ended by itself (exit code {code}): see `{handle.options.log}`")
+    raise ServerUnavailable(f"Temporal's server ended unexpectedly (exit code {code}): see `{handle.options.log}`")
 
 
 @contextmanager
@@ -307,9 +307,7 @@ def model_lines(catalog: Catalog, instead: str = "", lacks: Sequence[str] = ()) 
         elif not model.startswith(SCRIPTED):
             lines.append(model)
         elif instead:
-            lines.append(
-                f"{instead}, in the place of the manifest's script{understood if instead == OFFLINE_MODEL else ''}"
-            )
+            lines.append(f"{instead}, instead of the manifest's script{understood if instead == OFFLINE_MODEL else ''}")
         else:
             lines.append(
                 f"a script of a few sentences ({model}), because no model is set: "

@@ -219,12 +219,12 @@ async def _encryption(settings: Settings) -> str:
         return "none yet; the first start makes a key"
     found = await open_encryption(settings, provider_of_secrets(settings))
     if found is None:
-        return "off: what Temporal keeps is plain (SIGNOFF_ENCRYPTION=true turns it on)"
+        return "off: Temporal's data is not encrypted (SIGNOFF_ENCRYPTION=true turns it on)"
     key, _ = await found.keys.writer()
     where = f"`{settings.encryption_keys}`"
     if not found.writes:
-        return f"off: nothing is encrypted, and what was is read with the keys of {where}"
-    return f"{key.id} encrypts what Temporal keeps, of the keys of {where}"
+        return f"off: new data is not encrypted, and old data is read with the keys of {where}"
+    return f"{key.id} encrypts Temporal's data, from the keys of {where}"
 
 
 async def _program(settings: Settings) -> str:
@@ -285,7 +285,7 @@ async def _role(settings: Settings) -> str:
             check_store_role(store, "gateway")
         if store.role == "owner":
             return (
-                "this is the address of the tables' owner, who may do everything: give workers and gateways one each "
+                "this is the address of the tables' owner, with all rights: give workers and gateways separate roles "
                 "(`signoff store roles`)"
             )
         workers = store.role == "gateway" and not settings.signing_keys.exists()
@@ -302,14 +302,14 @@ async def _signatures(settings: Settings) -> str:
         elif settings.public_keys.exists():
             known = [key.id for key in read_public(settings.public_keys).keys]
             await check_public_keys(store, known, str(settings.public_keys))
-    return "the keys here are those that signed the store's record, if any did"
+    return "the store has no records signed by other keys"
 
 
 async def _gateway_start(source: str) -> str:
     place = find_installation(source)
     async with working_store(place.settings) as store:
         await check_gateway_start(place.settings, place.people, store)
-    return "people and a login are there"
+    return "people and a login exist"
 
 
 async def _count_refused(settings: Settings) -> str:
@@ -432,7 +432,7 @@ async def _turns(settings: Settings, address: str | None) -> str:
             f"({own}), and no worker touches them: bring it back with all of its files (SQLite: also `-wal`), or "
             "terminate them"
         )
-    return f"all that go on were begun with this store, {own}"
+    return f"all running turns began with this store, {own}"
 
 
 async def _deployment(settings: Settings, address: str | None) -> str:

@@ -35,7 +35,7 @@ CATALOG_CHARS: Final = 16
 _STYLES: Final = {True: "red", False: "yellow"}
 
 app = typer.Typer(
-    help="Play turns of the past by today's instructions, policies, tools and models.",
+    help="Replay past turns with new instructions, policies, tools or models.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -71,7 +71,7 @@ def record(
                 stream = find_stream(streams, text)
                 history = await read_history(client, stream)
                 if history is None:
-                    raise NotFound(f"the server has no history of `{stream}`, or not any more")
+                    raise NotFound(f"the server has no history of `{stream}`, or has deleted it")
                 specialists = specialist_results(await log.stream(stream))
                 cases.append(case_from_history(await load_history(store, history), place.catalog, specialists))
         out.write(write_cases(cases))

@@ -19,7 +19,7 @@ _VALUES: Final[Mapping[str, str]] = MappingProxyType({"str": "A7", "int": "3", "
 
 _SCRIPT: Final = '''\
 # {file}
-"""A script in the place of a model, so that nothing needs a key."""
+"""A scripted model, which needs no key."""
 
 import re
 
@@ -27,14 +27,14 @@ from signoff.testing import Completion, CompletionRequest, ScriptedModel
 from signoff.testing import calls, last_user_text, respond, results, text_of
 
 EXAMPLES = [{examples}]
-# What is said, the tool that it calls, and the tool's arguments in the order of the groups: a line for each tool.
+# One line per tool: the words, the tool, and its arguments in the order of the groups.
 WISHES = [
     {wish},
 ]
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Propose what the words ask for, then say what became of it."""
+    """Propose the call for the words, then report its outcome."""
     settled = results(request)
     if settled:
         return respond("; ".join(text_of(part.value) or f"not done: {part.code}" for part in settled))
@@ -230,7 +230,7 @@ def test_a_small_discount_is_given_at_once_and_a_large_one_asks() -> None:
     small, large = ({"customer": "Ana", "percent": percent} for percent in (5, 50))
     cases = [
         {"name": "5 % is given at once", "tool": "give_discount", "args": small, "expect": "auto"},
-        {"name": "50 % asks somebody", "tool": "give_discount", "args": large, "expect": "ask"},
+        {"name": "50 % asks an approver", "tool": "give_discount", "args": large, "expect": "ask"},
     ]
     results = run_cases(cases, load_manifest("signoff.yaml").policies)
     assert [result.case.name for result in results if not result.passed] == []
@@ -254,7 +254,7 @@ def init(
     tool: Annotated[
         str, typer.Option(metavar="SIGNATURE", help=f"A tool of your own, such as '{EXAMPLE_SIGNATURE}'.")
     ] = "",
-    yaml: Annotated[bool, typer.Option("--yaml", help="A manifest in the place of a program.")] = False,
+    yaml: Annotated[bool, typer.Option("--yaml", help="A manifest instead of a program.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a first program, with a tool that asks people, and its test."""

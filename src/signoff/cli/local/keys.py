@@ -30,14 +30,17 @@ from signoff.settings import Settings, encryption_file, load_settings
 from signoff.store.store import working_store
 
 app = typer.Typer(
-    help="The keys that prove decisions and encrypt what Temporal keeps.", no_args_is_help=True, rich_markup_mode=None
+    help="The keys that prove decisions and encrypt Temporal's data.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
 @app.command()
 def create(
     encryption: Annotated[
-        bool, typer.Option("--encryption", help="Make an encryption key alone; beside others it encrypts 10 min later.")
+        bool,
+        typer.Option(
+            "--encryption", help="Make only an encryption key. If there are others, it encrypts after 10 min."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -93,8 +96,8 @@ def retire(
         settings = load_settings()
         retired = retire_key(settings.signing_keys, settings.public_keys, key, system_clock()).public_half()
         words = [
-            f"key {retired.id} is retired since {_time(retired.retired_at)}; what it signed before stays good",
-            f"give workers {settings.public_keys}, and start the gateway anew if it still signs with it",
+            f"key {retired.id} is retired since {_time(retired.retired_at)}; its earlier signatures stay valid",
+            f"give workers {settings.public_keys}, and restart the gateway if it still signs with it",
             *await _record(settings, "keys retire", retired.id),
         ]
         out.show(_row(retired) | _files(settings), *words)
@@ -131,7 +134,7 @@ async def _create_signing_key(settings: Settings) -> tuple[dict[str, Any], list[
         f"key {made.id} is made",
         f"private  {settings.signing_keys}  (0600, for the gateway alone)",
         f"public   {settings.public_keys}  (for every worker; it holds no secret)",
-        "it signs once the gateway starts anew; workers take the public file up by themselves",
+        "it signs after the gateway's restart; workers reload the public file without one",
         *await _record(settings, "keys create", made.id),
     ]
     return _row(made.public_half()) | _files(settings), words
@@ -150,7 +153,7 @@ async def _create_encryption_key(settings: Settings) -> tuple[dict[str, Any], li
     words = [
         f"encryption key {made.id} is made",
         f"secret   {path}  (0600; every worker, gateway and codec server needs it before it encrypts)",
-        f"it encrypts {when}, and is needed as long as Temporal keeps what was encrypted with it: back it up",
+        f"it encrypts {when}, and is needed as long as Temporal keeps data encrypted with it: back it up",
         *await _record(settings, "keys create", made.id),
     ]
     row = {"encryption_key": made.id, "writes_from": made.writes_from.isoformat(), "encryption_keys": str(path)}

@@ -66,7 +66,7 @@ def validate(source: AppArgument = "", as_json: AsJson = False) -> None:
 @app.command()
 def tree(
     source: AppArgument = "",
-    peers: Annotated[bool, typer.Option("--peers", help="Only what other agents would be told of.")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="Only the tools for other agents.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the tools by scope with their actors, and the actors with their tools."""
@@ -115,7 +115,7 @@ def diff(
 @app.command(epilog=_KEYS)
 def schema(
     part: Annotated[
-        str, typer.Option(help="Of what: `manifest`, or of one file of a folder: tool, actor, policies, people.")
+        str, typer.Option(help="The part: `manifest`, or one file of a directory: tool, actor, policies, people.")
     ] = "manifest",
 ) -> None:
     """Print the JSON Schema of the manifest, for editors."""

@@ -19,7 +19,7 @@ from signoff.registry.mcp.imported_tool import listing_changes
 from signoff.settings import load_settings
 
 app = typer.Typer(
-    help="Import the tools of MCP servers, and see what changed of them.", no_args_is_help=True, rich_markup_mode=None
+    help="Import the tools of MCP servers, and show changes.", no_args_is_help=True, rich_markup_mode=None
 )
 
 

@@ -48,7 +48,7 @@ def list_people(source: AppArgument = "", as_json: AsJson = False) -> None:
 
 @app.command()
 def signout(
-    person: Annotated[str, typer.Argument(metavar="PERSON", help="The id of somebody whom nobody declared.")],
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="The id of an undeclared person.")],
     tenant: Tenant = DEFAULT_TENANT,
     source: AppOption = "",
     as_json: AsJson = False,
@@ -203,7 +203,7 @@ def _useless(person: Person, people: Directory, now: datetime) -> Iterable[str]:
         if now >= each.until:
             yield f"the delegation of `{person.id}` to `{each.to}` ended at {_moment(each.until)}; remove it"
         elif delegate is None or not delegate.active:
-            yield f"`{person.id}` delegates to `{each.to}`, who is not active"
+            yield f"`{person.id}` delegates to `{each.to}`, an inactive person"
 
 
 def _make_row(person: Person, source: str, **more: Any) -> PersonRow:

@@ -96,7 +96,7 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
         return SimulatedCall(past, "unknown", "its history is gone")
     proposed = turn.get(past.call)
     if proposed is None:
-        return SimulatedCall(past, "unknown", "no model proposed it: it stood in for a call that had failed")
+        return SimulatedCall(past, "unknown", "no model proposed it: it was the fallback of a failed call")
     ctx, call = proposed
     tool = catalog.tool_view(ctx).tool(past.tool)
     try:
@@ -112,7 +112,7 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
     except (StoreUnavailable, NotCanonical, TypeError, ValueError):
         return SimulatedCall(past, "unknown", "the arguments cannot be read")
     if digest != past.digest:
-        return SimulatedCall(past, "unknown", "the arguments are not those that were recorded: people had changed them")
+        return SimulatedCall(past, "unknown", "the arguments differ from the recorded ones: people had edited them")
     found = judge(
         catalog,
         ctx,
@@ -122,13 +122,9 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
         known=GateFacts(backends=frozenset(KINDS), spent={}, at=datetime.fromisoformat(past.at)),
     )
     if found.awaits_permission:
-        return SimulatedCall(
-            past, "unknown", "its tool checks permissions, and is asked about what is proposed now only"
-        )
+        return SimulatedCall(past, "unknown", "its tool checks permissions, and is asked only about present calls")
     if found.before_handler is not None:
-        return SimulatedCall(
-            past, "unknown", "its policy has a handler, which is asked about what is proposed now only"
-        )
+        return SimulatedCall(past, "unknown", "its policy has a handler, which is asked only about present calls")
     if found.kind == "settled" or found.verdict is None:
         return SimulatedCall(past, "deny", found.message)
     return SimulatedCall(past, "run" if found.kind == "run" else "ask", found.verdict.rule.label)
@@ -192,7 +188,7 @@ def run_file(
 def explain(
     name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's exact name.")],
     args: Annotated[str, typer.Option(help="The call's arguments, as JSON.")],
-    ctx: Annotated[str, typer.Option(help="What differs in the context, as JSON.")] = "{}",
+    ctx: Annotated[str, typer.Option(help="The differences from the context, as JSON.")] = "{}",
     now: Annotated[
         str, typer.Option(help="When it is judged: 2026-11-21T10:00:00+01:00; at present if left out.")
     ] = "",
@@ -258,8 +254,8 @@ def _tried_words(tried: list[SimulatedCall]) -> list[RenderableType]:
     asked = [each for each in known if each.would == "ask" and each.past.became == "auto"]
     denied = [each for each in known if each.would == "deny"]
     words: list[RenderableType] = [
-        f"{plural(len(tried), 'recorded call')}, {len(known)} of them can be judged again",
-        f"{len(freed)} that people were asked for would run without asking, of which they had denied {len(against)}",
+        f"{plural(len(tried), 'recorded call')}, of which {len(known)} can be judged again",
+        f"{len(freed)} that needed approval would run without it; {len(against)} of these had been denied",
         f"{len(asked)} that ran by rule would be asked, {plural(len(denied), 'call')} would be denied",
     ]
     words += [

@@ -32,8 +32,7 @@ from signoff.store.store import Store, working_store
 from signoff.store.upgrade import STEPS, VERSION_TABLE
 
 app = typer.Typer(
-    help="Bring the store's tables up to date, give its roles their rights, remove what is old, "
-    "freeze without a gateway.",
+    help="Bring the store's tables up to date, give its roles their rights, remove old data, freeze without a gateway.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -89,9 +88,7 @@ def roles(
 @app.command("clean")
 def clean_up(
     before: Before,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count what would be removed, and remove nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows that would be removed.")] = False,
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
@@ -117,7 +114,7 @@ def clean_up(
         turns, rows = done.turns.total(), done.rows._asdict()
         found = {"before": limit.isoformat(), "dry_run": dry_run, "turns": turns, **rows, "known": done.kept}
         counts = ", ".join(plural(number, name.removesuffix("s")) for name, number in rows.items())
-        unsure = [f"kept {done.unknown} of the turns and sessions, as the server did not say whether it has them"]
+        unsure = [f"kept {done.unknown} of the turns and sessions, since the server did not confirm that they are gone"]
         out.show(
             found | {"unknown": done.unknown},
             f"{plural(turns, 'turn')} {'would be ' if dry_run else ''}removed: {counts}",
@@ -144,7 +141,7 @@ async def _record_removal(store: Store, done: StoreRemoval, before: datetime, *,
 @app.command()
 def freeze(
     tenant: Tenant,
-    reason: Annotated[str, typer.Option(help="Why; the agents and everybody who was asked read it.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the agents and the approvers.")],
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
@@ -217,15 +214,15 @@ def record_restoration(
         words = [
             f"restored: of turns begun before {done.at:%Y-%m-%d %H:%M:%S} UTC people are asked whether their calls ran",
             f"taken back, as that may have been done since the backup: {grants} remembered approvals, {logins} logins "
-            f"of people whom nobody declared, {browsers} signed-in browsers",
-            f"frozen are {', '.join(map(clean, frozen)) or 'no tenants'}, as at the backup: what was frozen since "
-            "is not (`signoff store freeze`)",
+            f"of undeclared people, {browsers} signed-in browsers",
+            f"frozen are {', '.join(map(clean, frozen)) or 'no tenants'}, as at the backup: later freezes are lost "
+            "(`signoff store freeze`)",
             "personal tokens that were revoked since count again: `signoff token revoke` before a gateway starts",
         ]
         words += [
-            f"{each.workflow_id} waits for an answer, and this store has no question of it: nobody can decide it, "
-            "and what it waits for does not run; `temporal workflow reset --type FirstWorkflowTask --reason restored "
-            f"--workflow-id {each.workflow_id}` has it asked again, `signoff cancel {each.turn}` ends it"
+            f"{each.workflow_id} waits for an answer, but this store lacks its question. It cannot be decided, "
+            "and its call does not run. `temporal workflow reset --type FirstWorkflowTask --reason restored "
+            f"--workflow-id {each.workflow_id}` asks again, `signoff cancel {each.turn}` ends it"
             for each in lost
         ]
         out.show(found, *words)
@@ -258,9 +255,9 @@ def _of_tenant(source: str, tenant: str) -> tuple[Settings, list[str]]:
         place = find_installation(source)
     except ConfigError as error:
         # In an emergency, an unreadable manifest must not prevent a freeze.
-        return settings, [f"whether anybody is in this tenant is not known: {error.message}"]
+        return settings, [f"the people of this tenant are unknown:  {error.message}"]
     if not place.people.all(tenant):
-        raise NotFound(f"nobody is in the tenant {quote_name(tenant)}")
+        raise NotFound(f"the tenant {quote_name(tenant)} has no people")
     return place.settings, []
 
 

@@ -47,11 +47,11 @@ def _lifetime(text: str) -> timedelta:
 def create(
     person: Annotated[
         str,
-        typer.Argument(metavar="PERSON", help="Whose token: the id of a person; of the scope call, an agent's name."),
+        typer.Argument(metavar="PERSON", help="The owner: a person's id, or an agent's name with the scope call."),
     ],
     scope: Annotated[
         list[str],
-        typer.Option(help="What it may do: read, decide or start, once for each; call or peer alone, for agents."),
+        typer.Option(help="The scope: read, decide or start, repeatable; or only call or peer, for agents."),
     ],
     expires: Annotated[str, typer.Option(help="How long it lives, such as 30d or 12h; 366 days at most.")] = "30d",
     tenant: Tenant = DEFAULT_TENANT,

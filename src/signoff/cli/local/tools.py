@@ -84,7 +84,7 @@ _NEEDS_STYLE = {"auto": "green", "asks": "yellow", "denied": "red", "hidden": "d
 @app.command("list")
 def list_tools(
     source: AppArgument = "",
-    scope: Annotated[str, typer.Option(help="What names them: agent, route, step, registered or all.")] = "all",
+    scope: Annotated[str, typer.Option(help="The scope: agent, route, step, registered or all.")] = "all",
     actor: Annotated[str, typer.Option(help="Of this actor.")] = "",
     route: Annotated[str, typer.Option(help="On this route.")] = "",
     step: Annotated[str, typer.Option(help="At this step.")] = "",
@@ -105,11 +105,11 @@ def list_tools(
 @app.command()
 def explain(
     name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's exact name.")],
-    args: Annotated[str, typer.Option(help="Arguments as JSON: say what the gates would do with this call.")] = "",
-    actor: Annotated[str, typer.Option(help="In whose hands; the first actor that has the tool if not given.")] = "",
+    args: Annotated[str, typer.Option(help="Arguments as JSON, to judge this call.")] = "",
+    actor: Annotated[str, typer.Option(help="The actor; if not given, the first one with the tool.")] = "",
     route: Annotated[str, typer.Option(help="On which route of the actor.")] = "",
     step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
-    data: Annotated[str, typer.Option(help="What was collected, as JSON.")] = "{}",
+    data: Annotated[str, typer.Option(help="The collected data, as JSON.")] = "{}",
     person: Asker = "guest",
     tenant: Tenant = DEFAULT_TENANT,
     source: AppOption = "",
@@ -264,7 +264,7 @@ def _context_table(layers: tuple[ContextLayer, ...]) -> Table:
     for column in ("Context", "Set by", "Holds", "Changes"):
         table.add_column(column, no_wrap=column == "Context", overflow="fold")
     for each in layers:
-        changes = "never after it is loaded" if each.fixed else "only what no layer above says"
+        changes = "never after it is loaded" if each.fixed else "only values that no layer above sets"
         table.add_row(f"{each.number} {each.name}", each.set_by, Text(", ".join(each.holds)), changes)
     return table
 

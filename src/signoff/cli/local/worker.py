@@ -68,8 +68,8 @@ def role_problem(dialect: str, role: StoreRole) -> str:
     if dialect == "sqlite" or role != "owner":
         return ""
     return (
-        "the SIGNOFF_STORE_URL of this worker is that of the tables' owner: who takes the worker over can answer for "
-        "anybody; give it a role of its own (`signoff store roles`)"
+        "the SIGNOFF_STORE_URL of this worker is that of the tables' owner: an attacker on the worker could answer for "
+        "any person. Give it a separate role (`signoff store roles`)"
     )
 
 

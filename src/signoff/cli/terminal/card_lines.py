@@ -58,7 +58,7 @@ def check_seen(request: ApprovalRequest, written: str) -> str:
     if request.card.whole:
         return ""
     if len(written) < SEEN_CHARS or not request.seen.startswith(written):
-        hint = f"`signoff show {show_code(request.code)}` shows all of them and says what to add"
+        hint = f"`signoff show {show_code(request.code)}` shows all of them and the option to add"
         raise Refused(f"{SEEN_NEEDED}; {hint}", code="malformed")
     return request.seen
 

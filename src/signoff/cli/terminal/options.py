@@ -33,16 +33,10 @@ Tenant = Annotated[str, typer.Option("--tenant", help="The tenant; `main` unless
 Model = Annotated[
     str, typer.Option("--model", help="Ask this model where the manifest names a script, such as openai:gpt-5.")
 ]
-Asker = Annotated[str, typer.Option("--as", help="Who asks: the id of a person; else `guest`, or whose token it is.")]
-Answerer = Annotated[
-    str, typer.Option("--as", help="Who answers: the id of a person; else `approver`, or whose token it is.")
-]
-Operator = Annotated[
-    str, typer.Option("--as", help="Who does it: the id of a person; else `approver`, or whose token it is.")
-]
-Stopper = Annotated[
-    str, typer.Option("--as", help="Who does it: the id of a person; else nobody in particular, or whose token it is.")
-]
+Asker = Annotated[str, typer.Option("--as", help="The requester's id; else `guest`, or the token's owner.")]
+Answerer = Annotated[str, typer.Option("--as", help="The approver's id; else `approver`, or the token's owner.")]
+Operator = Annotated[str, typer.Option("--as", help="The acting person's id; else `approver`, or the token's owner.")]
+Stopper = Annotated[str, typer.Option("--as", help="The acting person's id; else nameless, or the token's owner.")]
 """The person in the development profile, which has no sign-in."""
 
 
