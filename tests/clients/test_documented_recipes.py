@@ -17,7 +17,6 @@ RUN_BY = {
         "next(block for block in blocks(path",
     ),
     ("external-calls.md", "By curl"): ("tests/gateway/calls/test_documented_calls.py", "for line in shell_lines(PAGE)"),
-    ("external-calls.md", "From Python"): ("tests/gateway/calls/test_documented_calls.py", BELOW),
     ("external-calls.md", "Claude Code, by its hooks"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
     ("external-calls.md", "Claude Code, by MCP"): ("tests/plugins/mcp/test_documented_hosts.py", BELOW),
     ("external-calls.md", "Codex"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
