@@ -64,9 +64,9 @@ class Level:
     tool_filter: Annotated[str, FieldSpec(unset="all")] = ""
     """CEL over `tool`, `actor` and `ctx`. The model sees a tool only if it is exactly `true`."""
     tool_filter_reason: str = ""
-    """Why the filter hides a tool, for the trace and the model.
+    """Why the filter hides a tool.
 
-    A model that calls the tool reads `Tool NAME is not available here: REASON`. Without a reason, or if a list, rule or
+    A model that calls it reads `Tool NAME is not available here: REASON`. Without a reason, or if a list, rule or
     surface also hides it, the tool does not exist.
     """
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
