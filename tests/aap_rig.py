@@ -1,4 +1,5 @@
-"""An adapter of the Agent Approval Protocol before a gateway: its own client, each answer held to the protocol."""
+"""An adapter of the Agent Approval Protocol in front of a gateway: its own client, with each answer checked against the
+protocol."""
 
 import asyncio
 import contextlib
@@ -34,15 +35,15 @@ class Adapter:
         return AsyncGate(self.client, **options)
 
     async def ask(self, body: dict[str, Any], key: str = "") -> Request:
-        """Ask under a key; without one under one that nobody used."""
+        """Ask under a key, by default an unused one."""
         return await self.client.create(body, key or uuid.uuid4().hex)
 
     async def allowed(self, **fields: Any) -> Request:
-        """A request that a rule lets pass, however long that takes."""
+        """A request that a rule approves, after any delay."""
         return await self.until_settled(await self.ask(asking(20, **fields)))
 
     async def send(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str]:
-        """Send what its client would not; returns the status, and the code of what was refused."""
+        """Send requests that its client would not send. Return the status and the refusal's code."""
         own = {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {} if body is None else {"json": body}
         if body is None and path.endswith("/outcome"):
@@ -52,7 +53,7 @@ class Adapter:
         return answer.status_code, str(answer.json().get("error", {}).get("code", ""))
 
     async def until_settled(self, request: Request) -> Request:
-        """The request once it is settled, however long that takes."""
+        """The request after it is settled, after any delay."""
         while (found := await self.client.get(request.id, wait=25)).status == "pending":
             pass
         return found
@@ -67,7 +68,7 @@ class Adapter:
         raise AssertionError
 
     async def decide(self, arguments: Mapping[str, Any], **fields: Any) -> str:
-        """Has a person answer what is asked about an order; returns its call once that knows."""
+        """Answer the request about an order as a person, and return its call when it knows the answer."""
         call = await self.call_about(str(arguments["order"]))
         assert (await self.agent.decide(call, **fields)).json()["status"] == "accepted"
         assert (await self.agent.show(call, wait=50))["state"] != "waiting"
@@ -77,7 +78,7 @@ class Adapter:
 def asking(
     euro: float = 200, order: str = "", tool: str = "refund", timeout: str = "10m", **fields: Any
 ) -> dict[str, Any]:
-    """A request about a refund that nobody asked about before."""
+    """A request about a new refund."""
     return {"tool": tool, "arguments": {"order": order or uuid.uuid4().hex, "euro": euro}, "timeout": timeout} | fields
 
 

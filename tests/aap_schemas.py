@@ -1,8 +1,7 @@
-"""What the Agent Approval Protocol lets a provider answer, as JSON schemas, for what is answered in tests.
+"""The answers that the Agent Approval Protocol allows a provider, as JSON schemas.
 
-Written after the protocol's own description (version 1, September 2026), with what its Python client 0.3.3 reads beside
-that: `server`, and how an approval was consumed.
-"""
+Based on the protocol's description (version 1, September 2026), and on fields that its Python client 0.3.3 also reads:
+`server`, and the consumption of an approval."""
 
 from typing import Any, Final
 
@@ -84,7 +83,7 @@ _FORMATS: Final = FormatChecker()
 
 
 def answer_problems(status: int, headers: Any, body: Any) -> list[str]:
-    """What is wrong with an answer; nothing where it is one that the protocol knows."""
+    """The problems of an answer, empty for an answer that the protocol allows."""
     exchange = headers.get("x-request-id", "")
     if status in (200, 201):
         schema = _REQUEST

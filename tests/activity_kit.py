@@ -28,24 +28,24 @@ from signoff.testing.questions import ask
 
 TURN = TurnKey("main", "s", "t")
 WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
-"""Whose ticket is that of the one call."""
+"""The owner of the one call's ticket."""
 PLACE = SessionKey(TURN.tenant, TURN.session)
 ARGS = {"amount": 20, "to": "Ana"}
 MARK_KEY = b"k" * 32
 
 
 class MoodyStore(Store):
-    """A real store whose next `refusals` writes of outcomes and blobs do not answer."""
+    """A real store whose next `refusals` writes of outcomes and blobs fail."""
 
     refusals = 0
 
     async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
-        """Fail while it is in the mood, then write."""
+        """Fail while refusals remain, then write."""
         self._sulk()
         return await super().record(key, outcome, also=also)
 
     async def put_blob(self, body: bytes, place: SessionKey | None) -> Any:
-        """Fail while it is in the mood, then write."""
+        """Fail while refusals remain, then write."""
         self._sulk()
         return await super().put_blob(body, place)
 
@@ -60,7 +60,7 @@ def pinned(**fields: Any) -> CallContext:
 
 
 def worker_deps(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
-    """Dependencies whose catalog holds `tools`; `policies`, `people` and the like go to the catalog."""
+    """Dependencies whose catalog holds `tools`. `policies`, `people` and similar fields go to the catalog."""
     profile = fields.pop("profile", "development")
     drivers = fields.pop("drivers", {})
     catalog = catalog_of(tools, **fields)
@@ -84,17 +84,17 @@ def decision(**fields: Any) -> Decision:
 async def asked(
     deps: WorkerDeps, tool: Tool, args: Any = None, *, ctx: CallContext | None = None, **more: Any
 ) -> ApprovalRequest:
-    """The question about the one call, as a worker's gates write it; `more` is for `testing.questions.ask`."""
+    """The question about the one call, as a worker's gates write it. `more` is for `testing.questions.ask`."""
     return await ask(deps, ctx or pinned(), tool, ARGS if args is None else args, **more)
 
 
 def about(request: ApprovalRequest, **fields: Any) -> Decision:
-    """An answer that names the question as people were shown it."""
+    """An answer bound to the question as shown."""
     return decision(**{"revision": request.revision, "question_hash": request.question_hash} | fields)
 
 
 def permit_for(tool: Tool, args: Any = None, **fields: Any) -> Permit:
-    """A permit bound to `tool` and `args` as they are now: `auto`, or `approved` by the approver."""
+    """A permit bound to the current `tool` and `args`: `auto`, or `approved` by the approver."""
     decisions = (decision(),) if fields.get("kind") == "approved" else ()
     return a_permit(tool, ARGS if args is None else args, **{"ctx": pinned(), "decisions": decisions} | fields)
 
@@ -121,18 +121,19 @@ def task_for(tool: Tool, permit: Permit | None = None, args: Any = None, **field
 
 
 def in_another_turn(tool: Tool) -> ToolTask:
-    """The task of the one call in a later turn of the same id, as in one turn a store runs one action under a call."""
+    """The task of the one call in a later turn of the same id, because a store runs one action under a call in one
+    turn."""
     return task_for(tool, permit_for(tool, ctx=pinned(user=replace(GUEST, nonce="later"))))
 
 
 async def outcome_of_lost(deps: WorkerDeps, task: OutcomeTask, env: ActivityEnvironment | None = None) -> ToolReply:
-    """What became of the one call, whose activity was lost; it has gone through JSON as well."""
+    """The outcome of the one call after its activity was lost, converted through JSON."""
     reply = await (env or environment(OUTCOME, activity_id="17")).run(OutcomeActivity(deps).outcome, task)
     return ToolReply.model_validate_json(reply.model_dump_json())
 
 
 async def run(deps: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
-    """The activity's reply, as the worker would send it: it has gone through JSON."""
+    """The activity's reply as the worker sends it, converted through JSON."""
     reply = await (env or environment(tool.name)).run(ToolActivity(deps, tool, pause=0.0).run, task)
     return ToolReply.model_validate_json(reply.model_dump_json())
 
@@ -154,7 +155,7 @@ def request_of(found: ApprovalRequest | None) -> ApprovalRequest:
 
 
 def sent(reply: GateReply) -> GateReply:
-    """A reply of the gates after its journey through JSON, with the whole requests that are not sent."""
+    """A reply of the gates converted through JSON, with the complete requests that are not sent."""
     read = GateReply.model_validate_json(reply.on_wire())
     pairs = zip(read.gate_decisions, reply.gate_decisions, strict=True)
     return replace(read, gate_decisions=tuple(replace(each, request=whole.request) for each, whole in pairs))
@@ -165,7 +166,7 @@ def codes(replies: Sequence[ToolReply]) -> list[str]:
 
 
 async def begun(running: "asyncio.Future[ToolReply]", started: asyncio.Event) -> None:
-    """Return when the handler has started; fail at once when the activity ends without it."""
+    """Return when the handler has started. Fail at once if the activity ends before."""
     waiting = asyncio.ensure_future(started.wait())
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -1,4 +1,4 @@
-"""Channels as `signoff.testing.channels` drives them, one by name, for tests of what a written answer comes to."""
+"""The channels of `signoff.testing.channels`, one by name, for tests of written answers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,7 +41,7 @@ async def answer_rig(kind: Kind, folder: Path, locale: str = "en") -> AsyncItera
 
 
 async def answered(rig: ChannelRig, words: str, number: int = 1) -> str:
-    """What becomes of a new request that Bo answers below its card; `{code}` in `words` is its code."""
+    """The state of a new request after Bo's answer to its card. `{code}` in `words` is its code."""
     request = await rig.ask(number)
     code = show_code(request.code)
     await reply(rig, words.replace("{code}", code), code)
@@ -49,7 +49,7 @@ async def answered(rig: ChannelRig, words: str, number: int = 1) -> str:
 
 
 async def reply(rig: ChannelRig, words: str, code: str) -> None:
-    """Bo writes something below the card with that code."""
+    """Reply as Bo to the card with that code."""
     raw = rig.vendor.reply(rig.card(rig.bo, code), rig.bo, words)
     assert raw is not None
     await rig.receive(raw)

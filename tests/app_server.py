@@ -1,4 +1,4 @@
-"""Serves an ASGI application of a test on a loopback port."""
+"""Serves a test's ASGI application on a loopback port."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,9 @@ from signoff.contracts.limits import IDLE_SECONDS
 
 @contextlib.asynccontextmanager
 async def running_app(app: Any, port: int, *, grace: int | None = None) -> AsyncIterator[None]:
-    """Serves `app`, which answers when the block begins, until it ends; its sockets are closed by then.
+    """Serve `app` from the start of the block until its end, when its sockets are closed.
 
-    Requests under way have `grace` seconds then; without it they are answered first.
-    """
+    Running requests then have `grace` seconds, or are answered first without it."""
     config = uvicorn.Config(
         app,
         host="127.0.0.1",
@@ -23,11 +22,11 @@ async def running_app(app: Any, port: int, *, grace: int | None = None) -> Async
         log_level="warning",
         lifespan="off",
         timeout_graceful_shutdown=grace,
-        # As the gateway has it: with uvicorn's own, a client on a busy machine uses a connection that is being closed.
+        # As in the gateway: with uvicorn's own value, a client on a busy machine uses a closing connection.
         timeout_keep_alive=round(IDLE_SECONDS),
     )
     server = uvicorn.Server(config)
-    # The signals are those of the test run.
+    # The signals belong to the test run.
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     serving = asyncio.create_task(_serve(server))
     while not server.started:
@@ -45,5 +44,5 @@ async def _serve(server: uvicorn.Server) -> None:
     try:
         await server.serve()
     except SystemExit:
-        # A task that ends so ends the whole run of the tests.
+        # A task that ended like this would end the whole test run.
         raise OSError(f"port {server.config.port} is taken") from None

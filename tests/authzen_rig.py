@@ -1,4 +1,5 @@
-"""An enforcement point of AuthZEN before a gateway: what it sends, and that every answer fits the specification."""
+"""An AuthZEN enforcement point in front of a gateway: its requests, and a check of every answer against the
+specification."""
 
 import contextlib
 import copy
@@ -19,7 +20,7 @@ REQUESTS = "/access/v1/requests"
 
 @dataclass
 class EnforcementPoint:
-    """A client of the gateway by AuthZEN, with the token of an agent."""
+    """An AuthZEN client of the gateway with an agent's token."""
 
     agent: CallRig
     http: httpx2.AsyncClient
@@ -33,12 +34,12 @@ class EnforcementPoint:
         return found
 
     async def submit(self, body: dict[str, Any], decision: dict[str, Any], key: str = "") -> httpx2.Response:
-        """Ask that what was denied by `decision` be approved."""
+        """Request approval after the denial `decision`."""
         headers = {"idempotency-key": key} if key else {}
         return await self.http.post(REQUESTS, json=submission(body, decision), headers=headers)
 
     async def asked(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The task of a request that was denied, and is asked about."""
+        """The task of a denied request with a pending approval."""
         answer = await self.submit(body, await self.evaluate(body))
         assert answer.status_code == 202, answer.text
         task: dict[str, Any] = answer.json()["task"]
@@ -51,7 +52,7 @@ class EnforcementPoint:
         return found
 
     async def approved(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The approval of a request that a person has said yes to."""
+        """The approval of a request that an approver has approved."""
         task = await self.asked(body)
         await self.decide(task)
         found = await self.show(task)
@@ -60,14 +61,14 @@ class EnforcementPoint:
         return approval
 
     async def decide(self, task: dict[str, Any], **fields: Any) -> None:
-        """Has a person answer, and waits until the call knows."""
+        """Answer as a person, and wait until the call knows."""
         call = call_of(task)
         assert (await self.agent.decide(call, **fields)).json()["status"] == "accepted"
         assert (await self.agent.show(call, wait=50))["state"] != "waiting"
 
 
 def asking(euro: float = 200, order: str = "", tool: str = "refund", **context: Any) -> dict[str, Any]:
-    """A request about a refund that nobody asked about before."""
+    """A request about a new refund."""
     return {
         "subject": {"type": "user", "id": "guest", "properties": {"act": {"sub": "coder"}}},
         "action": {
@@ -87,12 +88,12 @@ def submission(body: dict[str, Any], decision: dict[str, Any]) -> dict[str, Any]
 
 
 def with_approval(body: dict[str, Any], approval: Any) -> dict[str, Any]:
-    """The same request evaluated anew."""
+    """The same request, evaluated again."""
     return body | {"context": {**body.get("context", {}), "approval": approval}}
 
 
 def call_of(task: dict[str, Any]) -> str:
-    """The call of a task, as people see it."""
+    """The call of a task, as approvers see it."""
     return str(task["links"]["ticket"]).rpartition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""The JSON schemas of AuthZEN's Authorization API 1.0, for what is sent and answered in tests."""
+"""The JSON schemas of AuthZEN's Authorization API 1.0, for requests and answers in tests."""
 
 import json
 from functools import cache
@@ -11,7 +11,7 @@ _FOLDER = Path(__file__).parent / "authzen"
 
 
 def schema_problems(kind: Literal["request", "response"], value: Any) -> list[str]:
-    """What is wrong with an evaluation's request or response; nothing where it fits."""
+    """The problems of an evaluation's request or response, empty for a valid one."""
     return [error.message for error in _validator(kind).iter_errors(value)]
 
 

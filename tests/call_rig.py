@@ -67,7 +67,8 @@ def refund_tool(requires_approval: Any = RULES, **fields: Any) -> Tool:
 
 
 def call_catalog(ledger: Ledger, *more: Tool) -> Catalog:
-    """Agents `coder` and `roamer`, which may call what nobody declared, `clerk` for finance, and `desk`, no such."""
+    """The agents `coder` and `roamer`, which may call undeclared tools, `clerk` for finance, and the internal actor
+    `desk`."""
     tools = [
         refund_tool(),
         refund_tool(name="quick", timeout=1.0),
@@ -97,7 +98,7 @@ def call_catalog(ledger: Ledger, *more: Tool) -> Catalog:
 
 @dataclass
 class CallRig:
-    """A client of the gateway that speaks as an external agent, here `coder`."""
+    """A client of the gateway as an external agent, here `coder`."""
 
     rig: GatewayRig
 
@@ -106,7 +107,7 @@ class CallRig:
         return self.rig.http
 
     async def propose(self, euro: float = 20, key: str = "", **fields: Any) -> httpx2.Response:
-        """Propose a refund; without a key under one that nobody used."""
+        """Propose a refund, by default with an unused key."""
         body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
         headers = {"idempotency-key": key or uuid.uuid4().hex}
         return await self.http.post("/v1/calls", json=body, headers=headers)
@@ -123,7 +124,7 @@ class CallRig:
         return found
 
     async def ended(self, call: str, **params: Any) -> dict[str, Any]:
-        """The call once it has ended: a busy server may answer from the store a moment longer."""
+        """The call after its end: a busy server may answer from the store for a moment longer."""
         for pause in pauses():
             found = await self.show(call, **params)
             if found["state"] == "ended":
@@ -144,14 +145,14 @@ class CallRig:
         return await self.http.delete(f"/v1/calls/{call}", params={"agent": "coder"}, headers=headers)
 
     async def decide(self, call: str, **fields: Any) -> httpx2.Response:
-        """Answer its request over the API, as it was shown."""
+        """Answer its request over the API, bound to the shown revision."""
         approval = approval_of(call)
         request = await self.rig.request(approval)
         shown = {"revision": request.revision, "question_hash": request.question_hash}
         return await self.rig.decide(approval, **({"verdict": "approved"} | shown | fields))
 
     async def record(self, call: str) -> list[tuple[str, dict[str, Any]]]:
-        """The record's entries of a call, their kinds and facts."""
+        """The audit entries of a call, with kinds and facts."""
         answer = await self.http.get(f"/v1/audit/{call}")
         assert answer.status_code == 200, answer.text
         return [(each["kind"], json.loads(each["data"])) for each in answer.json()["records"]]
@@ -165,12 +166,12 @@ def approval_of(call: str) -> str:
 
 
 def second_gateway(agent: CallRig) -> CallRig:
-    """Another gateway over the same store and server, which knows nothing but what those say."""
+    """Another gateway over the same store and server, without other state."""
     return CallRig(agent.rig.beside())
 
 
 def with_callbacks(deps: GatewayDeps, callbacks: Callbacks) -> GatewayDeps:
-    """The same gateway, where the declaration of `coder` has callbacks."""
+    """The same gateway, with callbacks in the declaration of `coder`."""
     coder = deps.catalog.actors["coder"]
     assert coder.external is not None
     changed = dataclasses.replace(coder, external=dataclasses.replace(coder.external, callbacks=callbacks))
@@ -185,13 +186,13 @@ async def call_token(rig: GatewayRig, name: str) -> str:
 
 
 def production_gateway(rig: GatewayRig, clock: Callable[[], datetime] | None = None, **settings: Any) -> GatewayRig:
-    """Another gateway where everybody shows a token; it has not written down anybody's attempts in this minute."""
+    """Another gateway that requires tokens, without recorded attempts in this minute."""
     deps = dataclasses.replace(rig.deps, attempts=AttemptRecords())
     return locked_rig(dataclasses.replace(rig, deps=deps), clock=clock, **settings)
 
 
 async def refusals(rig: GatewayRig, subject: str, tool: str = "") -> list[dict[str, Any]]:
-    """What the record has of refusals of somebody, about one tool if it is named."""
+    """The recorded refusals of a subject, optionally about one tool."""
     found = [each.facts for each in await rig.acts() if (each.kind, each.subject) == ("attempt", subject)]
     return [each for each in found if each.get("tool", "") == tool]
 

@@ -1,4 +1,4 @@
-"""A real policy decision point as a process: Cerbos, which speaks AuthZEN."""
+"""A real policy decision point as a process: Cerbos with AuthZEN."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ telemetry: {{disabled: true}}
 
 @contextlib.asynccontextmanager
 async def running_cerbos(folder: Path, policy: str) -> AsyncIterator[str]:
-    """Runs it with one policy in `folder`; gives its address."""
+    """Run it with one policy in `folder` and yield its address."""
     port = free_port()
     (folder / "policies").mkdir()
     (folder / "policies" / "policy.yaml").write_text(policy)
@@ -44,6 +44,6 @@ async def running_cerbos(folder: Path, policy: str) -> AsyncIterator[str]:
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:
-    # A pipe that nobody empties would hold it up.
+    # An unread pipe would block it.
     async for _ in stream:
         pass

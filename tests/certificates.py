@@ -1,4 +1,4 @@
-"""Certificates that nobody signed but themselves."""
+"""Self-signed certificates."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta

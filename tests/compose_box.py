@@ -1,8 +1,7 @@
-"""The services of docker-compose.yml as processes: their own commands and environment, read from the file.
+"""The services of docker-compose.yml as processes, with the file's commands and environment.
 
-What a container engine does is done here: `.env` is put in, hosts become addresses of this machine, volumes and configs
-become folders and files. Nothing else is changed, and a service is told nothing but what the file tells it.
-"""
+The container engine's work is done here: `.env` is inserted, hosts become addresses of this machine, volumes and
+configs become directories and files. Nothing else changes, and a service gets only the file's values."""
 
 import asyncio
 import contextlib
@@ -30,18 +29,19 @@ RAW: Final = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 _PARSED: Final[dict[str, Any]] = yaml.safe_load(RAW)
 _ROLES: Final = ("POSTGRES", "TEMPORAL", "OWNER", "WORKER", "GATEWAY")
 PASSWORDS: Final = {f"{name}_PASSWORD": f"{name.lower()}0123456789abcdef" for name in _ROLES}
-"""What `.env` holds."""
+"""The contents of `.env`."""
 _VARIABLE: Final = re.compile(r"\$(?:\$|\{(\w+)(?:(:[-+?])([^}]*))?\})")
 _ENTRYPOINT: Final = re.compile(r"^ENTRYPOINT (\[.*\])$", re.MULTILINE)
 _LOOKS_AT: Final = re.compile(r"http://127\.0\.0\.1:(\d+)/")
 METRICS: Final = "9464"
 PUBLISHED: Final = ("8300", "8301", "8080")
-"""The ports by which processes are reached in their containers; each container has one more of its own, `METRICS`."""
+"""The ports of the processes in their containers. Each container has its own `METRICS` port as well."""
 _READY_SECONDS: Final = 60.0
 
 
 def read_compose(env: Mapping[str, str]) -> dict[str, Any]:
-    """Reads the file as Compose does, `env` put in. Raises `KeyError` with the file's own words for what is missing."""
+    """Read the file as Compose does, with `env` inserted. Raises `KeyError` with the file's message for a missing
+    value."""
 
     def value(found: re.Match[str]) -> str:
         name, form, word = found.groups()
@@ -54,7 +54,7 @@ def read_compose(env: Mapping[str, str]) -> dict[str, Any]:
             raise KeyError(word)
         return given or word
 
-    # In the values, as Compose does: comments may hold what looks like a variable.
+    # In the values, as Compose does: comments may look like a variable.
     def resolve(node: Any) -> Any:
         if isinstance(node, str):
             return _VARIABLE.sub(value, node)
@@ -68,14 +68,14 @@ def read_compose(env: Mapping[str, str]) -> dict[str, Any]:
 
 @dataclass
 class Box:
-    """The services over one PostgreSQL and one Temporal server, which run already."""
+    """The services over one running PostgreSQL and one running Temporal server."""
 
     folder: Path
     postgres: str
     server: ServerHandle
     env: dict[str, str]
     ui: str = ""
-    """Where Temporal's UI listens, in place of the service `temporal-ui`."""
+    """The address of Temporal's UI, instead of the service `temporal-ui`."""
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in PUBLISHED})
     metrics: dict[str, int] = field(default_factory=lambda: defaultdict(free_port))
 
@@ -85,13 +85,13 @@ class Box:
         return services
 
     def volume(self, name: str) -> Path:
-        """The folder of a named volume: its owner's alone, as the image makes it."""
+        """The directory of a named volume, private to its owner as in the image."""
         path = self.folder / "volumes" / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
     def environment(self, name: str, **more: str) -> dict[str, str]:
-        """What a service is told, with the places of this machine for those in its container; `more` besides."""
+        """A service's environment, with this machine's paths and addresses, and with `more`."""
         service = self.services[name]
         told = {key: self._here(name, service, str(value)) for key, value in service["environment"].items()}
         if told.get("PGHOST") == "postgres":
@@ -101,7 +101,7 @@ class Box:
         return {"PATH": path, "HOME": str(self.folder), **told, **more}
 
     def command(self, name: str) -> list[str]:
-        """What a service runs; what its image does where the file says nothing."""
+        """A service's command, by default the image's."""
         service = self.services[name]
         entry = service.get("entrypoint") or json.loads(_ENTRYPOINT.findall((ROOT / "Dockerfile").read_text())[0])
         return [*entry, *(each.replace("http://temporal-ui:8080", self.ui) for each in service["command"])]
@@ -112,23 +112,22 @@ class Box:
         return [self._here(name, self.services[name], word) for word in words]
 
     async def run(self, name: str, *words: str, **more: str) -> str:
-        """Runs a service, or `words` in its place as `docker compose exec` does, to its end. Raises with its words."""
+        """Run a service to its end, or `words` in it as `docker compose exec` does. Raises with its output."""
         process = await self._begin(name, words or self.command(name), PIPE, more)
         output = (await process.communicate())[0].decode()
         assert process.returncode == 0, f"{name}: {output}"
         return output
 
     async def start(self, name: str, **more: str) -> "Running":
-        """Starts a service that lasts; its words go to a log. Returns at once."""
+        """Start a long-running service that logs to a file. Returns at once."""
         log = self.folder / f"{name}.log"
         with log.open("ab") as words:
             return Running(await self._begin(name, self.command(name), words, more), log)
 
     async def healthy(self, name: str, running: "Running", **more: str) -> None:
-        """Waits until a service's own health check says that it is well.
+        """Wait until a service's own health check succeeds.
 
-        A check is a program: it is run once somebody listens where it looks, not again and again during a start.
-        """
+        A check is a program: it runs once there is a listener, not repeatedly during a start."""
         port = int(_LOOKS_AT.findall(" ".join(self.check_command(name)))[0])
         async with asyncio.timeout(_READY_SECONDS):
             while not await _listens(port):
@@ -150,7 +149,7 @@ class Box:
         )
 
     def _here(self, name: str, service: Mapping[str, Any], text: str) -> str:
-        """The places of a container, as this machine has them."""
+        """Replace a container's paths and addresses by this machine's."""
         places = {"postgres:5432": self.postgres, "temporal:7233": self.server.address, "/app": str(ROOT)}
         for mount in service.get("configs", ()):
             file = self.folder / mount["source"]
@@ -166,7 +165,7 @@ class Box:
         ports = self.ports | {METRICS: self.metrics[name]}
         if text in ports:
             return str(ports[text])
-        # The longest first: one folder's name begins with another's.
+        # The longest first: one directory's name is the prefix of another.
         found = re.compile("|".join(map(re.escape, sorted(places, key=len, reverse=True))))
         text = found.sub(lambda each: places[each.group()], text)
         return re.sub(r"(?<=127\.0\.0\.1:)(8300|8301|8080|9464)", lambda each: str(ports[each.group()]), text)
@@ -182,7 +181,7 @@ class Running:
         assert await self.process.wait() == -signal.SIGKILL, self.log.read_text()
 
     async def stop(self) -> int:
-        """Ends it in good order; returns its exit code."""
+        """Stop it normally and return its exit code."""
         if self.process.returncode is None:
             self.process.terminate()
         return await self.process.wait()
@@ -190,7 +189,7 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running_box(folder: Path, **env: str) -> AsyncIterator[Box]:
-    """A box whose PostgreSQL and Temporal run and know nothing yet; `env` stands in `.env` beside the passwords."""
+    """A box with a running but empty PostgreSQL and Temporal. `env` is added to `.env` after the passwords."""
     options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
     with running_postgres("postgres", PASSWORDS["POSTGRES_PASSWORD"]) as address:
         async with run_server(options) as server:

@@ -1,4 +1,4 @@
-"""What every test may ask for: one real server a session, a client, a task queue and a store of its own."""
+"""Fixtures of all tests: one real server per session, and a separate client, task queue and store."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ VERCEL_PACKAGES = Path(__file__).parent / "vercel_packages" / "node_modules"
 LEFT_OUT = pytest.StashKey[str]()
 ROWS_LEFT_OUT = pytest.StashKey[frozenset[str]]()
 
-# How long an example takes says how busy the machine is; a test that must prove a bound states it.
+# The time of an example measures the machine's load. A test of a limit states it.
 settings.register_profile("signoff", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("signoff")
 
@@ -58,7 +58,7 @@ LONG = (
     "gateway/api/test_description.py",
     "test_compose_story.py",
 )
-"""Folders and files whose tests take real seconds or processes of their own: only `make test-all` runs them, `LONGEST`,
+"""Directories and files whose tests take real seconds or separate processes. Only `make test-all` runs them, `LONGEST`,
 and tests that need a system program."""
 LONGEST = {
     "test_compose_story.py": 108,
@@ -143,11 +143,9 @@ Without those that `make test` is to run all the same: of documents and words, t
 
 
 def order_of_files(files: Sequence[Path], seconds: Mapping[Path, int]) -> list[Path]:
-    """The longest files first, each before as many of the short ones as take about as long together.
+    """The longest files first, each followed by short ones of about the same total time.
 
-    Most of the longest wait more than they compute: one beside the other they would leave processors idle, and in the
-    end all that computes would be left.
-    """
+    Most of the longest wait more than they compute. Side by side they would leave processors idle until the end."""
     long = [path for path in seconds if path in files]
     short = [path for path in files if path not in seconds]
     total, passed, ordered, taken = sum(seconds[path] for path in long), 0, list[Path](), 0
@@ -159,15 +157,15 @@ def order_of_files(files: Sequence[Path], seconds: Mapping[Path, int]) -> list[P
     return ordered + short[taken:]
 
 
-# A Temporal server of the tests takes a sixth less of the processors' time: no spinning of its threads for work, and a
-# rarer search for garbage. The tests beside it use the other processors.
+# The tests' Temporal server uses a sixth less processor time: its threads do not spin for work, and its garbage
+# collection is rarer. The tests use the other processors.
 os.environ.setdefault("GOMAXPROCS", "1")
 os.environ.setdefault("GOGC", "400")
 
 
 @functools.cache
 def programs() -> Mapping[str, bool]:
-    """The system programs, named as their markers, and whether this machine has each."""
+    """The system programs by their markers, and whether this machine has each."""
     return {
         "cerbos": CERBOS.exists(),
         "chromium": shutil.which("chromium") is not None,
@@ -196,14 +194,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Adds what every task waits for to the report of a test that ran out of time: its traceback ends in the loop."""
+    """Add the waiting places of all tasks to the report of a test that timed out: its traceback ends in the loop."""
     outcome: Any = yield
     if call.excinfo is not None and "from pytest-timeout" in str(call.excinfo.value):
         outcome.get_result().sections.append(("What tasks wait for", "\n".join(waiting_tasks())))
 
 
 def waiting_tasks() -> list[str]:
-    """The places, outermost first, where each task that has not ended waits; one line a task."""
+    """The waiting place of each open task, outermost frame first, one line per task."""
     tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done()]
     return sorted(" > ".join(_places(task.get_coro())) for task in tasks)
 
@@ -217,7 +215,7 @@ def _places(awaited: Any) -> Iterator[str]:
 
 
 def pytest_sessionstart() -> None:
-    """Gives each of several test processes ports of its own: between its choice and its use another could take one."""
+    """Give each of several test processes its own ports: another process could take a chosen one before its use."""
     name, count = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if name:
         ports = embedded_server._FREE_PORTS
@@ -231,7 +229,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Looks for no garbage among what is imported and collected: it stays to the end."""
+    """Skip garbage collection during imports and collection: those objects stay to the end."""
     gc.disable()
     try:
         return (yield)
@@ -242,10 +240,10 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
 def pytest_longest_first(items: list[pytest.Item]) -> None:
-    """Marks the long tests, and those of system programs, before `-m` chooses; sorts files as `order_of_files` does."""
+    """Mark long tests, and tests of system programs, before `-m` selects. Sort files as `order_of_files` does."""
     here = Path(__file__).parent
     long = {here / name for name in (*LONG, *LONGEST)}
-    # Once a file, not once a test: there are twenty times as many.
+    # Once per file and not per test: there are twenty times as many tests.
     marked = {path: not long.isdisjoint((path, *path.parents)) for path in dict.fromkeys(item.path for item in items)}
     for item in items:
         if marked[item.path] or not programs().keys().isdisjoint(mark.name for mark in item.iter_markers()):
@@ -257,7 +255,7 @@ def pytest_longest_first(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests whose program is missing, long ones and rehearsals, unless they are named or required."""
+    """Leave out the tests with a missing program, long ones and rehearsals, unless they are named or required."""
     everything = config.args_source == pytest.Config.ArgsSource.TESTPATHS
     everything = everything and not (config.option.markexpr or config.option.keyword)
     rehearsed = {item: None for item in items if everything and item.get_closest_marker("rehearsal")}
@@ -287,20 +285,20 @@ def _leave_out(config: pytest.Config, result: str, rows: list[str]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fails a test whose program is missing where all are required."""
+    """Fail a test with a missing program if all are required."""
     if names := needed(item):
         pytest.fail(f"needs programs that are not installed: {', '.join(names)} ({REQUIRE_ALL}=1)", pytrace=False)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Takes over what one of several test processes left out; all of them leave out the same."""
+    """Take over the omissions of one of several test processes. All of them omit the same."""
     if left_out := getattr(node, "workeroutput", {}).get("left_out"):
         _leave_out(node.config, *left_out)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Says on the very last line of the run what was left out."""
+    """Print the omissions on the last line of the run."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and LEFT_OUT in config.stash:
         reporter.write_line(config.stash[LEFT_OUT], yellow=True)
@@ -308,7 +306,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def policy_pool() -> Iterator[None]:
-    """Costly expressions are evaluated as in every program of Signoff's: in processes, which end with the tests."""
+    """Costly expressions are evaluated as in every program of Signoff: in processes, which end with the tests."""
     pool = PolicyPool()
     set_evaluator(pool)
     yield
@@ -317,26 +315,26 @@ def policy_pool() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New stores are copies of an empty one, see `EmptyStores`, and what one has compiled, others have."""
+    """New stores are copies of an empty one, see `EmptyStores`, and share compiled statements."""
     with EmptyStores(tmp_path_factory.mktemp("empty-store")).used(), shared_statements():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_programs(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Programs of Signoff's that tests start are forks of one that has imported it, see `fork_server`."""
+    """Programs of Signoff that tests start are forks of one that has imported it, see `fork_server`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", ForkingPopen)
         # Not by the environment: a test's own run of pytest, which starts no program, has it as well.
         if hasattr(pytestconfig, "workerinput"):
-            # Whoever starts the first program would wait for all that is imported, and the workers of its test with it.
+            # Otherwise the first program would wait for the whole import, and the workers of its test with it.
             SERVER.start()
         yield
 
 
 @pytest.fixture(autouse=True)
 def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Forgets what a test imported from a temporary folder: another test may write a module of the same name."""
+    """Remove modules that a test imported from a temporary directory: another test may write one with the same name."""
     known = set(sys.modules)
     yield
     folder = str(tmp_path_factory.getbasetemp())
@@ -348,18 +346,18 @@ def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
-    """One real server for the whole session, whose workflows' clocks may be moved."""
+    """One real server for the whole session, with adjustable workflow clocks."""
     folder = tmp_path_factory.mktemp("temporal")
     options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)
     handle = await start_server(options)
     yield handle
-    # A stop takes up to ten seconds while workflows wait, and no test reads the data afterwards.
+    # A stop takes up to ten seconds with open workflows, and no test reads the data afterwards.
     await handle.kill()
 
 
 @pytest.fixture(scope="session")
 async def encryption(tmp_path_factory: pytest.TempPathFactory) -> Encryption:
-    """The encryption of the session's client: what turns tell the server is encrypted, as in production."""
+    """The encryption of the session's client: turns send encrypted data to the server, as in production."""
     return await make_encryption(tmp_path_factory.mktemp("keys") / "encryption-keys.json")
 
 
@@ -370,13 +368,13 @@ async def client(server: ServerHandle, encryption: Encryption) -> Client:
 
 @pytest.fixture(scope="session")
 async def plain_client(server: ServerHandle) -> Client:
-    """A client of the session's server that encrypts nothing, for what is measured in bytes."""
+    """A client of the session's server without encryption, for measurements in bytes."""
     return await server.connect()
 
 
 @pytest.fixture
 async def nothing_waits(client: Client) -> None:
-    """Ends what other tests left on the session's server: a freeze waits for each turn that no worker answers for."""
+    """End other tests' turns on the session's server: a freeze waits for each turn without a worker."""
     while (await client.count_workflows(_RUNNING)).count:
         async for left in client.list_workflows(_RUNNING):
             with contextlib.suppress(RPCError):
@@ -406,7 +404,7 @@ def ledger() -> Ledger:
 
 @pytest.fixture
 def failure(request: pytest.FixtureRequest) -> Iterator[Failure]:
-    """The row of docs/failures.md that a test causes; fails a test that got to neither its words nor its remedy."""
+    """The row of docs/failures.md that a test causes. Fails a test that used neither its words nor its remedy."""
     caused = documented_failure(request.node.get_closest_marker(MARKER).args[0])
     yield caused
     assert (caused.seen, bool(caused.done)) == (True, True), f"not all of `{caused.row.words}` was seen and done"
@@ -414,7 +412,7 @@ def failure(request: pytest.FixtureRequest) -> Iterator[Failure]:
 
 @pytest.fixture
 def clean_env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """An empty working directory and no variable of Signoff's, Temporal's or a user's editor; more may be set."""
+    """An empty working directory without variables of Signoff, Temporal or an editor. More may be set."""
     for name in list(os.environ):
         if name.upper().startswith(("SIGNOFF_", "TEMPORAL_", "VISUAL")):
             monkeypatch.delenv(name)

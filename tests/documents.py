@@ -1,4 +1,4 @@
-"""The documents as data: blocks, tables, links, and the markers that features.md speaks of."""
+"""The documents as data: blocks, tables, links, and the markers for features.md."""
 
 import ast
 import functools
@@ -21,7 +21,7 @@ _FILE = re.compile(r"(?:#|//) (\S+\.\w+)\n")
 
 
 class Block(NamedTuple):
-    """One fenced block: the page it stands on, its language, its text, and the file that its first line names."""
+    """One fenced block: its page, language and text, and the file named in its first line."""
 
     page: str
     language: str
@@ -34,7 +34,7 @@ def page(name: str) -> str:
 
 
 def blocks(path: Path, language: str = "") -> list[Block]:
-    """The fenced blocks of a page, of one language if given."""
+    """The fenced blocks of a page, optionally of one language."""
     found = [
         Block(path.name, kind, text, named[1] if (named := _FILE.match(text)) else "")
         for kind, text in _BLOCK.findall(path.read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def blocks(path: Path, language: str = "") -> list[Block]:
 
 
 def blocks_below(path: Path, heading: str) -> list[str]:
-    """The texts of the fenced blocks between a heading of a page and its next one."""
+    """The texts of the fenced blocks between a heading of a page and the next one."""
     below, found = "", []
     for each in _BLOCK_OR_HEADING.finditer(path.read_text(encoding="utf-8")):
         below = each["heading"] or below
@@ -53,14 +53,14 @@ def blocks_below(path: Path, heading: str) -> list[str]:
 
 
 def headings(path: Path, above: str) -> list[str]:
-    """The headings of the third rank below one of the second."""
+    """The third-level headings below a second-level one."""
     text = _BLOCK.sub("", path.read_text(encoding="utf-8"))
     section = text.partition(f"\n## {above}\n")[2].partition("\n## ")[0]
     return re.findall(r"^### (.+)$", section, re.MULTILINE)
 
 
 def shell_lines(path: Path) -> list[str]:
-    """The commands of a page's shell blocks, continued lines joined."""
+    """The commands of a page's shell blocks, with continued lines joined."""
     joined = (block.text.replace("\\\n", " ") for block in blocks(path, "sh"))
     return [line for text in joined for line in text.splitlines() if line.strip()]
 
@@ -77,7 +77,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def tables(name: str, heading: str) -> list[list[str]]:
-    """The cells of every table row below a heading of a document, header rows aside."""
+    """The cells of every table row below a heading of a document, without header rows."""
     text = page(name)
     found = re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE)
     assert found, f"{name} has no heading `{heading}`"
@@ -89,7 +89,7 @@ def tables(name: str, heading: str) -> list[list[str]]:
 
 
 def names(cell: str) -> list[str]:
-    """What stands between backticks in a cell."""
+    """The texts in backticks in a cell."""
     return _NAME.findall(cell)
 
 
@@ -100,7 +100,8 @@ def named(name: str, heading: str) -> list[str]:
 
 @functools.cache
 def parsed(path: Path) -> ast.Module:
-    """A module's syntax, read once; without looks for garbage, which take four times as long as the parser."""
+    """A module's syntax tree, parsed once, without garbage collection, which would take four times as long as the
+    parser."""
     looked = gc.isenabled()
     gc.disable()
     try:
@@ -117,7 +118,7 @@ def _test_modules() -> list[tuple[Path, ast.Module]]:
 
 @functools.cache
 def row_markers() -> dict[str, set[str]]:
-    """Row -> the tests, `path::name`, that carry it, by a marker or by a case of a list that they are given."""
+    """Row -> the tests, `path::name`, that carry it, by a marker or by a case of a parameter list."""
     found: dict[str, set[str]] = {}
     for path, tree in _test_modules():
         cases = _rows_of_lists(tree)
@@ -130,7 +131,7 @@ def row_markers() -> dict[str, set[str]]:
 
 
 def marked_rows() -> dict[str, list[str]]:
-    """The rows that a test proves in each of its cases: those of its markers, by `path::name`."""
+    """The rows that a test proves in each of its cases, by its markers, by `path::name`."""
     found: dict[str, list[str]] = {}
     for path, tree in _test_modules():
         for node in ast.walk(tree):
@@ -141,7 +142,7 @@ def marked_rows() -> dict[str, list[str]]:
 
 
 def _rows_of_lists(tree: ast.Module) -> dict[str, list[str]]:
-    """The rows of `case(...)` entries, by the name of the module's list they stand in."""
+    """The rows of `case(...)` entries, by the name of their module-level list."""
     return {
         ast.unparse(node.targets[0]): [_text(each.args[0]) for each in ast.walk(node.value) if _is_call(each, "case")]
         for node in tree.body

@@ -1,4 +1,4 @@
-"""Connects processes that tests start as the tests' own client is: with the keys that the test run encrypts with."""
+"""Connects processes that tests start with the encryption keys of the test run."""
 
 import os
 from pathlib import Path
@@ -13,18 +13,18 @@ from signoff.temporal.converter import encrypting_converter
 from signoff.temporal.encryption import Encryption
 
 _KEYS: Final = "TEST_ENCRYPTION_KEYS"
-"""The variable by which such processes find the keys' file."""
+"""The variable with the keys' file for such processes."""
 
 
 async def make_encryption(path: Path) -> Encryption:
-    """Makes keys in `path`, for this process and those that it starts."""
+    """Create keys in `path`, for this process and its children."""
     ensure_encryption_keys(path, system_clock())
     os.environ[_KEYS] = str(path)
     return await _read(path)
 
 
 async def encrypted_client(address: str, **more: Any) -> Client:
-    """Connects a process that a test started to the test's server."""
+    """Connect a process that a test started to the test's server."""
     codec = (await _read(Path(os.environ[_KEYS]))).codec("default")
     return await Client.connect(address, data_converter=encrypting_converter(codec), **more)
 

@@ -1,4 +1,4 @@
-"""Environments of their own for packages whose pins exclude ours: made by the test run, once, and kept beside ours."""
+"""Separate environments for packages whose pins exclude ours: created once by the test run and kept."""
 
 import fcntl
 import hashlib
@@ -12,14 +12,14 @@ FOLDER = Path(sys.prefix) / "environments"
 
 
 def environment(name: str, pins: Path) -> Path:
-    """The Python of an environment with exactly the packages that a file of pins names."""
+    """The Python of an environment with exactly the packages in a file of pins."""
     text = pins.read_text(encoding="utf-8")
     made = f"{text}\n{sys.version}"
     folder = FOLDER / f"{name}-{hashlib.sha256(made.encode()).hexdigest()[:12]}"
     python = folder / "bin" / "python"
     FOLDER.mkdir(exist_ok=True)
     with (FOLDER / f"{name}.lock").open("w") as lock:
-        # Of several processes one makes it, and the others find it made.
+        # One of several processes creates it, and the others reuse it.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "whole").exists():
             for old in FOLDER.glob(f"{name}-*"):
@@ -37,7 +37,7 @@ def _run(*command: str) -> None:
 
 
 def installed_wheel(name: str, wheel: Path, extra: str, constraints: Path) -> Path:
-    """Return the Python of an environment with a wheel and one of its extras; dependencies are installed once."""
+    """Return the Python of an environment with a wheel and one of its extras. Dependencies are installed once."""
     with zipfile.ZipFile(wheel) as files:
         (described,) = (files.read(each) for each in files.namelist() if each.endswith(".dist-info/METADATA"))
     made = described.partition(b"\n\n")[0] + constraints.read_bytes() + sys.version.encode()

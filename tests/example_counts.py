@@ -1,11 +1,11 @@
-"""How many examples the costliest properties are tried on."""
+"""The number of examples of the costliest properties."""
 
 import os
 
 THOROUGH = "SIGNOFF_THOROUGH"
-"""Set to 1, every property is tried on all of its examples; else the costliest on half of them."""
+"""Set to 1, every property is tested with all of its examples. Otherwise the costliest use half of them."""
 
 
 def examples(count: int) -> int:
-    """The examples of a property that is worth `count` of them where time is no matter."""
+    """The examples of a property that deserves `count` without a time limit."""
     return count if os.environ.get(THOROUGH) == "1" else count // 2

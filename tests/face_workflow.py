@@ -1,4 +1,4 @@
-"""A program whose workflow is the first to ask for a name of the face: `python face_workflow.py ADDRESS TASK_QUEUE`."""
+"""A program whose workflow first uses a name of the public API: `python face_workflow.py ADDRESS TASK_QUEUE`."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 @workflow.defn
 class AsksForTheFace:
-    """Asks within the sandbox, as an author's module does that is imported there; what it asks for is quick to load."""
+    """Uses the name in the sandbox, like an author's module imported there. The name loads quickly."""
 
     @workflow.run
     async def run(self) -> str:
@@ -22,7 +22,7 @@ class AsksForTheFace:
 
 
 async def main(address: str, task_queue: str) -> None:
-    """Run the workflow, then look whether the name is that of the process."""
+    """Run the workflow, then check that the name is the process's own."""
     client = await Client.connect(address)
     runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("signoff"))
     async with Worker(client, task_queue=task_queue, workflows=[AsksForTheFace], workflow_runner=runner):
@@ -38,5 +38,5 @@ async def main(address: str, task_queue: str) -> None:
 if __name__ == "__main__":
     asyncio.run(main(*sys.argv[1:]))
     sys.stdout.flush()
-    # Temporal's native threads can abort an interpreter that ends in the ordinary way.
+    # Temporal's native threads can abort an interpreter that exits normally.
     os._exit(0)

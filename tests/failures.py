@@ -1,4 +1,4 @@
-"""The failures of docs/failures.md: what an operator reads of each, what is to be done, and which test causes it."""
+"""The failures of docs/failures.md: the message, the remedy, and the test that causes each."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Row(NamedTuple):
-    """One row of a table of failures: the words that are printed, what they mean, and the remedy."""
+    """One row of a table of failures: the printed words, their meaning, and the remedy."""
 
     words: str
     meaning: str
@@ -31,7 +31,7 @@ def failure_rows(text: str | None = None) -> list[Row]:
 
 
 def _words(cell: str) -> str:
-    """The words that a row's first cell begins with; Markdown has a blank beside backticks within."""
+    """The words at the start of a row's first cell. Markdown has a blank next to nested backticks."""
     found = _CODE.match(cell)
     assert found, f"a failure begins with its words in backticks: {cell}"
     return found[2].strip()
@@ -39,20 +39,20 @@ def _words(cell: str) -> str:
 
 @dataclass
 class Failure:
-    """What a test causes: it finds the row's words, does what its remedy says, and expects that all is well again."""
+    """The failure of a test: it finds the row's words, follows its remedy, and expects recovery."""
 
     row: Row
     seen: bool = False
     done: list[str] = field(default_factory=list)
 
     def assert_seen(self, text: str) -> None:
-        """Fails unless the row's words stand in what was printed; `...` is anything within a line."""
+        """Fail unless the output contains the row's words. `...` matches any text within a line."""
         pattern = ".*".join(re.escape(part) for part in self.row.words.split("..."))
         assert re.search(pattern, text), f"`{self.row.words}` does not stand in: {text}"
         self.seen = True
 
     def follow(self, *steps: str) -> None:
-        """Fails unless the row's remedy has each of the steps, which the test takes next."""
+        """Fail unless the row's remedy has each of the steps, which the test takes next."""
         assert self.seen, "the words come before the remedy"
         for step in steps:
             assert step in self.row.remedy, f"the remedy does not say `{step}`: {self.row.remedy}"
@@ -65,7 +65,7 @@ def documented_failure(words: str) -> Failure:
 
 
 class CausingTest(NamedTuple):
-    """A test that carries the marker: where it stands, the words of its row, and what it lacks."""
+    """A test with the marker: its place, the words of its row, and its missing steps."""
 
     place: str
     words: str
@@ -73,7 +73,7 @@ class CausingTest(NamedTuple):
 
 
 def causing_tests(paths: list[Path] | None = None) -> list[CausingTest]:
-    """Every test that says which row it causes, of all test modules or of `paths`."""
+    """Every test that names the row that it causes, of all test modules or of `paths`."""
     found = sorted((ROOT / "tests").rglob("test_*.py")) if paths is None else paths
     return [each for path in found for each in _of_module(path)]
 
@@ -92,7 +92,7 @@ def _constant(node: ast.expr) -> str:
 
 
 def _lacking(test: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """What a test does not do in its own body: find the words, follow the remedy, or expect that it helped."""
+    """The steps missing in a test's own body: finding the words, following the remedy, or checking the recovery."""
     lines = dict.fromkeys(("assert_seen", "follow"), 0)
     expects = 0
     for node in ast.walk(test):

@@ -1,13 +1,13 @@
-"""Starts programs of Signoff's as forks of a process that has imported Signoff once: a start costs a tenth of its time.
+"""Starts programs of Signoff as forks of a process that has imported Signoff once, at a tenth of the time.
 
-Importing is most of what a start costs, 1.5 s of processor time, and the tests start hundreds of processes. A fork of
-one that has imported and done nothing else is such a process in all but its start: it has a pid of its own, is a child
-of the tests' process, has the folder, the environment, the arguments and the files that it was given, is killed and
-waited for like any other, and runs the same module as `__main__`. What is started in another environment or with `-c`
-starts as ever; so does what a program itself starts, but for the demo and the benchmarks, which are forks and start
-forks. A shell that has `ForkServer.shell_programs` first in its search
-path starts forks by the name `signoff`, see `shell_fork`.
-"""
+The import is most of a start, 1.5 s of processor time, and the tests start hundreds of processes. A fork of a process
+that has only imported is such a process in everything except its start: it has its own pid, is a child of the tests'
+process, has its directory, environment, arguments and files, is killed and awaited like any other, and runs the same
+module as `__main__`.
+
+Programs with another environment or with `-c` start normally. So do the programs that a program starts, except for the
+demo and the benchmarks, which are forks and start forks. A shell with `ForkServer.shell_programs` first in its search
+path starts forks by the name `signoff`, see `shell_fork`."""
 
 import atexit
 import contextlib
@@ -49,21 +49,21 @@ STARTING: Final = frozenset(
         "tools.bench.scale.week",
     }
 )
-"""Programs of ours that start `signoff` in their turn, each time as a fork too; what else `-m` starts stays outside."""
+"""Programs of ours that start `signoff`, each time as a fork. Other programs started with `-m` are excluded."""
 _WORKERS: Final = ("held_worker.py", "killable_stack.py", "killable_worker.py", "subscriber_worker.py")
 SHELL_FORK: Final = HERE / "shell_fork.py"
 FORKED_FILES: Final = frozenset(str(HERE / name) for name in _WORKERS)
-"""Programs of the tests' own that are not about what a start imports."""
+"""Programs of the tests that are not about import behaviour."""
 IMPORTED: Final = ("signoff.cli.local.gateway", "signoff.cli.local.worker", "signoff.cli.local.codec")
 _SET_SUBREAPER: Final = 36
 _MESSAGE_BYTES: Final = 1 << 20
 _OUTPUT_OPTIONS: Final = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
-"""What a process can be told after its start as well."""
+"""Options that can be set after a process's start."""
 _PLAIN: Final[dict[str, Any]] = {
     "executable": None, "preexec_fn": None, "close_fds": True, "pass_fds": (), "shell": False, "restore_signals": True,
     "gid": None, "gids": None, "uid": None, "umask": -1, "process_group": -1,
 }  # fmt: skip
-"""Options of a start that leave nothing to be done but what a fork does."""
+"""Start options that have no effect beyond a fork's."""
 
 
 class ForkRequest(TypedDict):
@@ -74,7 +74,7 @@ class ForkRequest(TypedDict):
 
 
 def forkable_words(args: Any, env: Mapping[str, str]) -> list[str] | None:
-    """The command line from its module or file on, where a fork can run it; None for any other program."""
+    """The command line from its module or file on if a fork can run it. None for any other program."""
     words = [os.fsdecode(each) for each in args] if isinstance(args, list | tuple) else []
     if not words or _interpreter_options(env) != _OURS:
         return None
@@ -89,12 +89,12 @@ def forkable_words(args: Any, env: Mapping[str, str]) -> list[str] | None:
 
 
 def _interpreter_options(env: Mapping[str, str]) -> dict[str, str]:
-    """What the interpreter, and the C library at its start, read of an environment."""
+    """The environment variables that the interpreter and the C library read at their start."""
     names = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
     told = {name: value for name, value in env.items() if value and name.startswith(names)}
-    # What Python makes of no language at all.
+    # Python's default for no language.
     told = {"LANG": "C.UTF-8", **told}
-    # The checkout itself, as the benchmarks have it, hides nothing that is imported.
+    # The checkout itself, as in the benchmarks, hides no import.
     as_ever = {"LC_CTYPE": told["LANG"], "PYTHONPATH": str(HERE.parent)}
     return {name: value for name, value in told.items() if name not in _OUTPUT_OPTIONS and as_ever.get(name) != value}
 
@@ -110,15 +110,15 @@ class ForkServer:
         self.shell_folder: Path | None = None
 
     def start(self) -> None:
-        """Starts the server, which imports by itself: nobody waits for that who asks it for a fork later."""
+        """Start the server, which imports in the background: a later fork request does not wait for it."""
         with self._lock:
             self._peer = self._peer or self._start()
 
     def fork(self, request: ForkRequest, files: Sequence[int]) -> int:
-        """Returns the pid of a new child of this process. Raises `OSError` where the server has ended."""
+        """Return the pid of a new child of this process. Raises `OSError` if the server has ended."""
         with self._lock:
             self._peer = peer = self._peer or self._start()
-            # Only for this moment: who is orphaned at any other time goes to the system, as ever.
+            # Only for this moment: at any other time orphans go to the system, as usual.
             _adopt_orphans(True)
             try:
                 socket.send_fds(peer, [json.dumps(request).encode()], files)
@@ -130,10 +130,9 @@ class ForkServer:
         return int(reply)
 
     def become_own(self) -> None:
-        """Gives this process, a fork itself, a server of its own, which has imported what it has, and ends with it.
+        """Give this process, itself a fork, its own server with its imports, which ends with it.
 
-        Not the one that it is a fork of: children are to be its own, so that it kills them and waits for them.
-        """
+        Not the server that it was forked from: its children must be its own, so that it can kill and await them."""
         self._address, self.shell_folder = _new_address(), None
         ours, theirs = self._pair()
         listener = self._listen()
@@ -146,7 +145,7 @@ class ForkServer:
         self._peer = ours
 
     def shell_programs(self) -> Path:
-        """Returns a folder for a shell's search path whose `signoff` is a fork; it is removed with the tests."""
+        """Return a directory for a shell's search path whose `signoff` is a fork. It is removed with the tests."""
         self.start()
         with self._lock:
             if self.shell_folder is None:
@@ -187,7 +186,7 @@ class ForkServer:
 
 
 def _new_address() -> str:
-    """One of Linux' abstract names, of which no file is left."""
+    """A Linux abstract name, which leaves no file."""
     return f"signoff-forks-{uuid.uuid4().hex}"
 
 
@@ -195,7 +194,7 @@ SERVER: Final = ForkServer()
 
 
 class ForkingPopen(subprocess.Popen[Any]):
-    """Forks what `forkable_words` names, and starts everything else as `Popen` does."""
+    """Forks programs that `forkable_words` accepts, and starts all others like `Popen`."""
 
     def _execute_child(self, *given: Any) -> None:
         start: Any = super()._execute_child  # type: ignore[misc]
@@ -221,13 +220,13 @@ class ForkingPopen(subprocess.Popen[Any]):
 
 
 def _adopt_orphans(wanted: bool) -> None:
-    """Has orphans among this process' descendants become its children, or no more."""
+    """Adopt orphans among this process's descendants as its children, or stop doing so."""
     if ctypes.CDLL(None, use_errno=True).prctl(_SET_SUBREAPER, int(wanted), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def serve(peer: socket.socket, listener: socket.socket) -> None:
-    """Forks for each request of the tests', and of shells that they start, until the tests have ended."""
+    """Fork for each request of the tests, and of shells that they start, until the tests have ended."""
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, "a fork has but one thread: what the others held would be held for ever"
     while True:
@@ -243,7 +242,8 @@ def serve(peer: socket.socket, listener: socket.socket) -> None:
 
 
 def _answer_shell(shell: socket.socket, peer: socket.socket, listener: socket.socket) -> None:
-    """Forks a keeper with the program as its child: it tells the shell's program of its end, and ends it with that."""
+    """Fork a keeper with the program as its child. The keeper reports the program's end to the shell's placeholder, and
+    ends with it."""
     message, files, _, _ = socket.recv_fds(shell, _MESSAGE_BYTES, 3)
     if message and os.fork() == 0:
         try:
@@ -256,7 +256,7 @@ def _answer_shell(shell: socket.socket, peer: socket.socket, listener: socket.so
             os._exit(0)
     for file in files:
         os.close(file)
-    # Keepers that have ended; every other child of this process is waited for where it is made.
+    # Ended keepers. Every other child of this process is awaited where it is created.
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -279,7 +279,7 @@ def _keep(shell: socket.socket, request: ForkRequest, files: Sequence[int]) -> N
     assert end is not None
     with contextlib.suppress(OSError):
         shell.send(str(end.si_status if end.si_code == os.CLD_EXITED else -end.si_status).encode())
-        # Waited for only now: until the shell's program is gone it may send signals to this pid.
+        # Awaited only now: until the shell's placeholder has ended it may send signals to this pid.
         shell.recv(1)
 
 
@@ -346,10 +346,10 @@ def _become(request: ForkRequest, files: Sequence[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    # What was read of the environment at the start.
+    # Environment values read at the start.
     time.tzset()
     if path := os.environ.get("PYTHONPATH"):
-        # Of what is never the first, which is the program's own folder.
+        # Never the first entry, which is the program's own directory.
         sys.path.insert(1, path)
     tempfile.tempdir = None
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
@@ -361,9 +361,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(HERE))
     for imported in IMPORTED:
         importlib.import_module(imported)
-    # Reads CEL's grammar, which takes a tenth of a second, into a cache; nothing more of it stays.
+    # Loads CEL's grammar, which takes a tenth of a second, into a cache, and nothing else.
     second_program("true")
-    # What is here stays, in each fork as well.
+    # These objects stay, also in each fork.
     gc.freeze()
-    # Whoever interrupts the tests ends them, and they this.
+    # An interrupt ends the tests, and they end this process.
     serve(*(socket.socket(fileno=int(each)) for each in sys.argv[1:]))

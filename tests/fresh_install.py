@@ -1,7 +1,6 @@
-"""Loads examples with an installed Signoff; prints the error of each example that does not load, as JSON.
+"""Loads examples with an installed Signoff, and prints the errors of failed examples as JSON.
 
-Reads `[{"name", "language", "folder", "file", "text"}]` from standard input.
-"""
+Reads `[{"name", "language", "folder", "file", "text"}]` from standard input."""
 
 import json
 import os
@@ -35,7 +34,7 @@ def load(example: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Load each example in a process of its own, so that none finds the modules of another."""
+    """Load each example in a separate process, so that none finds the modules of another."""
     errors: dict[str, str] = {}
     for example in json.load(sys.stdin):
         reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""Two gateways for the whole session, one of them with external agents; each test starts turns of its own."""
+"""Two gateways for the whole session, one of them with external agents. Each test starts its own turns."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -23,14 +23,14 @@ async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest.fixture
 async def rig(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayRig]:
-    """A gateway with a store of the test's own, for what concerns a whole tenant."""
+    """A gateway with a separate store, for tenant-wide tests."""
     async with gateway_rig(client, store, task_queue) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 async def agent(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CallRig]:
-    """An external agent before a running worker and a gateway."""
+    """An external agent with a running worker and a gateway."""
     folder = tmp_path_factory.mktemp("calls")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,

@@ -1,4 +1,4 @@
-"""A gateway over a running worker: a few tools that pay, fail, hide and ask, and a model that does what it is told."""
+"""A gateway over a running worker: tools that pay, fail, hide and ask, and a model that follows the message."""
 
 import asyncio
 import contextlib
@@ -94,7 +94,7 @@ STATEMENT: Final = "select *\n  from invoices\n where paid is null\n" + "\n".joi
     f"   and id <> {number}" for number in range(30)
 )
 BUSY: Final = "be busy"
-"""Words to which the model does not answer for now."""
+"""A message that the model does not answer for now."""
 LINES: Final = 300
 """Lines of an order: its values take more than one page."""
 _TWO: Final = ApprovalPolicy(approvers=("role:finance",), quorum=2, allow_remember=True, edit="approve")
@@ -144,7 +144,7 @@ FLIGHT: dict[str, Any] = {
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls what the words name; then says what became of it."""
+    """Call the tools that the message names, then report their outcomes."""
     settled = results(request)
     if settled:
         return respond("; ".join(f"{part.tool}: {part.code} {text_of(part.value)}".strip() for part in settled))
@@ -179,7 +179,7 @@ def react(request: CompletionRequest) -> Completion:
 
 
 def rig_catalog(ledger: Ledger) -> Catalog:
-    """One actor, `desk`, with a tool for every way a call can go; `other` may do nothing."""
+    """One actor, `desk`, with a tool for every course of a call. `other` has no tools."""
 
     def fails(args: dict[str, Any], context: Any) -> ToolFailure:
         return ToolFailure("the bank is closed")
@@ -228,7 +228,7 @@ def http_of(app: Any, **transport: Any) -> httpx2.AsyncClient:
 
 @dataclass
 class GatewayRig:
-    """A client of the gateway, and what lies behind it."""
+    """A client of the gateway, and the parts behind it."""
 
     http: httpx2.AsyncClient
     app: FastAPI
@@ -237,7 +237,7 @@ class GatewayRig:
     ledger: Ledger = field(default_factory=Ledger)
 
     def beside(self, **changes: Any) -> "GatewayRig":
-        """Another gateway over the same worker, with other parts; with none, one that knows what the store says."""
+        """Another gateway over the same worker, with changed parts. Without changes it only knows the store."""
         deps = dataclasses.replace(self.deps, **changes)
         app = build_app(deps)
         return dataclasses.replace(self, http=http_of(app), app=app, deps=deps)
@@ -254,7 +254,7 @@ class GatewayRig:
         return next(call.approval.id for call in view.calls if call.approval is not None)
 
     async def doubted(self, text: str = "pay") -> str:
-        """Start a turn whose approved call is lost; the id of the request that asks what became of it."""
+        """Start a turn whose approved call is lost, and return the id of the request about its outcome."""
         approval = await self.asked(text)
         request = await self.turns.signoff.request(approval)
         turn = turn_of(approval)
@@ -266,19 +266,19 @@ class GatewayRig:
         return approval
 
     async def request(self, approval: str) -> ApprovalRequest:
-        """A request as people are shown it."""
+        """A request as shown to approvers."""
         return (await self.deps.requests.load(approval)).request
 
     async def records(self, approval: str) -> list[Record]:
-        """The record of the turn of a request."""
+        """The audit log of a request's turn."""
         return await AuditLog(self.deps.store).stream(turn_of(approval).workflow_id)
 
     async def acts(self, tenant: str = "main") -> list[Record]:
-        """What is recorded of a tenant beside its turns."""
+        """The audit entries of a tenant outside its turns."""
         return await AuditLog(self.deps.store).stream(f"admin/{tenant}")
 
     async def runs(self, approval: str) -> int:
-        """How often the call behind a request was executed."""
+        """The number of executions of a request's call."""
         key = ticket_key((await self.turns.signoff.request(approval)).digest, 1)
         return sum(row[2] == key for row in self.ledger.rows)
 
@@ -305,10 +305,9 @@ async def gateway_rig(
     signer: Signer = SIGNER,
     **worker: Any,
 ) -> AsyncIterator[GatewayRig]:
-    """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `running_turns`.
+    """A running worker and a gateway over it that signs, as every gateway does. `worker` is passed to `running_turns`.
 
-    An answer that a busy machine did not bring to its turn at once is brought by the dispatcher, if it `dispatches`.
-    """
+    If it `dispatches`, the dispatcher delivers answers that a busy machine did not deliver at once."""
     ledger = Ledger()
     catalog = catalog_of_ledger(ledger)
     driver = ScriptedModel(react) if model is None else model

@@ -1,7 +1,6 @@
-"""A worker as its own process whose gates, asked about a call again, write what they ask and never answer.
+"""A worker as a separate process whose gates, on a repeated call, write the question and never answer.
 
-`held_worker.py ADDRESS STORE_URL TASK_QUEUE WAY LEDGER`. Its tests kill it there.
-"""
+`held_worker.py ADDRESS STORE_URL TASK_QUEUE WAY LEDGER`. Its tests kill it there."""
 
 import asyncio
 import contextlib
@@ -30,12 +29,13 @@ from signoff.testing.scripted_model import calls, respond
 PAY = {"amount": 20, "to": "Ana"}
 EDITED = PAY | {"amount": 15}
 WAYS = ("changed", "in_doubt", "fallback", "edited")
-"""Why people are asked beside a completion: a tool changed, is in doubt or failed, or somebody changed arguments."""
+"""Reasons for a request without a completion: a tool changed, is in doubt or failed, or an approver edited
+arguments."""
 PEOPLE = development_directory([a_person(name) for name in ("approver", "ana")])
 
 
 def catalog_with(way: str, ledger: Path, *, old: bool = False) -> Catalog:
-    """The tools of a way; `old`: as they were defined before."""
+    """The tools of a way. `old` uses their earlier definitions."""
 
     async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
         with ledger.open("a") as file:
@@ -62,7 +62,7 @@ def script(way: str) -> list[Any]:
 async def held(
     address: str, store_url: str, task_queue: str, way: str, ledger: Path
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The worker's process; killed at the end if it still runs."""
+    """The worker's process, killed at the end if it still runs."""
     given = (str(Path(__file__)), address, store_url, task_queue, way, str(ledger))
     process = await asyncio.create_subprocess_exec(sys.executable, *given)
     try:
@@ -78,7 +78,7 @@ async def work(address: str, store_url: str, task_queue: str, way: str, ledger: 
 
     async def held_back(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
         await write(deps, entries)
-        # What the gates say of a completion they say in the model's activity.
+        # The gates report about a completion in the model's activity.
         if activity.info().activity_type == names.GATE:
             await asyncio.Event().wait()
 

@@ -1,8 +1,7 @@
-"""A worker or a gateway of the production profile as its own process, for tests that kill it.
+"""A worker or a gateway of the production profile as a separate process, for tests that kill it.
 
-`killable_stack.py worker|gateway ADDRESS FOLDER QUEUE PORT`. FOLDER holds the store, both files of keys, the
-ledger and what the tools wait for. Prints one line when it is ready.
-"""
+`killable_stack.py worker|gateway ADDRESS FOLDER QUEUE PORT`. FOLDER holds the store, both key files, the ledger and the
+files that the tools wait for. Prints one line when it is ready."""
 
 import asyncio
 import contextlib
@@ -42,7 +41,7 @@ from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 TOOLS = ("before", "during", "undispatched", "inside", "after", "judged")
-"""One for each moment at which something may be killed; all write a line to the ledger."""
+"""One for each moment of a kill. All write a line to the ledger."""
 PEOPLE = (Person(id="guest", name="Guest"), a_person("ana", name="Ana"))
 _GLANCE_SECONDS = 0.05
 
@@ -57,7 +56,7 @@ def make_keys(folder: Path) -> None:
 
 
 def lines(folder: Path, name: str = "ledger") -> list[str]:
-    """What had an effect, one tool a line, in order; in `asked`, what the model was asked to propose."""
+    """The effects, one tool per line, in order. In `asked`, the model's proposals."""
     ledger = folder / name
     return ledger.read_text().splitlines() if ledger.exists() else []
 
@@ -68,7 +67,7 @@ async def seen(file: Path) -> None:
 
 
 def catalog_with(folder: Path, queue: str) -> Catalog:
-    """The tools; `undispatched` runs on a queue of its own that nobody looks at before the file `go` is there."""
+    """The tools. `undispatched` runs on its own queue, which is not polled before the file `go` exists."""
 
     async def run(name: str, ctx: ToolContext) -> str:
         with (folder / "ledger").open("a") as ledger:
@@ -94,7 +93,7 @@ def catalog_with(folder: Path, queue: str) -> Catalog:
 
 
 def model(folder: Path) -> ScriptedModel:
-    """Calls the tool that the words name, and writes down that it was asked to."""
+    """Calls the tool that the message names, and records the request."""
 
     def react(request: CompletionRequest) -> Completion:
         if results(request):
@@ -108,7 +107,7 @@ def model(folder: Path) -> ScriptedModel:
 
 
 class _Held(ActivityInboundInterceptor):
-    """The worker of a tool whose outcome is recorded, and of a model whose calls are judged, neither told yet."""
+    """Holds the worker after a tool's outcome is recorded, or a model's calls are judged, before it reports them."""
 
     def __init__(self, after: ActivityInboundInterceptor, folder: Path) -> None:
         super().__init__(after)
@@ -159,7 +158,7 @@ async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
             settings=Settings(profile="production", port=port),
             signer=Signer(read_private(folder / "private.json")),
         )
-        # As `signoff gateway` does: what it has stored it hands to the turns, also once the server is back.
+        # As `signoff gateway` does: it delivers stored answers to the turns, also after the server returns.
         async with run_channels(deps, {}, RoutingRules()):
             await serve(build_app(deps), "127.0.0.1", port, ready=lambda: print("ready", flush=True))
 
@@ -168,7 +167,7 @@ async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
 async def killable(
     role: str, address: str, folder: Path, queue: str, port: int
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """One of them, ready; killed at the end if it still runs."""
+    """One of the two, ready, and killed at the end if it still runs."""
     given = (str(Path(__file__)), role, address, str(folder), queue, str(port))
     with (folder / f"{role}.log").open("a") as log:
         process = await asyncio.create_subprocess_exec(

@@ -1,8 +1,9 @@
-"""A worker as its own process, for tests that kill it: `killable_worker.py ADDRESS STORE_URL TASK_QUEUE LEDGER [HELD]`.
+"""A worker as a separate process, for tests that kill it: `killable_worker.py ADDRESS STORE_URL TASK_QUEUE LEDGER
+[HELD]`.
 
-Its `pay` asks people and appends a line to the file LEDGER. With HELD its turns go on while people decide: HELD is
-`model` or `tool`, which then waits until the file `go` is beside LEDGER, and writes a file of its name; or `nothing`.
-"""
+Its `pay` needs approval and appends a line to the file LEDGER. With HELD its turns continue while approvers decide:
+HELD is `model` or `tool`, which then waits until the file `go` is next to LEDGER and writes a file of its name, or
+`nothing`."""
 
 import asyncio
 import contextlib
@@ -28,7 +29,7 @@ _GLANCE_SECONDS = 0.05
 
 
 def hand_over_soon() -> None:
-    """Have a killed worker's turns given to the next one after a second, not after the SDK's ten."""
+    """Give a killed worker's turns to the next one after a second, not after the SDK's ten."""
     options = worker.worker_options
 
     def quicker(cached: int) -> Any:
@@ -41,7 +42,7 @@ def hand_over_soon() -> None:
 async def killable(
     address: str, store_url: str, task_queue: str, ledger: Path, held: str = ""
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The worker's process; killed at the end if it still runs."""
+    """The worker's process, killed at the end if it still runs."""
     given = (str(Path(__file__)), address, store_url, task_queue, str(ledger), held)
     process = await asyncio.create_subprocess_exec(sys.executable, *given)
     try:
@@ -59,7 +60,7 @@ async def wait_held(ledger: Path, name: str) -> None:
 
 
 def model_that_goes_on(ledger: Path, held: str) -> ScriptedModel:
-    """Proposes `pay`, then answers by what it was told last, and says so."""
+    """Propose `pay`, then answer with the last message and record that."""
 
     async def react(request: CompletionRequest) -> Completion:
         parts = [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]

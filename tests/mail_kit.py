@@ -1,4 +1,4 @@
-"""People's mail programs and mail servers, for tests: what they receive, what they send, and how it is signed."""
+"""People's email programs and servers, for tests: received, sent and signed emails."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ class Delivered:
 
     @property
     def mail(self) -> EmailMessage:
-        """It, read by the standard library."""
+        """The email, parsed by the standard library."""
         found = message_from_bytes(self.content, policy=policy.default)
         assert isinstance(found, EmailMessage)
         return found
@@ -52,7 +52,7 @@ class Delivered:
 
 @dataclass
 class Relay:
-    """A mail server that keeps what it takes. `trouble` is what it does instead, or its answer to a recipient."""
+    """A relay that stores its emails. `trouble` is its misbehaviour, or its answer to a recipient."""
 
     port: int = 0
     taken: list[Delivered] = field(default_factory=list)
@@ -81,7 +81,7 @@ class _Dead(asyncio.Protocol):
 
 @asynccontextmanager
 async def relay() -> AsyncIterator[Relay]:
-    """A mail server on loopback, which is dead to whoever calls while its `trouble` is `down`."""
+    """A relay on loopback, which refuses connections while its `trouble` is `down`."""
     loop = asyncio.get_running_loop()
     made = Relay()
 
@@ -96,7 +96,7 @@ async def relay() -> AsyncIterator[Relay]:
 def replied(
     card: Delivered, sender: str, words: str, *, to: str = "", headers: Mapping[str, str] | None = None
 ) -> EmailMessage:
-    """The mail that a mail program makes when `sender` replies to `card`, quoting it below."""
+    """The email of an email program when `sender` replies to `card`, with a quote below."""
     original = card.mail
     quoted = "\n".join(f"> {line}" for line in card.plain.split("\n"))
     mail = written(
@@ -124,7 +124,7 @@ def written(sender: str, to: str, words: str) -> EmailMessage:
 
 
 def judged(mail: EmailMessage, *, result: Literal["pass", "fail"] = "pass", by: str = OWN_SERVER) -> bytes:
-    """The mail as a mail server hands it on that has looked at SPF and DMARC."""
+    """The email as delivered by a mail server that checked SPF and DMARC."""
     address = str(mail["From"]).partition("<")[2].rstrip(">")
     domain = address.partition("@")[2]
     verdict = f"{by}; spf={result} smtp.mailfrom={address}; dmarc={result} header.from={domain}"
@@ -132,7 +132,7 @@ def judged(mail: EmailMessage, *, result: Literal["pass", "fail"] = "pass", by: 
 
 
 def received(raw: bytes, by: str = OWN_SERVER) -> bytes:
-    """The mail with the field on top that a mail server adds when it takes one."""
+    """The email with the field that a receiving mail server adds on top."""
     at = "Sun, 22 Nov 2026 14:00:00 +0000"
     return (
         f"Received: from out.people.example (out.people.example [192.0.2.7]) by {by} with ESMTPS; {at}\r\n".encode()
@@ -148,10 +148,9 @@ def signed(
     signer: str = "",
     selector: str = SELECTOR,
 ) -> bytes:
-    """The mail with the DKIM signature of its sender's domain, or of `domain`, which covers all but what is left out.
+    """The email with the DKIM signature of its sender's domain, or of `domain`, over all except the omitted fields.
 
-    `signer` is whom it names as the one who signs (`i=`). Signatures that it has already are not covered.
-    """
+    `signer` is the named signer (`i=`). Existing signatures are not covered."""
     raw = mail if isinstance(mail, bytes) else mail.as_bytes()
     read = BytesHeaderParser().parsebytes(raw)
     by = (domain or str(read["From"]).partition("@")[2].rstrip(">")).encode()
@@ -162,12 +161,12 @@ def signed(
 
 
 def key_record(more: str = "") -> str:
-    """The record of the key by which all of these mails are signed, with `more` tags in it."""
+    """The record of the key that signs all these emails, with `more` tags."""
     return f"v=DKIM1; {more}k=rsa; p={_key()[1]}"
 
 
 async def published(name: str) -> list[str]:
-    """The DNS, in which every domain has the same key."""
+    """The DNS, with the same key for every domain."""
     return [key_record()] if name.startswith(f"{SELECTOR}._domainkey.") else []
 
 

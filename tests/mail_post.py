@@ -1,4 +1,4 @@
-"""The post as a vendor for the suite of channels: a real mail server out, a signed webhook in."""
+"""Email as a vendor for the channel suite: a real mail server for sending, a signed webhook for receiving."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ HOW = {"approved": "Approve", "denied": "deny"}
 
 
 class Post(Vendor):
-    """A mail server for both ways, and the mail programs of four people behind it."""
+    """A mail server for both directions, and the email programs of four people."""
 
     kind: ClassVar[str] = "email"
     identities = ("ana@people.example", "bo@people.example", "cy@people.example", "eve@else.example")

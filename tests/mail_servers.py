@@ -1,4 +1,4 @@
-"""What mail servers write above a mail that they take, as `tests/channels/mails/servers.yaml` has it."""
+"""The header lines that mail servers add to received emails, from `tests/channels/mails/servers.yaml`."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ _FILE = Path(__file__).parent / "channels" / "mails" / "servers.yaml"
 
 @dataclass(frozen=True)
 class MailServer:
-    """One of them. `options` are those of the channel that docs/channels.md names for it."""
+    """One mail server. `options` are the channel options that docs/channels.md names for it."""
 
     server: str
     head: str
@@ -19,7 +19,7 @@ class MailServer:
     case: str = ""
 
     def takes(self, mail: bytes, sender: str) -> bytes:
-        """The mail as this server hands it on, of which it says that DMARC passed for `sender`."""
+        """The email as this server delivers it, with a DMARC pass for `sender`."""
         filled = self.head.replace("{sender}", sender).replace("{domain}", sender.partition("@")[2])
         return filled.replace("\n", "\r\n").encode() + mail
 

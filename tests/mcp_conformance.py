@@ -1,4 +1,4 @@
-"""The tools that the protocol's conformance suite calls, as far as what it asks is served, and people who approve."""
+"""The tools of the protocol's conformance suite, as far as served, and approvers for them."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ PACKAGES: Final = Path(__file__).parent / "mcp_packages"
 _SUITE: Final = "node_modules/@modelcontextprotocol/conformance"
 _SCENARIO: Final = re.compile(r"^server-|-\d{4}-\d\d-\d\dT.*$")
 WITHDRAWN: Final = ("Compute lifecycle-cancel", "Compute rt-cancel")
-"""What the suite withdraws while it goes on."""
+"""Calls that the suite withdraws while it continues."""
 _NOTHING: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 _SCHEMA_2020: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -50,7 +50,7 @@ _SCHEMA_2020: Final[dict[str, Any]] = {
 
 
 def conformance_catalog(ledger: Ledger) -> Catalog:
-    """One agent, whose tools have the names and answers that the suite wants; long ones ask people before they run."""
+    """One agent with the tool names and answers that the suite expects. Long tools need approval."""
 
     def fail(args: dict[str, Any], context: Any) -> Any:
         raise ValueError("This tool intentionally returns an error for testing")
@@ -85,14 +85,14 @@ def conformance_catalog(ledger: Ledger) -> Catalog:
 
 
 class TaskRequests:
-    """An app before which it is counted who proposes calls as tasks: one that is approved before that is no task."""
+    """An app that counts proposals of tasks: a call approved before that is no task."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self.begun = self.ended = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on, and counts it while it is answered."""
+        """Pass a request on, and count it while it is answered."""
         if scope["type"] != "http" or not scope["path"].startswith("/mcp"):
             await self._app(scope, receive, send)
             return
@@ -112,7 +112,7 @@ class TaskRequests:
 
 @contextlib.asynccontextmanager
 async def approvals(rig: GatewayRig, requests: TaskRequests) -> AsyncIterator[None]:
-    """Has somebody approve all that waits, but what is to be withdrawn, and what is not told to be a task yet."""
+    """Approve all open requests, except those to be withdrawn and those not yet reported as tasks."""
 
     async def approve() -> None:
         while True:
@@ -132,10 +132,9 @@ async def approvals(rig: GatewayRig, requests: TaskRequests) -> AsyncIterator[No
 
 
 async def failed_checks(url: str, folder: Path, allowed: tuple[str, ...], *options: str) -> set[str]:
-    """Runs the suite with these options; the checks that failed, as `scenario: check`, but those that are allowed.
+    """Run the suite with these options and return the failed checks, as `scenario: check`, except the allowed ones.
 
-    It gives up on a request after seconds, which none of its options moves: `node20.mjs` has it wait for minutes.
-    """
+    It gives up on a request after seconds, which no option changes: `node20.mjs` makes it wait for minutes."""
     words = ("node", "--import", "./node20.mjs", f"{_SUITE}/dist/index.js", "server", "--url", url)
     given = ("--timeout", "600000", "--output-dir", str(folder), *options)
     process = await asyncio.create_subprocess_exec(*words, *given, cwd=PACKAGES, stdout=PIPE, stderr=STDOUT)
@@ -146,7 +145,7 @@ async def failed_checks(url: str, folder: Path, allowed: tuple[str, ...], *optio
 
 
 def _read_reports(folder: Path) -> list[str] | None:
-    """The checks that failed; None where there is no report."""
+    """The failed checks. None without a report."""
     reports = list(folder.rglob("checks.json"))
     found = [
         f"{_SCENARIO.sub('', path.parent.name)}: {check['id']}"

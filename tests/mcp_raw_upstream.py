@@ -1,4 +1,4 @@
-"""An MCP server that sends its list of tools unchecked: `python mcp_raw_upstream.py FOLDER`, by standard streams."""
+"""An MCP server that sends an unchecked list of tools over standard streams: `python mcp_raw_upstream.py FOLDER`."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def answer(folder: Path, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    """The result of a request; None for a method that it does not know."""
+    """The result of a request. None for an unknown method."""
     if method == "initialize":
         info = {"name": "raw", "version": "1"}
         return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}

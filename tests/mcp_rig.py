@@ -1,4 +1,4 @@
-"""A gateway on a port of this machine with an external agent that speaks MCP, and the protocol's own client."""
+"""A gateway on a port of this machine with an external MCP agent, and the protocol's own client."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,8 @@ ERAS: Final = (LEGACY, MODERN)
 
 
 def mcp_catalog(ledger: Ledger) -> Catalog:
-    """The agents of `call_rig`, with tools that Signoff runs: they ask, also whoever wants it, only read, or fail."""
+    """The agents of `call_rig`, with tools that Signoff runs: they need approval, always or on request, only read, or
+    fail."""
 
     def breaks(args: dict[str, Any], context: Any) -> Any:
         raise ValueError("the bank is closed")
@@ -63,7 +64,7 @@ class McpRig:
                 yield client
 
     async def asked(self, words: str) -> str:
-        """The id of the request whose effect these words begin, once people are asked."""
+        """The id of the request whose effect starts with these words, once it is open."""
         while True:
             answer = await self.as_person("GET", "/v1/approvals?limit=100")
             found = [each["id"] for each in answer.json()["approvals"] if each["effect"].startswith(words)]
@@ -88,7 +89,7 @@ class McpRig:
             return await http.request(method, f"{self.url}{path}", **fields)
 
     async def post(self, body: Any, path: str = "/mcp/coder", **headers: str) -> httpx2.Response:
-        """A request as a client sends it that writes its own."""
+        """A raw request of a client without a library."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         given = {
             "content-type": "application/json",
@@ -100,7 +101,7 @@ class McpRig:
             return await http.post(f"{self.url}{path}", content=content, headers=given)
 
     async def ask_modern(self, method: str, extensions: Any = None, **params: Any) -> dict[str, Any]:
-        """A request of 2026-07-28 from a client that takes tasks, and what is answered."""
+        """A request of 2026-07-28 from a client with tasks, and its answer."""
         body, headers = modern_request(method, extensions, **params)
         found: dict[str, Any] = (await self.post(body, **headers)).json()
         return found
@@ -114,7 +115,7 @@ class McpRig:
 
 
 def modern_request(method: str, extensions: Any = None, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """The body and the headers of a request of 2026-07-28 from a client that takes tasks."""
+    """The body and the headers of a request of 2026-07-28 from a client with tasks."""
     declared = {TASKS: {}} if extensions is None else extensions
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,

@@ -1,7 +1,6 @@
-"""An MCP server that tests rule by files of one folder; it needs nothing of ours, so that it starts soon.
+"""An MCP server controlled by files in one directory. It imports nothing of ours, for a quick start.
 
-`python mcp_upstream.py FOLDER` serves by standard streams, in both eras of the protocol.
-"""
+`python mcp_upstream.py FOLDER` serves over standard streams, in both eras of the protocol."""
 
 import asyncio
 import json
@@ -43,12 +42,12 @@ class Upstream:
         part.replace(self.folder / "tools.json")
 
     def change(self, name: str, **fields: Any) -> None:
-        """From now on it lists the tool `name` with these fields."""
+        """From now on, list the tool `name` with these fields."""
         self.tools = [each | fields if each["name"] == name else each for each in self.tools]
 
     @property
     def calls(self) -> list[list[Any]]:
-        """Each call that it has begun: the tool, its arguments and the protocol's version."""
+        """Each started call: the tool, its arguments and the protocol's version."""
         path = self.folder / "calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -60,7 +59,7 @@ class Upstream:
 
     @property
     def processes(self) -> list[int]:
-        """The ids of the processes that served by standard streams, the first one first."""
+        """The ids of the processes that served over standard streams, in order."""
         path = self.folder / "processes"
         return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -79,7 +78,7 @@ class Upstream:
 
     def server(self) -> Server[Any]:
         async def on_list(ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-            # Two pages, so that nobody takes the first for all.
+            # Two pages, so that the first is not mistaken for all.
             tools = [types.Tool.model_validate(each) for each in self.tools]
             first = params is None or params.cursor is None
             half = len(tools) // 2
@@ -125,7 +124,7 @@ def _task(name: str, status: str, **more: Any) -> dict[str, Any]:
 
 
 def _task_state(name: str, looks: int) -> dict[str, Any]:
-    """How a task stands that is named after what becomes of it."""
+    """The state of a task named after its outcome."""
     if name == "die" and looks == 1:
         os._exit(1)
     if looks < 2 or name == "forever":
@@ -172,7 +171,7 @@ async def _main(folder: Path) -> None:
     server = upstream.server()
     async with stdio_server() as (read, write):
         if (folder / "garbage").exists():
-            # What programs print that do not know that their output is a protocol's.
+            # Output of a program that ignores the protocol on its standard output.
             os.write(1, b'Listening...\n{"jsonrpc": "2.0", "id": 99, "result": 7}\n\xff\xfe[1, 2\n')
         await server.run(read, write, server.create_initialization_options())
 

@@ -1,4 +1,4 @@
-"""What tests need to have Signoff run the tools of `mcp_upstream`, by either transport."""
+"""Helpers for running the tools of `mcp_upstream` with Signoff, over either transport."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from signoff.temporal.embedded_server import free_port
 
 LOOPBACK: Final = ("127.0.0.0/8",)
 PATIENT: Final[dict[str, Any]] = {"timeout": 600.0}
-"""A busy machine takes its time to start a program."""
+"""A busy machine needs time to start a program."""
 
 
 def imported(name: str, tools: list[dict[str, Any]], **fields: Any) -> ToolServer:
@@ -42,14 +42,14 @@ def imported_tool(server: ToolServer, remote: str = "note", **fields: Any) -> To
 
 
 def by_streams(upstream: Upstream, name: str = "up", **fields: Any) -> ToolServer:
-    """The server as a program, with what it lists now imported."""
+    """The server as a program, with its current tools imported."""
     command = (sys.executable, mcp_upstream.__file__, str(upstream.folder))
     return imported(name, upstream.tools, command=command, **PATIENT | fields)
 
 
 @contextlib.asynccontextmanager
 async def by_http(upstream: Upstream, wrap: Any = None, name: str = "up", **fields: Any) -> AsyncIterator[ToolServer]:
-    """The server on a port of this machine, its application wrapped by `wrap`, with what it lists now imported."""
+    """The server on a port of this machine, its application wrapped by `wrap`, with its current tools imported."""
     app, port = upstream.server().streamable_http_app(), free_port()
     async with _lifespan(app), running_app(app if wrap is None else wrap(app), port):
         url = f"http://127.0.0.1:{port}/mcp"
@@ -58,7 +58,7 @@ async def by_http(upstream: Upstream, wrap: Any = None, name: str = "up", **fiel
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: Any) -> AsyncIterator[None]:
-    """Holds the application's lifespan in a task of its own: a fixture ends in another one than it began in."""
+    """Hold the application's lifespan in a separate task: a fixture ends in another task than it started in."""
     begun, over = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -77,7 +77,7 @@ async def _lifespan(app: Any) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def using(*servers: ToolServer, secrets: Mapping[str, str] | None = None) -> AsyncIterator[WorkerServers]:
-    """A worker's connections to servers; all are closed at the end."""
+    """A worker's connections to servers, all closed at the end."""
     found = WorkerServers({each.name: each for each in servers}, SecretProvider(environment=secrets or {}))
     try:
         yield found

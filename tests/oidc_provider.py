@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider on a port of its own: real HTTP, real RS256 keys, codes that work once."""
+"""A small OpenID Connect provider on its own port: real HTTP, real RS256 keys, codes that work once."""
 
 import base64
 import contextlib
@@ -32,13 +32,13 @@ def new_key() -> RSAKey:
 
 @functools.cache
 def usual_key() -> RSAKey:
-    """The key of every provider that is not told to sign with another: making one takes 0.2 s."""
+    """The default signing key of the providers: creating one takes 0.2 s."""
     return new_key()
 
 
 @dataclass
 class Provider:
-    """What it says of itself and of whoever signs in; tests change these to make it lie."""
+    """Its metadata and the claims of a sign-in. Tests change them to make it lie."""
 
     issuer: str
     key: RSAKey = field(default_factory=usual_key)

@@ -33,7 +33,7 @@ class OpenIdServer:
 async def running_openid_server(
     redirect: str, secret: str, accounts: Mapping[str, Mapping[str, Any]]
 ) -> AsyncIterator[OpenIdServer]:
-    """Runs the provider for one gateway; `accounts` are claims by login, and any password is right."""
+    """Run the provider for one gateway. `accounts` are claims by login, and any password is accepted."""
     port = free_port()
     words = ("node", "server.mjs", str(port), redirect, secret, json.dumps(accounts))
     process = await asyncio.create_subprocess_exec(*words, cwd=_FOLDER, stdout=PIPE)
@@ -48,7 +48,7 @@ async def running_openid_server(
 
 
 async def sign_in_at(page: httpx2.AsyncClient, start: str, login: str) -> httpx2.Response:
-    """Goes from the inbox's `start` to the provider, fills its forms in, and comes back; returns the inbox's page."""
+    """Go from the inbox's `start` to the provider, fill in its forms, and return the inbox's page."""
     answer = await page.get(start)
     for _ in range(_STEPS):
         if answer.is_redirect:

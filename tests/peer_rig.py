@@ -1,4 +1,4 @@
-"""A gateway on a port of this machine, with tools that are and are not for other agents, and A2A's own client."""
+"""A gateway on a port of this machine, with tools for other agents and other tools, and A2A's own client."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 
 PARTNER: Final = Person(id="partner", name="The agent of a partner")
 RIVAL: Final = Person(id="rival", name="Another agent")
-# A tenant of their own: of what is begun in that of other tests' stranger those would find turns in its lists.
+# Separate tenants: the turns of other tests' strangers would appear in the lists.
 FAR: Final = Person(id="far", name="Another tenant's agent", tenant="globex")
 BOSS: Final = Person(id="boss", name="Boss", tenant="globex", roles=("admin",))
 PEERS: Final = (*PEOPLE, FAR, BOSS, PARTNER, RIVAL)
@@ -48,7 +48,7 @@ OUTPUT: Final = {"type": "string"}
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls every tool that the words name, offered or not; else answers in parts."""
+    """Call every tool that the message names, offered or not. Otherwise answer in parts."""
     settled = results(request)
     if settled:
         return respond("; ".join(f"{part.tool}: {part.code} {text_of(part.value)}".strip() for part in settled))
@@ -71,7 +71,7 @@ def react(request: CompletionRequest) -> Completion:
 
 
 def peer_catalog(ledger: Ledger) -> Catalog:
-    """`desk` has exposed and other tools, `other` has none that is exposed."""
+    """`desk` has exposed and other tools. `other` has no exposed ones."""
     exposed: dict[str, Any] = {"peer_exposed": True, "input_schema": SCHEMA}
     tools = [
         pay_tool(
@@ -104,7 +104,7 @@ class PeerRig:
 
     @contextlib.asynccontextmanager
     async def agent(self, person: str = "partner", **fields: Any) -> AsyncIterator["PeerClient"]:
-        """A2A's own client with a peer's token, after it has read the card."""
+        """A2A's own client with a peer's token, after reading the card."""
         async with httpx.AsyncClient(headers=bearer(await self.token(person, **fields)), timeout=60) as http:
             card = await A2ACardResolver(http, self.url).get_agent_card()
             sdk, live = (
@@ -114,7 +114,7 @@ class PeerRig:
             yield PeerClient(sdk, live, card, http, self)
 
     async def rpc(self, method: str, params: Any = None, **fields: Any) -> dict[str, Any]:
-        """One request as a peer that writes its own, and what is answered."""
+        """One raw request of a peer, and its answer."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}, **fields}
         return await self.post(json.dumps(body).encode())
 
@@ -129,7 +129,7 @@ class PeerRig:
 
 @dataclass
 class PeerClient:
-    """A2A's own client of one peer; `live` asks for streams."""
+    """A2A's own client of one peer. `live` requests streams."""
 
     sdk: Client
     live: Client
@@ -159,14 +159,14 @@ class PeerClient:
 
 
 def message(text: str, message_id: str = "", *, data: Any = None, **fields: Any) -> SendMessageRequest:
-    """A request that says something; `fields` are those of its message."""
+    """A request with a message. `fields` belong to the message."""
     parts = [Part(text=text), *([] if data is None else [ParseDict({"data": data}, Part())])]
     given = Message(message_id=message_id or fresh_id(), role=Role.ROLE_USER, parts=parts, **fields)
     return SendMessageRequest(message=given)
 
 
 def fresh_id() -> str:
-    """A message's id that nobody used."""
+    """An unused message id."""
 
     return uuid.uuid4().hex
 

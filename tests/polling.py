@@ -1,4 +1,4 @@
-"""How long a test pauses between two looks at what it waits for."""
+"""A test's pauses between two checks."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -9,11 +9,10 @@ _GROWTH = 1.25
 
 
 def pauses() -> Iterator[float]:
-    """Seconds without end, each longer than the one before: what takes long is looked at less often.
+    """Endless seconds, each longer than the one before: slow conditions are checked less often.
 
-    A look asks a gateway, a worker and a server: looking twenty times a second at what takes seconds kept all of them
-    so busy that it took longer.
-    """
+    A check uses a gateway, a worker and a server. Twenty checks a second kept all of them so busy that the condition
+    took longer."""
     seconds = FIRST_SECONDS
     while True:
         yield seconds

@@ -1,4 +1,4 @@
-"""A row of docs/internal/features.md counts in a run of everything when a test that carries it ran in it and passed."""
+"""A row of docs/internal/features.md counts in a complete run if a test that carries it ran and passed."""
 
 from collections.abc import Callable, Collection, Generator
 from typing import Any
@@ -9,15 +9,13 @@ _NAME = "rows"
 
 
 def case(row: str, *values: Any, name: str = "") -> Any:
-    """Makes one case of a parametrized test that alone proves `row`."""
+    """Make one case of a parametrized test that proves `row` alone."""
     return pytest.param(*values, marks=pytest.mark.row(row), id=name or None)
 
 
 class ProvedRows:
-    """Fails a run of everything in which some row that is called done was not proved.
-
-    `done` gives the rows; `excused` those that a test carries which this run left out.
-    """
+    """Fail a complete run without proof of a done row. `done` gives the rows, and `excused` those of tests that this
+    run left out."""
 
     def __init__(
         self, config: pytest.Config, done: Callable[[], set[str]], excused: Callable[[], Collection[str]]
@@ -30,7 +28,7 @@ class ProvedRows:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Sends the rows of a test along with what became of it."""
+        """Send the rows of a test along with its result."""
         report = yield
         report.user_properties.extend((_NAME, row) for mark in item.iter_markers("row") for row in mark.args)
         return report
@@ -41,7 +39,7 @@ class ProvedRows:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Compares, in the process that heard of every test."""
+        """Compare in the process that has every result."""
         if hasattr(self._config, "workerinput") or not self._everything():
             return
         self._missing = sorted(self._done() - self._proved - set(self._excused()))

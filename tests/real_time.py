@@ -1,12 +1,11 @@
-"""The one way in which a test lets seconds pass, for what nothing else can bring about."""
+"""The only way for a test to let seconds pass, if nothing else works."""
 
 import time
 
 
 def let_pass(seconds: float, why: str) -> None:
-    """Blocks for `seconds`; `why` says what takes that long and neither a condition nor a clock can replace.
+    """Block for `seconds`. `why` names the slow operation that no condition or clock can replace.
 
-    `tests/test_house.py` allows no other long pause in a test, and counts these.
-    """
+    `tests/test_house.py` allows no other long pause in a test, and counts these."""
     assert why
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""What stands in front of several gateways: a proxy that passes each connection on to one that answers."""
+"""A proxy in front of several gateways that forwards each connection to an available one."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ _BLOCK = 64 * 1024
 
 @contextlib.asynccontextmanager
 async def running_proxy(port: int, behind: Sequence[int]) -> AsyncIterator[None]:
-    """Passes connections to `port` on to the ports `behind`, in turn; one where nobody listens is left out."""
+    """Forward connections on `port` to the ports `behind`, in turn, without closed ones."""
     turn = itertools.count()
 
     async def serve(reader: StreamReader, writer: StreamWriter) -> None:
@@ -29,7 +29,7 @@ async def running_proxy(port: int, behind: Sequence[int]) -> AsyncIterator[None]
 
 
 async def _pass(reader: StreamReader, writer: StreamWriter) -> None:
-    """Passes on what comes until it ends, or either side is gone."""
+    """Forward data until it ends, or until either side disconnects."""
     with contextlib.suppress(OSError):
         while block := await reader.read(_BLOCK):
             writer.write(block)

@@ -1,4 +1,4 @@
-"""A session to talk to, for tests that need whole conversations on the real server."""
+"""A session for tests of complete conversations on the real server."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Pays when asked to, else answers `<words> after <what was said before>`."""
+    """Pay on request, otherwise answer `<words> after <the previous message>`."""
     entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
     text = last_user_text(request)
     if entries:
@@ -68,11 +68,11 @@ class Talk:
 
     @property
     def handle(self) -> WorkflowHandle[Any, Any]:
-        """The session's workflow, whichever run is the last."""
+        """The session's workflow, in its latest run."""
         return self.turns.client.get_workflow_handle(self.key.workflow_id)
 
     async def begin(self, **fields: Any) -> None:
-        """Start the session by itself, otherwise than a client would."""
+        """Start the session directly, differently from a client."""
         first = SessionInput(
             engine=names.ENGINE, tenant_id=self.key.tenant, session_id=self.key.session, actor="desk", **fields
         )

@@ -1,7 +1,6 @@
-"""Stands for a program that a shell starts, which is a fork of the fork server's: see `fork_server`.
+"""The placeholder of a program that a shell starts, which is a fork of the fork server: see `fork_server`.
 
-It is copied into an executable file. Of the standard library alone, and little of it: it begins for each start.
-"""
+It is copied into an executable file. It uses little of the standard library, because it starts each time."""
 
 import contextlib
 import json
@@ -15,11 +14,10 @@ HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signa
 
 
 def stand_for_fork(address: str, program: str) -> NoReturn:
-    """Has the program forked with what this process was given, hands signals on to it and ends as it does.
+    """Fork the program with this process's arguments, forward signals to it and end as it does.
 
-    Becomes the program itself where a fork would not be it.
-    """
-    # Until it is known to whom they go.
+    Becomes the program itself if a fork would differ from it."""
+    # Until their receiver is known.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -37,11 +35,11 @@ def stand_for_fork(address: str, program: str) -> NoReturn:
             os.kill(int(pid), number)
 
     for each in HANDED_ON:
-        # What a shell starts in the background does not hear an interrupt.
+        # A program that a shell starts in the background ignores an interrupt.
         if signal.getsignal(each) is not signal.SIG_IGN:
             signal.signal(each, hand_on)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
-    # A keeper that has ended says nothing more, and the program has ended with it.
+    # An ended keeper sends nothing more, and the program has ended with it.
     code = int(peer.recv(32) or -signal.SIGKILL)
     if code < 0:
         if -code != signal.SIGKILL:

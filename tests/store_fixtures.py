@@ -1,4 +1,4 @@
-"""Stores of every kind: tests that take `store_url` or `store` run on SQLite and on a real PostgreSQL server."""
+"""Stores of every kind: tests with `store_url` or `store` run on SQLite and on a real PostgreSQL server."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ from signoff.temporal.embedded_server import free_port
 
 
 def postgres_programs() -> Path:
-    """The folder of `initdb` and `pg_ctl`; Debian keeps it off PATH."""
+    """The directory of `initdb` and `pg_ctl`, which Debian keeps off PATH."""
     found = [
         *sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")),
         *map(Path, filter(None, [shutil.which("initdb")])),
@@ -36,7 +36,7 @@ def postgres_programs() -> Path:
 
 
 def _unprivileged() -> str | None:
-    """Who runs the server when the tests run as root, whom it refuses."""
+    """The user of the server if the tests run as root, which it refuses."""
     if os.getuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -45,7 +45,7 @@ def _unprivileged() -> str | None:
 
 @contextlib.contextmanager
 def running_postgres(superuser: str, password: str = "") -> Iterator[str]:
-    """The address, `host:port`, of a PostgreSQL server of its own; without a password it lets everybody in."""
+    """The address, `host:port`, of a separate PostgreSQL server. Without a password it admits all clients."""
     programs, user, port = postgres_programs(), _unprivileged(), free_port()
     folder = Path(tempfile.mkdtemp(prefix="signoff-pg-"))
     (folder / "password").write_text(password)
@@ -69,11 +69,10 @@ def running_postgres(superuser: str, password: str = "") -> Iterator[str]:
 
 
 class EmptyStores:
-    """Begins each new SQLite store of this process as a copy of an empty one: making tables takes five times as long.
+    """Starts each new SQLite store of this process as a copy of an empty one: creating tables takes five times as long.
 
-    What the process that opens it does first, its id and its keys, is not in the copy. Where the making itself is
-    tested, and in other processes, stores are made.
-    """
+    The first actions of the opening process, the id and the keys, are not in the copy. Tests of the creation, and other
+    processes, create their stores."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "empty.db"
@@ -91,7 +90,7 @@ class EmptyStores:
         whole = file.with_name(f"{file.name}.{threading.get_ident()}.copy")
         with open(os.open(whole, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as copy:
             copy.write(self._image)
-        # Whole or not at all, and never over what somebody else has made meanwhile.
+        # Complete or not at all, and never over another process's file.
         with contextlib.suppress(FileExistsError):
             os.link(whole, file)
         whole.unlink()
@@ -107,7 +106,7 @@ class EmptyStores:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Until it ends, stores of this process begin so."""
+        """During the block, stores of this process start like this."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store_module, "make_private", self.make_private)
             yield
@@ -115,11 +114,10 @@ class EmptyStores:
 
 @contextlib.contextmanager
 def shared_statements() -> Iterator[None]:
-    """Until it ends, what one SQLite store of this process has compiled, all others have as well.
+    """During the block, SQLite stores of this process share their compiled statements.
 
-    SQLAlchemy compiles each statement once for an engine, which is once for a program; the tests open thousands. What
-    is compiled holds no value and no connection.
-    """
+    SQLAlchemy compiles each statement once per engine, which is once per program. The tests open thousands. A compiled
+    statement holds no value and no connection."""
     compiled: LRUCache[Any, Any] = LRUCache(2000)
     make = database_module._sqlite_engine
 
@@ -129,7 +127,7 @@ def shared_statements() -> Iterator[None]:
         return engine
 
     with pytest.MonkeyPatch.context() as patch:
-        # A dialect is part of the name under which a statement is kept, and each engine makes one.
+        # A dialect is part of a cached statement's key, and each engine creates one.
         patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, other: type(one) is type(other))
         patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda one: hash(type(one)))
         patch.setattr(database_module, "_sqlite_engine", make_sharing)
@@ -145,7 +143,7 @@ def postgres_server() -> Iterator[str]:
 
 @pytest.fixture
 async def postgres_url(postgres_server: str) -> str:
-    """The URL of an empty PostgreSQL database; emptying one is far quicker than making one."""
+    """The URL of an empty PostgreSQL database. Emptying one is far quicker than creating one."""
     url = f"{postgres_server}/postgres"
     admin = await asyncpg.connect(url)
     await admin.execute("DROP SCHEMA public CASCADE")
@@ -176,13 +174,13 @@ async def store(store_url: str) -> AsyncIterator[Store]:
 
 @pytest.fixture(autouse=True)
 def made_stores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where stores themselves are tested, each is made anew, see `EmptyStores`."""
+    """In tests of the stores, each is created, see `EmptyStores`."""
     monkeypatch.setattr(store_module, "make_private", make_private)
 
 
 @pytest.fixture
 def threads_end() -> Iterator[None]:
-    """Every thread that the test starts ends; one that was told to end may still be ending."""
+    """Every thread that the test starts ends. A stopped one may still be ending."""
     before = set(threading.enumerate())
     yield
     new = set(threading.enumerate()) - before

@@ -1,7 +1,7 @@
-"""A worker as its own process, for tests that kill it, whose catalog has subscribers: `... ADDRESS FOLDER QUEUE PORT`.
+"""A worker as a separate process with subscribers in its catalog, for tests that kill it: `... ADDRESS FOLDER QUEUE
+PORT`.
 
-FOLDER holds the store and `event_log.py`, the handler of docs/events.md; PORT is where its webhook is.
-"""
+FOLDER holds the store and `event_log.py`, the handler of docs/events.md. PORT is that of its webhook."""
 
 import asyncio
 import contextlib
@@ -42,9 +42,8 @@ def store_url(folder: Path) -> str:
 
 
 def subscribed_catalog(folder: Path, port: int, options: Any) -> Catalog:
-    """A tool for all and a specialist of the desk, both asked by mail; everybody's events go to a webhook and to a
-    handler, and the specialist's to the handler alone.
-    """
+    """A tool for all and a specialist of the desk, both with approval by email. Public events go to a webhook and a
+    handler, and the specialist's only to the handler."""
 
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         with (folder / "ledger").open("a") as ledger:
@@ -76,19 +75,19 @@ def subscribed_catalog(folder: Path, port: int, options: Any) -> Catalog:
 
 
 async def _never(event: Any) -> None:
-    """Takes what is nobody's own; a specialist's would end the test."""
+    """Takes public events only. A specialist's event would end the test."""
     assert not event.private, event
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls both tools, and says when they are done."""
+    """Call both tools, then end the turn."""
     args = {"amount": 20, "password": SECRET}
     return respond("done") if results(request) else calls(("pay", args), ("vault", args))
 
 
 @contextlib.asynccontextmanager
 async def killable(address: str, folder: Path, queue: str, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The worker's process, ready; killed at the end if it still runs."""
+    """The worker's process, ready, and killed at the end if it still runs."""
     given = (str(Path(__file__)), address, str(folder), queue, str(port))
     process = await asyncio.create_subprocess_exec(sys.executable, *given, stdout=asyncio.subprocess.PIPE, cwd=folder)
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A table is one test whose rows are cheap: each row is a subtest, and all of them run."""
+"""A table is one test with cheap rows: each row is a subtest, and all of them run."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ from signoff.store.store import open_store
 Test = Callable[..., Any]
 Ids = Callable[[Any], object] | Sequence[str]
 OWN = ("monkeypatch", "store", "tmp_path")
-"""Fixtures that each row has of its own."""
+"""Fixtures that each row has for itself."""
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 80
 
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name, else the values, shortened."""
+        """The name, or otherwise the shortened values."""
         return self.name or ", ".join(f"{name}={SHORT.repr(value)}" for name, value in self.values.items())
 
 
@@ -112,7 +112,7 @@ def _made(folder: Path | None, number: int, log: pytest.LogCaptureFixture | None
 
 @contextlib.contextmanager
 def _reported(subtests: pytest.Subtests, rows: Sequence[Row]) -> Iterator[None]:
-    """Report the result under the label of the row; end a table that runs out of time."""
+    """Report the result under the label of the row, and end a table that runs out of time."""
     late = False
     with subtests.test("-".join(row.label for row in rows)):
         try:

@@ -47,7 +47,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-async def test_app_under_test_asks_and_runs_what_was_approved(outside: None) -> None:
+async def test_app_under_test_requests_approval_and_runs_approved_calls(outside: None) -> None:
     async with an_app().test(ScriptedModel(react)) as test:
         turn = await test.say("refund ana 50")
         request = await turn.request()
@@ -97,7 +97,7 @@ def test_name_of_an_app_is_one_short_line(name: str) -> None:
         an_app(name=name)
 
 
-async def test_app_under_test_without_a_model_answers_offline_whatever_its_provider(
+async def test_app_under_test_without_a_model_answers_offline_for_any_provider(
     outside: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -108,9 +108,7 @@ async def test_app_under_test_without_a_model_answers_offline_whatever_its_provi
         assert (await turn.result()).text == "refunded 9.0 to ana, approved by "
 
 
-async def test_app_under_test_reads_no_settings_of_its_surroundings(
-    clean_env: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_app_under_test_ignores_the_surrounding_settings(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     hostile = {
         "PROFILE": "production",
         "APP": "nowhere:app",
@@ -175,7 +173,7 @@ async def test_app_with_too_few_people_names_the_place_for_more(outside: None) -
 
 
 def watch(request: CompletionRequest) -> Completion:
-    """Refund for a person, and file what an event says."""
+    """Refund for a person, and file an event's text."""
     if results(request):
         return respond("done")
     if last_user_text(request).startswith("An event happened."):
@@ -196,7 +194,7 @@ async def test_app_under_test_starts_an_actor_for_an_event(outside: None) -> Non
     app.subscribe("tool_call:refund", to="actor:watcher", name="refunds")
     app.subscribe("tool_call:file", to="actor:watcher", name="files")
     async with app.test(ScriptedModel(watch)) as test:
-        # A subscription begins with the events after its first look.
+        # A subscription starts with the events after its first read.
         for _ in range(30):
             await (await test.say("refund ana 5", actor="clerk")).result()
             with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The builders of `signoff.testing`: whole with no field given, and with each field that is."""
+"""The builders of `signoff.testing`: complete without any field, and with each given field."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ from signoff.testing.builders import a_permit, a_person
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_the_id_of_a_request_names_its_call() -> None:
+def test_request_id_names_its_call() -> None:
     request = a_request(tenant="acme", call="c2.1")
     named = parse_approval_id(request.id)
     assert named is not None
@@ -24,13 +24,13 @@ def test_the_id_of_a_request_names_its_call() -> None:
     assert a_request(id="other").id == "other"
 
 
-def test_an_opened_request_has_the_deadline_of_its_terms() -> None:
+def test_opened_request_has_the_deadline_of_its_terms() -> None:
     request = a_request(opened=NOW, timeout=60.0, remind_after=30.0)
     assert (request.expires_at, request.remind_at) == (NOW + timedelta(seconds=60), (NOW + timedelta(seconds=30),))
     assert a_request().expires_at is None
 
 
-def test_a_decision_is_about_the_request_it_is_given() -> None:
+def test_decision_is_about_the_given_request() -> None:
     request = a_request(opened=NOW, revision=3, question_hash="h" * 64)
     decision = a_decision(request, subject="ana")
     assert (decision.approval_id, decision.revision, decision.question_hash) == (request.id, 3, "h" * 64)
@@ -38,7 +38,7 @@ def test_a_decision_is_about_the_request_it_is_given() -> None:
     assert count_vote(request, vote).state == "approved"
 
 
-def test_contexts_are_those_of_one_call() -> None:
+def test_contexts_belong_to_one_call() -> None:
     ctx, tool = a_call_context(channel="slack"), a_tool_context(attempt=2)
     assert (ctx.actor, ctx.session, ctx.turn, ctx.tenant, ctx.user, ctx.channel) == (
         tool.actor_name, tool.session_id, tool.turn_id, tool.tenant_id, tool.user, "slack",
@@ -46,12 +46,12 @@ def test_contexts_are_those_of_one_call() -> None:
     assert tool.attempt == 2
 
 
-def test_a_person_may_approve_unless_it_is_said_otherwise() -> None:
+def test_person_is_an_approver_by_default() -> None:
     assert a_person("bo", name="Bo") == Person(id="bo", name="Bo", roles=("approvers",))
     assert a_person(roles=()) == Person(id="ana")
 
 
-def test_a_permit_is_bound_to_the_call_it_is_given() -> None:
+def test_permit_is_bound_to_the_given_call() -> None:
     tool = pay_tool(Ledger())
     permit, ctx = a_permit(tool, {"amount": 1}, call="c2.1"), a_call_context(turn="u")
     assert is_of(permit, tool, {"amount": 1})

@@ -1,4 +1,4 @@
-"""Clocks that differ are told of, with the remedy."""
+"""Differing clocks are reported with the remedy."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from signoff.store.store import open_store
 
 LATE = timedelta(minutes=10)
 UNSURE = timedelta(minutes=1)
-"""How much a measurement on a busy machine may be wrong: a clock is asked, and answers some time later."""
+"""The maximum error of a measurement on a busy machine: a clock answers some time after the question."""
 
 
 def late() -> datetime:
@@ -21,22 +21,21 @@ def late() -> datetime:
 
 
 async def lead_of_server(client: Client, clock: Clock = system_clock) -> timedelta:
-    """How far the server's clock is ahead of `clock`.
+    """The lead of the server's clock over `clock`.
 
-    Asked again: a busy server may not have counted the poll by which it tells the time within a second.
-    """
+    Repeated: a busy server may not yet have counted the poll that would give the time within a second."""
     while (ahead := await server_clock_lead(client, clock=clock)) is None:
         await asyncio.sleep(0.1)
     return ahead
 
 
-async def test_clocks_of_one_machine_are_one(client: Client, tmp_path: Path) -> None:
+async def test_clocks_of_one_machine_agree(client: Client, tmp_path: Path) -> None:
     assert abs(await lead_of_server(client)) < UNSURE
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         assert abs(await store_clock_lead(store)) < UNSURE
 
 
-async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_path: Path) -> None:
+async def test_wrong_local_clock_differs_from_server_and_store(client: Client, tmp_path: Path) -> None:
     ahead = await lead_of_server(client, clock=late)
     assert abs(ahead - LATE) < UNSURE
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
@@ -50,9 +49,9 @@ async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_pa
 
 
 @table(("seconds", "expected"), (5, False), (6, True), (-5, False), (-6, True))
-def test_a_few_seconds_are_nothing(seconds: int, expected: bool) -> None:
+def test_difference_of_a_few_seconds_is_ignored(seconds: int, expected: bool) -> None:
     assert bool(clock_problem("the store", timedelta(seconds=seconds))) is expected
 
 
-def test_a_server_that_does_not_tell_is_no_problem() -> None:
+def test_server_without_a_time_is_no_problem() -> None:
     assert clock_problem("the Temporal server", None) == ""

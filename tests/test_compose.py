@@ -1,4 +1,4 @@
-"""The compose file, as far as it can be checked without an engine, and what its containers run as processes."""
+"""The compose file, as far as it can be checked without an engine, and its containers' commands as processes."""
 
 import asyncio
 import itertools
@@ -39,14 +39,14 @@ PROCESSES = ("signoff-worker", "signoff-gateway", "signoff-codec")
 
 @pytest.fixture(scope="module")
 async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
-    """A box that was begun: databases and namespace are there, and nothing of Signoff's."""
+    """A box with databases and namespace, and nothing of Signoff yet."""
     async with running_box(tmp_path_factory.mktemp("box")) as begun:
         await begun.run("database")
         await begun.run("temporal-namespace")
         yield begun
 
 
-def test_it_is_valid_by_the_compose_specification() -> None:
+def test_compose_file_is_valid_by_the_specification() -> None:
     text = re.sub(r"\$\{(\w+):([-+?])([^}]*)\}", lambda each: each[3] if each[2] == "-" and each[3] else each[1], RAW)
     read = compose_spec.PyOptions(apply_merge=True).from_yaml(text)
     read.validate()
@@ -67,18 +67,18 @@ def test_every_port_is_on_loopback() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_data_lies_in_named_volumes() -> None:
+def test_data_is_in_named_volumes() -> None:
     used = {v.partition(":")[0] for service in SERVICES.values() for v in service.get("volumes", ())}
     assert used == set(COMPOSE["volumes"])
 
 
-def test_each_process_reaches_its_own_volume_alone() -> None:
+def test_each_process_mounts_only_its_own_volume() -> None:
     reach = {name: {v.partition(":")[0] for v in SERVICES[name]["volumes"]} for name in (*PROCESSES, "signoff-init")}
     assert all(reach[name] == {name} for name in PROCESSES)
     assert reach["signoff-init"] == set(PROCESSES)
 
 
-def test_each_service_is_told_its_own_password_alone() -> None:
+def test_each_service_gets_only_its_own_password() -> None:
     told = {
         name: {each for each, secret in PASSWORDS.items() if secret in str(service.get("environment", ""))}
         for name, service in SERVICES.items()
@@ -98,7 +98,7 @@ def test_each_service_is_told_its_own_password_alone() -> None:
     }
 
 
-def test_what_runs_long_is_watched_and_restarted() -> None:
+def test_long_running_service_is_checked_and_restarted() -> None:
     for name, service in SERVICES.items():
         assert service["restart"] == ("on-failure" if name in ONE_SHOT else "unless-stopped"), name
         for other, how in service.get("depends_on", {}).items():
@@ -108,7 +108,7 @@ def test_what_runs_long_is_watched_and_restarted() -> None:
     assert set(PROCESSES) <= {name for name, s in SERVICES.items() if "healthcheck" in s}
 
 
-def test_the_versions_are_those_the_embedded_server_has() -> None:
+def test_versions_equal_the_embedded_servers() -> None:
     binary = find_temporal()
     assert binary is not None
     found = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
@@ -120,16 +120,15 @@ def test_the_versions_are_those_the_embedded_server_has() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ONE_SHOT))
-def test_the_scripts_are_shell(name: str) -> None:
+def test_scripts_are_valid_shell(name: str) -> None:
     script = SERVICES[name]["command"][0]
     parsed = subprocess.run(["sh", "-n", "-c", script], capture_output=True, text=True, check=False)
     assert (parsed.returncode, parsed.stderr) == (0, "")
 
 
-def test_no_setting_of_sign_ins_and_tenants_is_left_in_the_environment_file() -> None:
-    """A tenant's claim that no process were told would let everybody in as of `main`, without a word; limits that one
-    were not told would be none.
-    """
+def test_no_setting_of_sign_ins_and_tenants_is_missing_in_the_environment() -> None:
+    """Without its tenant claim a process would silently admit all logins to `main`, and without its limits it would
+    have none."""
     settings = {f"SIGNOFF_{name.upper()}" for name in Settings.model_fields if name.startswith(("oidc_", "tenant_"))}
     secret = {"SIGNOFF_OIDC_CLIENT_SECRET"}
     given = {name: f"of {name}" for name in settings - secret}
@@ -140,8 +139,8 @@ def test_no_setting_of_sign_ins_and_tenants_is_left_in_the_environment_file() ->
     assert secret <= set(services["signoff-gateway"]["environment"])
 
 
-def test_every_name_the_environment_gives_is_a_setting() -> None:
-    """A misspelt SIGNOFF_ variable would be silently off in the box."""
+def test_every_environment_variable_is_a_setting() -> None:
+    """A misspelt SIGNOFF_ variable would silently have no effect in the box."""
     services = ("signoff-init", "signoff-temporal-ui", *PROCESSES)
     from_file = {name for each in services for name in SERVICES[each]["environment"] if name.startswith("SIGNOFF_")}
     code = "from signoff.settings import Settings; print(*Settings.model_fields)"
@@ -150,12 +149,12 @@ def test_every_name_the_environment_gives_is_a_setting() -> None:
     assert all(SERVICES[each]["environment"]["SIGNOFF_PROFILE"] == "production" for each in services)
 
 
-def test_the_image_has_the_folders_of_the_volumes() -> None:
+def test_image_has_the_directories_of_the_volumes() -> None:
     made = re.findall(r"install -d -o signoff -g signoff -m 700 (.*)", (ROOT / "Dockerfile").read_text())[0].split()
     assert {v.partition(":")[2] for v in SERVICES["signoff-init"]["volumes"]} == set(made)
 
 
-def test_temporals_ui_reads_by_the_codec_server() -> None:
+def test_temporal_ui_reads_through_the_codec_server() -> None:
     ui, codec = SERVICES["temporal-ui"]["environment"], SERVICES["signoff-codec"]["environment"]
     assert ui["TEMPORAL_CODEC_ENDPOINT"] == codec["SIGNOFF_CODEC_URL"]
     assert (ui["TEMPORAL_CODEC_INCLUDE_CREDENTIALS"], ui["TEMPORAL_DISABLE_WRITE_ACTIONS"]) == ("true", "true")
@@ -165,7 +164,7 @@ def test_temporals_ui_reads_by_the_codec_server() -> None:
     assert {str(url.port) for url in urls} <= set(published)
 
 
-def test_metrics_are_reached_on_the_network_alone() -> None:
+def test_metrics_are_reachable_only_on_the_network() -> None:
     for name in ("signoff-worker", "signoff-gateway"):
         told = SERVICES[name]["environment"]
         assert (told["SIGNOFF_METRICS_HOST"], SERVICES[name]["expose"]) == ("0.0.0.0", [told["SIGNOFF_METRICS_PORT"]])
@@ -175,7 +174,7 @@ def test_metrics_are_reached_on_the_network_alone() -> None:
     assert told["SIGNOFF_LOG"] == "text"
 
 
-def test_temporal_switches_on_what_the_embedded_server_does() -> None:
+def test_temporal_enables_the_same_options_as_the_embedded_server() -> None:
     embedded = server_arguments(ServerOptions(Path("temporal.db"), port=1, ui_port=None, fair=True))
     switched = {word.removesuffix("=true") for word in embedded if re.fullmatch(r"[\w.]+=true", word)}
     file = SERVICES["temporal"]["environment"]["DYNAMIC_CONFIG_FILE_PATH"]
@@ -187,7 +186,7 @@ def test_temporal_switches_on_what_the_embedded_server_does() -> None:
     assert [name.endswith(".invalid") for name in closed["value"]] == [True]
 
 
-def test_temporals_ui_is_reached_through_the_proxy_alone() -> None:
+def test_temporal_ui_is_reachable_only_through_the_proxy() -> None:
     ui, proxy = SERVICES["temporal-ui"], SERVICES["signoff-temporal-ui"]
     assert ("ports" in ui, ui["networks"]) == (False, ["temporal-ui"])
     assert COMPOSE["networks"]["temporal-ui"] == {
@@ -203,7 +202,7 @@ def test_temporals_ui_is_reached_through_the_proxy_alone() -> None:
 
 
 @pytest.mark.postgres
-async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(box: Box, tmp_path: Path) -> None:
+async def test_namespace_script_prepares_a_server_and_may_repeat(box: Box, tmp_path: Path) -> None:
     options = ServerOptions(tmp_path / "temporal.db", port=free_port(), ui_port=None)
     async with run_server(options) as server:
         operator = (await server.connect()).operator_service
@@ -220,7 +219,7 @@ async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(box: 
 
 
 @pytest.mark.postgres
-async def test_the_databases_are_made_once_and_take_new_passwords(box: Box) -> None:
+async def test_database_script_runs_once_and_accepts_new_passwords(box: Box) -> None:
     changed = Box(box.folder, box.postgres, box.server, {"WORKER_PASSWORD": "anotherpassword"})
     await changed.run("database")
     assert await _connects(box, "signoff_worker", "anotherpassword", "postgres") == "signoff_worker"
@@ -236,13 +235,13 @@ async def test_the_databases_are_made_once_and_take_new_passwords(box: Box) -> N
 
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
-async def test_the_first_start_makes_keys_and_a_token_and_may_be_killed(box: Box) -> None:
+async def test_first_start_creates_keys_and_a_token_even_if_killed(box: Box) -> None:
     gateway, worker, codec = (box.volume(name) for name in ("signoff-gateway", "signoff-worker", "signoff-codec"))
     for number in range(1, 5):
-        # The first `number` of its calls of `signoff` do as they are told, and nothing comes after the last of them.
+        # The first `number` of its calls of `signoff` succeed, and no later one happens.
         await _killed_at(box, number)
         if number == 2:
-            # As where `keys create` itself is killed between its two files.
+            # As if `keys create` were killed between its two files.
             (gateway / "encryption-keys.json").unlink()
     assert (gateway / "first-token.made").exists() is False
     await box.run("signoff-init")
@@ -271,7 +270,7 @@ async def test_the_first_start_makes_keys_and_a_token_and_may_be_killed(box: Box
 
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
-async def test_the_processes_start_and_are_well(box: Box) -> None:
+async def test_processes_start_and_are_healthy(box: Box) -> None:
     await box.run("signoff-init")
     started = {name: await box.start(name) for name in PROCESSES}
     try:
@@ -304,7 +303,7 @@ async def test_every_published_port_refuses_a_rebound_name(box: Box, tmp_path: P
                     own = await http.get(f"{base}/healthz")
                     rebound = await http.get(f"{base}/healthz", headers={"host": f"evil.example:{inside}"})
                     assert (own.status_code, rebound.status_code) == (200, 421), name
-                # Temporal UI waits before it dials again a server that was not up at its first try.
+                # Temporal UI waits before it retries a server that was down at its first attempt.
                 for seconds in itertools.islice(pauses(), 100):
                     listed = await http.get(f"http://127.0.0.1:{there.ports['8080']}/api/v1/namespaces")
                     if listed.status_code != 503:
@@ -325,7 +324,7 @@ async def _connects(box: Box, role: str, password: str, database: str) -> Any:
 
 
 async def _killed_at(box: Box, number: int) -> None:
-    """Runs the first start with a `signoff` that kills it once it was called so many times and has done as told."""
+    """Run the first start with a `signoff` that kills it after this number of calls."""
     folder = box.folder / f"killed-{number}"
     folder.mkdir()
     program = folder / "signoff"
@@ -344,5 +343,5 @@ async def _killed_at(box: Box, number: int) -> None:
         stderr=asyncio.subprocess.STDOUT,
     )
     output, _ = await process.communicate()
-    # 137: a shell of the script's own was killed in its place.
+    # 137: a shell of the script was killed instead.
     assert process.returncode in (-9, 137), output.decode()

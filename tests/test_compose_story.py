@@ -1,9 +1,8 @@
-"""The story of `make demo` on what docker-compose.yml runs, in the production profile.
+"""The story of `make demo` on docker-compose.yml, in the production profile.
 
-The file's own commands and environment as processes, over PostgreSQL and a Temporal server, with encryption: two
-workers and two gateways behind a proxy, each killed in the course of it, people with tokens and people whom a provider
-of OpenID Connect signs in.
-"""
+The file's commands and environment as processes, over PostgreSQL and a Temporal server, with encryption: two workers
+and two gateways behind a proxy, each killed during the story, people with tokens, and people who sign in at an OpenID
+Connect provider."""
 
 import asyncio
 import base64
@@ -47,7 +46,7 @@ _PATIENCE_SECONDS = 90.0
 
 @dataclasses.dataclass
 class Stage:
-    """The processes, and people who speak to whichever gateway answers."""
+    """The processes, and people who use any available gateway."""
 
     box: Box
     provider: OpenIdServer
@@ -62,21 +61,21 @@ class Stage:
         return f"http://127.0.0.1:{self.box.ports['8300']}"
 
     def desk(self, query: str) -> list[tuple[Any, ...]]:
-        """What the travel desk's own database holds."""
+        """Rows from the travel desk's own database."""
         with closing(sqlite3.connect(self.box.volume(WORKER) / "travel.db", timeout=30)) as database:
             return database.execute(query).fetchall()
 
     async def start_workers(self, *, pause_seconds: int = 0) -> None:
-        """Starts those that do not run; with a pause their tools sleep after they have written."""
+        """Start the stopped workers. With a pause, their tools sleep after they have written."""
         for number, running in enumerate(self.workers):
             if running is None:
                 pause = {"TRAVEL_DESK_SLEEP_AFTER_WRITE": str(pause_seconds)}
-                # As each of two containers has an address of its own.
+                # Each of two containers would have its own address.
                 port = str(self.metrics[number])
                 self.workers[number] = await self.box.start(WORKER, SIGNOFF_METRICS_PORT=port, **pause)
 
     async def start_gateway(self, number: int) -> None:
-        """Starts one at its own port, as a container has its own address, until it is well."""
+        """Start one on its own port, like a container with its own address, until it is healthy."""
         port = self.ports[number]
         own = {"SIGNOFF_PORT": str(port), "SIGNOFF_METRICS_PORT": str(free_port())}
         self.gateways[number] = started = await self.box.start(GATEWAY, **own)
@@ -121,12 +120,12 @@ class Stage:
         assert receipt["status"] in ("accepted", "pending"), receipt
 
     async def command(self, *words_: str) -> Any:
-        """What `signoff ... --json` prints where the gateway is."""
+        """The output of `signoff ... --json` at the gateway."""
         return from_json((await self.box.run(GATEWAY, "signoff", *words_, "--json")).encode())
 
 
 async def until(look: Callable[[], Awaitable[Any]], is_so: Callable[[Any], Any]) -> Any:
-    """Looks again until it is so; a worker that was killed is waited for."""
+    """Repeat the check until it holds. A killed worker is waited for."""
     deadline, found = time.monotonic() + _PATIENCE_SECONDS, None
     while time.monotonic() < deadline:
         with suppress(ServerUnavailable):
@@ -139,7 +138,7 @@ async def until(look: Callable[[], Awaitable[Any]], is_so: Callable[[Any], Any])
 
 @pytest.fixture(scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    """Everything as the file starts it, twice where there may be several."""
+    """All services as the file starts them, twice if several are allowed."""
     secret = "a secret of the client's"
     async with AsyncExitStack() as stack:
         box = await stack.enter_async_context(running_box(tmp_path_factory.mktemp("story")))
@@ -176,12 +175,12 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         assert set(codes) == {0}
 
 
-async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
+async def test_demo_runs_on_the_compose_file(stage: Stage) -> None:
     cheap = await stage.ask("book the 39 euro flight to Porto", "traveller")
     ran = await stage.ends(cheap, "traveller")
     assert (ran["code"], ran["approval_id"]) == ("ok", "")
 
-    # Both wait, and each worker is killed and started again: they still wait, and nothing was done.
+    # Both wait, and each worker is killed and restarted: they still wait, and no tool ran.
     booking, cancelling = await asyncio.gather(stage.ask(BOOK), stage.ask("cancel booking TD-1"))
     await asyncio.gather(stage.waits(booking), stage.waits(cancelling))
     for number in range(2):
@@ -190,7 +189,7 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
     booked, cancelled = await asyncio.gather(stage.waits(booking), stage.waits(cancelling))
     assert stage.desk("SELECT count(*) FROM bookings") == [(1,)]
 
-    # Olga is known by her group at the provider alone, and decides in the inbox; a gateway is killed right after.
+    # Only her group at the provider identifies Olga. She decides in the inbox, and a gateway is killed right after.
     async with httpx2.AsyncClient(base_url=stage.url, timeout=60) as olga:
         olga.headers["sec-fetch-site"] = "same-origin"
         olga.cookies.set("signoff_language", "en")
@@ -200,7 +199,7 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
         await stage.decide("approver", cancelled, "approved")
         await stage.kill(stage.gateways, 0)
 
-        # Both tools have written when their workers are killed, and nobody was told.
+        # Both tools have written when their workers are killed, before the turns learn of it.
         written = "SELECT (SELECT count(*) FROM bookings), (SELECT count(*) FROM cancellations)"
         await until(lambda: asyncio.to_thread(stage.desk, written), lambda rows: rows == [(2, 1)])
         for number in range(2):
@@ -208,7 +207,7 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
         await stage.start_workers()
         await stage.start_gateway(0)
 
-        # While the server finds out what became of those workers: a denial, and the other gateway is killed after it.
+        # While the server detects the lost workers: a denial, after which the other gateway is killed.
         dear = await stage.ask(BOOK)
         await stage.decide("approver", await stage.waits(dear), "denied", reason=REASON)
         await stage.kill(stage.gateways, 1)
@@ -219,7 +218,8 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
         assert (refund["code"], refund["approval_id"]) == ("denied", "")
         await stage.start_gateway(1)
 
-        # Whoever reaches Temporal's server says yes in nobody's name: it counts for nothing, and Olga's no does.
+        # An attacker with access to Temporal's server approves without an identity: it does not count, and Olga's
+        # denial does.
         forged = await stage.ask(BOOK)
         request = await stage.waits(forged)
         temporal = await stage.box.server.connect()
@@ -229,7 +229,7 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
         await answer_in(olga, request["id"], verdict="denied", reason=REASON)
         assert (await stage.ends(forged))["code"] == "denied"
 
-    # What was idempotent was finished with its key; of what was not, people say that it is given up.
+    # The idempotent call finished with its key. The other call is given up by an approver.
     assert (await stage.ends(booking))["code"] == "ok"
     await stage.decide("approver", await stage.waits(cancelling, "in_doubt"), "denied")
     assert (await stage.ends(cancelling))["code"] == "in_doubt"
@@ -246,7 +246,7 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
     assert not [word for word in ("Lisbon", "TP 531", REASON, "the traveller") if word.encode() in kept]
 
 
-async def test_who_has_no_group_is_let_in_nowhere(stage: Stage) -> None:
+async def test_person_without_a_group_has_no_access(stage: Stage) -> None:
     async with httpx2.AsyncClient(base_url=stage.url, timeout=60) as zoe:
         page = await sign_in_at(zoe, "/login/oidc?next=%2F", "zoe")
         assert "this login belongs to no known person" in words(page.text).lower()
@@ -269,7 +269,7 @@ async def check_record(stage: Stage, booking: str, cancelling: str, dear: str, f
         timeline = await stage.command("audit", "show", workflow_of(turn))
         assert timeline["finding"] is None
         rows = [(each["kind"], each["subject"], json.loads(each["data"])) for each in timeline["records"]]
-        # An ending is reported by its turn; the decisions of an execution are proved by the store.
+        # The turn reports its end. The store proves the decisions of an execution.
         ended = [(facts["state"], facts.get("claimed_subject", "")) for kind, _, facts in rows if kind == "ending"]
         assert ended[0] == (state, who), rows
         ran = {each["subject"] for kind, _, facts in rows if kind == "execution" for each in facts.get("decisions", ())}
@@ -277,7 +277,7 @@ async def check_record(stage: Stage, booking: str, cancelling: str, dear: str, f
 
 
 async def check_codec(stage: Stage, turn: str) -> None:
-    """Temporal's UI reads by it for whoever signed in at the inbox, and may; for everybody else nothing."""
+    """Temporal's UI decrypts with it for a signed-in person with permission, and for no other."""
     temporal = await stage.box.server.connect()
     history = await temporal.get_workflow_handle(workflow_of(turn)).fetch_history()
     started = history.events[0].workflow_execution_started_event_attributes.input.payloads
@@ -304,7 +304,7 @@ async def check_codec(stage: Stage, turn: str) -> None:
 
 
 async def answer_in(page: httpx2.AsyncClient, approval: str, **fields: str) -> None:
-    """Opens a card in the inbox and sends its form."""
+    """Open a card in the inbox and send its form."""
     path = f"/approvals/{approval}/decide"
     form = hidden((await page.get(f"/approvals/{approval}")).text, path)
     answer = await page.post(path, data={**form, **fields})

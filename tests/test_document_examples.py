@@ -78,7 +78,7 @@ def test_every_linked_example_loads(path: Path) -> None:
 
 
 @table("face", "signoff", "signoff.channels", "signoff.people", "signoff.testing", "signoff.tools")
-def test_every_name_of_a_face_is_in_an_example(face: str) -> None:
+def test_every_public_name_is_in_an_example(face: str) -> None:
     linked = {(path.parent / link).resolve() for path in PAGES for link in links(path) if link.endswith(".py")}
     examples = [path for path in linked if path.is_relative_to(ROOT / "examples")]
     shown = [block.text for block in (*EXAMPLES, *SHOWN) if block.language == "python"]
@@ -88,7 +88,7 @@ def test_every_name_of_a_face_is_in_an_example(face: str) -> None:
 
 
 def write_modules(folder: Path) -> None:
-    """Writes each example in Python as a module of its own."""
+    """Write each Python example as a separate module."""
     for number, block in enumerate(block for block in EXAMPLES if block.language == "python"):
         page = block.page.removesuffix(".md").replace("-", "_")
         (folder / f"{page}_{number}.py").write_text(block.text, encoding="utf-8")
@@ -98,10 +98,9 @@ def write_modules(folder: Path) -> None:
 
 @pytest.mark.long
 def test_python_of_every_example_type_checks(tmp_path: Path) -> None:
-    """As mypy's strict mode has it, but that a function may go without types, as short examples do.
+    """In mypy's strict mode, except that functions may lack types, as in short examples.
 
-    Files of `examples/` use frameworks whose pins exclude ours: they are run with their frameworks instead.
-    """
+    Files of `examples/` use frameworks whose pins exclude ours: they run with their frameworks instead."""
     write_modules(tmp_path)
     kept = ("--cache-dir", str(Path(sys.prefix) / ".mypy_cache_of_examples"), "--follow-imports", "silent")
     allowed = ("--allow-untyped-defs", "--allow-incomplete-defs", "--no-warn-return-any", "--ignore-missing-imports")
@@ -130,7 +129,7 @@ async def call() -> str:
 @pytest.mark.long
 @pytest.mark.pyright
 def test_pyright_accepts_every_example_and_refuses_misspelt_keywords(tmp_path: Path) -> None:
-    """In its strict mode: a face with an unknown type would be an error of the example that uses it."""
+    """In strict mode: an unknown type in the public API would be an error in the example that uses it."""
     write_modules(tmp_path)
     (tmp_path / "misspelt.py").write_text(MISSPELT, encoding="utf-8")
     paths = [str(ROOT / "src"), str(ROOT / "clients" / "python")]
@@ -146,7 +145,7 @@ def test_pyright_accepts_every_example_and_refuses_misspelt_keywords(tmp_path: P
 
 
 @table("block", *SHOWN, ids=lambda block: block.file)
-def test_what_is_shown_of_an_example_is_its_file(block: Block) -> None:
+def test_shown_example_equals_its_file(block: Block) -> None:
     mark = "//" if block.language == "js" else "#"
     assert block.text == f"{mark} {block.file}\n{(ROOT / block.file).read_text(encoding='utf-8')}"
 
@@ -158,7 +157,7 @@ def test_every_file_of_the_styles_is_shown_or_linked() -> None:
     assert {path.relative_to(ROOT).as_posix() for path in files} <= shown | linked
 
 
-async def test_tool_of_the_readme_runs_and_asks_as_it_says(
+async def test_readme_tool_runs_and_requests_approval_as_documented(
     client: Client, store: Store, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(tmp_path, "README.md")
@@ -201,7 +200,7 @@ def test_program_of_the_readme_has_at_most_twenty_lines() -> None:
 
 
 class Terminal:
-    """A shell in which the `temporal` program, TURN and APPROVAL are set, for one turn of one server."""
+    """A shell with the `temporal` program, TURN and APPROVAL set, for one turn of one server."""
 
     def __init__(self, server: ServerHandle, key: TurnKey) -> None:
         program = find_temporal()
@@ -223,7 +222,7 @@ class Terminal:
 
 
 def documented(part: str) -> str:
-    """The one command of docs/temporal.md that has `part` in it."""
+    """The one command of docs/temporal.md that contains `part`."""
     [line] = [line for line in shell_lines(ROOT / "docs" / "temporal.md") if part in line]
     return line
 
@@ -250,7 +249,7 @@ COMMANDS = {
 }
 
 
-def test_every_command_for_temporal_is_run_by_a_test() -> None:
+def test_every_documented_temporal_command_is_run_by_a_test() -> None:
     lines = [line for path in PAGES for line in shell_lines(path) if line.startswith("temporal ")]
     assert len(lines) > len(COMMANDS)
     for line in lines:
@@ -258,7 +257,7 @@ def test_every_command_for_temporal_is_run_by_a_test() -> None:
 
 
 @pytest.mark.row("B72")
-async def test_what_waits_is_found_read_and_decided_by_temporals_program(
+async def test_request_is_found_read_and_decided_with_the_temporal_program(
     plain_client: Client, server: ServerHandle, store: Store, task_queue: str
 ) -> None:
     script = [calls(PAY), respond("done")]
@@ -282,7 +281,7 @@ async def test_what_waits_is_found_read_and_decided_by_temporals_program(
     assert len(ledger.rows) == 1
 
 
-async def test_a_request_is_denied_or_withdrawn_and_a_turn_stopped_by_temporals_program(
+async def test_request_is_denied_or_withdrawn_and_a_turn_stopped_with_the_temporal_program(
     plain_client: Client, server: ServerHandle, store: Store, task_queue: str
 ) -> None:
     ledger = Ledger()

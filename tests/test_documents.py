@@ -1,4 +1,4 @@
-"""The documents say what is so: nothing is left out and nothing is there that is not."""
+"""The documents are complete and correct."""
 
 import dataclasses
 import json
@@ -74,7 +74,7 @@ STATED = {
     "C": [*range(1, 21)],
     "E": [1, 2, 4, 6, 10, 11, 13, 14, *range(16, 23), 25, 31, 32, 35, 38, *range(40, 44)],
 }
-"""The numbers of the rows that a design's own document states: each is proved by a test of its own."""
+"""The row numbers that a design's own document states: each has its own proof."""
 INTERNAL = sorted((ROOT / "docs" / "internal").glob("*.md"))
 LIMIT_GROUPS = {
     "Requests and connections": "limits.md",
@@ -94,7 +94,7 @@ def _all_rows() -> set[str]:
     return rows | {f"Q{number}" for number in range(1, 8)}
 
 
-def test_done_rows_are_those_that_tests_carry() -> None:
+def test_done_rows_equal_the_rows_of_the_tests() -> None:
     carried = row_markers()
     listed = {row[0]: row[2] for row in tables("docs/internal/features.md", "Done")}
     assert set(carried) - set(listed) == set(), "tests carry these rows: list them as `Done`"
@@ -105,7 +105,7 @@ def test_done_rows_are_those_that_tests_carry() -> None:
         assert f"{found[2]}::{found[1]}" in carried[row], f"{row}: that test does not carry it"
 
 
-def test_every_row_of_the_designs_stands_in_one_place() -> None:
+def test_every_row_of_the_designs_is_listed_once() -> None:
     every = [row[0] for heading in FEATURES for row in tables("docs/internal/features.md", heading)]
     assert {row: count for row, count in Counter(every).items() if count > 1} == {}, "these stand in two places"
     assert _all_rows() - set(every) == set(), "these stand nowhere"
@@ -113,7 +113,7 @@ def test_every_row_of_the_designs_stands_in_one_place() -> None:
     assert set(row_markers()) <= _all_rows()
 
 
-def test_each_stated_row_is_proved_by_a_test_of_its_own() -> None:
+def test_each_stated_row_has_its_own_test() -> None:
     stated = {f"{letter}{number:02}" for letter, numbers in STATED.items() for number in numbers}
     proofs = {row[0]: row[2] for row in tables("docs/internal/features.md", "Done") if row[0] in stated}
     assert stated - set(proofs) == {"P09"}, "stated and not done: only where two designs contradict each other"
@@ -147,7 +147,7 @@ def test_every_internal_page_is_listed() -> None:
 
 
 @table("name", "architecture.md", "where-to-add.md")
-def test_names_that_a_map_places_are_in_their_modules(name: str) -> None:
+def test_names_on_a_map_are_in_their_modules(name: str) -> None:
     folder = ROOT / "docs" / "internal"
     placed = re.findall(r"`([\w.]+)`\s+(?:in|of)\s+\[[^\]]+\]\(([^)]+\.py)\)", page(f"docs/internal/{name}"))
     assert len(placed) > 20
@@ -219,7 +219,7 @@ def _number(text: str) -> float:
     return float(amount) * UNITS.get(unit, 1)
 
 
-def test_every_gate_is_documented_in_its_order() -> None:
+def test_every_gate_is_documented_in_order() -> None:
     listed = [names(row[0])[0] for row in tables("docs/concepts.md", "The gates, in order")]
     assert listed == list(get_args(GateName))
 
@@ -233,7 +233,7 @@ def test_every_key_of_a_stricter_term_is_documented() -> None:
     assert set(re.findall(r"\w+", names(row[1])[0])) - {"CEL"} == set(TermRule.model_fields)
 
 
-def test_the_table_of_tools_is_made_of_their_declaration() -> None:
+def test_table_of_tools_equals_their_declaration() -> None:
     made = tool_table()
     assert f"\n\n{made}\n\n" in page("docs/manifest.md"), f"put this below `## Tools`:\n{made}"
 
@@ -253,7 +253,7 @@ def test_the_table_of_tools_is_made_of_their_declaration() -> None:
     ("events.md", [SubscriptionSection]),
     ("mcp.md", [ToolServerSection]),
 )
-def test_tables_of_keys_are_made_of_their_declaration(name: str, sections: list[type[BaseModel]]) -> None:
+def test_tables_of_keys_equal_their_declaration(name: str, sections: list[type[BaseModel]]) -> None:
     made = section_table(*sections)
     assert f"\n\n{made}\n\n" in page(f"docs/{name}") + "\n", f"put this table into docs/{name}:\n{made}"
 
@@ -305,7 +305,7 @@ def test_every_field_of_remarks_is_documented() -> None:
     assert named("docs/http-api.md", "Notes and remarks") == fields
 
 
-def test_the_documented_remark_reads_as_its_sentence() -> None:
+def test_documented_remark_equals_its_sentence() -> None:
     remark, sentence = blocks_below(ROOT / "docs" / "http-api.md", "Notes and remarks")
     assert english(Remark.model_validate_json(remark)) == sentence.strip()
 

@@ -1,4 +1,4 @@
-"""The embedded server starts ready, stops cleanly, takes up again, leaves nobody behind; errors say what to do."""
+"""The embedded server: start, clean stop, continuation, no orphans, and errors with remedies."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ asyncio.run(main())
 
 
 def options_in(folder: Path) -> ServerOptions:
-    """A headless server of its own, on a free port, with its files in `folder`."""
+    """A separate headless server on a free port, with its files in `folder`."""
     return ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
 
 
@@ -70,13 +70,13 @@ async def leave_waiting(client: Client) -> str:
 
 
 async def is_running(client: Client, workflow_id: str) -> bool:
-    """Whether that workflow is known and waits still."""
+    """Whether that workflow exists and is open."""
     description = await client.get_workflow_handle(workflow_id).describe()
     return description.status == WorkflowExecutionStatus.RUNNING
 
 
 async def bare_namespace(server: ServerHandle) -> Client:
-    """A client of a fresh namespace that knows nothing of ours."""
+    """A client of a fresh namespace without Signoff's setup."""
     client = await server.connect()
     name = f"bare-{uuid.uuid4().hex[:8]}"
     day = Duration(seconds=86_400)
@@ -86,31 +86,31 @@ async def bare_namespace(server: ServerHandle) -> Client:
 
 
 def half_made(options: ServerOptions) -> None:
-    """A database that was left before its tables were all there."""
+    """A database whose creation was interrupted before all tables existed."""
     with contextlib.closing(sqlite3.connect(options.db_file)) as database:
         database.execute("create table schema_version (x)")
 
 
 @contextlib.contextmanager
 def taken_port() -> Iterator[int]:
-    """A port on which something listens that never says a word."""
+    """A port with a listener that never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         yield listener.getsockname()[1]
 
 
-async def test_answers_with_search_attributes_and_90_days(client: Client) -> None:
+async def test_server_has_search_attributes_and_90_days_of_retention(client: Client) -> None:
     await check_server(client)
     assert await read_retention(client) == timedelta(days=90)
 
 
-def test_what_stays_on_this_machine_is_not_compressed(client: Client) -> None:
-    """Both processes would spend a twelfth of their time in each turn on it."""
+def test_local_connection_is_not_compressed(client: Client) -> None:
+    """Compression would cost both processes a twelfth of their time in each turn."""
     assert client.service_client.config.grpc_compression is GrpcCompression.NONE
 
 
-async def test_stopped_and_started_anew_it_takes_up_where_it_stopped(tmp_path: Path) -> None:
+async def test_restarted_server_continues_its_workflows(tmp_path: Path) -> None:
     options = replace(options_in(tmp_path / "state"), retention_days=30)
     async with run_server(options) as server:
         waiting = await leave_waiting(await server.connect())
@@ -126,7 +126,7 @@ async def test_stopped_and_started_anew_it_takes_up_where_it_stopped(tmp_path: P
     await server.stop()
 
 
-async def test_killed_it_loses_nothing(tmp_path: Path) -> None:
+async def test_killed_server_loses_nothing(tmp_path: Path) -> None:
     options = options_in(tmp_path)
     server = await start_server(options)
     waiting = await leave_waiting(await server.connect())
@@ -136,7 +136,7 @@ async def test_killed_it_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-async def test_no_orphan_when_the_parent_is_killed(tmp_path: Path) -> None:
+async def test_killed_parent_leaves_no_orphan(tmp_path: Path) -> None:
     options = options_in(tmp_path)
     command = [sys.executable, "-c", ORPHAN, str(options.db_file), str(options.port)]
     parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
@@ -149,12 +149,12 @@ async def test_no_orphan_when_the_parent_is_killed(tmp_path: Path) -> None:
         await check_server(await server.connect())
 
 
-async def test_it_is_no_member_of_our_process_group(server: ServerHandle) -> None:
+async def test_server_has_its_own_process_group(server: ServerHandle) -> None:
     assert os.getpgid(server.pid) == server.pid != os.getpgid(0)
 
 
-async def test_cancelled_while_starting_it_leaves_nothing_running(tmp_path: Path) -> None:
-    """Giving up in the middle of a start ends the server, so that the next start finds port and file free."""
+async def test_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
+    """An aborted start ends the server, so that the next start finds port and file free."""
     options = options_in(tmp_path)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
@@ -163,8 +163,8 @@ async def test_cancelled_while_starting_it_leaves_nothing_running(tmp_path: Path
         assert await server.connect()
 
 
-async def test_half_made_file_is_made_anew(tmp_path: Path) -> None:
-    """Killed while it made its first tables, the server would never start on that file again: it is made anew."""
+async def test_incomplete_database_of_ours_is_created_again(tmp_path: Path) -> None:
+    """A server killed during its first tables could never start on that file again: it is created again."""
     options = options_in(tmp_path)
     half_made(options)
     options.new_database_mark.touch()
@@ -175,7 +175,7 @@ async def test_half_made_file_is_made_anew(tmp_path: Path) -> None:
         assert await is_running(await server.connect(), waiting)
 
 
-async def test_file_that_is_not_ours_is_never_removed(tmp_path: Path) -> None:
+async def test_foreign_database_is_never_removed(tmp_path: Path) -> None:
     options = options_in(tmp_path)
     half_made(options)
     with pytest.raises(ServerUnavailable, match=r"ended while starting"):
@@ -184,8 +184,8 @@ async def test_file_that_is_not_ours_is_never_removed(tmp_path: Path) -> None:
         assert database.execute("select count(*) from schema_version").fetchone() == (0,)
 
 
-async def test_temporals_own_ui_answers(tmp_path: Path) -> None:
-    """With a UI port, Temporal's UI is there and `ui_url` names it."""
+async def test_temporal_ui_answers(tmp_path: Path) -> None:
+    """With a UI port, Temporal's UI runs and `ui_url` names it."""
     options = replace(options_in(tmp_path), ui_port=free_port())
     async with run_server(options) as server:
         assert server.ui_url == f"http://127.0.0.1:{options.ui_port}"
@@ -209,7 +209,7 @@ async def test_second_server_on_one_file_is_refused(server: ServerHandle) -> Non
         await start_server(replace(server.options, port=free_port()))
 
 
-async def test_taken_port_is_named_with_its_setting(tmp_path: Path) -> None:
+async def test_port_in_use_is_named_with_its_setting(tmp_path: Path) -> None:
     options = options_in(tmp_path)
     with taken_port() as port:
         with pytest.raises(ServerUnavailable, match=rf"port {port} is in use.*SIGNOFF_TEMPORAL_PORT.*--address"):
@@ -218,7 +218,7 @@ async def test_taken_port_is_named_with_its_setting(tmp_path: Path) -> None:
             await start_server(replace(options, ui_port=port))
 
 
-async def test_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
+async def test_output_of_a_failed_program_is_quoted(tmp_path: Path) -> None:
     program = tmp_path / "temporal"
     program.write_text("#!/bin/sh\necho unknown flag: --ip\nexit 2\n")
     program.chmod(0o755)
@@ -226,7 +226,7 @@ async def test_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
         await start_server(replace(options_in(tmp_path), binary=program))
 
 
-async def test_unwritable_folder_is_named(tmp_path: Path) -> None:
+async def test_unwritable_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"`.*file/state` cannot be written .*SIGNOFF_STATE_DIR"):
         await start_server(options_in(tmp_path / "file" / "state"))
@@ -239,7 +239,7 @@ def test_missing_program_is_named(tmp_path: Path) -> None:
             find_temporal(path)
 
 
-def test_program_is_looked_for_beside_python_then_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_searched_next_to_python_and_then_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beside, on_path = tmp_path / "beside", tmp_path / "path"
     for folder in (beside, on_path):
         folder.mkdir()
@@ -254,7 +254,7 @@ def test_program_is_looked_for_beside_python_then_on_path(tmp_path: Path, monkey
     assert find_temporal() is None
 
 
-async def test_program_downloaded_before_is_used_again(tmp_path: Path) -> None:
+async def test_downloaded_program_is_reused(tmp_path: Path) -> None:
     program = find_temporal()
     assert program is not None
     kept = tmp_path / f"temporal-sdk-python-{version('temporalio')}"
@@ -274,7 +274,7 @@ def test_arguments_follow_the_options(tmp_path: Path) -> None:
     assert "frontend.WorkflowTimeSkippingEnabled=true" in full
 
 
-async def test_missing_search_attributes_are_named_with_the_command_that_helps(server: ServerHandle) -> None:
+async def test_missing_search_attributes_are_named_with_the_remedy(server: ServerHandle) -> None:
     client = await bare_namespace(server)
     with pytest.raises(ConfigError) as caught:
         await check_server(client)
@@ -325,7 +325,7 @@ async def test_unknown_namespace_is_named_with_the_command_that_creates_it(serve
         await check_server(client)
 
 
-async def test_server_that_went_away_is_said_to_be_unavailable(tmp_path: Path) -> None:
+async def test_lost_server_is_reported_as_unavailable(tmp_path: Path) -> None:
     async with run_server(options_in(tmp_path)) as server:
         client = await server.connect()
     with pytest.raises(ServerUnavailable):
@@ -343,7 +343,7 @@ async def test_address_comes_from_temporals_variables(clean_env: pytest.MonkeyPa
     assert (await server.connect()).namespace == "default"
 
 
-async def test_nobody_answering_is_one_sentence(clean_env: pytest.MonkeyPatch) -> None:
+async def test_missing_server_is_reported_in_one_sentence(clean_env: pytest.MonkeyPatch) -> None:
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(ServerUnavailable, match=rf"no Temporal server answers at `{address}`: start one with `signoff"):
         await connect(address)

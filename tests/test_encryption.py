@@ -1,4 +1,4 @@
-"""What Temporal keeps is encrypted: nothing of a turn stands in the server's files, and keys may change meanwhile."""
+"""Data in Temporal is encrypted: the server's files contain no plain text of a turn, and keys may change meanwhile."""
 
 import asyncio
 import dataclasses
@@ -49,14 +49,14 @@ def ring_of(*keys: Any) -> EncryptionKeyRing:
 
 
 async def codec_of(*keys: Any) -> EncryptionCodec:
-    """The codec of a process that has these keys, for the workflow `HERE`."""
+    """The codec of a process with these keys, for the workflow `HERE`."""
     ring = ring_of(*keys)
     await ring.load()
     return EncryptionCodec(ring, "default").with_context(HERE)
 
 
-async def test_a_payload_comes_back_in_its_own_workflow_only() -> None:
-    """Moved to another workflow or namespace it is left unread, so that no converter takes it for anything."""
+async def test_payload_decrypts_in_its_own_workflow_only() -> None:
+    """Moved to another workflow or namespace it stays encrypted, so that no converter misreads it."""
     codec = await codec_of(new_encryption_key(datetime.now(UTC)))
     (sealed,) = await codec.encode([PLAIN])
     assert sealed.metadata["encoding"] == ENCODING
@@ -80,7 +80,7 @@ async def test_a_payload_comes_back_in_its_own_workflow_only() -> None:
 
 
 @given(st.data())
-async def test_a_changed_payload_is_left_unread(data: st.DataObject) -> None:
+async def test_changed_payload_stays_encrypted(data: st.DataObject) -> None:
     codec = await codec_of(*(made := [new_encryption_key(datetime.now(UTC)) for _ in range(2)]))
     (sealed,) = await codec.encode([PLAIN])
     changed = bytearray(sealed.data)
@@ -95,13 +95,13 @@ async def test_a_changed_payload_is_left_unread(data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=20), st.binary(max_size=40))
-async def test_no_bytes_raise(body: bytes, key: bytes, introduced: bytes) -> None:
+async def test_arbitrary_bytes_do_not_raise(body: bytes, key: bytes, introduced: bytes) -> None:
     codec = await codec_of(new_encryption_key(datetime.now(UTC)))
     sent = Payload(metadata={"encoding": ENCODING, "key": key, "introduced": introduced}, data=body)
     assert await codec.decode([sent]) == [sent]
 
 
-async def test_whoever_sends_many_changed_payloads_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_many_changed_payloads_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     codec = await codec_of(new_encryption_key(datetime.now(UTC)))
     (sealed,) = await codec.encode([PLAIN])
     changed = Payload(metadata=sealed.metadata, data=sealed.data[:-1] + bytes([sealed.data[-1] ^ 1]))
@@ -112,13 +112,13 @@ async def test_whoever_sends_many_changed_payloads_fills_no_log(caplog: pytest.L
     assert len(caplog.records) == 3
 
 
-async def test_the_same_words_never_look_the_same() -> None:
+async def test_same_text_never_encrypts_to_the_same_bytes() -> None:
     codec = await codec_of(new_encryption_key(datetime.now(UTC)))
     one, other = await codec.encode([PLAIN, PLAIN])
     assert one.data[16:] != other.data[16:]
 
 
-async def test_a_key_that_is_introduced_and_not_here_yet_is_waited_for() -> None:
+async def test_introduced_key_that_is_still_missing_is_waited_for() -> None:
     first = new_encryption_key(datetime.now(UTC) - timedelta(days=1))
     second = new_encryption_key(datetime.now(UTC) - timedelta(hours=1), [first])
     (sealed,) = await (await codec_of(first, second)).encode([PLAIN])
@@ -129,8 +129,8 @@ async def test_a_key_that_is_introduced_and_not_here_yet_is_waited_for() -> None
     assert await strangers.decode([sealed]) == [sealed]
 
 
-async def test_a_process_that_missed_several_keys_waits_for_the_last() -> None:
-    """Left unread, a message would be lost. Old keys may be gone from the file that the others have."""
+async def test_process_that_missed_several_keys_waits_for_the_last() -> None:
+    """Left encrypted, a message would be lost. The others' file may no longer have old keys."""
     keys = [new_encryption_key(datetime.now(UTC) - timedelta(days=9))]
     for days in range(3):
         keys.append(new_encryption_key(datetime.now(UTC) - timedelta(days=8 - days), keys))
@@ -139,7 +139,7 @@ async def test_a_process_that_missed_several_keys_waits_for_the_last() -> None:
         await (await codec_of(keys[0])).decode([sealed])
 
 
-async def test_what_was_encrypted_stays_readable_where_encryption_is_off() -> None:
+async def test_encrypted_data_stays_readable_after_encryption_is_turned_off() -> None:
     key = new_encryption_key(datetime.now(UTC))
     (sealed,) = await (await codec_of(key)).encode([PLAIN])
     ring = ring_of(key)
@@ -168,18 +168,18 @@ WORDS = {
 }
 
 
-async def test_nothing_of_a_turn_stands_in_the_servers_files(
+async def test_servers_files_contain_no_text_of_a_turn(
     own_server: ServerHandle, store: Store, encryption: Encryption, task_queue: str, tmp_path: Path
 ) -> None:
     await play(await own_server.connect(encryption), store, f"{task_queue}-a")
     assert [what for what, word in WORDS.items() if word in files_of(tmp_path)] == []
     await play(await own_server.connect(), store, f"{task_queue}-b")
-    # Else this would look where nothing is.
+    # Otherwise the check might search in the wrong place.
     assert [what for what, word in WORDS.items() if word not in files_of(tmp_path)] == []
 
 
 async def play(client: Client, store: Store, queue: str) -> None:
-    """Turns with a call that runs, one that is denied, one that fails and one that raises, watched meanwhile."""
+    """Run turns with calls that succeed, are denied, fail and raise an error."""
     ledger = Ledger()
 
     async def fails(args: Any, ctx: Any) -> Any:
@@ -217,7 +217,7 @@ def files_of(folder: Path) -> str:
 
 
 @pytest.mark.failure("the encryption key ... is missing in ...")
-async def test_a_worker_without_the_new_key_waits_for_it(
+async def test_worker_without_the_new_key_waits_for_it(
     server: ServerHandle,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -266,10 +266,10 @@ def _app(settings: Settings) -> signoff.App:
     return signoff.App(manifest=settings.manifest, settings=settings)
 
 
-async def test_a_client_that_was_given_has_to_encrypt_where_the_installation_does(
+async def test_custom_client_must_encrypt_if_the_installation_does(
     client: Client, plain_client: Client, tmp_path: Path
 ) -> None:
-    """Else what a program of one's own tells Temporal would stand there in plain words, and nobody would notice."""
+    """Otherwise a custom client would silently send plain text to Temporal."""
     settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
     with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
         async with _app(settings).worker(plain_client):
@@ -282,7 +282,7 @@ async def test_a_client_that_was_given_has_to_encrypt_where_the_installation_doe
         assert worker.task_queue == settings.task_queue
 
 
-async def test_a_plugin_makes_ones_own_client_encrypt(server: ServerHandle, tmp_path: Path) -> None:
+async def test_plugin_makes_a_custom_client_encrypt(server: ServerHandle, tmp_path: Path) -> None:
     settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
     async with _app(settings).plugin() as plugin:
         connected = await Client.connect(server.address, plugins=[plugin])
@@ -293,18 +293,18 @@ async def test_a_plugin_makes_ones_own_client_encrypt(server: ServerHandle, tmp_
         assert kept.data_converter.payload_codec is own
 
 
-async def test_a_plugin_runs_no_worker_on_a_client_that_does_not_encrypt(plain_client: Client, tmp_path: Path) -> None:
-    """Given to the worker alone it has no say in the client, and turns would stand there in plain words."""
+async def test_plugin_refuses_a_worker_on_an_unencrypted_client(plain_client: Client, tmp_path: Path) -> None:
+    """A plugin of the worker alone does not affect the client, and turns would be in plain text."""
     settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
     async with _app(settings).plugin() as plugin:
         with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
             Worker(plain_client, task_queue="own", plugins=[plugin])
 
 
-async def test_a_list_of_ended_turns_decrypts_nothing(
+async def test_list_of_ended_turns_decrypts_nothing(
     client: Client, plain_client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is read every two seconds: a gateway without keys would write its log full of memos that it cannot read."""
+    """The list is read every two seconds: a gateway without keys would fill its log with unreadable memos."""
     since = datetime.now(UTC) - timedelta(minutes=1)
     async with running_turns(client, store, task_queue, catalog_of([]), [respond("done")]) as turns:
         key = await turns.start()

@@ -1,4 +1,4 @@
-"""The public face: which names there are, that importing them loads nothing, and that examples use nothing else."""
+"""The public API: its names, its light import, and examples that use only it."""
 
 import ast
 import asyncio
@@ -50,13 +50,13 @@ FACE = {
 EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*.py")) if "demo" not in path.parts]
 
 
-def test_the_face_is_these_names_and_every_error() -> None:
+def test_public_api_is_these_names_and_every_error() -> None:
     every = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SignoffError)}
     assert set(signoff.__all__) == {"__version__", *FACE, *every}
 
 
 @table("face", *FACES)
-def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> None:
+def test_every_public_name_exists_and_is_known_to_type_checkers(face: str) -> None:
     module = import_module(face)
     page_text = {
         alias.name: imported.module
@@ -73,23 +73,23 @@ def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> 
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_importing_a_face_loads_none_of_its_names(face: str) -> None:
+def test_import_of_the_public_api_loads_none_of_its_names(face: str) -> None:
     code = f"import json, sys; import {face} as face; print(json.dumps([[*sys.modules], [*face._MODULES.values()]]))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded, modules = json.loads(shown)
     assert set(loaded).isdisjoint({*modules, "pydantic", "temporalio"})
 
 
-async def test_a_name_first_asked_for_in_the_sandbox_is_the_same_one(server: ServerHandle, task_queue: str) -> None:
-    """A second copy of its module would give the whole process another class, which nobody raises or catches."""
-    # In a process of its own: what is loaded already cannot be loaded a second time.
+async def test_name_first_loaded_in_the_sandbox_is_the_same_object(server: ServerHandle, task_queue: str) -> None:
+    """A second copy of its module would give the whole process another class, so that raised errors are not caught."""
+    # In a separate process, because a loaded module cannot be loaded again.
     command = (sys.executable, str(ROOT / "tests" / "face_workflow.py"), server.address, task_queue)
     shown = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
     assert (shown.returncode, shown.stdout.split()) == (0, ["asked", "same"]), shown.stderr
 
 
 def imported(text: str) -> Iterator[str]:
-    """Every module of ours that a program imports."""
+    """Every module of Signoff that a program imports."""
     for node in ast.walk(ast.parse(text)):
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -97,21 +97,21 @@ def imported(text: str) -> Iterator[str]:
 
 
 @table("path", *EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
-def test_examples_import_the_face_alone(path: Path) -> None:
+def test_examples_import_only_the_public_api(path: Path) -> None:
     assert set(imported(path.read_text(encoding="utf-8"))) <= set(FACES)
 
 
 @table("path", *sorted((ROOT / "tests" / "designs").glob("test_*.py")), ids=lambda path: path.stem)
-def test_examples_of_designs_import_the_face_alone(path: Path) -> None:
+def test_examples_of_designs_import_only_the_public_api(path: Path) -> None:
     assert set(imported(path.read_text(encoding="utf-8"))) <= set(FACES)
 
 
 @table("page", *PAGES, ids=lambda path: path.name)
-def test_documents_import_the_face_alone(page: Path) -> None:
+def test_documents_import_only_the_public_api(page: Path) -> None:
     assert {name for block in blocks(page, "python") for name in imported(block.text)} <= set(FACES)
 
 
-def test_a_module_that_is_imported_deeper_is_noticed() -> None:
+def test_deeper_import_is_noticed() -> None:
     assert [*imported("from signoff.registry.tool import Tool\nimport signoff.store.store")] == [
         "signoff.registry.tool",
         "signoff.store.store",

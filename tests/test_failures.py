@@ -1,4 +1,4 @@
-"""Each row of docs/failures.md is caused by a test, which finds its words and recovers by its remedy."""
+"""Each row of docs/failures.md has a test that causes it, finds its words and recovers with its remedy."""
 
 from collections import Counter
 from pathlib import Path
@@ -24,12 +24,12 @@ def test_every_row_is_caused_by_a_test() -> None:
     assert caused - rows == set(), "docs/failures.md has no such rows"
 
 
-def test_every_row_is_caused_and_told_once() -> None:
+def test_every_row_is_caused_and_listed_once() -> None:
     for words in ([row.words for row in failure_rows()], [test.words for test in causing_tests()]):
         assert {each: count for each, count in Counter(words).items() if count > 1} == {}
 
 
-def test_every_such_test_finds_the_words_and_recovers() -> None:
+def test_every_causing_test_finds_the_words_and_recovers() -> None:
     assert {test.place: test.lacks for test in causing_tests() if test.lacks} == {}
 
 
@@ -40,19 +40,19 @@ def test_every_such_test_finds_the_words_and_recovers() -> None:
     ("    failure.follow('bring it back')\n", "the remedy"),
     ("    assert back()\n", "that the remedy helped"),
 )
-def test_a_test_that_proves_less_is_noticed(tmp_path: Path, left_out: str, lacks: str) -> None:
+def test_incomplete_causing_test_is_noticed(tmp_path: Path, left_out: str, lacks: str) -> None:
     path = tmp_path / "test_away.py"
     path.write_text(HEAD + WHOLE.replace(left_out, "", 1))
     [found] = causing_tests([path])
     assert (found.words, found.lacks) == ("it is away", lacks)
 
 
-def test_a_row_is_read_as_it_is_written() -> None:
+def test_row_is_parsed_as_written() -> None:
     text = "| you see | it means | do |\n|---|---|---|\n| ``run `a b` `` (log) | Gone. | `bring it` back |\n"
     assert failure_rows(text) == [Row("run `a b`", "Gone.", "`bring it` back")]
 
 
-def test_words_and_remedies_are_those_of_the_row() -> None:
+def test_words_and_remedies_must_match_the_row() -> None:
     failure = Failure(Row("the store at ... is away", "", "Bring it back."))
     with pytest.raises(AssertionError, match="words come before"):
         failure.follow("Bring it back")

@@ -1,4 +1,4 @@
-"""Programs of Signoff's that are forks are what a start would have made of them, and nothing else is forked."""
+"""Forked programs of Signoff equal started ones, and no other program is forked."""
 
 import asyncio
 import os
@@ -25,10 +25,10 @@ with subprocess.Popen([sys.executable, "-m", "{PROGRAM}", "hook", "claude-code"]
     process.kill()
     print(process.wait())
 """
-"""What starts Signoff as the demo does."""
+"""A program that starts Signoff as the demo does."""
 
 
-async def test_a_fork_has_what_it_was_given(tmp_path: Path) -> None:
+async def test_fork_has_its_arguments_directory_and_environment(tmp_path: Path) -> None:
     manifest = "SIGNOFF_MANIFEST"
     process = await asyncio.create_subprocess_exec(
         *(PYTHON, "-m", PROGRAM, "manifest", "validate"),
@@ -43,9 +43,9 @@ async def test_a_fork_has_what_it_was_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_fork_is_a_child_that_is_killed_and_waited_for(number: signal.Signals) -> None:
+def test_fork_is_a_child_that_can_be_killed_and_awaited(number: signal.Signals) -> None:
     with subprocess.Popen([PYTHON, "-m", PROGRAM, "hook", "claude-code"], stdin=subprocess.PIPE) as process:
-        # It waits for its input: of a program that has ended nobody could say this.
+        # It waits for its input, because an ended program could not be checked.
         assert psutil.Process(process.pid).ppid() == os.getpid()
         assert psutil.Process(process.pid).cmdline()[1] == str(HERE / "fork_server.py")
         process.send_signal(number)
@@ -53,8 +53,8 @@ def test_a_fork_is_a_child_that_is_killed_and_waited_for(number: signal.Signals)
     assert not psutil.pid_exists(process.pid)
 
 
-def test_who_orphans_somebody_does_not_hand_them_to_the_tests() -> None:
-    """What a process of the tests' leaves behind becomes the system's child, as it would anywhere."""
+def test_orphan_is_not_adopted_by_the_tests() -> None:
+    """An orphan of a test's process becomes the system's child, as usual."""
     subprocess.run([str(SIGNOFF), "--version"], check=True, stdout=subprocess.DEVNULL)
     left = subprocess.run(
         ["sh", "-c", "sleep 600 >&- 2>&- & echo $!"], capture_output=True, text=True, check=True
@@ -88,11 +88,11 @@ def test_who_orphans_somebody_does_not_hand_them_to_the_tests() -> None:
         ("signoff worker", {}, None),
     ],
 )
-def test_nothing_else_is_forked(words: str | list[str], env: dict[str, str], forked: list[str] | None) -> None:
+def test_no_other_program_is_forked(words: str | list[str], env: dict[str, str], forked: list[str] | None) -> None:
     assert forkable_words(words, {**os.environ, "LC_ALL": os.environ.get("LC_ALL", ""), **env}) == forked
 
 
-def test_a_fork_of_the_demo_starts_forks_of_its_own(tmp_path: Path) -> None:
+def test_fork_of_the_demo_starts_its_own_forks(tmp_path: Path) -> None:
     (tmp_path / "demo.py").write_text(DEMO)
     done = subprocess.run([PYTHON, "-m", "demo"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [str(HERE / "fork_server.py"), "True", "-9"], done.stderr
@@ -105,7 +105,7 @@ def shell_env() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("SIGNOFF_")} | {"PATH": path}
 
 
-def test_a_shell_s_fork_has_what_the_shell_gave_it(shell_env: dict[str, str], tmp_path: Path) -> None:
+def test_shells_fork_has_the_shells_environment(shell_env: dict[str, str], tmp_path: Path) -> None:
     script = (
         "cd $0 && SIGNOFF_MANIFEST=nowhere.yaml signoff manifest validate 2> complaint || { echo $?; cat complaint; }"
     )
@@ -115,9 +115,7 @@ def test_a_shell_s_fork_has_what_the_shell_gave_it(shell_env: dict[str, str], tm
 
 
 @pytest.mark.parametrize(("number", "ended"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)])
-def test_a_shell_s_fork_ends_with_what_stands_for_it(
-    shell_env: dict[str, str], number: signal.Signals, ended: int
-) -> None:
+def test_shells_fork_ends_with_its_placeholder(shell_env: dict[str, str], number: signal.Signals, ended: int) -> None:
     stand_in = str(SERVER.shell_programs() / "signoff")
     with subprocess.Popen(
         [stand_in, "hook", "claude-code"], env=shell_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -128,8 +126,8 @@ def test_a_shell_s_fork_ends_with_what_stands_for_it(
         assert process.stdout.read() == b""
 
 
-def test_in_another_environment_a_shell_starts_the_program_itself(shell_env: dict[str, str], tmp_path: Path) -> None:
-    """A fork would not have read what the interpreter reads at its start."""
+def test_shell_starts_the_program_itself_in_another_environment(shell_env: dict[str, str], tmp_path: Path) -> None:
+    """A fork would not have read the interpreter's start options."""
     (tmp_path / "sitecustomize.py").write_text("print('started')")
     words = ["sh", "-c", "signoff --version"]
     told = [
@@ -139,7 +137,7 @@ def test_in_another_environment_a_shell_starts_the_program_itself(shell_env: dic
     assert told == [[f"signoff {VERSION}"], ["started", f"signoff {VERSION}"]]
 
 
-def test_what_a_start_alone_can_do_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_that_cannot_be_forked_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(fork_server.ForkServer, "fork")
     ours, theirs = os.pipe()
     with ForkingPopen([str(SIGNOFF), "--version"], pass_fds=(theirs,), stdout=theirs) as process:

@@ -1,4 +1,4 @@
-"""An installation of the wheel with `[dev]` alone: no extra of the tests makes an example work."""
+"""An installation of the wheel with `[dev]` only: the examples work without the tests' extras."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ MANIFESTS = sorted((ROOT / "examples").rglob("signoff.yaml"))
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a virtual environment that holds the wheel of this checkout and `[dev]`."""
+    """The Python of a virtual environment with the wheel of this checkout and `[dev]`."""
     built = tmp_path_factory.mktemp("wheel")
     (command,) = [line for line in shell_lines(ROOT / "README.md") if "pip wheel" in line]
     words = [sys.executable, *shlex.split(command)[1:]]
@@ -50,7 +50,7 @@ def document_examples(folder: Path) -> list[dict[str, str]]:
 
 
 def repository_examples(folder: Path) -> list[dict[str, str]]:
-    """Return the manifests of `examples/`, whose tools need aiosqlite besides: `make dev` installs it for them."""
+    """Return the manifests of `examples/`. Their tools also need aiosqlite, which `make dev` installs."""
     (folder / "aiosqlite").symlink_to(Path(aiosqlite.__file__).parent)
     return [
         {
@@ -66,13 +66,13 @@ def repository_examples(folder: Path) -> list[dict[str, str]]:
 
 
 def names_its_need(error: str, text: str) -> bool:
-    """Return whether the text beside an example says what to install for it."""
+    """Return whether the text around an example names the needed installation."""
     if extra := re.search(r"pip install '(signoff\[\w+\])'", error):
         return extra[1] in text
     return error.startswith("ModuleNotFoundError: No module named") and "pip install" in text
 
 
-def test_every_example_of_the_documents_loads_or_its_page_names_the_extra(python: Path, tmp_path: Path) -> None:
+def test_every_documented_example_loads_or_its_page_names_the_extra(python: Path, tmp_path: Path) -> None:
     examples = [*document_examples(tmp_path), *repository_examples(tmp_path)]
     assert len(examples) > 50
     program = ROOT / "tests" / "fresh_install.py"

@@ -1,4 +1,4 @@
-"""The Helm chart, linted and rendered by Helm's own library, checked by Kubernetes' schemas, and run as processes."""
+"""The Helm chart: linted and rendered by Helm's library, checked with Kubernetes' schemas, and run as processes."""
 
 import asyncio
 import re
@@ -60,7 +60,7 @@ PROCESSES: Final = ("worker", "gateway", "codec")
 
 
 def values_with(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a sound installation, with changes of some."""
+    """The values of a valid installation, with some changes."""
 
     def merged(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in new.items():
@@ -84,7 +84,7 @@ def pods(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_helm_finds_nothing_to_mend(place: str) -> None:
+def test_helm_lint_finds_no_problem(place: str) -> None:
     report = helm_python.lint(CHART, values_with(PLACES[place]), strict=True)
     assert report["errors"] == []
     assert [each["error"] for each in report["messages"]] == ["icon is recommended"]
@@ -92,7 +92,7 @@ def test_helm_finds_nothing_to_mend(place: str) -> None:
 
 @pytest.mark.parametrize("version", KUBERNETES)
 @pytest.mark.parametrize("place", PLACES)
-def test_kubernetes_would_take_it(place: str, version: str) -> None:
+def test_rendered_chart_fits_the_kubernetes_schemas(place: str, version: str) -> None:
     documents = render(PLACES[place])
     for each in documents:
         kubernetes_validate.validate(each, version, strict=True)
@@ -131,8 +131,8 @@ def test_wrong_values_are_refused_by_name(changes: dict[str, Any], words: str) -
         render(changes)
 
 
-def test_no_value_takes_the_place_of_what_the_chart_sets() -> None:
-    """Of two variables of one name the last one counts: a second profile would be that of development."""
+def test_values_cannot_override_the_charts_own_variables() -> None:
+    """The last of two variables with one name counts: a second profile would be development."""
     of_pods = [pod["containers"][0]["env"] for changes in PLACES.values() for pod in pods(render(changes)).values()]
     of_chart = {each["name"] for env in of_pods for each in env} - {"DESK", "OIDC_CLIENT_SECRET"}
     of_chart -= set(PLACES["with everything"]["settings"])
@@ -141,7 +141,7 @@ def test_no_value_takes_the_place_of_what_the_chart_sets() -> None:
             render({"worker": {"env": [{"name": each, "value": "x"}]}})
 
 
-def test_no_pod_may_more_than_it_needs() -> None:
+def test_pods_have_minimal_permissions() -> None:
     found = pods(render(PLACES["with everything"]))
     assert set(found) == {*PROCESSES, "migration"}
     for pod in found.values():
@@ -168,7 +168,7 @@ def test_no_pod_may_more_than_it_needs() -> None:
     assert [name for name, pod in found.items() if "OIDC_CLIENT_SECRET" in secrets_of(pod)] == ["gateway"]
 
 
-def test_what_processes_are_told_is_what_they_know(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_variables_of_a_process_are_known_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for place, changes in PLACES.items():
         for name, pod in pods(render(changes)).items():
             told = {each["name"] for each in pod["containers"][0]["env"]}
@@ -189,7 +189,7 @@ def test_what_processes_are_told_is_what_they_know(monkeypatch: pytest.MonkeyPat
     assert plain_env(by_key)["TEMPORAL_NAMESPACE"] == "my.a1b2c"
 
 
-def test_a_scraper_finds_the_metrics() -> None:
+def test_scraper_finds_the_metrics() -> None:
     def deployed(changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
         found = [each for each in render(changes) if each["kind"] == "Deployment"]
         return {each["metadata"]["name"].removeprefix("signoff-"): each["spec"]["template"] for each in found}
@@ -211,7 +211,7 @@ def test_a_scraper_finds_the_metrics() -> None:
     assert not [each for each in render({}) if each["kind"] == "PodMonitor"]
 
 
-def test_a_pod_monitor_selects_the_pods_with_metrics() -> None:
+def test_pod_monitor_selects_the_pods_with_metrics() -> None:
     wanted = {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}}
     made = render({"metrics": {"podMonitor": wanted}})
     (monitor,) = [each for each in made if each["kind"] == "PodMonitor"]
@@ -234,7 +234,7 @@ def test_a_pod_monitor_selects_the_pods_with_metrics() -> None:
     assert selected == {"worker", "gateway"}
 
 
-def test_the_values_of_the_document_are_right() -> None:
+def test_documented_values_are_valid() -> None:
     (shown,) = [each.text for each in blocks(ROOT / "docs" / "containers.md") if each.file == "values.yaml"]
     values = yaml.safe_load(shown)
     assert helm_python.lint(CHART, values, strict=True)["errors"] == []
@@ -250,7 +250,7 @@ def test_the_values_of_the_document_are_right() -> None:
     }
 
 
-def test_proxy_before_temporals_ui_has_no_secret_and_no_ingress() -> None:
+def test_proxy_of_temporal_ui_has_no_secret_and_no_ingress() -> None:
     made = render(PLACES["with everything"] | PLACES_WITH_UI)
     for each in made:
         kubernetes_validate.validate(each, KUBERNETES[-1], strict=True)
@@ -266,14 +266,14 @@ def test_proxy_before_temporals_ui_has_no_secret_and_no_ingress() -> None:
     assert "signoff-temporal-ui" in {each["metadata"]["name"] for each in made if each["kind"] == "Service"}
 
 
-def test_the_chart_is_of_this_version() -> None:
+def test_chart_has_the_current_version() -> None:
     with helm_python.Chart.load(CHART) as chart:
         assert chart.metadata["appVersion"] == VERSION
 
 
 @pytest.fixture(scope="module")
 async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
-    """PostgreSQL, Temporal and keys, as somebody has them who installs the chart."""
+    """PostgreSQL, Temporal and keys, as an operator has them who installs the chart."""
     async with running_box(tmp_path_factory.mktemp("cluster")) as begun:
         await begun.run("database")
         await begun.run("temporal-namespace")
@@ -284,7 +284,7 @@ async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
 @pytest.mark.postgres
 @pytest.mark.rehearsal
 @pytest.mark.timeout(300)
-async def test_its_commands_run_and_its_probes_hold(box: Box) -> None:
+async def test_commands_run_and_probes_succeed(box: Box) -> None:
     temporal = {"address": box.server.address, "namespace": "default"}
     found = pods(render({"temporal": temporal, "publicUrl": "http://127.0.0.1:1", "codecUrl": "http://127.0.0.1:2"}))
     cluster = Cluster(box)
@@ -298,12 +298,12 @@ async def test_its_commands_run_and_its_probes_hold(box: Box) -> None:
     finally:
         codes = await asyncio.gather(*(each.stop() for each in running.values()))
     assert codes == [0, 0, 0]
-    # Nothing is written but in the folder that is mounted for it.
+    # Only the mounted directory is written.
     assert {each.name for name in PROCESSES for each in (cluster.folder / name).iterdir()} == {"log", "state"}
 
 
 class Cluster:
-    """Runs rendered pods as processes: Secrets and ConfigMaps are files, and each pod has ports of its own."""
+    """Runs rendered pods as processes: Secrets and ConfigMaps are files, and each pod has its own ports."""
 
     def __init__(self, box: Box) -> None:
         self._box = box
@@ -325,7 +325,7 @@ class Cluster:
         return Running(process, log)
 
     async def probed(self, name: str, pod: dict[str, Any], probe: str, running: Running) -> None:
-        """Asks as a probe does, as often as it may fail, until it holds."""
+        """Repeat a probe up to its failure limit until it succeeds."""
         asked = pod["containers"][0][probe]["httpGet"]
         (number,) = [each["containerPort"] for each in pod["containers"][0]["ports"] if each["name"] == asked["port"]]
         headers = {each["name"]: each["value"] for each in asked["httpHeaders"]}
@@ -350,7 +350,7 @@ class Cluster:
         return f"postgresql://signoff_{role}:{PASSWORDS[f'{role.upper()}_PASSWORD']}@{self._box.postgres}/signoff"
 
     def _here(self, name: str, pod: dict[str, Any], text: str) -> str:
-        """The places of a container, as this machine has them."""
+        """Replace a container's paths and addresses by this machine's."""
         people = self._box.environment("signoff-init")["SIGNOFF_PEOPLE"]
         keys = self._box.volume("signoff-gateway")
         mounts = {
@@ -371,7 +371,7 @@ def key_items(pod: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def secrets_of(pod: dict[str, Any]) -> dict[str, str]:
-    """The Secrets that a container's variables are read from."""
+    """The Secrets of a container's variables."""
     refs = ((each["name"], each.get("valueFrom")) for each in pod["containers"][0]["env"])
     return {name: ref["secretKeyRef"]["name"] for name, ref in refs if ref is not None}
 

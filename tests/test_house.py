@@ -1,4 +1,4 @@
-"""The house itself: what stands where, and nothing in it that belongs to one machine."""
+"""Structure of the repository: places of files, and no content of one machine."""
 
 import ast
 import json
@@ -25,9 +25,9 @@ AT_THE_TOP = (
     *(".ci", ".github", "activities", "clients", "deploy", "docs", "examples", "registry", "src", "tests", "tools"),
     "workflows",
 )
-"""The folders of the repository."""
+"""The directories of the repository."""
 LINKED = ("activities", "registry", "worker.py", "workflows")
-"""Parts of the package that stand at the top; `src/signoff` holds a link to each."""
+"""Top-level parts of the package. `src/signoff` has a link to each."""
 REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "proxy.go" + "lang.org")
 MODULES_IN_A_DIRECTORY = 25
 OWN_JSON = {
@@ -36,12 +36,12 @@ OWN_JSON = {
     "gateway/pages/turn_view.py": "the record's own facts",
     "gateway/signed_state.py": "sealed by the gateway",
 }
-"""Modules of the entrances that read their own JSON, each with its source."""
+"""Modules that read their own JSON, each with its source."""
 MACHINE_PATH = re.compile(r"(?<![\w./-])(?:/wo" + r"rk/|/ro" + r"ot/|/ho" + r"me/\w|file:" + "///opt)")
 
 
 def committed_texts() -> dict[str, str]:
-    """Path -> text of every committed file that is text; links are left out."""
+    """Path -> text of every committed text file, without links."""
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     texts = {}
     for name in filter(None, listing.split("\0")):
@@ -59,28 +59,28 @@ def package_parts() -> list[str]:
     return sorted(folders + [path.name for path in PACKAGE.glob("*.py") if path.name != "__init__.py"])
 
 
-def test_the_repository_has_no_other_folder_at_its_top() -> None:
+def test_repository_has_no_other_top_level_directory() -> None:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     folders = {name.partition("/")[0] for name in listing.split("\0") if "/" in name}
     assert folders - set(AT_THE_TOP) == set()
     assert [path.name for path in ROOT.glob("*.py")] == ["worker.py"]
 
 
-def test_the_package_holds_four_links_and_each_leads_to_the_top() -> None:
+def test_package_has_four_links_to_the_top_level() -> None:
     links = {path.name: path.readlink() for path in (ROOT / "src" / "signoff").iterdir() if path.is_symlink()}
     assert links == {name: Path("../..") / name for name in LINKED}
     assert [name for name in LINKED if not (ROOT / name).exists()] == []
 
 
 @table("part", *package_parts())
-def test_the_map_names_every_part(part: str) -> None:
+def test_map_names_every_part(part: str) -> None:
     place = part if part in LINKED else f"src/signoff/{part}"
     assert f"](../../{place})" in (ROOT / "docs" / "internal" / "architecture.md").read_text(encoding="utf-8")
 
 
 @table("name", *sorted(mutants.AREAS))
-def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
-    """Every path that `tools/mutants.py` names leads to something: what has moved would be passed over."""
+def test_mutation_sources_and_tests_exist(name: str) -> None:
+    """Every path in `tools/mutants.py` exists: a moved one would be skipped."""
     area = mutants.AREAS[name]
     package = mutants.PACKAGES[area.package]
     assert [each for each in area.sources if not list(package.glob(each))] == []
@@ -92,7 +92,7 @@ def package_modules() -> list[Path]:
 
 
 def all_modules() -> list[Path]:
-    """The package's modules; a walk over the package itself would not follow its links."""
+    """The package's modules. A walk over the package would not follow its links."""
     parts = [PACKAGE / part for part in package_parts()]
     modules = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
     assert len(modules) > 100
@@ -146,7 +146,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert len([*order.static_order()]) > 600
 
 
-def test_import_face_is_light() -> None:
+def test_import_of_signoff_is_light() -> None:
     code = "import json, sys; import signoff; print(json.dumps([*sys.modules]))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     ours = {name for name in json.loads(shown) if name.partition(".")[0] in ("signoff", "pydantic", "temporalio")}
@@ -154,7 +154,7 @@ def test_import_face_is_light() -> None:
     assert ours == {"signoff", *(f"signoff.{name}" for name in light)}
 
 
-def test_version_is_that_of_the_project_file() -> None:
+def test_version_equals_the_project_file() -> None:
     assert f'version = "{signoff.__version__}"' in (ROOT / "pyproject.toml").read_text()
 
 
@@ -168,8 +168,8 @@ def test_no_committed_file_holds_a_path_of_one_machine() -> None:
     assert found == {}
 
 
-def test_models_are_changed_by_replace_alone() -> None:
-    """`model_copy(update=...)` keeps an unknown name beside the field that was meant. `replace` refuses it."""
+def test_models_are_changed_only_with_replace() -> None:
+    """`model_copy(update=...)` keeps an unknown name next to the intended field. `replace` refuses it."""
     changes = re.compile(r"\bmodel_copy\(\s*update\b")
     python = {name: text for name, text in committed_texts().items() if name.endswith(".py")}
     found = {name for name, text in python.items() if changes.search(text) and not name.startswith("clients/")}
@@ -177,7 +177,7 @@ def test_models_are_changed_by_replace_alone() -> None:
 
 
 def test_no_two_test_files_have_one_name() -> None:
-    """Test folders are no packages, so of two files of one name only one would run where both are asked for."""
+    """Test directories are no packages, so of two files with one name only one would run."""
     counted = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert counted
     assert [name for name, number in counted.items() if number > 1] == []
@@ -199,7 +199,7 @@ def test_lock_holds_the_hash_of_every_file_and_no_host(lock: Lock) -> None:
     assert {name: _pinned().get(name) for name in versions} == versions
 
 
-def test_locks_hold_every_requirement_that_is_declared() -> None:
+def test_locks_hold_every_declared_requirement() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for lock in LOCKS:
         files = [f"{name}.txt" for name in (*lock.over, lock.name)]
@@ -248,15 +248,14 @@ def _branches_on_a_version(path: Path) -> list[str]:
 
 @table("path", *sorted((PACKAGE / "workflows").glob("*.py")), ids=lambda path: path.name)
 def test_no_workflow_branches_on_a_version(path: Path) -> None:
-    """A branch on a patch or a version behind a local activity makes histories that nothing can read again.
+    """A branch on a patch or a version after a local activity makes unreadable histories.
 
-    Where a query ends the workflow task just as the local activity ends, the marker lands in another task than the
-    one in which it is looked for. The only look at an engine number is the one at the head of `run`.
-    """
+    If a query ends the workflow task just as the local activity ends, the marker is written to another task than the
+    one that is searched. The engine number is only read at the start of `run`."""
     assert _branches_on_a_version(path) == []
 
 
-def test_a_branch_on_a_version_is_noticed(tmp_path: Path) -> None:
+def test_branch_on_a_version_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "turn.py"
     path.write_text("def answer(self):\n    return self.turn.engine >= 2 or workflow.patched('x')\n")
     assert _branches_on_a_version(path) == ["turn.py:answer: engine", "turn.py:answer: patched"]
@@ -268,11 +267,11 @@ CLOCK = PACKAGE / "contracts" / "clock.py"
 
 
 def _times_of_day(path: Path) -> list[str]:
-    """Where a module asks the machine for the time of day; spans are measured by a monotonic clock."""
+    """Places in a module that read the machine's time of day. Durations use a monotonic clock."""
     found = []
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute):
-            # Of `datetime.datetime.now` the name before the last.
+            # For `datetime.datetime.now`, the second to last name.
             of = getattr(node.value, "attr", "") or getattr(node.value, "id", "")
             if (of, node.attr) in _TIMES:
                 found.append(f"{path.name}:{node.lineno} {of}.{node.attr}")
@@ -281,16 +280,16 @@ def _times_of_day(path: Path) -> list[str]:
     return found
 
 
-def test_only_the_clock_asks_for_the_time_of_day() -> None:
+def test_only_the_clock_reads_the_time_of_day() -> None:
     assert [each for path in all_modules() if path != CLOCK for each in _times_of_day(path)] == []
     assert _times_of_day(CLOCK) == ["clock.py:13 datetime.now"]
 
 
-def test_no_workflow_has_the_machine_s_clock() -> None:
+def test_no_workflow_uses_the_machines_clock() -> None:
     assert [path.name for path in (PACKAGE / "workflows").rglob("*.py") if "contracts.clock" in path.read_text()] == []
 
 
-def test_a_look_at_the_time_is_noticed(tmp_path: Path) -> None:
+def test_use_of_the_time_of_day_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "late.py"
     path.write_text("import datetime\nfrom time import time\nx = datetime.datetime.now(), datetime.date.today\n")
     assert sorted(_times_of_day(path)) == ["late.py:2 time", "late.py:3 date.today", "late.py:3 datetime.now"]
@@ -311,8 +310,8 @@ def _plain_json_readers(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("part", ["channels", "cli", "gateway", "plugins"])
-def test_every_entrance_reads_json_by_the_one_reader(part: str) -> None:
-    """Of two equal names other readers take the last, so that a check and the call see different values."""
+def test_every_input_is_read_with_read_json(part: str) -> None:
+    """Other readers take the last of two equal names, so a check and the call could see different values."""
     modules = [path for path in package_modules() if path.relative_to(PACKAGE).parts[0] == part]
     assert modules
     own = {PACKAGE / name for name in OWN_JSON}
@@ -325,7 +324,7 @@ _ARGUMENTS = re.compile(r"(?:\w+_)?args|arguments|tool_input")
 
 
 def _holds_arguments(node: ast.expr) -> bool:
-    """Return whether an expression is by its name the arguments of a tool, a part of them, or a copy."""
+    """Return whether an expression's name means the arguments of a tool, a part of them, or a copy."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
             return _ARGUMENTS.fullmatch(name) is not None or (
@@ -343,20 +342,20 @@ def _holds_arguments(node: ast.expr) -> bool:
 
 
 def _equal_arguments(path: Path) -> list[str]:
-    """Return each place that compares arguments by `==` or `!=`, unless it compares them with a written text."""
+    """Return each place that compares arguments by `==` or `!=`, except with a literal text."""
     found = []
     for node in ast.walk(parsed(path)):
         if not isinstance(node, ast.Compare) or not any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops):
             continue
         sides = (node.left, *node.comparators)
-        # No other value equals a text.
+        # Text equals no other type.
         is_text = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in sides)
         if not is_text and any(map(_holds_arguments, sides)):
             found.append(f"{path.name}:{node.lineno} {ast.unparse(node)}")
     return found
 
 
-def test_arguments_of_tools_are_compared_by_their_canonical_form_alone() -> None:
+def test_arguments_of_tools_are_compared_only_in_canonical_form() -> None:
     others = [path for part in ("clients/python", "examples") for path in sorted((ROOT / part).rglob("*.py"))]
     modules = [*package_modules(), *others]
     assert len(modules) > 100
@@ -379,15 +378,15 @@ def test_arguments_of_tools_are_compared_by_their_canonical_form_alone() -> None
         "decision.edited_args == before",
     ],
 )
-def test_a_comparison_of_arguments_by_equality_is_noticed(tmp_path: Path, comparison: str) -> None:
-    """Most of these were in the code once."""
+def test_comparison_of_arguments_by_equality_is_noticed(tmp_path: Path, comparison: str) -> None:
+    """Most of these were once in the code."""
     path = tmp_path / "equal.py"
     path.write_text(f"async def f():\n    return {comparison}\n")
     assert len(_equal_arguments(path)) == 1
 
 
 @table("part", *[each for each in package_parts() if not each.endswith(".py")])
-def test_each_folder_has_a_readme_whose_links_exist(part: str) -> None:
+def test_each_package_directory_has_a_readme_with_valid_links(part: str) -> None:
     page = PACKAGE / part / "README.md"
     text = page.read_text(encoding="utf-8")
     assert 10 <= len(text.splitlines()) <= 30
@@ -397,7 +396,7 @@ def test_each_folder_has_a_readme_whose_links_exist(part: str) -> None:
 
 
 @table("folder", "deploy", "docs/internal", "examples", "src", "tests", "tools")
-def test_each_folder_beside_the_package_has_a_readme_whose_links_exist(folder: str) -> None:
+def test_each_top_level_directory_has_a_readme_with_valid_links(folder: str) -> None:
     page = ROOT / folder / "README.md"
     text = page.read_text(encoding="utf-8")
     assert 10 <= len(text.splitlines()) <= 30

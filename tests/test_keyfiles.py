@@ -1,4 +1,4 @@
-"""Files of keys: who may read them, how they grow, and what a worker makes of a file that changes."""
+"""Key files: permissions, growth, and a worker's reaction to a changed file."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ def decision(signer: Signer, at: datetime = NOW) -> Decision:
     return signer.sign_decision(a_decision(revision=None, received_at=at))
 
 
-def test_created_keys_are_there_when_read_again(private: Path, public: Path) -> None:
+def test_created_keys_are_read_back(private: Path, public: Path) -> None:
     first = create_key(private, public, NOW)
     second = create_key(private, public, NOW + timedelta(days=1))
     assert read_private(private) == PrivateKeys(keys=(first, second))
@@ -80,7 +80,7 @@ def test_no_private_key_is_in_the_public_file(private: Path, public: Path) -> No
         ('{"keys": [{"id": "x", "created_at": "2026-03-01T12:00:00", "private": "SECRET"}]}', "timezone"),
     ],
 )
-def test_a_broken_file_is_one_sentence_without_its_contents(private: Path, text: str, expected: str) -> None:
+def test_broken_file_is_reported_in_one_sentence_without_its_contents(private: Path, text: str, expected: str) -> None:
     private.parent.mkdir()
     private.write_text(text)
     private.chmod(0o600)
@@ -93,14 +93,14 @@ def test_a_broken_file_is_one_sentence_without_its_contents(private: Path, text:
     assert caught.value.__cause__ is None
 
 
-def test_a_missing_file_says_how_to_make_it(private: Path, public: Path) -> None:
+def test_missing_file_is_reported_with_the_remedy(private: Path, public: Path) -> None:
     with pytest.raises(ConfigError, match="make one with `signoff keys create`"):
         read_private(private)
     with pytest.raises(ConfigError, match="signoff keys export"):
         read_public(public)
 
 
-def test_a_key_is_retired_once_and_never_the_last(private: Path, public: Path) -> None:
+def test_key_is_retired_once_and_never_the_last(private: Path, public: Path) -> None:
     first = create_key(private, public, NOW)
     with pytest.raises(ConfigError, match="only key in use"):
         retire_key(private, public, first.id, NOW)
@@ -112,7 +112,7 @@ def test_a_key_is_retired_once_and_never_the_last(private: Path, public: Path) -
         retire_key(private, public, "nope", NOW)
 
 
-def test_development_keys_are_made_once(private: Path, public: Path) -> None:
+def test_development_keys_are_created_once(private: Path, public: Path) -> None:
     first = ensure_development_keys(private, public, NOW)
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     assert ensure_development_keys(private, public, NOW + timedelta(days=1)) == first
@@ -127,7 +127,7 @@ def test_development_keys_are_made_once(private: Path, public: Path) -> None:
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
-def test_processes_that_start_at_once_have_one_key(
+def test_processes_started_at_once_share_one_key(
     private: Path, public: Path, links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -148,13 +148,13 @@ def test_processes_that_start_at_once_have_one_key(
     assert os.listdir(private.parent) == [private.name]
 
 
-def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+def test_unwritable_directory_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         create_key(tmp_path / "taken" / "private.json", tmp_path / "public.json", NOW)
 
 
-def test_a_worker_takes_up_new_and_retired_keys_by_itself(private: Path, public: Path) -> None:
+def test_worker_reloads_new_and_retired_keys(private: Path, public: Path) -> None:
     check = FileVerifier(public)
     assert check.key_ids == ()
     create_key(private, public, NOW - timedelta(days=2))
@@ -170,7 +170,7 @@ def test_a_worker_takes_up_new_and_retired_keys_by_itself(private: Path, public:
     assert set(check.key_ids) == {old.key_id, new.key_id}
 
 
-def test_a_file_that_breaks_leaves_the_keys_in_force(
+def test_broken_file_leaves_the_known_keys_active(
     private: Path, public: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     create_key(private, public, NOW)
@@ -188,7 +188,7 @@ def test_a_file_that_breaks_leaves_the_keys_in_force(
     assert not check.check_decision(decision(signer))
 
 
-def test_a_worker_does_not_start_on_a_broken_file(public: Path) -> None:
+def test_worker_does_not_start_with_a_broken_file(public: Path) -> None:
     public.parent.mkdir()
     public.write_text("{}}")
     with pytest.raises(ConfigError, match="holds no keys"):

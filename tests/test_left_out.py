@@ -1,4 +1,4 @@
-"""Tests whose program is missing are left out and named last; where all are required, that is a failure."""
+"""Tests with a missing program are left out and named last. With all required, that is a failure."""
 
 import os
 import shutil
@@ -32,14 +32,14 @@ NOT_PLAYED = "left out 1 tests of the rehearsal: make rehearsal runs them"
 
 
 def run_without_programs(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs tests under this suite's conftest on a machine whose PATH is empty; `args` are pytest's own."""
+    """Run tests under this suite's conftest on a machine with an empty PATH. `args` are pytest's own."""
     shutil.copy(Path(__file__).with_name("conftest.py"), folder)
     (folder / "pytest.ini").write_text(INI)
     (folder / "test_it.py").write_text(TESTS)
     (folder / "attacks").mkdir()
     (folder / "attacks" / "test_long.py").write_text("def test_long(): pass\n")
     env = {name: value for name, value in os.environ.items() if not name.startswith("SIGNOFF_")}
-    # What the conftest imports stands beside it.
+    # The conftest's imports are next to it.
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), env.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
     return subprocess.run(
@@ -48,7 +48,7 @@ def run_without_programs(folder: Path, *args: str, **variables: str) -> subproce
 
 
 def test_missing_program_is_named_on_the_last_line(tmp_path: Path) -> None:
-    """Without the program its tests are deselected, the rest runs, and the last line says what was left out."""
+    """Without the program its tests are deselected, the others run, and the last line names the omission."""
     run = run_without_programs(tmp_path, "-k", "test_browser or test_plain")
     assert run.returncode == 0, run.stdout
     assert "1 passed, 3 deselected" in run.stdout
@@ -56,7 +56,7 @@ def test_missing_program_is_named_on_the_last_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("names", "code"), [("test", 1), ("plain", 0)])
-def test_missing_program_fails_where_all_is_required(tmp_path: Path, names: str, code: int) -> None:
+def test_missing_program_fails_if_all_are_required(tmp_path: Path, names: str, code: int) -> None:
     run = run_without_programs(tmp_path, "-k", names, SIGNOFF_REQUIRE_ALL="1")
     assert run.returncode == code, run.stdout
     assert ("not installed: chromium" in run.stdout + run.stderr) == bool(code)
@@ -72,7 +72,7 @@ def test_missing_program_fails_where_all_is_required(tmp_path: Path, names: str,
         (("test_it.py::test_play",), {}, 1, ""),
     ],
 )
-def test_long_tests_and_rehearsals_are_left_out_unless_they_are_wanted(
+def test_long_tests_and_rehearsals_are_left_out_by_default(
     tmp_path: Path, args: tuple[str, ...], variables: dict[str, str], passed: int, last: str
 ) -> None:
     run = run_without_programs(tmp_path, *args, **variables)
@@ -81,7 +81,7 @@ def test_long_tests_and_rehearsals_are_left_out_unless_they_are_wanted(
     assert ("left out" in run.stdout) == bool(last)
 
 
-def test_tests_of_a_program_that_is_there_are_long(tmp_path: Path) -> None:
+def test_tests_of_an_installed_program_are_long(tmp_path: Path) -> None:
     (tmp_path / "chromium").touch(0o755)
     run = run_without_programs(tmp_path, "--deselect", "test_it.py::test_play")
     assert (run.returncode, "1 passed" in run.stdout) == (0, True), run.stdout

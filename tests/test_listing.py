@@ -1,4 +1,4 @@
-"""Lists of turns and sessions: what waits in them is the store's word, never a memo's or a search attribute's."""
+"""Lists of turns and sessions: open requests come from the store, never from a memo or a search attribute."""
 
 import asyncio
 import uuid
@@ -27,7 +27,9 @@ async def _listed(client: Client, requests: RequestLists, key: TurnKey) -> TurnR
         await asyncio.sleep(0.05)
 
 
-async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: Store, task_queue: str) -> None:
+async def test_row_has_the_open_requests_of_its_turn_in_the_store(
+    client: Client, store: Store, task_queue: str
+) -> None:
     soon = ApprovalPolicy(approvers=("user:cfo",), timeout=3_600)
     tools = [pay_tool(Ledger()), pay_tool(Ledger(), soon, name="wire")]
     script = [calls(("pay", {"amount": 20}), ("wire", {"amount": 30})), respond("done")]
@@ -50,7 +52,7 @@ async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: 
     assert (after.codes, after.approvers) == ((asked["wire"].code,), row.approvers)
 
 
-async def test_temporal_finds_turns_by_the_tools_whose_calls_wait(
+async def test_temporal_finds_turns_by_the_tools_of_waiting_calls(
     client: Client, store: Store, task_queue: str
 ) -> None:
     tools = [pay_tool(Ledger()), pay_tool(Ledger(), name="wire")]
@@ -72,7 +74,7 @@ async def test_temporal_finds_turns_by_the_tools_whose_calls_wait(
             await asyncio.sleep(0.05)
 
 
-async def test_nobody_is_asked_by_a_memo_or_a_search_attribute(client: Client, store: Store) -> None:
+async def test_memo_or_search_attribute_makes_no_request(client: Client, store: Store) -> None:
     key = TurnKey(f"claims{uuid.uuid4().hex[:8]}", "s", "t1")
     handle = await client.start_workflow(
         names.ACTOR_TURN,

@@ -1,4 +1,4 @@
-"""A worker that loses a question is asked again, within the same patience."""
+"""A query that a worker loses is repeated within the same patience."""
 
 import asyncio
 from datetime import timedelta
@@ -23,7 +23,7 @@ from signoff.formats.replace import replace
 
 @pytest.fixture(autouse=True)
 def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves out the watch over the server: these clients are stand-ins without a service."""
+    """Omit the watch over the server: these stand-in clients have no service."""
     monkeypatch.setattr(workflow_runs, "watch_server", lambda client: client)
 
 
@@ -46,7 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Forgetful:
-    """A turn that loses so many questions; each time it is told how long it may take."""
+    """A turn that loses this number of queries and records each allowed time."""
 
     id = KEY.workflow_id
 
@@ -68,7 +68,7 @@ class Forgetful:
 
 
 class Unreadable(Forgetful):
-    """A turn that has ended, and whose history no worker understands."""
+    """An ended turn whose history no worker can read."""
 
     async def execute_update(self, *args: Any, **named: Any) -> Any:
         raise RPCError("workflow execution already completed", RPCStatusCode.NOT_FOUND, b"")
@@ -81,13 +81,13 @@ def signoff(turn: Forgetful, patience: float = 7) -> TurnClient:
     return TurnClient(turn, patience=timedelta(seconds=patience))  # type: ignore[arg-type]
 
 
-async def test_a_lost_question_is_asked_again_with_more_time(clock: Clock) -> None:
+async def test_lost_query_is_repeated_with_more_time(clock: Clock) -> None:
     turn = Forgetful(2, clock)
     assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
     assert turn.waits == [1.0, 2.0, 4.0]
 
 
-async def test_nobody_is_asked_for_longer_than_the_patience_lasts(clock: Clock) -> None:
+async def test_query_is_not_repeated_after_the_patience(clock: Clock) -> None:
     turn = Forgetful(1_000, clock)
     with pytest.raises(ServerUnavailable, match="no worker answered in time"):
         await signoff(turn, patience=9).view(KEY)
@@ -95,16 +95,14 @@ async def test_nobody_is_asked_for_longer_than_the_patience_lasts(clock: Clock) 
 
 
 @pytest.mark.parametrize("late", [1.99, 2.0, 30.0])
-async def test_a_machine_so_busy_that_it_tells_too_late_asks_for_no_time_below_nothing(
-    clock: Clock, late: float
-) -> None:
+async def test_overdue_query_asks_for_no_negative_time(clock: Clock, late: float) -> None:
     turn = Forgetful(1_000, clock, late=late)
     with pytest.raises(ServerUnavailable, match="no worker answered in time"):
         await signoff(turn, patience=3).view(KEY)
     assert turn.waits == [1.0]
 
 
-async def test_a_request_whose_turn_cannot_be_read_is_not_called_unknown() -> None:
+async def test_request_of_an_unreadable_turn_is_not_reported_as_unknown() -> None:
     answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
     receipt = await signoff(Unreadable(0)).decide(answer)
     assert (receipt.status, receipt.code) == ("refused", "unavailable")
@@ -112,7 +110,7 @@ async def test_a_request_whose_turn_cannot_be_read_is_not_called_unknown() -> No
 
 
 class HalfRead(Forgetful):
-    """A turn whose history is first seen up to the middle of a task."""
+    """A turn whose history is first read up to the middle of a task."""
 
     async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
         self.waits.append(rpc_timeout.total_seconds())
@@ -121,14 +119,14 @@ class HalfRead(Forgetful):
         return f"{query} {asked['args']}"
 
 
-async def test_a_history_that_was_read_up_to_the_middle_is_asked_about_again(clock: Clock) -> None:
+async def test_query_of_a_partially_read_history_is_repeated(clock: Clock) -> None:
     turn = HalfRead(2, clock)
     assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
     assert len(turn.waits) == 3
 
 
 class Unpolled(Forgetful):
-    """A turn whose worker the server has not seen yet; each query takes it 0.2 s."""
+    """A turn whose worker the server has not seen yet. Each query takes it 0.2 s."""
 
     async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
         self.waits.append(rpc_timeout.total_seconds())
@@ -139,13 +137,13 @@ class Unpolled(Forgetful):
         return f"{query} {asked['args']}"
 
 
-async def test_a_worker_that_has_just_begun_is_given_time_to_poll(clock: Clock) -> None:
+async def test_new_worker_gets_time_for_its_first_poll(clock: Clock) -> None:
     turn = Unpolled(3, clock)
     assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
     assert len(turn.waits) == 4
 
 
-async def test_where_no_worker_polls_the_query_ends_before_its_patience(clock: Clock) -> None:
+async def test_query_without_a_polling_worker_ends_before_its_patience(clock: Clock) -> None:
     turn = Unpolled(1_000, clock)
     with pytest.raises(ServerUnavailable, match="no worker answered in time; is one running on this task queue"):
         await signoff(turn, patience=9).view(KEY)
@@ -153,14 +151,14 @@ async def test_where_no_worker_polls_the_query_ends_before_its_patience(clock: C
 
 
 class Failing(Forgetful):
-    """A turn whose workflow task fails, over and over."""
+    """A turn whose workflow task fails again and again."""
 
     async def query(self, query: str, **asked: Any) -> str:
         words = "Unable to query workflow due to Workflow Task in failed state.\nmore"
         raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
 
 
-async def test_a_query_that_the_server_refuses_is_told_as_its_refusal() -> None:
+async def test_query_refused_by_the_server_is_reported_with_its_message() -> None:
     with pytest.raises(ServerUnavailable) as told:
         await signoff(Failing(0)).view(KEY)
     words = "the Temporal server refused this for now: Unable to query workflow due to Workflow Task in failed state."
@@ -168,28 +166,28 @@ async def test_a_query_that_the_server_refuses_is_told_as_its_refusal() -> None:
 
 
 class Stuck(Forgetful):
-    """A turn whose task has failed so often that the server takes no Update for it."""
+    """A turn whose task has failed so often that the server accepts no Update for it."""
 
     async def execute_update(self, *args: Any, **named: Any) -> Any:
         words = "Unable to perform workflow execution update due to Workflow Task in failed state."
         raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
 
 
-async def test_a_withdrawal_from_a_turn_whose_task_fails_is_refused_for_now() -> None:
+async def test_withdrawal_from_a_failing_turn_is_refused_for_now() -> None:
     wish = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="withdrawn", subject="ana", channel="test")
     receipt = await signoff(Stuck(0)).withdraw(wish)
     assert (receipt.status, receipt.code) == ("refused", "unavailable")
 
 
 class Endless(Forgetful):
-    """A turn or session that accepts an Update and never completes it, as its worker was lost in between."""
+    """A turn or session that accepts an Update and never completes it, because its worker was lost in between."""
 
     def __init__(self) -> None:
         super().__init__(0)
         self.signals: list[str] = []
 
     async def execute_update(self, *args: Any, **named: Any) -> Any:
-        """As the SDK, which asks for the outcome for ever, and raises this where its task is cancelled."""
+        """Like the SDK, which waits forever for the result, and raises this error on cancellation."""
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -205,7 +203,7 @@ class Endless(Forgetful):
         self.signals.append(start_signal)
 
 
-async def test_what_is_accepted_and_never_completed_goes_as_a_signal_within_patience() -> None:
+async def test_uncompleted_update_is_sent_as_a_signal_within_the_patience() -> None:
     turn = Endless()
     client, session = signoff(turn, patience=0.2), SessionKey("main", "s")
     sessions = SessionClient(client)

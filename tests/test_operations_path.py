@@ -1,4 +1,4 @@
-"""docs/operations.md typed from its first command to its last, in an empty folder, on PostgreSQL, the codec on."""
+"""docs/operations.md typed from the first command to the last, in an empty directory, on PostgreSQL, with the codec."""
 
 import asyncio
 import os
@@ -17,11 +17,11 @@ from signoff.temporal.embedded_server import ServerOptions, find_temporal, free_
 
 PAGE = ROOT / "docs" / "operations.md"
 SECONDS = 1_200
-"""For some sixty commands."""
+"""For about sixty commands."""
 PASSWORD = "superuser0123456789"
 SERVICE = re.compile(r"^env \$\(cat common\.env (\S+)\.env\) signoff (worker|gateway|codec)$", re.MULTILINE)
 NOT_TYPED = ("pip install",)
-"""What is there already where the tests run."""
+"""Already installed on the tests' machine."""
 BEFORE_RESTORING = "pg_restore"
 HELPERS = """
 set -eu
@@ -51,14 +51,14 @@ decide() {
   until SIGNOFF_TOKEN="$(head -n 1 rui.token)" signoff watch "$turn"; do sleep 0.1; done
 }
 """
-"""What somebody does who reads the sentences between the commands."""
+"""The actions that the sentences between the commands describe."""
 
 
 def path_script(places: dict[str, str]) -> str:
-    """The commands of the page in their order, with the places of this machine, and what its sentences tell to do."""
+    """The page's commands in order, with this machine's paths, and the actions of its sentences."""
     typed, written = [HELPERS], re.compile("|".join(map(re.escape, places)))
     for block in blocks(PAGE, "sh"):
-        # At once: a port that was found may have the digits of one that is written.
+        # All at once: a found port may contain the digits of a written one.
         text = written.sub(lambda found: places[found.group()], block.text)
         if text.startswith(NOT_TYPED):
             continue
@@ -68,7 +68,7 @@ def path_script(places: dict[str, str]) -> str:
         typed.append(SERVICE.sub(r"start \1 \2", text))
         if BEFORE_RESTORING in text:
             typed.append("start_all\ndecide 70\n")
-    # The new signing key counts once the gateway is started again, and the new tables with the new processes.
+    # The new signing key is used after the gateway's restart, and the new tables by the new processes.
     typed.append("stop\nstart_all\ndecide 80\nstop\n")
     return "".join(typed)
 
@@ -76,7 +76,7 @@ def path_script(places: dict[str, str]) -> str:
 @pytest.mark.postgres
 @pytest.mark.rehearsal
 @pytest.mark.timeout(SECONDS + 60)
-async def test_the_path_leads_to_production(tmp_path: Path) -> None:
+async def test_operations_page_leads_to_production(tmp_path: Path) -> None:
     options = ServerOptions(tmp_path / "temporal" / "temporal.db", port=free_port(), ui_port=None)
     with running_postgres("postgres", PASSWORD) as database:
         async with run_server(options) as server:
@@ -97,7 +97,7 @@ async def test_the_path_leads_to_production(tmp_path: Path) -> None:
 
 
 async def typed(script: str, folder: Path, port: int, codec_port: str) -> tuple[int, str]:
-    """What a shell prints that is given the script, and how it ends."""
+    """The output and exit code of a shell that runs the script."""
     there = (sys.executable, find_temporal(), shutil.which("psql"))
     programs = [SERVER.shell_programs(), *(Path(each).parent for each in there if each is not None)]
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
@@ -122,7 +122,7 @@ async def typed(script: str, folder: Path, port: int, codec_port: str) -> tuple[
         async with asyncio.timeout(SECONDS):
             code = await shell.wait()
     except TimeoutError:
-        # With all that it has started.
+        # With all processes that it has started.
         os.killpg(shell.pid, signal.SIGKILL)
         code = await shell.wait()
     return code, log.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A worker and a gateway in a program of one's own, by the names of the face."""
+"""A worker and a gateway in a custom program, with the public API."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from signoff.settings import Settings
 from signoff.testing import serve_vendor
 
 
-async def test_a_program_runs_worker_gateway_and_client(
+async def test_program_runs_worker_gateway_and_client(
     clean_env: pytest.MonkeyPatch, client: Temporal, task_queue: str, tmp_path: Path
 ) -> None:
     settings = Settings(task_queue=task_queue, state_dir=tmp_path / "state")
@@ -31,7 +31,7 @@ async def test_a_program_runs_worker_gateway_and_client(
     assert (tmp_path / "state" / "signoff.db").exists()
 
 
-async def test_a_program_brings_a_directory_of_its_own(
+async def test_program_supplies_its_own_directory(
     clean_env: pytest.MonkeyPatch, client: Temporal, task_queue: str, tmp_path: Path
 ) -> None:
     settings = Settings(task_queue=task_queue, state_dir=tmp_path / "state")
@@ -51,7 +51,7 @@ async def test_a_program_brings_a_directory_of_its_own(
         assert (await turn.result()).text == "ok paid 420 to Ana"
 
 
-async def test_what_is_wrong_is_told_before_anything_runs(
+async def test_mistake_is_reported_before_anything_runs(
     clean_env: pytest.MonkeyPatch, client: Temporal, tmp_path: Path
 ) -> None:
     nowhere = signoff.App(manifest=tmp_path / "nowhere.yaml", settings=Settings(state_dir=tmp_path))

@@ -40,22 +40,22 @@ def run(folder: Path, second: str, *args: str, excused: tuple[str, ...] = ()) ->
 
 
 @pytest.mark.parametrize("args", [(), ("-n", "2")])
-def test_a_row_whose_test_did_not_pass_in_this_run_fails_it(tmp_path: Path, args: tuple[str, ...]) -> None:
+def test_run_without_a_passed_test_for_a_row_fails(tmp_path: Path, args: tuple[str, ...]) -> None:
     ran = run(tmp_path, "pytest.skip('not here')", *args)
     assert ran.returncode == 1
     assert "no test that carries them passed in this run: A02" in ran.stdout
 
 
 @pytest.mark.parametrize("args", [(), ("-n", "2")])
-def test_a_run_in_which_every_row_is_proved_passes(tmp_path: Path, args: tuple[str, ...]) -> None:
+def test_run_with_a_passed_test_for_every_row_passes(tmp_path: Path, args: tuple[str, ...]) -> None:
     ran = run(tmp_path, "pass", *args)
     assert (ran.returncode, "in this run" in ran.stdout) == (0, False)
 
 
-def test_a_run_of_some_tests_is_not_asked_for_every_row(tmp_path: Path) -> None:
+def test_run_of_some_tests_does_not_need_every_row(tmp_path: Path) -> None:
     assert run(tmp_path, "pass", "-k", "first").returncode == 0
 
 
 @pytest.mark.parametrize(("excused", "code"), [("A02", 0), ("A01", 1)])
-def test_rows_of_tests_that_were_left_out_are_excused_and_no_others(tmp_path: Path, excused: str, code: int) -> None:
+def test_only_rows_of_omitted_tests_are_excused(tmp_path: Path, excused: str, code: int) -> None:
     assert run(tmp_path, "pytest.skip('not here')", excused=(excused,)).returncode == code

@@ -1,4 +1,4 @@
-"""What may be released, and what a release says of itself; `make release` itself is run by hand."""
+"""The conditions of a release and its contents. `make release` itself is run manually."""
 
 import hashlib
 import io
@@ -46,33 +46,33 @@ WHOLE = "# Changelog\n\n## 1.2.0 (2026-11-24)\n\n- One more thing.\n\n## 1.1.0 (
     (WHOLE.replace("1.2.0", "1.3.0"), "begins with 1.3.0 and not with 1.2.0"),
     ("# Changelog\n", "begins with nothing and not with 1.2.0"),
 )
-def test_a_changelog_names_the_version_its_day_and_what_it_brings(text: str, expected: str) -> None:
+def test_changelog_names_version_date_and_changes(text: str, expected: str) -> None:
     found = changelog_problem(text, "1.2.0", DAY)
     assert expected in found
     assert bool(found) == bool(expected)
     assert found == "" or ("\n" not in found and ": " in found)
 
 
-def test_a_version_is_one_number_in_both_places() -> None:
+def test_version_is_the_same_number_in_both_places() -> None:
     assert version_problem("1.2.0", "1.2.0") == version_problem("1.2.0rc1", "1.2.0rc1") == ""
     assert "write one number into both" in version_problem("1.2.0", "1.1.0")
     assert "MAJOR.MINOR.PATCH" in version_problem("1.2", "1.2")
 
 
-def test_the_client_has_the_version_of_signoff() -> None:
+def test_client_has_the_version_of_signoff() -> None:
     assert client_problem(ROOT, VERSION) == ""
     assert "write one number into both" in client_problem(ROOT, "9.9.9")
 
 
-def test_a_version_is_released_with_its_recording(tmp_path: Path) -> None:
+def test_version_is_released_with_its_recording(tmp_path: Path) -> None:
     assert "record.py" in recording_problem(tmp_path, "1.2.0")
     (tmp_path / "tests/installations/1.2.0").mkdir(parents=True)
     (tmp_path / "tests/installations/1.2.0/turns.json").write_text("{}")
     assert recording_problem(tmp_path, "1.2.0") == ""
 
 
-def test_only_a_commit_that_has_no_tag_yet_is_released(tmp_path: Path) -> None:
-    """What is not committed would not be in the release; a version is released once."""
+def test_only_an_untagged_commit_is_released(tmp_path: Path) -> None:
+    """Uncommitted changes would be missing in the release, and a version is released once."""
 
     def git(*arguments: str) -> None:
         names = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
@@ -90,7 +90,7 @@ def test_only_a_commit_that_has_no_tag_yet_is_released(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("folder", [".", "clients/python"])
-def test_a_release_has_the_same_bytes_however_it_is_built(tmp_path: Path, folder: str) -> None:
+def test_release_builds_are_reproducible(tmp_path: Path, folder: str) -> None:
     first = build(ROOT, tmp_path / "one", tmp_path / "first", commit_time(ROOT), folder)
     second = build(ROOT, tmp_path / "two", tmp_path / "second", commit_time(ROOT), folder)
     assert [file.suffix for file in sorted(first)] == [".whl", ".gz"]
@@ -98,7 +98,7 @@ def test_a_release_has_the_same_bytes_however_it_is_built(tmp_path: Path, folder
 
 
 @pytest.mark.long
-def test_a_build_that_makes_links_is_no_release(tmp_path: Path) -> None:
+def test_build_with_links_is_refused(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     subprocess.run(("git", "clone", "--quiet", str(ROOT), str(clone)), check=True)
     project = (clone / "pyproject.toml").read_text()
@@ -114,14 +114,14 @@ def test_a_build_that_makes_links_is_no_release(tmp_path: Path) -> None:
 def test_every_extra_can_be_installed_in_the_pinned_versions() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = f"{ROOT}[{','.join(project['optional-dependencies'])}]"
-    # What builds the package is here already: an environment of its own for it would be downloaded.
+    # The build tools are already installed: an isolated environment would download them.
     how = ("--dry-run", "--no-build-isolation", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"))
     done = subprocess.run((sys.executable, "-m", "pip", "install", *how, wanted), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "bedrock" in project["optional-dependencies"]
 
 
-def test_links_in_what_was_built_are_found(tmp_path: Path) -> None:
+def test_links_in_a_build_are_found(tmp_path: Path) -> None:
     wheel, sdist = tmp_path / "a.whl", tmp_path / "a.tar.gz"
     with zipfile.ZipFile(wheel, "w") as file:
         linked = zipfile.ZipInfo("linked")
@@ -136,7 +136,7 @@ def test_links_in_what_was_built_are_found(tmp_path: Path) -> None:
     assert (links_in(wheel), links_in(sdist)) == (["linked"], ["linked"])
 
 
-def test_no_link_can_be_made_where_none_shall(tmp_path: Path) -> None:
+def test_links_are_refused_during_a_build(tmp_path: Path) -> None:
     variables = os.environ | without_links(tmp_path / "refusing")
     for call in ("os.symlink('a', 'b')", "os.link('a', 'b')", "pathlib.Path('b').symlink_to('a')"):
         code = f"import os, pathlib; open('a', 'w').close(); {call}"
@@ -144,7 +144,7 @@ def test_no_link_can_be_made_where_none_shall(tmp_path: Path) -> None:
         assert (done.returncode, "no links can be made here" in done.stderr) == (1, True)
 
 
-def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
+def test_checksums_are_in_sha256sum_format(tmp_path: Path) -> None:
     for name in ("b.whl", "a.tar.gz"):
         (tmp_path / name).write_text(name)
     written = write_checksums(tmp_path, [tmp_path / "b.whl", tmp_path / "a.tar.gz"])
@@ -153,7 +153,7 @@ def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
     ]
 
 
-def test_an_audit_that_saw_nothing_is_none() -> None:
+def test_incomplete_audit_does_not_count() -> None:
     seen = {"name": "jinja2", "version": "3.1.6", "vulns": []}
     unseen = {"name": "pydantic", "version": "2", "skip_reason": "not found"}
     ours = {"name": "signoff", "version": "1", "skip_reason": "not found"}
@@ -164,7 +164,7 @@ def test_an_audit_that_saw_nothing_is_none() -> None:
         judge_audit({"dependencies": [seen | {"vulns": [{"id": "X-1"}]}, unseen]})
 
 
-def test_the_python_that_runs_this_is_found() -> None:
+def test_current_python_is_found() -> None:
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert here in find_pythons()
     assert f'requires-python = ">={PYTHONS[0]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What holds for every test: it waits for what it expects, and says in its own body what that is."""
+"""Rules for every test: it waits for a condition, and asserts in its own body."""
 
 import ast
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from documents import PACKAGE, parsed
 
 HERE = Path(__file__).parent
 LONGEST_SLEEP = 0.1
-"""A pause between two looks, or for what would come at once; a longer one is waited out on every run."""
+"""A pause between two checks. A longer one would slow down every run."""
 EXPECTS = frozenset({"raises", "fail", "expect"})
-"""Calls that expect something as `assert` does: pytest's, and `expect` of Playwright."""
+"""Calls that count as assertions: pytest's, and `expect` of Playwright."""
 LET_PASS = 2
-"""Uses of `real_time.let_pass`, each with its reason beside it."""
+"""Uses of `real_time.let_pass`, each with its reason."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -24,14 +24,14 @@ def modules(pattern: str = "*.py") -> list[Path]:
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The tests of a module, with what is defined within them."""
+    """The tests of a module, with nested functions."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, _FUNCTIONS) and node.name.startswith("test_"):
             yield node
 
 
 def called(node: ast.AST) -> str:
-    """The last name of what a call calls; "" for anything else."""
+    """The last name of a called expression, or ""."""
     if not isinstance(node, ast.Call):
         return ""
     return getattr(node.func, "attr", "") or getattr(node.func, "id", "")
@@ -50,7 +50,7 @@ def long_sleeps(path: Path) -> list[str]:
         for function in functions(path)
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and called(node) == "sleep" and node.args
-        # What is divided is meant to be short.
+        # A quotient is meant to be short.
         if not isinstance(node.args[0], ast.BinOp) and max(numbers(node.args[0]), default=0) > LONGEST_SLEEP
     ]
 
@@ -59,7 +59,7 @@ def test_no_test_sleeps_for_long() -> None:
     assert [each for path in modules() for each in long_sleeps(path)] == []
 
 
-def test_seconds_pass_where_nothing_else_will_do() -> None:
+def test_let_pass_is_used_only_as_often_as_listed() -> None:
     naming = [path for path in modules() if "let_pass" in path.read_text(encoding="utf-8")]
     names = [node for path in naming for node in ast.walk(parsed(path)) if getattr(node, "id", "") == "let_pass"]
     assert len(names) == LET_PASS
@@ -75,14 +75,14 @@ def test_seconds_pass_where_nothing_else_will_do() -> None:
         ("await asyncio.sleep(turn / 4000)", False),
     ],
 )
-def test_a_long_sleep_is_noticed(tmp_path: Path, body: str, long: bool) -> None:
+def test_long_sleep_is_noticed(tmp_path: Path, body: str, long: bool) -> None:
     path = tmp_path / "test_slow.py"
     path.write_text(f"async def test_slow():\n    {body}\n")
     assert long_sleeps(path) == (["test_slow.py:2 test_slow"] if long else [])
 
 
 def says_nothing(path: Path) -> list[str]:
-    """The tests of a module that expect nothing in their own body."""
+    """The tests of a module without an assertion in their own body."""
     return [
         f"{path.name}:{function.lineno} {function.name}"
         for function in functions(path)
@@ -90,11 +90,11 @@ def says_nothing(path: Path) -> list[str]:
     ]
 
 
-def test_every_test_says_what_it_expects() -> None:
+def test_every_test_has_an_assertion() -> None:
     assert [each for path in modules("test_*.py") for each in says_nothing(path)] == []
 
 
-def test_a_test_that_expects_nothing_is_noticed(tmp_path: Path) -> None:
+def test_without_an_assertion_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "test_quiet.py"
     path.write_text("def test_quiet():\n    check()\n\n\ndef test_loud():\n    assert check()\n")
     assert says_nothing(path) == ["test_quiet.py:1 test_quiet"]
@@ -104,21 +104,21 @@ OF_ONE_FOLDER = (
     *("approvals", "audit", "client", "contracts", "engine", "evaluation", "formats"),
     *("keys", "languages", "people", "policy", "registry", "store", "telemetry", "texts"),
 )
-"""Folders of the package whose tests stand in the folder of that name, and are about what is in it."""
+"""Directories of the package with tests in a directory of the same name that import it."""
 OF_WHOLE_TURNS = ("activities", "channels", "cli", "gateway", "plugins", "workflows")
-"""The same, but a test may do without importing it: it asks by a command, a request or a turn."""
+"""The same, but a test may use a command, a request or a turn instead of an import."""
 OF_BEHAVIOURS = ("attacks", "bench", "browser", "clients", "designs", "examples", "histories", "security")
-"""Folders of tests that are about what several parts do together."""
+"""Directories of tests about several parts together."""
 
 
-def test_a_folder_of_tests_is_that_of_a_folder_of_the_package_or_named_here() -> None:
+def test_directory_matches_a_package_directory_or_is_listed() -> None:
     there = {path.parent.relative_to(HERE).parts[0] for path in modules("test_*.py") if path.parent != HERE}
     assert there <= {*OF_ONE_FOLDER, *OF_WHOLE_TURNS, *OF_BEHAVIOURS}
     assert [name for name in (*OF_ONE_FOLDER, *OF_WHOLE_TURNS) if not (PACKAGE / name).is_dir()] == []
 
 
 def imported(path: Path) -> set[str]:
-    """The folders of the package that a test imports, by itself or by a kit beside it."""
+    """The directories of the package that a test imports, directly or through a neighbouring helper."""
     names = [node.module or "" for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom)]
     kits = [path.parent / f"{name}.py" for name in names]
     found = {name.split(".")[1] for name in names if name.startswith("signoff.")}
@@ -126,7 +126,7 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", OF_ONE_FOLDER)
-def test_a_test_is_in_the_folder_of_what_it_tests(folder: str) -> None:
+def test_imports_the_package_of_its_directory(folder: str) -> None:
     tests = sorted((HERE / folder).rglob("test_*.py"))
     assert tests
     assert [path.name for path in tests if folder not in imported(path)] == []

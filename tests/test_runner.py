@@ -1,4 +1,4 @@
-"""What an instance hears first, by the messages of the SDK's bridge alone."""
+"""The first messages of a workflow instance, with the SDK's bridge alone."""
 
 import asyncio
 import time
@@ -22,19 +22,19 @@ RUN = "run-1"
 
 
 class Inner(WorkflowRunner, WorkflowInstance):
-    """Begins the local activities it is found to when asked to start, and writes down what it hears."""
+    """Starts its local activities when started, and records the messages."""
 
     def __init__(self) -> None:
         self.jobs: list[list[str]] = []
 
     def prepare_workflow(self, defn: Any) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def create_instance(self, det: Any) -> WorkflowInstance:
         return self
 
     def activate(self, act: Any) -> Any:
-        """Begin a local activity where it is asked to start."""
+        """Start a local activity when requested."""
         self.jobs.append([_name(job) for job in act.jobs])
         done = WorkflowActivationCompletion()
         done.successful.SetInParent()
@@ -48,7 +48,7 @@ class Inner(WorkflowRunner, WorkflowInstance):
         return WorkflowSerializationContext(namespace="default", workflow_id=f"other-{command_info.command_seq}")
 
     def get_external_store_context(self, command_info: Any) -> Any:
-        """None."""
+        """Return None."""
 
     def get_info(self) -> Any:
         return SimpleNamespace(namespace="default", workflow_id="own")
@@ -82,7 +82,7 @@ def inner() -> Inner:
 
 
 def watched(inner: Inner, looks: QueryFence) -> WorkflowInstance:
-    """An instance that has begun local activity 3, `who`."""
+    """An instance that has started local activity 3, `who`."""
     det: WorkflowInstanceDetails = None  # type: ignore[assignment]
     instance = FencedRunner(inner, looks, contexts="none").create_instance(det)
     instance.activate(act(1, "initialize_workflow"))
@@ -94,7 +94,7 @@ async def ended(looks: QueryFence, *, done: bool = True) -> None:
 
 
 def ends_at_once(looks: QueryFence, run: str = RUN) -> bool:
-    """Whether a local activity of a run ends without waiting for anything, however slow the machine is."""
+    """Whether a local activity of a run ends without a pause, on a machine of any speed."""
     end = looks.end(run, "who", done=True)
     try:
         end.send(None)
@@ -104,8 +104,8 @@ def ends_at_once(looks: QueryFence, run: str = RUN) -> bool:
     return False
 
 
-async def test_an_answer_is_not_sent_where_an_activity_ended_of_which_the_workflow_does_not_know(inner: Inner) -> None:
-    """Its task would be written with that end, and the workflow hear of it with the next."""
+async def test_answer_is_withheld_if_the_workflow_does_not_know_of_an_ended_activity(inner: Inner) -> None:
+    """Its task would be written with that end, and the workflow would learn of it only with the next task."""
     looks = QueryFence()
     watched(inner, looks)
     await ended(looks)
@@ -113,7 +113,7 @@ async def test_an_answer_is_not_sent_where_an_activity_ended_of_which_the_workfl
     assert looks.end_answer(RUN)
 
 
-async def test_an_answer_is_sent_where_the_workflow_knows_of_the_end(inner: Inner) -> None:
+async def test_answer_is_sent_if_the_workflow_knows_of_the_end(inner: Inner) -> None:
     looks = QueryFence()
     instance = watched(inner, looks)
     await ended(looks)
@@ -123,14 +123,14 @@ async def test_an_answer_is_sent_where_the_workflow_knows_of_the_end(inner: Inne
     assert not looks.end_answer(RUN)
 
 
-async def test_what_ended_without_a_query_is_sent_as_it_is(inner: Inner) -> None:
+async def test_end_without_a_query_is_sent_unchanged(inner: Inner) -> None:
     looks = QueryFence()
     watched(inner, looks)
     await ended(looks)
     assert not looks.end_answer(RUN)
 
 
-async def test_what_may_be_tried_again_has_not_ended(inner: Inner) -> None:
+async def test_retryable_activity_has_not_ended(inner: Inner) -> None:
     looks = QueryFence()
     watched(inner, looks)
     await ended(looks, done=False)
@@ -138,7 +138,7 @@ async def test_what_may_be_tried_again_has_not_ended(inner: Inner) -> None:
     assert not looks.end_answer(RUN)
 
 
-async def test_an_end_that_comes_late_counts_for_nothing(inner: Inner) -> None:
+async def test_late_end_does_not_count(inner: Inner) -> None:
     looks = QueryFence()
     instance = watched(inner, looks)
     instance.activate(act(2, "resolve_activity"))
@@ -152,7 +152,7 @@ async def test_an_end_that_comes_late_counts_for_nothing(inner: Inner) -> None:
     assert not looks.end_answer(RUN)
 
 
-async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
+async def test_evicted_run_is_forgotten(inner: Inner) -> None:
     looks = QueryFence()
     instance = watched(inner, looks)
     await ended(looks)
@@ -161,7 +161,7 @@ async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
     assert not looks.end_answer(RUN)
 
 
-async def test_nothing_ends_from_when_a_query_is_here_until_a_moment_after_its_answer_was_sent(inner: Inner) -> None:
+async def test_no_activity_ends_between_a_query_and_a_moment_after_its_answer(inner: Inner) -> None:
     looks = QueryFence()
     instance = watched(inner, looks)
     looks.record_query(RUN)
@@ -169,21 +169,21 @@ async def test_nothing_ends_from_when_a_query_is_here_until_a_moment_after_its_a
     await asyncio.wait({end}, timeout=3 * looking.REST)
     assert not end.done()
     assert instance.activate(act(2, "query_workflow")).WhichOneof("status") == "successful"
-    # Taken before: between the two a busy machine may stand still for as long as the rest takes.
+    # Taken earlier, because a busy machine may pause in between for as long as the rest takes.
     answered = time.monotonic()
     assert not looks.end_answer(RUN)
     await asyncio.wait_for(end, 60)
     assert time.monotonic() - answered >= looking.REST
 
 
-async def test_of_a_run_that_was_queried_lately_nothing_ends_right_after_any_answer(inner: Inner) -> None:
-    """Else the end that fails a task because of a query would fail the next try as well, as the query comes again."""
+async def test_recently_queried_run_delays_ends_after_any_answer(inner: Inner) -> None:
+    """Otherwise the end that fails a task because of a query would also fail the retry, because the query repeats."""
     looks = QueryFence()
     instance = watched(inner, looks)
     looks.record_query(RUN)
     looks.end_answer(RUN)
     instance.activate(act(2, "remove_from_cache"))
-    # The task is tried again: its first answer is no query's.
+    # The task is retried: its first answer belongs to no query.
     instance.activate(act(1, "initialize_workflow"))
     answered = time.monotonic()
     for run in (RUN, "run-2"):
@@ -193,7 +193,7 @@ async def test_of_a_run_that_was_queried_lately_nothing_ends_right_after_any_ans
     assert time.monotonic() - answered >= looking.REST
 
 
-async def test_a_run_that_was_queried_long_ago_is_like_any_other(inner: Inner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_queried_long_ago_is_like_any_other(inner: Inner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "LATELY", 0.0)
     looks = QueryFence()
     instance = watched(inner, looks)
@@ -205,8 +205,8 @@ async def test_a_run_that_was_queried_long_ago_is_like_any_other(inner: Inner, m
     assert ends_at_once(looks)
 
 
-async def test_a_query_of_a_run_without_activities_holds_up_none_that_it_begins_later(inner: Inner) -> None:
-    """Each answer would cost a decision that comes right after it a moment's rest."""
+async def test_query_of_a_run_without_activities_delays_no_later_one(inner: Inner) -> None:
+    """Each answer would delay a decision right after it by the pause."""
     looks = QueryFence()
     det: WorkflowInstanceDetails = None  # type: ignore[assignment]
     instance = FencedRunner(inner, looks, contexts="none").create_instance(det)
@@ -228,7 +228,7 @@ async def test_a_query_of_a_run_without_activities_holds_up_none_that_it_begins_
     ],
     ids=["of-a-task-of-its-own", "of-none", "of-the-same-task", "read-anew"],
 )
-async def test_a_run_that_is_ahead_of_its_history_is_let_go(
+async def test_run_ahead_of_its_history_is_evicted(
     inner: Inner, length: int, seconds: int, replaying: bool, expected: list[str]
 ) -> None:
     looks, gone = QueryFence(), list[str]()
@@ -240,7 +240,7 @@ async def test_a_run_that_is_ahead_of_its_history_is_let_go(
     assert gone == expected
 
 
-async def test_a_run_that_began_something_outside_a_task_is_let_go(inner: Inner) -> None:
+async def test_run_that_started_something_outside_a_task_is_evicted(inner: Inner) -> None:
     looks, gone = QueryFence(), list[str]()
     looks.release = gone.append
     instance = watched(inner, looks)
@@ -258,9 +258,9 @@ def live(at: int, length: int, *jobs: str, replaying: bool = False, query: str =
 
 @table(
     ("activations", "expected"),
-    # What came after a task whose worker was lost has the time of that task.
+    # Later events of a lost worker's task have the time of that task.
     ([live(1, 3, "signal_workflow", replaying=True), live(2, 9, "signal_workflow")], [RUN]),
-    # Of one task, in two parts.
+    # One task, in two parts.
     (
         [
             live(1, 3, "signal_workflow", replaying=True),
@@ -280,11 +280,11 @@ def live(at: int, length: int, *jobs: str, replaying: bool = False, query: str =
     ),
     ([live(2, 9, "signal_workflow")], []),
 )
-def test_run_that_was_read_anew_is_let_go_where_its_first_live_events_are_queried_apart(
+def test_replayed_run_is_evicted_if_its_first_live_events_are_queried_separately(
     activations: list[Any], expected: list[str]
 ) -> None:
-    # The server hands out a task that was lost again, and what came since with a query before. The workflow wrote its
-    # search attributes for that query, then accepted an update with the task; read anew it does so the other way round
+    # After a worker is lost, the server hands out its task again, with later events after a query. The workflow wrote
+    # its search attributes for that query and then accepted an update with the task. Replayed, it did so in reverse
     # (`Update machine does not handle this event: HistoryEvent(id: 12, UpsertWorkflowSearchAttributes)`).
     looks, gone = QueryFence(), list[str]()
     looks.release = gone.append
@@ -297,7 +297,7 @@ def test_run_that_was_read_anew_is_let_go_where_its_first_live_events_are_querie
     assert gone == expected
 
 
-def test_only_what_is_for_another_workflow_is_asked_of_the_instance(inner: Inner) -> None:
+def test_only_data_of_another_workflow_uses_the_instances_context(inner: Inner) -> None:
     det: WorkflowInstanceDetails = None  # type: ignore[assignment]
     instance = FencedRunner(inner, QueryFence(), contexts="workflow").create_instance(det)
     found = {

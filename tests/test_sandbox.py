@@ -1,4 +1,4 @@
-"""The sandbox as a lint: workers run our workflows without one, the replay here does not."""
+"""The sandbox as a check: workers run our workflows without it, and the replay here runs them with it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from signoff.workflows.session import Session
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
-async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, store: Store, task_queue: str) -> None:
+async def test_turn_does_nothing_that_the_sandbox_forbids(client: Client, store: Store, task_queue: str) -> None:
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()
         await turns.waiting(key)
@@ -46,13 +46,13 @@ async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, stor
 
 
 @table("kind", ActorTurn, Session, HandlerRun)
-def test_our_workflows_ask_for_no_sandbox(kind: type) -> None:
-    """All of their modules are shared, so it would watch nothing, and cost a twelfth of a worker's time."""
+def test_our_workflows_use_no_sandbox(kind: type) -> None:
+    """All their modules are shared, so the sandbox would check nothing and cost a twelfth of a worker's time."""
     assert not workflow._Definition.must_from_class(kind).sandboxed
 
 
 class OwnCodec(PayloadCodec):
-    """A codec of somebody else's, that changes nothing."""
+    """A foreign codec that changes nothing."""
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         return list(payloads)
@@ -62,13 +62,13 @@ class OwnCodec(PayloadCodec):
 
 
 class DerivedCodec(EncryptionCodec):
-    """Ours, changed by somebody."""
+    """A modified subclass of our codec."""
 
 
 @pytest.mark.parametrize(
     ("codec", "contexts"), [("none", "none"), ("our own", "workflow"), ("one made of it", "all"), ("another", "all")]
 )
-async def test_only_a_codec_makes_the_worker_tell_contexts(
+async def test_only_a_codec_makes_the_worker_pass_contexts(
     client: Client, store: Store, encryption: Encryption, codec: str, contexts: str
 ) -> None:
     codecs: dict[str, PayloadCodec | None] = {
@@ -85,13 +85,13 @@ async def test_only_a_codec_makes_the_worker_tell_contexts(
     assert isinstance(own, FencedRunner)
     assert isinstance(theirs, FencedRunner)
     assert own.contexts == theirs.contexts == contexts
-    # Ours need no sandbox, and whatever else the worker runs keeps its own.
+    # Our workflows need no sandbox, and other workflows of the worker keep theirs.
     assert type(own.inner) is UnsandboxedWorkflowRunner
     assert type(theirs.inner) is SandboxedWorkflowRunner
     assert "signoff" in theirs.inner.restrictions.passthrough_modules
 
 
-async def test_a_turn_that_waits_for_a_processor_is_not_broken_off(
+async def test_turn_that_waits_for_a_processor_is_not_interrupted(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, slow = runners._Watched._follow, [True]

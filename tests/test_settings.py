@@ -1,4 +1,4 @@
-"""Settings come from the environment, then the file, then defaults; a wrong one gets one sentence."""
+"""Settings come from the environment, then the file, then defaults. A wrong one gets one sentence."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from signoff.settings import Settings, load_settings, login_roles, require_ready
 
 
 def refusal(**overrides: object) -> str:
-    """The one sentence with which `load_settings` refuses."""
+    """The error message of `load_settings`."""
     with pytest.raises(ConfigError) as caught:
         load_settings(**overrides)
     message = caught.value.message
@@ -18,7 +18,7 @@ def refusal(**overrides: object) -> str:
     return message
 
 
-def test_defaults_need_nothing(clean_env: pytest.MonkeyPatch) -> None:
+def test_defaults_need_no_setting(clean_env: pytest.MonkeyPatch) -> None:
     settings = load_settings()
     assert settings.profile == "development"
     assert settings.manifest == Path("signoff.yaml")
@@ -32,7 +32,7 @@ def test_defaults_need_nothing(clean_env: pytest.MonkeyPatch) -> None:
     assert settings.durable is False
 
 
-def test_argument_beats_variable_beats_file_beats_default(clean_env: pytest.MonkeyPatch) -> None:
+def test_argument_precedes_variable_file_and_default(clean_env: pytest.MonkeyPatch) -> None:
     Path("signoff.toml").write_text("port = 1001\nui_port = 1002\ntemporal_port = 1003\n")
     clean_env.setenv("SIGNOFF_PORT", "2001")
     clean_env.setenv("SIGNOFF_UI_PORT", "2002")
@@ -40,14 +40,14 @@ def test_argument_beats_variable_beats_file_beats_default(clean_env: pytest.Monk
     assert (settings.port, settings.ui_port, settings.temporal_port, settings.retention) == (3001, 2002, 1003, 90)
 
 
-def test_none_and_empty_count_as_not_given(clean_env: pytest.MonkeyPatch) -> None:
+def test_none_and_empty_count_as_missing(clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_PEOPLE", "")
     settings = load_settings(port=None, people=None)
     assert settings.port == 8300
     assert settings.people is None
 
 
-def test_store_and_address_follow_what_they_are_made_of(clean_env: pytest.MonkeyPatch) -> None:
+def test_store_and_address_follow_their_parts(clean_env: pytest.MonkeyPatch) -> None:
     settings = load_settings(state_dir="/var/lib/signoff", host="0.0.0.0", port=9000)
     assert settings.store_url == "sqlite:////var/lib/signoff/signoff.db"
     assert settings.public_url == "http://127.0.0.1:9000"
@@ -83,7 +83,7 @@ def test_wrong_variable_is_named(
     assert all(word in message for word in words), message
 
 
-def test_foreign_variables_are_left_alone(clean_env: pytest.MonkeyPatch) -> None:
+def test_foreign_variables_are_ignored(clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_REQUIRE_ALL", "1")
     assert load_settings().profile == "development"
 
@@ -109,13 +109,13 @@ def test_wrong_argument_is_named(clean_env: pytest.MonkeyPatch) -> None:
     assert "the setting `port` is `0`" in refusal(port=0)
 
 
-def test_directory_in_place_of_the_file_is_no_traceback(clean_env: pytest.MonkeyPatch) -> None:
-    """A `signoff.toml` that cannot be read is an error, or is no file at all and read as absent; never a crash."""
+def test_directory_instead_of_the_file_does_not_crash(clean_env: pytest.MonkeyPatch) -> None:
+    """An unreadable `signoff.toml` is an error or counts as absent, but never crashes."""
     Path("signoff.toml").mkdir()
     assert load_settings().port == 8300
 
 
-def test_production_starts_only_with_all_it_needs(clean_env: pytest.MonkeyPatch) -> None:
+def test_production_starts_only_with_all_requirements(clean_env: pytest.MonkeyPatch) -> None:
     lacking = {"people": False, "signing_keys": False, "public_keys": False, "login": False}
     require_ready(load_settings(), **lacking)
     production = load_settings(profile="production")
@@ -134,7 +134,7 @@ def test_production_starts_only_with_all_it_needs(clean_env: pytest.MonkeyPatch)
         require_ready(production, people=True, signing_keys=True, login=False)
 
 
-def test_roles_that_logins_give_need_a_provider() -> None:
+def test_login_roles_need_a_provider() -> None:
     mapped = {"money": ("finance", "approvers"), "desk": ("approvers",), "staff": ()}
     assert login_roles(Settings(oidc_issuer="https://login.example.com", oidc_roles=mapped)) == {"finance", "approvers"}
     assert login_roles(Settings(oidc_roles=mapped)) == frozenset()

@@ -1,4 +1,4 @@
-"""One query of a run at a time, shared by those who asked before it began."""
+"""One query of a run at a time, shared by callers that asked before it started."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ class Run:
         return number
 
 
-async def test_who_asks_meanwhile_shares_the_next_query() -> None:
+async def test_callers_during_a_query_share_the_next() -> None:
     queries, run = SharedQueries(), Run()
     first = asyncio.create_task(queries.ask("a", run.ask))
     while not run.asked:
@@ -42,7 +42,7 @@ async def test_who_asks_meanwhile_shares_the_next_query() -> None:
     assert run.most_at_once == 1
 
 
-async def test_different_questions_wait_for_nobody() -> None:
+async def test_different_queries_do_not_wait_for_each_other() -> None:
     queries, run = SharedQueries(), Run()
     both = [asyncio.create_task(queries.ask(key, run.ask)) for key in "ab"]
     while run.asked < 2:
@@ -52,7 +52,7 @@ async def test_different_questions_wait_for_nobody() -> None:
     assert sorted(await asyncio.gather(*both)) == [1, 2]
 
 
-async def test_one_that_fails_or_goes_away_holds_up_nobody() -> None:
+async def test_failed_or_cancelled_caller_delays_no_other() -> None:
     queries, run = SharedQueries(), Run()
 
     async def fails() -> int:

@@ -1,4 +1,4 @@
-"""Signatures: whatever is changed, borrowed, too old or by nobody's key is not believed."""
+"""Signatures: changed, copied, expired or foreign-signed data is rejected."""
 
 import hashlib
 import json
@@ -55,13 +55,13 @@ ASKED = asked_by(SIGNER)
 
 
 def retired(*, at: datetime) -> tuple[Signer, Verifier]:
-    """A signer with the old key, and the verifier of a worker that knows it as retired and the new one as in use."""
+    """A signer with the old key, and the verifier of a worker for which it is retired and the new one active."""
     keys = PrivateKeys(keys=(replace(OLD, retired_at=at), NEW))
     return Signer(PrivateKeys(keys=(OLD,))), Verifier(keys.public().keys)
 
 
-def test_a_signed_decision_survives_its_way_through_histories() -> None:
-    """Through JSON, once and again, in any time zone of the clock: it verifies, and is otherwise what it was."""
+def test_signed_decision_survives_histories() -> None:
+    """Through JSON, once and twice, in any time zone: it verifies and is otherwise unchanged."""
     signed = SIGNER.sign_decision(DECISION)
     assert signed.key_id == NEW.id == SIGNER.key_id
     assert replace(signed, key_id="", signature="") == DECISION
@@ -102,7 +102,7 @@ def test_a_signed_decision_survives_its_way_through_histories() -> None:
     {"signature": "AAAA"},
     {"signature": "A" * 86 + "=="},
 )
-def test_altered_reason_and_any_other_altered_field(change: dict[str, Any]) -> None:
+def test_changed_field_breaks_the_signature(change: dict[str, Any]) -> None:
     assert not CHECK.check_decision(replace(SIGNER.sign_decision(DECISION), **change))
 
 
@@ -112,7 +112,7 @@ def test_every_field_of_a_decision_is_signed() -> None:
     assert set(json.loads(decision_bytes(replace(DECISION, v=2, result="r")))) >= {"v", "result"}
 
 
-def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
+def test_decision_signed_before_a_new_field_still_verifies() -> None:
     class Grown(Decision):
         """A decision of a later version."""
 
@@ -143,7 +143,7 @@ def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
     {"extra": {"budget": 10, "data": "none"}},
     {"extra": {"budget": float("nan"), "data": {"name": "Zoë"}}},
 )
-def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> None:
+def test_principal_is_bound_to_its_request(change: dict[str, Any]) -> None:
     assert CHECK.check_principal(ASKED)
     assert not CHECK.check_principal(replace(ASKED, **change))
 
@@ -169,11 +169,11 @@ def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> No
     {"signature": ""},
     {"key_id": OLD.id},
 )
-def test_nothing_of_a_principal_can_be_changed(change: dict[str, Any]) -> None:
+def test_changed_principal_breaks_the_signature(change: dict[str, Any]) -> None:
     assert not CHECK.check_principal(replace(ASKED, user=replace(ASKED.user, **change)))
 
 
-def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
+def test_context_changes_by_tools_break_no_signature() -> None:
     extra = {**ASKED.extra, "found": 1, "data": {"name": "Zoë", "seat": "2A"}}
     assert CHECK.check_principal(replace(ASKED, extra=extra))
 
@@ -189,13 +189,12 @@ def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
     (("", "", ("look",)), False),
     (("refunds", "1", ("pay", "look")), False),
 )
-def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(
+def test_turn_that_may_be_handed_over_loses_at_most_its_place(
     place: tuple[str, str, tuple[str, ...]], holds: bool
 ) -> None:
-    """For whomever the session talks to: the route, the step and the tools that were given, or, passed on, none at all.
+    """For a session's new actor: the route, the step and the transient tools, or none after a handover.
 
-    With the tools under the digest of the context, whoever a turn that had some was passed on to was nobody's.
-    """
+    When the tools were part of the context's digest, a turn handed over with tools had no valid requester."""
     asked = pinned(actor="whoever", transient=("pay",))
     asker = principal_as_asked(asked, nonce="n", at=NOW, any_actor=True)
     asked = replace(asked, user=asker)
@@ -206,7 +205,7 @@ def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(
     )
 
 
-def test_a_principal_survives_its_way_through_histories() -> None:
+def test_signed_principal_survives_histories() -> None:
     asked = pinned(extra={"user.since": date(2020, 1, 1), "data": 7, "ratio": 1.0})
     asked = replace(asked, user=principal_as_asked(asked, nonce="n", at=NOW))
     signed = replace(asked, user=SIGNER.sign_principal(asked))
@@ -215,7 +214,7 @@ def test_a_principal_survives_its_way_through_histories() -> None:
     assert CHECK.check_principal(again)
 
 
-def test_rules_run_calls_for_a_day_from_when_it_was_asked() -> None:
+def test_rules_run_calls_for_a_day_after_the_request() -> None:
     east = NOW.astimezone(timezone(timedelta(hours=9)))
     asker = principal_as_asked(pinned(), nonce="n", at=east)
     assert (asker.issued_at, asker.expires_at) == (NOW, NOW + timedelta(seconds=ASKED_SECONDS))
@@ -223,13 +222,13 @@ def test_rules_run_calls_for_a_day_from_when_it_was_asked() -> None:
     assert asker.issued_at.tzinfo is UTC
 
 
-def test_who_it_is_stays_the_same_when_signed_again() -> None:
+def test_identity_is_the_same_after_signing_again() -> None:
     other = asked_by(Signer(PrivateKeys(keys=(OLD,))), at=NOW + timedelta(days=1)).user
     assert other != ASKED.user
     assert unsigned_principal(other) == unsigned_principal(ASKED.user) == ANA
 
 
-def test_the_wrong_key_is_not_believed() -> None:
+def test_wrong_key_is_rejected() -> None:
     stranger = Signer(PrivateKeys(keys=(OLD,)))
     foreign = stranger.sign_decision(DECISION)
     assert not CHECK.check_decision(foreign)
@@ -241,7 +240,7 @@ def test_the_wrong_key_is_not_believed() -> None:
     assert not Verifier().check_decision(SIGNER.sign_decision(DECISION))
 
 
-def test_a_worker_without_the_gateways_key_says_which_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
+def test_worker_without_the_gateways_key_names_the_missing_key(caplog: pytest.LogCaptureFixture) -> None:
     Verifier().check_decision(SIGNER.sign_decision(DECISION))
     CHECK.check_decision(replace(SIGNER.sign_decision(DECISION), key_id="\n" * 1_000))
     [first, second] = [record.getMessage() for record in caplog.records]
@@ -259,7 +258,7 @@ def test_rotation_with_overlap() -> None:
     assert set(both.verifier().key_ids) == {OLD.id, NEW.id}
 
 
-def test_a_retired_key_vouches_for_what_was_received_before() -> None:
+def test_retired_key_verifies_data_received_before() -> None:
     signer, check = retired(at=NOW + timedelta(microseconds=1))
     assert check.check_decision(signer.sign_decision(DECISION))
     assert check.check_principal(asked_by(signer))
@@ -291,19 +290,19 @@ def test_bytes_are_signed_for_one_purpose() -> None:
 
 
 @table("args", {"amount": 2**60}, {"amount": float("nan"), "to": "\ud800"})
-def test_what_has_no_canonical_form_is_not_signed(args: dict[str, Any]) -> None:
+def test_decision_without_a_canonical_form_is_not_signed(args: dict[str, Any]) -> None:
     odd = replace(DECISION, edited_args=args)
     with pytest.raises(NotCanonical):
         SIGNER.sign_decision(odd)
     assert not CHECK.check_decision(replace(SIGNER.sign_decision(DECISION), edited_args=args))
 
 
-def test_a_decision_without_a_time_is_not_signed() -> None:
+def test_decision_without_a_time_is_not_signed() -> None:
     with pytest.raises(ValueError, match="when it was received"):
         SIGNER.sign_decision(replace(DECISION, received_at=None))
 
 
-def test_ids_are_made_of_the_keys() -> None:
+def test_key_ids_are_derived_from_the_keys() -> None:
     with pytest.raises(ValueError, match="is not the one of this key"):
         PublicKey(id=OLD.id, created_at=NOW, public=NEW.public_half().public)
     with pytest.raises(ValueError, match="is not the one of this key"):
@@ -316,8 +315,8 @@ def test_no_text_form_shows_a_private_key() -> None:
     assert not any(key.private in text for key in keys.keys for text in texts)
 
 
-def test_the_bytes_are_canonical_json() -> None:
-    """Anyone with the public key can check a decision without Signoff: RFC 8785 of what it says."""
+def test_signed_bytes_are_canonical_json() -> None:
+    """Anyone with the public key can check a decision without Signoff: RFC 8785 of its content."""
     context = hashlib.sha256(b'{"context":{"budget":10},"data":{}}').hexdigest()
     ctx = pinned(extra={"budget": 10})
     ctx = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=NOW, store_id="s"))

@@ -77,7 +77,7 @@ def test_last_failed_selects_the_table(tmp_path: Path) -> None:
     assert again.stdout.splitlines()[:2] == ["test_given.py::test_sizes", "test_given.py::test_products"]
 
 
-def test_each_row_has_a_store_a_directory_a_patch_and_a_log_of_its_own(tmp_path: Path) -> None:
+def test_each_row_has_its_own_store_directory_patch_and_log(tmp_path: Path) -> None:
     ran = run(tmp_path, "-k", "own")
     assert (ran.returncode, "2 passed" in ran.stdout) == (0, True), ran.stdout
 
@@ -93,6 +93,6 @@ def test_table_needs_a_row() -> None:
         table("row")
 
 
-def test_table_takes_no_list_of_rows() -> None:
+def test_table_accepts_no_list_of_rows() -> None:
     with pytest.raises(AssertionError, match="of its own"):
         table("row", [1, 2])

@@ -1,4 +1,5 @@
-"""What is installed is what is here: wheel and sdist are built from a checkout without links, and hold every file."""
+"""The installed files equal the repository's: wheel and sdist are built from a checkout without links and are
+complete."""
 
 import re
 import subprocess
@@ -14,7 +15,7 @@ from signoff.languages.po import compile_po
 
 ROOT = Path(__file__).resolve().parent.parent
 LINKED = ("activities/", "registry/", "workflows/", "worker.py")
-"""What `src/signoff` holds links to."""
+"""The links in `src/signoff`."""
 
 
 def run(*command: str, cwd: Path) -> str:
@@ -23,10 +24,10 @@ def run(*command: str, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the two, built from a clone that has files in the place of links, as Windows makes it."""
+    """A directory with both, built from a clone with files instead of links, as on Windows."""
     folder = tmp_path_factory.mktemp("wheel")
     run("git", "clone", "--quiet", "--config", "core.symlinks=false", str(ROOT), str(folder / "clone"), cwd=folder)
-    # What is changed here and not yet committed is tested as well.
+    # Uncommitted changes are tested as well.
     for name in ("pyproject.toml", "README.md"):
         (folder / "clone" / name).write_bytes((ROOT / name).read_bytes())
     assert not (folder / "clone/src/signoff/worker.py").is_symlink()
@@ -35,21 +36,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def installed_files() -> set[str]:
-    """Every committed file of the package as it is called below `signoff`."""
+    """Every committed file of the package, by its name below `signoff`."""
     listed = run("git", "ls-files", "-s", cwd=ROOT).splitlines()
     files = [line.split("\t")[1] for line in listed if not line.startswith("120000")]
-    # The pages of the folders are for readers of the repository.
+    # The README pages of directories are for readers of the repository.
     files = [file for file in files if not file.endswith("/README.md")]
     inside = {file.removeprefix("src/") for file in files if file.startswith("src/signoff/")}
     return inside | {f"signoff/{file}" for file in files if file.startswith(LINKED)}
 
 
 def compiled_name(file: str) -> str:
-    """What a file is called in a wheel, where languages are compiled."""
+    """A file's name in a wheel, which contains compiled languages."""
     return f"{file.removesuffix('.po')}.mo" if file.endswith(".po") else file
 
 
-def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None:
+def test_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None:
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         files = {name: wheel.read(name) for name in wheel.namelist()}
     held = {name: data for name, data in files.items() if ".dist-info/" not in name}
@@ -62,15 +63,15 @@ def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> No
     assert b"[signoff.plugins]" in commands
 
 
-def test_a_wheel_holds_each_language_compiled_from_its_file(built: Path) -> None:
-    """As a checkout compiles it when somebody needs it, so that both say the same."""
+def test_wheel_holds_each_language_compiled_from_its_file(built: Path) -> None:
+    """As a checkout compiles it on demand, so that both have the same texts."""
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         for file in sorted(FOLDER.glob("*.po")):
             expected = compile_po(file.read_text(encoding="utf-8"), file.name)
             assert wheel.read(f"signoff/languages/{file.stem}.mo") == expected
 
 
-def test_a_wheel_is_not_built_of_a_broken_language(built: Path, tmp_path: Path) -> None:
+def test_wheel_build_fails_with_a_broken_language(built: Path, tmp_path: Path) -> None:
     run("git", "clone", "--quiet", str(built.parent / "clone"), str(tmp_path / "clone"), cwd=tmp_path)
     with (tmp_path / "clone/src/signoff/languages/de.po").open("a", encoding="utf-8") as file:
         file.write("this is wrong\n")
@@ -81,7 +82,7 @@ def test_a_wheel_is_not_built_of_a_broken_language(built: Path, tmp_path: Path) 
     assert re.search(r"de\.po:\d+: this is no text", done.stdout + done.stderr)
 
 
-def test_an_sdist_holds_what_a_wheel_is_built_of_and_no_link(built: Path) -> None:
+def test_sdist_holds_the_sources_of_a_wheel_and_no_link(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         members = sdist.getmembers()
     assert [each.name for each in members if each.issym() or each.islnk()] == []

@@ -1,4 +1,4 @@
-"""What a worker prepares for its activities when it starts."""
+"""The preparation of a worker's activities at its start."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ async def prepared(store: Store, manifest: Path, folder: Path) -> WorkerDeps:
 
 @pytest.mark.row("E10")
 @table(("setting", "total"), (None, 80_000), ("9000", 9_000))
-async def test_a_worker_splits_the_total_that_setting_and_actor_say(
+async def test_worker_divides_the_total_of_setting_and_actor(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, store: Store, setting: str | None, total: int
 ) -> None:
     (tmp_path / "chars_model.py").write_text("from signoff.testing.scripted_model import steps\n\nm = steps([])\n")
@@ -41,7 +41,7 @@ async def test_a_worker_splits_the_total_that_setting_and_actor_say(
 
 
 @table(("setting", "waiting"), (None, (None, None)), ("waiting=7; acme: waiting=9", (7, 9)))
-async def test_a_worker_asks_within_the_limits_of_the_settings(
+async def test_worker_respects_the_limits_of_the_settings(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, store: Store, setting: str | None, waiting: tuple[int | None, ...]
 ) -> None:
     (tmp_path / "signoff.yaml").write_text("version: 1\n")

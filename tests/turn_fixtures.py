@@ -1,4 +1,4 @@
-"""Tools that pay, and a worker that runs turns, for tests that need whole turns on the real server."""
+"""Tools that pay, and a worker that runs turns, for tests of whole turns on the real server."""
 
 import asyncio
 import contextlib
@@ -57,13 +57,13 @@ AMOUNT_SCHEMA: dict[str, Any] = {
 }
 _GLANCE_SECONDS = 0.03
 PATIENCE = timedelta(seconds=40)
-"""A worker that runs answers at last, however busy the machine; tests without one bring a client of their own."""
+"""A running worker answers eventually on any machine. Tests without one use another client."""
 GUEST = Principal(user="guest", name="Guest")
 
 
 @dataclass
 class Ledger:
-    """Side effects as they happened: one entry an execution."""
+    """Side effects in order: one entry per execution."""
 
     rows: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
 
@@ -126,7 +126,7 @@ class RunningTurns:
         return key
 
     async def lose(self, key: TurnKey) -> ApprovalRequest:
-        """Approve the first call, whose ticket a worker has claimed that is lost; the request that was approved."""
+        """Approve the first call, whose ticket a lost worker has claimed, and return the approved request."""
         request = some((await self.waiting(key)).calls[0].approval)
         await self.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
         await self.signoff.decide(yes(key))
@@ -141,7 +141,7 @@ class RunningTurns:
         """The first view of the turn that satisfies `seen`."""
         waits = pauses()
         while True:
-            # A busy machine may not answer one query in time, and a session begins its turns a moment later.
+            # A busy machine may not answer one query in time, and a session starts its turns a moment later.
             with contextlib.suppress(ServerUnavailable, NotFound):
                 view = await self.signoff.view(key)
                 if seen(view):
@@ -153,7 +153,7 @@ class RunningTurns:
         return await self.until(key, lambda v: sum(_waits(c) for c in v.calls) >= count)
 
     async def suspended(self, key: TurnKey) -> None:
-        """Wait until the server lists the turn as suspended; asks no worker, so it brings none back into memory."""
+        """Wait until the server lists the turn as suspended. Uses no worker, so none loads the turn."""
         handle = self.client.get_workflow_handle(key.workflow_id)
         while (await handle.describe()).typed_search_attributes.get(temporal_metadata.STATE) != "suspended":
             await asyncio.sleep(_GLANCE_SECONDS)
@@ -161,25 +161,24 @@ class RunningTurns:
     async def reset(
         self, key: TurnKey, before: EventType.ValueType = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
     ) -> None:
-        """Reset the turn to the last workflow task completed before the first event of a type, its first task if none.
+        """Reset the turn to the last workflow task completed before the first event of a type, or to its first task.
 
-        What people sent it after that is sent again.
-        """
+        Later answers are sent again."""
         await reset_turn(self.client, key, (before,))
 
     async def question(self, key: TurnKey, call: str = "c1.1") -> Question:
-        """What people are asked about a call now, as the store has it: the turn keeps little of it."""
+        """The current question about a call, from the store: the turn keeps little of it."""
         rows = await Questions(self.store).read(ApprovalKey(key, call).id)
         assert rows is not None
         return rows.latest
 
     async def results(self, key: TurnKey) -> list[ResultPart]:
-        """Every result the model was given, in the order it reads them."""
+        """Every result that the model was given, in its order."""
         messages = await self.signoff.transcript(key)
         return [part for message in messages for part in message.parts if isinstance(part, ResultPart)]
 
     async def replays(self, key: TurnKey) -> None:
-        """Read the turn's history anew, as another worker would. Raises where that comes out otherwise."""
+        """Replay the turn's history, as another worker would. Raises if the result differs."""
         history = await self.client.get_workflow_handle(key.workflow_id).fetch_history()
         replayer = Replayer(
             workflows=[ActorTurn],
@@ -189,27 +188,26 @@ class RunningTurns:
         await replayer.replay_workflow(history)
 
     async def happened(self, key: TurnKey, event: str, count: int = 1) -> None:
-        """Wait until a history event, named without `EVENT_TYPE_`, stands so many times in the turn's history.
+        """Wait until a history event, named without `EVENT_TYPE_`, occurs this number of times in the turn's history.
 
-        What is sent while a workflow task is under way the server keeps back from the history until the task is over.
-        """
+        During a workflow task the server keeps new events out of the history."""
         while (await self.events(key)).count(event) < count:
             await asyncio.sleep(_GLANCE_SECONDS)
 
     async def forward(self, key: TurnKey, **span: float) -> None:
-        """Move the turn's own clock; its worker has to be there, to go on with what its timers bring."""
+        """Move the turn's own clock. Its worker must run, to continue with the timers."""
         handle = self.client.get_workflow_handle(key.workflow_id)
         await TimeSkipper(self.client).fast_forward(handle, timedelta(**span))
 
     async def fire(self, key: TurnKey, **span: float) -> None:
-        """Have the turn's first timer fire, which is due within `span`, though no worker is there to hear of it."""
+        """Fire the turn's first timer, which is due within `span`, without a worker."""
         forward = asyncio.create_task(self.forward(key, **span))
         await self.happened(key, "TIMER_FIRED")
         forward.cancel()
         await asyncio.gather(forward, return_exceptions=True)
 
     async def events(self, key: TurnKey) -> list[str]:
-        """Names of the turn's history events, short, without workflow tasks that a busy machine let time out."""
+        """Short names of the turn's history events, without workflow tasks that timed out on a busy machine."""
         handle = self.client.get_workflow_handle(key.workflow_id)
         events = (await handle.fetch_history()).events
         again: set[int] = set()
@@ -222,10 +220,8 @@ class RunningTurns:
 
 
 async def query_workflow(handle: WorkflowHandle[Any, Any], query: str, *about: Any, **options: Any) -> Any:
-    """The answer to a raw query, asked again where it was lost: the SDK drops those of a run that it lets go just then.
-
-    The server gives them up after ten seconds.
-    """
+    """The answer to a raw query, repeated if lost: the SDK drops the queries of a run that it evicts. The server gives
+    them up after ten seconds."""
     while True:
         try:
             return await handle.query(query, args=about, **options)
@@ -256,7 +252,7 @@ def no(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
 
 
 def withdrawn(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
-    """The wish of who asked to withdraw a request."""
+    """A requester's withdrawal of a request."""
     return yes(key, call, **({"verdict": "withdrawn", "subject": "guest", "revision": None} | fields))
 
 
@@ -333,7 +329,7 @@ __all__ = [
 
 
 def slow_once(ledger: Ledger) -> Any:
-    """A handler whose first try never answers in time."""
+    """A handler whose first attempt never answers in time."""
     tries: list[int] = []
 
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -347,6 +343,6 @@ def slow_once(ledger: Ledger) -> Any:
 
 
 def doubted(view: TurnView) -> bool:
-    """Whether people are asked what became of the first call."""
+    """Whether a request about the first call's outcome is open."""
     request = view.calls[0].approval if view.calls else None
     return request is not None and request.kind == "in_doubt" and request.state == "pending"

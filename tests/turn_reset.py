@@ -1,4 +1,4 @@
-"""Resetting a turn as whoever holds a Temporal client may."""
+"""Resetting a turn as a holder of a Temporal client may."""
 
 import uuid
 from collections.abc import Collection
@@ -14,7 +14,7 @@ ANSWERS = (
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
 )
-"""By which people's answers come."""
+"""The events of people's answers."""
 
 
 async def reset_turn(
@@ -25,7 +25,7 @@ async def reset_turn(
     to_start: bool = False,
     without_answers: bool = False,
 ) -> None:
-    """Reset a turn. What people sent it after that is sent again, unless it is to be `without_answers`."""
+    """Reset a turn. Later answers are sent again, unless it is to be `without_answers`."""
     await reset_workflow(client, key.workflow_id, before, to_start=to_start, without_answers=without_answers)
 
 
@@ -37,10 +37,8 @@ async def reset_workflow(
     to_start: bool = False,
     without_answers: bool = False,
 ) -> None:
-    """Reset it to the last workflow task completed before the first event of these types, its first task if none.
-
-    `to_start` resets it to its first workflow task in any case.
-    """
+    """Reset it to the last workflow task completed before the first event of these types, or to its first task.
+    `to_start` resets it to its first workflow task in any case."""
     point = 0
     async for event in client.get_workflow_handle(workflow).fetch_history_events():
         if event.event_type in before or (point and to_start):

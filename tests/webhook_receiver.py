@@ -1,4 +1,4 @@
-"""A server on a port of its own that takes what is posted to it."""
+"""A server on its own port that records its posts."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ KEY = b"k" * 32
 class Receiver:
     port: int = 0
     answers: list[int] = field(default_factory=list)
-    """The statuses of the next answers; 200 after them."""
+    """The statuses of the next answers, and 200 after them."""
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
