@@ -1,4 +1,4 @@
-"""The client before a gateway that is served: gates, people's answers, and what the gateway knows of a call."""
+"""The client with a served gateway: gates, approvers' answers, and the gateway's view of a call."""
 
 import contextlib
 import uuid
@@ -16,16 +16,16 @@ from signoff.temporal.embedded_server import free_port
 from signoff_client import Call, Gate
 
 SMALL = {"order": "A7", "euro": 20}
-"""What a rule lets run."""
+"""Permitted by a rule."""
 LARGE = {"order": "A7", "euro": 200}
-"""What people are asked about."""
+"""Needs approval."""
 HUGE = {"order": "A7", "euro": 2_000}
-"""What a rule denies."""
+"""Denied by a rule."""
 
 
 @dataclass
 class ClientRig:
-    """An external agent `coder` with a token, and the people who answer it."""
+    """An external agent `coder` with a token, and its approvers."""
 
     agent: CallRig
     app: Any
@@ -33,16 +33,16 @@ class ClientRig:
     url: str = ""
 
     def gate(self, url: str = "", **fields: Any) -> Gate:
-        """A gate that gives up at once where nothing answers, unless told otherwise."""
+        """A gate that gives up at once without an answer, unless configured otherwise."""
         return Gate(url or self.url, self.token, **({"patience": 0.0} | fields))
 
     def call(self, args: dict[str, Any], tool: str = "refund", *, url: str = "", **fields: Any) -> Call:
-        """A call; without a key under one that nobody used."""
+        """A call, by default with an unused key."""
         return self.gate(url).call(tool, args, **({"key": uuid.uuid4().hex} | fields))
 
     @contextlib.asynccontextmanager
     async def serve(self, app: Any = None, port: int = 0) -> AsyncIterator[str]:
-        """Serves the gateway, or an application in its place; it stops with requests under way."""
+        """Serve the gateway or another application. At the end it stops with requests in progress."""
         port = port or free_port()
         async with running_app(app or self.app, port, grace=0):
             yield f"http://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""A gateway that is served, where everybody has to sign in, and a client of an external agent's before it."""
+"""A served gateway that requires sign-in, and a client of an external agent."""
 
 import dataclasses
 import uuid
@@ -22,7 +22,7 @@ from signoff.store.store import open_store
 
 
 def client_catalog(ledger: Ledger) -> Catalog:
-    """What external agents may call, and a tool whose permits soon lapse, and one that is approved in advance."""
+    """Tools of external agents: one with brief permits, and one approved in advance."""
     fleeting = refund_tool(ApprovalPolicy(auto_approve_if="true", grant_ttl=1.0), name="fleeting")
     return call_catalog(ledger, fleeting, refund_tool(ApprovalPolicy(allow_remember=True), name="alike"))
 
@@ -43,7 +43,7 @@ async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Async
 
 @pytest.fixture(scope="session")
 async def signals(rig: ClientRig) -> AsyncIterator[ClientRig]:
-    """A gateway beside it that sends signals to the workflows of its agent; it keeps to none but those of the tests."""
+    """A neighbouring gateway that sends signals to the workflows of its agent, limited to the tests' workflows."""
     callbacks = Callbacks(workflows=("gated-*",))
     deps = with_callbacks(locked_rig(rig.agent.rig).deps, callbacks)
     own = dataclasses.replace(rig, app=build_app(deps), url="")
@@ -54,5 +54,5 @@ async def signals(rig: ClientRig) -> AsyncIterator[ClientRig]:
 
 @pytest.fixture
 def workers(signals: ClientRig, client: Client) -> Workers:
-    """Workers of other people's, which encrypt as the gateway does."""
+    """Third-party workers, which encrypt as the gateway does."""
     return Workers(signals, client)

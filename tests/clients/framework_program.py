@@ -1,4 +1,4 @@
-"""A framework in an environment of its own: a program that plays cases with a scripted model, one after another."""
+"""A framework in a separate environment: a program that plays cases with a scripted model, one after another."""
 
 import asyncio
 import contextlib
@@ -24,14 +24,14 @@ Args = dict[str, Any]
 
 @dataclass
 class Case:
-    """What an agent does in one run: the calls that its model makes, turn by turn."""
+    """An agent's actions in one run: the calls of its model, turn by turn."""
 
     turns: tuple[tuple[tuple[str, Args], ...], ...]
     conversation: str = field(default_factory=lambda: uuid.uuid4().hex)
     ids: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """What the model's ids of calls begin with."""
+    """The prefix of the model's call ids."""
     keys: str = field(default_factory=lambda: tempfile.mkstemp(prefix="keys")[1])
-    """The file that says under which key each call was proposed."""
+    """The file with the key of each proposed call."""
 
     def spoken(self) -> list[list[dict[str, Any]]]:
         return [
@@ -72,10 +72,9 @@ class FrameworkProgram:
         tool: str = "refund",
         shim: float | None = None,
     ) -> dict[str, Any]:
-        """The text that the agent ends with, and the refunds that its tool, `tool` at the gateway, has run.
+        """The agent's final text, and the refunds that its tool, `tool` at the gateway, has run.
 
-        With `shim` it is asked about by the Agent Approval Protocol, for so many seconds where nothing answers.
-        """
+        With `shim` it uses the Agent Approval Protocol, and waits for this number of seconds without an answer."""
         given = {"url": url or rig.url, "token": rig.token, "turns": case.spoken(), "wait": wait, "tool": tool}
         given |= {"shim": shim, "conversation": case.conversation, "keys": case.keys}
         assert self.process.stdin is not None
@@ -91,7 +90,7 @@ class FrameworkProgram:
 
 @contextlib.asynccontextmanager
 async def framework_program(name: str) -> AsyncIterator[FrameworkProgram]:
-    """Starts the program of a framework: of Python `programs/<name>_program.py`, whose environment is made once."""
+    """Start the program of a framework: for Python `programs/<name>_program.py`, whose environment is created once."""
     if name == "vercel":
         command = ("node", ROOT / "tests" / "vercel_packages" / "program.mjs")
     else:

@@ -1,4 +1,4 @@
-"""Workflows of other people's, with activities that are dangerous: as they were written before there was a gate."""
+"""Third-party workflows with dangerous activities, as written before the gate."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from signoff_client.temporal import ask
 
 RAN: list[tuple[str, float]] = []
-"""What was refunded."""
+"""The refunds made."""
 _TIME = timedelta(minutes=5)
 
 
 @dataclass
 class Money:
-    """The one argument of an activity, as Temporal advises."""
+    """The one argument of an activity, as Temporal recommends."""
 
     order: str
     euro: float
@@ -36,14 +36,14 @@ async def refund(order: str, euro: float) -> str:
 
 @activity.defn
 def refund_money(money: Money) -> Money:
-    """Pays money back, in a thread, and returns what it paid."""
+    """Pays money back in a thread, and returns the amount."""
     RAN.append((money.order, money.euro))
     return money
 
 
 @activity.defn
 async def hang(order: str, euro: float) -> str:
-    """Begins to pay money back; its order is a file that says so, and another one beside it ends it."""
+    """Starts a payment and hangs. Its order is a file that records the start, and a second file ends it."""
     await asyncio.to_thread(Path(order).touch)
     while not await asyncio.to_thread(Path(f"{order}.end").exists):
         if activity.info().heartbeat_timeout:
@@ -72,13 +72,13 @@ async def interrupt(order: str, euro: float) -> str:
 
 @activity.defn
 async def complete_elsewhere(order: str, euro: float) -> str:
-    """Hands its work to somebody else."""
+    """Leaves its completion to another system."""
     activity.raise_complete_async()
 
 
 @activity.defn
 async def look(order: str) -> str:
-    """Reads something: not dangerous."""
+    """Reads without side effects."""
     return f"seen {order}"
 
 
@@ -91,7 +91,7 @@ def _words(error: ActivityError) -> str:
 class Refunds:
     @workflow.run
     async def run(self, orders: list[tuple[str, float]], kind: str = "refund", queue: str = "") -> list[str]:
-        """`kind` is the activity; `local` is a refund as a local activity, `slow` one that hangs and is tried again."""
+        """`kind` is the activity. `local` is a refund as a local activity, `slow` hangs and is retried."""
         return list(await asyncio.gather(*(self._refund(order, euro, kind, queue) for order, euro in orders)))
 
     async def _refund(self, order: str, euro: float, kind: str, queue: str) -> str:
@@ -126,7 +126,7 @@ class Impatient:
 
     @workflow.signal
     def cancel(self) -> None:
-        """The refund is wanted no more."""
+        """Cancel the refund."""
         self._cancel = True
 
     @workflow.run
@@ -149,7 +149,7 @@ class Impatient:
 
 @workflow.defn
 class Stubborn:
-    """Is denied a refund, and tries it again by the same activity and by another."""
+    """Is denied a refund, and tries it again with the same activity and with another."""
 
     @workflow.run
     async def run(self, order: str) -> list[str]:
@@ -183,7 +183,7 @@ class Renewed:
 
 @workflow.defn
 class Interrupted:
-    """Starts a refund that is interrupted, and starts it again once its user has answered."""
+    """Starts a refund that is interrupted, and starts it again after its user's answer."""
 
     def __init__(self) -> None:
         self.told = ""

@@ -1,4 +1,4 @@
-"""Workflows before a gate, as their histories tell: that they wait, and for which call."""
+"""Workflows with a gate, observed through their histories: the calls that they wait for."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from signoff_client.temporal import Gated, GatedActivity
 
 _REFUNDS = (refund_money, "hang", interrupt, complete_elsewhere)
 NEVER = timedelta(days=1)
-"""After what time a test's workflow looks for itself: it is told by a signal, or waits for ever."""
+"""The interval of a workflow's own look-ups in a test: it gets a signal, or waits forever."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Workers:
                 yield queue
 
     async def start(self, queue: str, run: Any, *args: Any, client: Client | None = None) -> WorkflowHandle[Any, Any]:
-        """A workflow that the agent's declaration allows to be told."""
+        """A workflow that the agent's declaration permits as a callback target."""
         return await (client or self.client).start_workflow(
             run, args=args, id=f"gated-{uuid.uuid4().hex}", task_queue=queue
         )
@@ -71,7 +71,7 @@ class Workers:
         told = {"workflow": {"id": handle.id, "signal": "signoff.call"}, "state": key}
         given = {"order": "A7", "euro": 200} | fields
         call = self.rig.gate().call("refund", given, key=key, callback=told, wait=0)
-        # Whoever proposes it first: to the gateway the test says what the workflow says.
+        # The order of proposals does not matter: the test proposes the same call as the workflow.
         await call.settle()
         return call
 

@@ -1,4 +1,4 @@
-"""Agents of frameworks behind the shims that the Agent Approval Protocol's own package has for them."""
+"""Framework agents behind the shims of the Agent Approval Protocol's own package."""
 
 import asyncio
 import uuid
@@ -21,7 +21,7 @@ Args = dict[str, Any]
 
 class PydanticAiProgram:
     async def play(self, rig: ClientRig, case: Case, *, url: str = "", shim: float = 30.0) -> dict[str, Any]:
-        """What a program of another framework answers."""
+        """The answer of another framework's program."""
         turns, ran = case.spoken(), []
 
         def speak(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -53,11 +53,9 @@ async def program(request: pytest.FixtureRequest) -> AsyncIterator[FrameworkProg
         yield started
 
 
-async def test_a_shim_runs_what_people_approve(rig: ClientRig, program: FrameworkProgram | PydanticAiProgram) -> None:
-    """What people and a rule deny its model is told; what people change runs once the model calls it so.
-
-    What was run stands in the record with its outcome.
-    """
+async def test_shim_runs_approved_calls(rig: ClientRig, program: FrameworkProgram | PydanticAiProgram) -> None:
+    """The model gets the denials of approvers and rules. Edited arguments run once the model calls with them. The audit
+    log has each run with its outcome."""
     yes, no, huge, changed = ({"order": uuid.uuid4().hex, "euro": euro} for euro in (200, 200, 2_000, 200))
     written = changed | {"euro": 150}
     turns = ((("refund", yes), ("refund", no), ("refund", huge)), (("refund", changed),), (("refund", written),))
@@ -75,7 +73,7 @@ async def test_a_shim_runs_what_people_approve(rig: ClientRig, program: Framewor
         assert (shown["state"], shown["code"]) == ("ended", "ok")
 
 
-async def test_a_gateway_that_cannot_be_reached_means_no(
+async def test_unreachable_gateway_means_no_run_with_a_shim(
     rig: ClientRig, program: FrameworkProgram | PydanticAiProgram
 ) -> None:
     async with rig.serve() as url:

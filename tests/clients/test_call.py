@@ -1,4 +1,4 @@
-"""A call is run where it was permitted, with what was approved, once; and what became of it is reported."""
+"""A permitted call runs once with the approved arguments, and its outcome is reported."""
 
 import asyncio
 import subprocess
@@ -20,7 +20,7 @@ CLIENT = Path(__file__).parents[2] / "clients" / "python"
 
 
 async def run(call: Call) -> Call:
-    """What an agent does: run it where it may be."""
+    """Run the call if permitted, as an agent does."""
     async with call:
         if call:
             call.result = f"refunded {call.args['euro']}"
@@ -36,7 +36,7 @@ def run_blocking(call: Call) -> Call:
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_what_a_rule_permits_is_run_and_reported(rig: ClientRig, blocking: bool) -> None:
+async def test_call_permitted_by_a_rule_is_run_and_reported(rig: ClientRig, blocking: bool) -> None:
     call = rig.call(SMALL, key=f"client-1-{blocking}")
     await (to_thread(run_blocking, call) if blocking else run(call))
     assert (bool(call), call.text, call.is_reported, call.is_edited) == (True, "refunded 20", True, False)
@@ -46,7 +46,7 @@ async def test_what_a_rule_permits_is_run_and_reported(rig: ClientRig, blocking:
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_what_people_approve_is_run_as_they_approved_it(rig: ClientRig, blocking: bool) -> None:
+async def test_approved_call_runs_as_edited(rig: ClientRig, blocking: bool) -> None:
     call = rig.call(LARGE, key=f"client-3-{blocking}", says="charged twice")
     running = asyncio.create_task(to_thread(run_blocking, call) if blocking else run(call))
     await rig.decide(call, edited_args={"order": "A7", "euro": 150}, reason="half of it")
@@ -56,7 +56,7 @@ async def test_what_people_approve_is_run_as_they_approved_it(rig: ClientRig, bl
     assert '"euro":150' in call.text.replace(" ", "")
 
 
-async def test_what_people_deny_is_not_run(rig: ClientRig) -> None:
+async def test_denied_call_is_not_run(rig: ClientRig) -> None:
     call = rig.call(LARGE, key="client-4")
     running = asyncio.create_task(run(call))
     await rig.decide(call, verdict="denied", reason="not twice")
@@ -80,21 +80,19 @@ async def test_what_people_deny_is_not_run(rig: ClientRig) -> None:
         ("refund", {"order": "y" * 70_000, "euro": 1}, "Not run: Signoff does not take it: `args` are larger"),
     ],
 )
-async def test_what_is_refused_is_a_text_for_the_model(
-    rig: ClientRig, tool: str, args: dict[str, Any], words: str
-) -> None:
+async def test_refusal_is_a_text_for_the_model(rig: ClientRig, tool: str, args: dict[str, Any], words: str) -> None:
     call = await run(rig.call(args, tool))
     assert not call
     assert words in call.text
 
 
-async def test_what_signoff_runs_is_not_run_here(rig: ClientRig) -> None:
+async def test_call_run_by_signoff_is_not_run_locally(rig: ClientRig) -> None:
     call = await run(rig.call({"amount": 20}, "pay", key="client-6"))
     assert (bool(call), call.state, call.text, call.result) == (False, "ended", "paid", "paid")
     assert not call.is_reported
 
 
-async def test_the_same_key_again_runs_nothing(rig: ClientRig) -> None:
+async def test_repeated_key_runs_nothing(rig: ClientRig) -> None:
     call = rig.call(SMALL, key="client-7")
     async with call:
         again = await run(rig.call(SMALL, key="client-7"))
@@ -104,12 +102,12 @@ async def test_the_same_key_again_runs_nothing(rig: ClientRig) -> None:
     assert (bool(later), later.text) == (False, "refunded once")
 
 
-async def test_of_twenty_with_one_key_one_runs(rig: ClientRig) -> None:
+async def test_one_of_twenty_calls_with_one_key_runs(rig: ClientRig) -> None:
     calls = await asyncio.gather(*(run(rig.gate(patience=60).call("refund", SMALL, key="client-8")) for _ in range(20)))
     assert sum(map(bool, calls)) == 1
 
 
-async def test_without_a_key_equal_calls_are_one_until_it_is_used(rig: ClientRig) -> None:
+async def test_equal_calls_without_a_key_are_one_until_used(rig: ClientRig) -> None:
     args = {"order": "without-a-key", "euro": 200}
     first, again = (rig.call(args, key=None, wait=0) for _ in range(2))
     await first.settle()
@@ -122,7 +120,7 @@ async def test_without_a_key_equal_calls_are_one_until_it_is_used(rig: ClientRig
     assert (later.id != first.id, later.state) == (True, "waiting")
 
 
-async def test_a_key_may_be_anything(rig: ClientRig) -> None:
+async def test_key_may_be_any_text(rig: ClientRig) -> None:
     first = await run(rig.call(SMALL, key="rückzahlung " * 30))
     again = await run(rig.call(SMALL, key="rückzahlung " * 30))
     assert (bool(first), bool(again), first.id) == (True, False, again.id)
@@ -136,7 +134,7 @@ async def test_a_key_may_be_anything(rig: ClientRig) -> None:
         (KeyboardInterrupt(), "in_doubt", "It may have happened or not: KeyboardInterrupt"),
     ],
 )
-async def test_an_error_in_the_block_is_reported_and_goes_on(
+async def test_error_in_the_block_is_reported_and_raised(
     rig: ClientRig, error: BaseException, code: str, words: str
 ) -> None:
     call = rig.call(SMALL)
@@ -150,7 +148,7 @@ async def test_an_error_in_the_block_is_reported_and_goes_on(
     assert (await rig.settled(call.id))["code"] == code
 
 
-async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig) -> None:
+async def test_block_without_a_result_is_in_doubt(rig: ClientRig) -> None:
     async with rig.call(SMALL) as call:
         assert call
     assert call.text == "It may have happened or not: its block ended without a result"
@@ -161,14 +159,14 @@ async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig)
         await run(call)
 
 
-async def test_a_failure_without_an_exception_is_reported_as_one(rig: ClientRig) -> None:
+async def test_failure_without_an_exception_is_reported(rig: ClientRig) -> None:
     async with rig.call(SMALL) as call:
         call.result = "Error: closed"
         call.fail("closed")
     assert (call.text, (await rig.settled(call.id))["code"]) == ("It failed: closed", "execution_failed")
 
 
-async def test_a_task_that_is_cancelled_in_its_block_reports_in_doubt(rig: ClientRig) -> None:
+async def test_task_cancelled_in_its_block_reports_in_doubt(rig: ClientRig) -> None:
     call, entered = rig.call(SMALL), asyncio.Event()
 
     async def hang() -> None:
@@ -189,7 +187,7 @@ async def test_a_task_that_is_cancelled_in_its_block_reports_in_doubt(rig: Clien
 
 
 @pytest.mark.parametrize("withdraw", [False, True])
-async def test_a_task_that_is_cancelled_while_it_waits_runs_nothing(rig: ClientRig, withdraw: bool) -> None:
+async def test_task_cancelled_while_waiting_runs_nothing(rig: ClientRig, withdraw: bool) -> None:
     key = f"client-9-{withdraw}"
     call = rig.call(LARGE, key=key, withdraw=withdraw)
     task = asyncio.create_task(run(call))
@@ -205,7 +203,7 @@ async def test_a_task_that_is_cancelled_while_it_waits_runs_nothing(rig: ClientR
     assert (bool(again), again.id) == (not withdraw, call.id)
 
 
-async def test_a_call_that_is_not_waited_for_says_where_it_waits(rig: ClientRig) -> None:
+async def test_call_without_a_wait_reports_its_open_request(rig: ClientRig) -> None:
     first = await run(rig.call(LARGE, key="client-10", wait=0))
     assert (bool(first), first.state) == (False, "waiting")
     assert first.status.code in first.text
@@ -221,7 +219,7 @@ async def test_a_call_that_is_not_waited_for_says_where_it_waits(rig: ClientRig)
     assert not await first.withdraw()
 
 
-async def test_a_program_that_dies_in_its_block_leaves_the_call_in_doubt(rig: ClientRig) -> None:
+async def test_process_killed_in_its_block_leaves_the_call_in_doubt(rig: ClientRig) -> None:
     program = f"""
         import os
         from signoff_client import Gate
@@ -237,7 +235,7 @@ async def test_a_program_that_dies_in_its_block_leaves_the_call_in_doubt(rig: Cl
     assert (bool(again), again.text.startswith("It may have happened or not")) == (False, True)
 
 
-async def test_a_token_that_is_refused_runs_nothing(rig: ClientRig) -> None:
+async def test_refused_token_runs_nothing(rig: ClientRig) -> None:
     rig_of_none = ClientRig(rig.agent, rig.app, "signoff_nobody", rig.url)
     refused = await run(rig_of_none.gate(patience=60).call("refund", SMALL))
     assert (bool(refused), refused.state) == (False, "refused")
@@ -248,7 +246,7 @@ async def test_a_token_that_is_refused_runs_nothing(rig: ClientRig) -> None:
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig, blocking: bool) -> None:
+async def test_unreachable_gateway_runs_nothing(rig: ClientRig, blocking: bool) -> None:
     async with rig.serve() as url:
         waiting = rig.gate(url).call("refund", LARGE, key=f"client-14-{blocking}")
         task = asyncio.create_task(to_thread(run_blocking, waiting) if blocking else run(waiting))
@@ -260,7 +258,7 @@ async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig, blockin
     assert (bool(gone), gone.text) == (False, "Not run: Signoff gave no answer (no gateway answers at its address).")
 
 
-async def test_a_gateway_that_comes_back_is_found_again(rig: ClientRig) -> None:
+async def test_gateway_that_returns_is_found_again(rig: ClientRig) -> None:
     async with rig.serve() as url:
         call = rig.gate(url, patience=100).call("refund", LARGE, key="client-15")
         task = asyncio.create_task(run(call))
@@ -271,7 +269,7 @@ async def test_a_gateway_that_comes_back_is_found_again(rig: ClientRig) -> None:
     assert (bool(call), call.text) == (True, "refunded 200")
 
 
-async def test_a_gateway_that_is_away_when_the_block_is_left_makes_no_error(rig: ClientRig) -> None:
+async def test_unavailable_gateway_at_the_end_of_the_block_raises_nothing(rig: ClientRig) -> None:
     async with rig.serve() as url:
         call = rig.gate(url).call("quick", SMALL, key="client-16")
         await call.__aenter__()
@@ -282,14 +280,14 @@ async def test_a_gateway_that_is_away_when_the_block_is_left_makes_no_error(rig:
 
 
 class LostAnswers:
-    """Hands each request on to the gateway, and loses the answer to the first one of each kind."""
+    """Forwards each request to the gateway, and loses the answer to the first one of each kind."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
         self.lost: list[str] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answers as a proxy does that has lost the answer."""
+        """Answer like a proxy that has lost the answer."""
         kind = f"{scope['method']} {scope['path'].rpartition('/')[2]}"
         kind = "GET" if kind.startswith("GET") else kind
         if kind in self.lost:
@@ -298,7 +296,7 @@ class LostAnswers:
         self.lost.append(kind)
 
         async def swallow(message: Any) -> None:
-            """Keeps the answer from its client."""
+            """Drop the answer."""
 
         await self._app(scope, receive, swallow)
         headers = [(b"retry-after", b"0")]
@@ -306,7 +304,7 @@ class LostAnswers:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def test_an_answer_that_is_lost_is_asked_for_again(rig: ClientRig) -> None:
+async def test_lost_answer_is_requested_again(rig: ClientRig) -> None:
     proxy = LostAnswers(rig.app)
     async with rig.serve(proxy) as url:
         call = rig.gate(url, patience=100).call("refund", LARGE, key="client-17")
@@ -319,7 +317,7 @@ async def test_an_answer_that_is_lost_is_asked_for_again(rig: ClientRig) -> None
     assert (kinds.count("execution"), kinds.count("outcome")) == (1, 1)
 
 
-async def test_a_result_that_is_no_json_is_reported_as_its_text(rig: ClientRig) -> None:
+async def test_non_json_result_is_reported_as_text(rig: ClientRig) -> None:
     for result, told in ((Path("a"), "PosixPath('a')"), (2**60, str(2**60)), ("ä" * 50_000, "... (cut)")):
         async with rig.call(SMALL) as call:
             call.result = result
@@ -327,7 +325,7 @@ async def test_a_result_that_is_no_json_is_reported_as_its_text(rig: ClientRig) 
         assert str((await rig.show(call.id))["result"]).endswith(told)
 
 
-async def test_a_call_is_found_by_its_id(rig: ClientRig) -> None:
+async def test_call_is_found_by_its_id(rig: ClientRig) -> None:
     proposed = rig.call(LARGE, wait=0)
     await proposed.settle()
     await rig.decide(proposed, edited_args={"order": "A7", "euro": 150})
@@ -340,7 +338,7 @@ async def test_a_call_is_found_by_its_id(rig: ClientRig) -> None:
         assert (await run(rig.gate().find(nobody))).state == "refused"
 
 
-async def test_a_try_that_has_a_name_is_handed_the_permit_again(rig: ClientRig) -> None:
+async def test_named_attempt_gets_its_permit_again(rig: ClientRig) -> None:
     proposed = rig.call(SMALL, wait=0)
     await proposed.settle()
     lost = rig.gate().find(proposed.id, attempt="the-workflow-itself")
@@ -351,12 +349,12 @@ async def test_a_try_that_has_a_name_is_handed_the_permit_again(rig: ClientRig) 
 
 
 def framework_error(module: str, name: str, base: type[BaseException] = Exception) -> BaseException:
-    """An exception of a framework that is not installed here; the client knows it by its name alone."""
+    """An exception of a framework that is not installed here. The client knows it only by name."""
     return type(name, (base,), {"__module__": module})()
 
 
 def complete_async() -> BaseException:
-    """Temporal's own signal that an activity is completed elsewhere."""
+    """Temporal's own signal for the asynchronous completion of an activity."""
     try:
         raise_complete_async()
     except BaseException as error:
@@ -376,7 +374,7 @@ INTERRUPT = type("GraphBubbleUp", (Exception,), {"__module__": "langgraph.errors
     ids=lambda each: type(each).__name__,
 )
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_an_interrupted_call_reports_nothing_and_resumes_with_its_permit(
+async def test_interrupted_call_reports_nothing_and_resumes_with_its_permit(
     rig: ClientRig, signal: BaseException, blocking: bool
 ) -> None:
     gate, key = rig.gate(), f"interrupted-{type(signal).__name__}-{blocking}"
@@ -396,14 +394,14 @@ async def test_an_interrupted_call_reports_nothing_and_resumes_with_its_permit(
         await interrupting
     assert raised.value is signal
     assert (await rig.show(call.id))["state"] == "used"
-    # Of two that resume it at once one runs it, as it was approved.
+    # One of two concurrent resumptions runs it as approved.
     resumed = await asyncio.gather(*(run(gate.call("refund", LARGE, key=key)) for _ in range(2)))
     assert sorted(bool(each) for each in resumed) == [False, True]
     assert (await rig.settled(call.id))["result"] == "refunded 150"
 
 
 @pytest.mark.parametrize("signal", [CallDeferred(), complete_async()], ids=lambda each: type(each).__name__)
-async def test_a_call_that_ends_elsewhere_is_not_reported_and_not_run_again(
+async def test_call_completed_elsewhere_is_neither_reported_nor_run_again(
     rig: ClientRig, signal: BaseException
 ) -> None:
     gate, key = rig.gate(), f"elsewhere-{type(signal).__name__}"
@@ -416,7 +414,7 @@ async def test_a_call_that_ends_elsewhere_is_not_reported_and_not_run_again(
 
 
 @pytest.mark.parametrize("key", ["wait-over", None])
-async def test_a_wait_that_ran_out_denies_nothing_and_says_what_to_change(
+async def test_expired_wait_denies_nothing_and_suggests_a_change(
     rig: ClientRig, caplog: pytest.LogCaptureFixture, key: str | None
 ) -> None:
     call = await run(rig.call({"order": "A7", "euro": 333}, key=key, wait=0.1))

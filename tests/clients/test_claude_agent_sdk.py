@@ -1,4 +1,4 @@
-"""The Claude Agent SDK's own dangerous tools before a gate, where the SDK's rules would let them run."""
+"""The Claude Agent SDK's own dangerous tools with a gate, although the SDK's rules would permit them."""
 
 import asyncio
 import os
@@ -26,9 +26,7 @@ async def proposed(rig: ClientRig, case: Case) -> Call:
     return call
 
 
-async def test_the_shell_runs_what_people_made_of_its_command(
-    rig: ClientRig, program: FrameworkProgram, tmp_path: Path
-) -> None:
+async def test_shell_runs_the_edited_command(rig: ClientRig, program: FrameworkProgram, tmp_path: Path) -> None:
     commands = [f"echo one; touch {tmp_path}/proposed", f"sudo -n true; touch {tmp_path}/denied"]
     case = Case((tuple(("Bash", {"command": each}) for each in commands),))
     playing = asyncio.create_task(program.play(rig, case, tool="Bash"))
@@ -42,7 +40,7 @@ async def test_the_shell_runs_what_people_made_of_its_command(
     assert (shown["code"], shown["result"]["stdout"]) == ("ok", "two")
 
 
-async def test_a_gate_that_fails_blocks_the_call(rig: ClientRig, program: FrameworkProgram, tmp_path: Path) -> None:
+async def test_failing_gate_blocks_the_call(rig: ClientRig, program: FrameworkProgram, tmp_path: Path) -> None:
     case = Case(((("Bash", {"command": f"ls; touch {tmp_path}/ran"}),),))
     broken: float = "soon"  # type: ignore[assignment]
     text = (await program.play(rig, case, tool="Bash", wait=broken))["text"]

@@ -1,4 +1,4 @@
-"""What is installed of the client is what is here, and it works where nothing else is installed."""
+"""The installed client equals the repository's, and works without other packages."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def run(*command: str, cwd: Path) -> str:
 
 
 def install(folder: Path) -> Path:
-    """Builds the wheel and installs it into an empty environment, whose Python this is."""
+    """Build the wheel, install it into an empty environment, and return that environment's Python."""
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "built"), cwd=CLIENT)
     [wheel] = (folder / "built").iterdir()
     run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=folder)
@@ -37,7 +37,7 @@ def install(folder: Path) -> Path:
     return python
 
 
-async def test_the_wheel_runs_a_call_in_an_empty_environment(rig: ClientRig, tmp_path: Path) -> None:
+async def test_wheel_runs_a_call_in_an_empty_environment(rig: ClientRig, tmp_path: Path) -> None:
     python = await to_thread(install, tmp_path)
     command = (str(python), "-I", "-c", PROGRAM, rig.url, rig.token, json.dumps(SMALL))
     version, text, call, is_reported, others = json.loads(await to_thread(run, *command, cwd=tmp_path))

@@ -1,4 +1,4 @@
-"""What docs/client.md shows is run as it stands."""
+"""The examples of docs/client.md run unchanged."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ def example(rig: ClientRig) -> dict[str, Any]:
     return scope
 
 
-async def test_the_example_runs_what_people_approve(rig: ClientRig) -> None:
+async def test_documented_example_runs_approved_calls(rig: ClientRig) -> None:
     refund_order = example(rig)["refund_order"]
     task = asyncio.create_task(refund_order("toolu-1", "D1", 200))
     waiting = rig.call({"order": "D1", "euro": 200}, key="toolu-1", user="guest", wait=0)
@@ -29,7 +29,7 @@ async def test_the_example_runs_what_people_approve(rig: ClientRig) -> None:
     assert (await refund_order("toolu-2", "D1", 2_000)).startswith("Not run: a rule denies it")
 
 
-async def test_the_guarded_example_needs_no_key(rig: ClientRig) -> None:
+async def test_documented_guard_example_needs_no_key(rig: ClientRig) -> None:
     refund = example(rig)["refund"]
     assert await refund("D2", 20) == "refunded 20 EUR for D2"
     assert await refund("D2", 20) == "refunded 20 EUR for D2"

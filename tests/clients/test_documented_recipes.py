@@ -1,4 +1,4 @@
-"""A test runs each block of docs/client.md and docs/external-calls.md; calls in their text fit the client."""
+"""A test runs each block of docs/client.md and docs/external-calls.md, and calls in their text fit the client."""
 
 import ast
 import re
@@ -20,13 +20,12 @@ RUN_BY = {
     ("external-calls.md", "Claude Code, by its hooks"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
     ("external-calls.md", "Claude Code, by MCP"): ("tests/plugins/mcp/test_documented_hosts.py", BELOW),
     ("external-calls.md", "Codex"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
-    # Tests of callbacks have manifests of their own, with their own receivers; that of the page is loaded.
+    # Tests of callbacks have their own manifests and receivers. The page's manifest is only loaded.
     ("external-calls.md", "Callbacks"): ("tests/test_document_examples.py", "load_manifest(tmp_path / block.file)"),
 }
-"""The test that takes the blocks below a heading from the page, and the words by which it does.
+"""The test that runs the blocks below a heading, and the source text that reads them.
 
-None needs a vendor's account: models are scripted ones, or stand behind an endpoint of the test's own.
-"""
+None needs a vendor's account: models are scripted, or use an endpoint of the test."""
 PROGRAMS = {
     "strands_agent.py": ("tests/clients/programs/strands_program.py", "strands"),
     "agent_framework_agent.py": ("tests/clients/programs/agent_framework_program.py", "agent_framework"),
@@ -38,7 +37,7 @@ PROGRAMS = {
     "pydantic_ai_agent.py": ("tests/clients/test_pydantic_ai.py", ""),
     "temporal_worker.py": ("tests/clients/test_temporal_gate.py", ""),
 }
-"""What runs a file of `examples/` that a page shows or links: a program of `test_frameworks.py`, or a test."""
+"""The program of `test_frameworks.py` or the test that runs a shown or linked file of `examples/`."""
 FOREIGN = {
     "activity_as_tool",
     "ApplicationError",
@@ -49,18 +48,18 @@ FOREIGN = {
     "ToolDenied",
     "ToolMessage",
 }
-"""Names of others' packages. Each is used by an adapter or a test, which would fail without it."""
+"""Names of other packages. An adapter or a test uses each, and would fail without it."""
 
 
 def headings_of(name: str) -> list[str]:
-    """Return each heading of a page below which a block stands, as often as there are blocks."""
+    """Return each heading of a page above a block, once per block."""
     text = re.sub(r"^```.*?^```$", "", page(f"docs/{name}"), flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return [each for each in found for _ in blocks_below(ROOT / "docs" / name, each)]
 
 
 @table("name", *PAGES)
-def test_every_block_of_a_page_is_taken_by_a_test_that_runs_it(name: str) -> None:
+def test_every_block_of_a_page_is_run_by_a_test(name: str) -> None:
     found = blocks(ROOT / "docs" / name)
     places = headings_of(name)
     assert len(found) == len(places)
@@ -80,12 +79,12 @@ def test_every_program_of_a_page_is_run_by_a_test(file: str) -> None:
     assert f'"{case}"' in page("tests/clients/test_frameworks.py") or not case
 
 
-def test_no_test_is_named_for_a_block_that_is_gone() -> None:
+def test_no_test_is_listed_for_a_removed_block() -> None:
     shown = {(name, heading) for name in PAGES for heading in headings_of(name)}
     assert set(RUN_BY) - shown == set()
 
 
-def test_every_program_of_a_page_is_named_with_its_test() -> None:
+def test_every_program_of_a_page_is_listed_with_its_test() -> None:
     paths = [ROOT / "docs" / name for name in PAGES]
     files = {block.file for path in paths for block in blocks(path)} | {link for path in paths for link in links(path)}
     programs = {Path(file).name for file in files if "examples/external_agents/" in file}
@@ -93,14 +92,14 @@ def test_every_program_of_a_page_is_named_with_its_test() -> None:
 
 
 def calls_in_text() -> list[str]:
-    """Return the calls that the text of the pages names, as Python; where Python is not meant they are left out."""
+    """Return the Python calls named in the text of the pages."""
     text = "".join(re.sub(r"^```.*?^```$", "", page(f"docs/{name}"), flags=re.MULTILINE | re.DOTALL) for name in PAGES)
     spans = re.findall(r"`([^`\n]+\([^`\n]*\))`", text)
     return sorted({re.sub(r"^with ", "", each) for each in spans if "process.env" not in each})
 
 
 def arguments_of(name: str) -> list[ast.arguments]:
-    """Return what the functions, methods and classes of this name in the client take."""
+    """Return the parameters of the client's functions, methods and classes of this name."""
     found: list[ast.arguments] = []
     for node in (each for path in CLIENT.rglob("*.py") for each in ast.walk(parsed(path))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
@@ -122,7 +121,7 @@ def takes(given: ast.Call, arguments: ast.arguments) -> bool:
 
 
 @table("text", *calls_in_text())
-def test_a_call_that_the_text_names_is_one_that_the_client_takes(text: str) -> None:
+def test_call_named_in_the_text_fits_the_client(text: str) -> None:
     tree = ast.parse(f"async def example():\n {text}")
     for call in (each for each in ast.walk(tree) if isinstance(each, ast.Call)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
@@ -131,7 +130,7 @@ def test_a_call_that_the_text_names_is_one_that_the_client_takes(text: str) -> N
         assert any(takes(call, arguments) for arguments in arguments_of(name)), name
 
 
-def test_a_call_with_an_argument_that_the_client_does_not_know_is_noticed() -> None:
+def test_call_with_an_unknown_argument_is_noticed() -> None:
     wrong = ast.parse("gate.call('refund', waits=3)", mode="eval").body
     assert isinstance(wrong, ast.Call)
     assert not any(takes(wrong, arguments) for arguments in arguments_of("call"))

@@ -1,4 +1,4 @@
-"""What answers mean: a permit is an answer of the gateway to its use, and everything else means no."""
+"""The meaning of answers: a permit is the gateway's answer to a use, and any other answer means no run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ PERMIT = {"args": {"euro": 1}, "key": "k", "note": ""}
 
 
 class Clock:
-    """Time that passes by pauses, and by as much as each answer takes."""
+    """Time that passes by pauses, and by the duration of each answer."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -30,7 +30,7 @@ class Clock:
 def carry(
     exchange: Exchange[Any], clock: Clock, replies: Sequence[Reply | Failure], takes: float = 0.0
 ) -> tuple[Any, list[Request | Pause]]:
-    """Answers with these replies, the last one again and again; what the exchange came to, and all it asked for."""
+    """Answer with these replies, repeating the last one. Return the exchange's result and all its requests."""
     asked: list[Request | Pause] = []
     left, reply = list(replies), None
     while True:
@@ -48,7 +48,7 @@ def carry(
 
 
 def requests(asked: Sequence[Request | Pause]) -> list[Request]:
-    """All but the pauses."""
+    """All except the pauses."""
     return [each for each in asked if isinstance(each, Request)]
 
 
@@ -73,7 +73,7 @@ STRANGE = [
 
 
 @table("reply", *STRANGE)
-def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
+def test_invalid_answer_means_no_run(reply: Reply | Failure) -> None:
     for before in ([], [Reply(201, WAITING)]):
         clock = Clock()
         status, _ = carry(exchange_of(clock).obtain(), clock, [*before, reply])
@@ -89,14 +89,14 @@ def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
     Reply(200, {"args": {"euro": 1}}),
     Reply(201, PERMIT),
 )
-def test_a_permit_whose_use_is_not_answered_means_no(reply: Reply | Failure) -> None:
+def test_unanswered_use_of_a_permit_means_no_run(reply: Reply | Failure) -> None:
     clock = Clock()
     status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(200, PERMITTED), reply])
     assert status.state == "unreachable"
     assert [each.path for each in requests(asked)] == ["/v1/calls", "/v1/calls/main.a.b/use"]
 
 
-def test_another_call_s_answer_means_no() -> None:
+def test_answer_of_another_call_means_no_run() -> None:
     clock = Clock()
     other = Reply(200, PERMITTED | {"id": "main.a.c"})
     status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(201, WAITING), other])
@@ -105,7 +105,7 @@ def test_another_call_s_answer_means_no() -> None:
 
 
 @table("code", "waiting", "stale")
-def test_a_call_that_people_are_asked_about_again_waits_again(code: str) -> None:
+def test_call_with_a_renewed_request_waits_again(code: str) -> None:
     clock = Clock()
     again = Reply(409, {"code": code, "message": "asked again"})
     replies = [Reply(200, PERMITTED), again, Reply(200, WAITING), Reply(200, PERMITTED), Reply(200, PERMIT)]
@@ -114,7 +114,7 @@ def test_a_call_that_people_are_asked_about_again_waits_again(code: str) -> None
     assert [each.method for each in requests(asked)] == ["POST", "POST", "GET", "GET", "POST"]
 
 
-def test_a_permit_that_is_out_of_date_is_looked_at_again_and_not_for_ever() -> None:
+def test_stale_permit_is_checked_again_a_limited_number_of_times() -> None:
     stale = Reply(409, {"code": "stale", "message": "it is judged again"})
     clock = Clock()
     replies = [Reply(200, PERMITTED), *[stale, Reply(200, PERMITTED)] * 3, stale]
@@ -126,7 +126,7 @@ def test_a_permit_that_is_out_of_date_is_looked_at_again_and_not_for_ever() -> N
     assert status.state == "waiting"
 
 
-def test_waiting_is_one_held_request_after_another() -> None:
+def test_wait_is_a_series_of_held_requests() -> None:
     clock = Clock()
     status, asked = carry(exchange_of(clock, wait=70).obtain(), clock, [Reply(201, WAITING)], takes=30)
     holds = [each.hold for each in requests(asked)]
@@ -137,8 +137,8 @@ def test_waiting_is_one_held_request_after_another() -> None:
     assert clock.now == pytest.approx(70)
 
 
-def test_a_gateway_that_gives_no_answer_is_tried_again_for_as_long_as_patience_lasts() -> None:
-    """With longer and longer pauses, and as it asks in `Retry-After`; the same request each time."""
+def test_silent_gateway_is_retried_during_the_patience() -> None:
+    """With growing pauses, or as `Retry-After` says, and the same request each time."""
     clock = Clock()
     status, asked = carry(exchange_of(clock, patience=60, key="k").obtain(), clock, [Failure("gone")])
     pauses = [each.seconds for each in asked if isinstance(each, Pause)]
@@ -153,7 +153,7 @@ def test_a_gateway_that_gives_no_answer_is_tried_again_for_as_long_as_patience_l
     assert "too much at once" in explain(status)
 
 
-def test_patience_begins_anew_with_each_request() -> None:
+def test_patience_restarts_with_each_request() -> None:
     clock = Clock()
     replies = [
         Reply(201, WAITING),
@@ -165,7 +165,7 @@ def test_patience_begins_anew_with_each_request() -> None:
     assert status.state == "permitted"
 
 
-def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
+def test_rejected_report_is_sent_as_text() -> None:
     clock = Clock()
     exchange = exchange_of(clock)
     problem, asked = carry(exchange.report("ok", {"a": 2**60}), clock, [Reply(403, {"message": "no"}), Reply(200)])
@@ -180,7 +180,7 @@ def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
 
 
 @table(("status", "times"), (400, 2), (403, 2), (499, 2), (399, 1), (500, 1), (501, 1))
-def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int) -> None:
+def test_refused_report_is_sent_as_text_once(status: int, times: int) -> None:
     clock = Clock()
     exchange = exchange_of(clock)
     exchange.id = "main.a.b"
@@ -191,7 +191,7 @@ def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int)
 
 
 @table("code", "sign_in", "scope", "not_found", "not_used", "conflict")
-def test_a_report_that_other_words_would_not_mend_is_sent_once(code: str) -> None:
+def test_report_with_a_permanent_refusal_is_sent_once(code: str) -> None:
     clock = Clock()
     exchange = exchange_of(clock)
     exchange.id = "main.a.b"
@@ -200,11 +200,11 @@ def test_a_report_that_other_words_would_not_mend_is_sent_once(code: str) -> Non
     assert asked == [Request("POST", "/v1/calls/main.a.b/outcome", b'{"code":"ok","result":1}')]
     assert carry(exchange.report("ok", 1), clock, [Failure("gone")])[0] == "gone"
     assert carry(exchange.report("ok", 1), clock, [Reply(200, {})])[0] == ""
-    # Whoever answers otherwise has not taken it.
+    # Any other answer has not accepted it.
     assert carry(exchange.report("ok", 1), clock, [Reply(204)])[0] == "HTTP 204"
 
 
-def test_a_call_is_asked_for_and_used_under_the_names_that_were_given() -> None:
+def test_call_is_proposed_and_used_under_the_given_names() -> None:
     clock = Clock()
     exchange = exchange_of(clock, key="k")
     handed, asked = carry(exchange.obtain(), clock, [Reply(201, PERMITTED), Reply(200, PERMIT)])
@@ -218,7 +218,7 @@ def test_a_call_is_asked_for_and_used_under_the_names_that_were_given() -> None:
     assert [each.key for each in requests(asked)] == [""]
 
 
-def test_a_call_that_is_settled_is_not_proposed_again() -> None:
+def test_settled_call_is_not_proposed_again() -> None:
     clock = Clock()
     exchange = exchange_of(clock)
     settled, asked = carry(exchange.settle(), clock, [Reply(201, PERMITTED)])
@@ -231,9 +231,7 @@ def test_a_call_that_is_settled_is_not_proposed_again() -> None:
 
 
 @table(("is_repeated", "state", "requests"), (False, "used", 1), (True, "permitted", 2))
-def test_a_permit_that_was_used_is_asked_for_by_the_same_try_alone(
-    is_repeated: bool, state: str, requests: int
-) -> None:
+def test_used_permit_is_requested_by_the_same_attempt_only(is_repeated: bool, state: str, requests: int) -> None:
     clock = Clock()
     exchange = exchange_of(clock)
     exchange.is_repeated = is_repeated
@@ -243,7 +241,7 @@ def test_a_permit_that_was_used_is_asked_for_by_the_same_try_alone(
     assert (denied.state, len(asked)) == ("denied", 1)
 
 
-def test_a_call_that_another_program_has_proposed_is_read() -> None:
+def test_call_proposed_by_another_program_is_read() -> None:
     clock = Clock()
     exchange = exchange_of(clock)
     exchange.is_found, exchange.id = True, "main.a.b"
@@ -256,7 +254,7 @@ def test_a_call_that_another_program_has_proposed_is_read() -> None:
     assert (ended.value.value.state, ended.value.value.reason) == ("refused", "this is not a call's id")
 
 
-def test_arguments_that_are_no_json_are_told_and_nothing_is_sent() -> None:
+def test_non_json_arguments_are_reported_and_not_sent() -> None:
     clock = Clock()
     exchange = CallExchange(Proposal("refund", {"euro": {1}}), 0.0, clock)
     with pytest.raises(StopIteration) as ended:
@@ -265,7 +263,7 @@ def test_arguments_that_are_no_json_are_told_and_nothing_is_sent() -> None:
     assert ended.value.value.reason.startswith("its arguments cannot be sent as JSON (Object of type set")
 
 
-def test_a_withdrawal_is_of_a_call_that_is_known() -> None:
+def test_withdrawal_needs_a_known_call() -> None:
     clock = Clock()
     exchange = exchange_of(clock)
     with pytest.raises(StopIteration) as ended:
@@ -281,7 +279,7 @@ def test_a_withdrawal_is_of_a_call_that_is_known() -> None:
 
 
 @table(("takes", "pauses"), (0.0, [1.0, 1.0, 0.5]), (0.25, [0.75, 0.75]), (1.0, []))
-def test_a_gateway_that_does_not_hold_is_looked_at_once_a_second(takes: float, pauses: list[float]) -> None:
+def test_gateway_without_held_requests_is_polled_once_a_second(takes: float, pauses: list[float]) -> None:
     clock = Clock()
     _, asked = carry(exchange_of(clock, wait=2.5).settle(), clock, [Reply(201, WAITING), Reply(200, WAITING)], takes)
     assert [each.seconds for each in asked if isinstance(each, Pause)] == pauses
@@ -289,13 +287,13 @@ def test_a_gateway_that_does_not_hold_is_looked_at_once_a_second(takes: float, p
     assert looks[0] == Request("GET", f"/v1/calls/main.a.b?wait={2.5 - takes:.3f}", hold=2.5 - takes)
 
 
-def test_a_call_that_need_not_be_waited_for_is_looked_at_not_once() -> None:
+def test_call_without_a_wait_is_not_polled() -> None:
     clock = Clock()
     status, asked = carry(exchange_of(clock, wait=0).settle(), clock, [Reply(201, WAITING)])
     assert (status.state, len(asked)) == ("waiting", 1)
 
 
-def test_pauses_double_and_are_not_those_of_every_client() -> None:
+def test_pauses_double_with_random_variation() -> None:
     clock = Clock()
     seen: list[float] = []
     _, asked = carry(exchange_of(clock, patience=120).settle(), clock, [Failure("gone")])
@@ -332,7 +330,7 @@ REPLIES = st.builds(Failure, st.text(max_size=3)) | st.builds(
 
 
 @given(st.lists(REPLIES, min_size=1, max_size=8))
-def test_whatever_is_answered_nothing_runs_without_a_permit(replies: list[Reply | Failure]) -> None:
+def test_no_answers_permit_a_run_without_a_permit(replies: list[Reply | Failure]) -> None:
     clock = Clock()
     exchange, answered, asked = exchange_of(clock, wait=200).obtain(), [], []
     reply: Reply | Failure | None = None

@@ -1,7 +1,6 @@
-"""Agents of other frameworks, with their own test models, before a gate: what each answer of Signoff means to each.
+"""Agents of other frameworks, with their own test models and a gate: the effect of each answer of Signoff.
 
-Each is the example of docs/external-calls.md, and runs in an environment of its own.
-"""
+Each is the example of docs/external-calls.md, and runs in a separate environment."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,24 +32,22 @@ async def program(request: pytest.FixtureRequest) -> AsyncIterator[FrameworkProg
 
 
 async def first_call(rig: ClientRig, case: Case) -> Call:
-    """The first call of a case, proposed, so that it can be answered whoever comes first."""
+    """The first call of a case, proposed, so that it can be answered in any order."""
     call = rig.call(case.turns[0][0][1], key=await case.first_key(), wait=0)
     await call.settle()
     return call
 
 
-async def test_permitted_is_run_and_reported(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_permitted_call_is_run_and_reported(rig: ClientRig, program: FrameworkProgram) -> None:
     case = Case(((("refund", SMALL),),))
     played = await program.play(rig, case)
     assert played == {"text": "refunded 20 EUR for A7", "ran": [["A7", 20]]}
     assert (await first_call(rig, case)).text == "refunded 20 EUR for A7"
 
 
-async def test_edited_is_run_as_it_was_approved(rig: ClientRig, program: FrameworkProgram) -> None:
-    """With the arguments that people made of it; where a framework cannot change them, the model is told to.
-
-    The call that it then makes needs no other approval.
-    """
+async def test_edited_call_is_run_as_approved(rig: ClientRig, program: FrameworkProgram) -> None:
+    """With the edited arguments. If a framework cannot change them, the model is told to call with them, which needs no
+    further approval."""
     turns: Any = ((("refund", LARGE),),)
     if program.name == "openai":
         turns = (*turns, (("refund", EDITED),))
@@ -64,7 +61,7 @@ async def test_edited_is_run_as_it_was_approved(rig: ClientRig, program: Framewo
     assert (await rig.show(call.id))["code"] == "ok"
 
 
-async def test_denied_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_denial_is_returned_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
     case = Case(((("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10})),))
     playing = asyncio.create_task(program.play(rig, case))
     await rig.decide(await first_call(rig, case), verdict="denied", reason="not twice")
@@ -79,12 +76,12 @@ async def test_denied_is_told_to_the_model(rig: ClientRig, program: FrameworkPro
     assert "not twice" in played["text"]
 
 
-async def test_timed_out_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_timeout_is_returned_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
     played = await program.play(rig, Case(((("refund", LARGE),),)), tool="brief")
     assert (played["text"].startswith("Not run: nobody answered in time"), played["ran"]) == (True, [])
 
 
-async def test_cancelled_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_withdrawal_is_returned_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
     case = Case(((("refund", LARGE),),))
     playing = asyncio.create_task(program.play(rig, case))
     assert await (await first_call(rig, case)).withdraw()
@@ -92,9 +89,9 @@ async def test_cancelled_is_told_to_the_model(rig: ClientRig, program: Framework
     assert (played["text"].startswith("Not run: it was withdrawn"), played["ran"]) == (True, [])
 
 
-async def test_used_again_is_not_run_again(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_used_call_is_not_run_again(rig: ClientRig, program: FrameworkProgram) -> None:
     if program.name == "claude":
-        # The SDK never asks again about a call that has run: an id that comes again is another call's.
+        # The SDK never repeats a completed call: a repeated id belongs to another call.
         return
     case = Case(((("refund", SMALL),),))
     await program.play(rig, case)
@@ -102,9 +99,7 @@ async def test_used_again_is_not_run_again(rig: ClientRig, program: FrameworkPro
     assert played == {"text": "refunded 20 EUR for A7", "ran": []}
 
 
-async def test_a_repeated_id_in_another_conversation_is_asked_and_run(
-    rig: ClientRig, program: FrameworkProgram
-) -> None:
+async def test_repeated_id_in_another_conversation_is_asked_and_run(rig: ClientRig, program: FrameworkProgram) -> None:
     for _ in range(2):
         case = Case(((("refund", LARGE),),), ids="functions.refund")
         playing = asyncio.create_task(program.play(rig, case))
@@ -112,11 +107,11 @@ async def test_a_repeated_id_in_another_conversation_is_asked_and_run(
         assert await playing == {"text": "refunded 200 EUR for A7", "ran": [["A7", 200]]}
 
 
-async def test_waiting_runs_nothing_and_is_found_again(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_waiting_call_runs_nothing_and_is_found_again(rig: ClientRig, program: FrameworkProgram) -> None:
     case = Case(((("refund", LARGE),),))
     played = await program.play(rig, case, wait=0)
     assert played["ran"] == []
-    # Where an interruption is kept the result has no text.
+    # If an interruption is stored, the result has no text.
     kept = {"openai": "None", "vercel": ""}.get(program.name)
     assert "waits for a person's approval" in played["text"] if kept is None else played["text"] == kept
     await rig.decide(await first_call(rig, case))
@@ -126,17 +121,17 @@ async def test_waiting_runs_nothing_and_is_found_again(rig: ClientRig, program: 
     assert (await program.play(rig, case))["ran"] == [["A7", 200]]
 
 
-async def test_a_failure_of_the_tool_is_not_taken_for_a_refund(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_failure_of_the_tool_is_not_treated_as_a_refusal(rig: ClientRig, program: FrameworkProgram) -> None:
     case = Case(((("refund", {"order": "closed", "euro": 20}),),))
     played = await program.play(rig, case)
     call = await first_call(rig, case)
     assert played["ran"] == [["closed", 20]]
-    # The OpenAI Agents SDK makes a text of the error, without its words, and hands it on as the tool's result.
+    # The OpenAI Agents SDK turns the error into a text without its message, and returns that as the tool's result.
     assert ("An error occurred" if program.name == "openai" else "the bank is closed") in call.text
     assert call.status.code == ("ok" if program.name == "openai" else "execution_failed")
 
 
-async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_unreachable_gateway_means_no_run_in_a_framework(rig: ClientRig, program: FrameworkProgram) -> None:
     case = Case(((("refund", LARGE),),))
     async with rig.serve() as url:
         playing = asyncio.create_task(program.play(rig, case, url=url))

@@ -1,4 +1,4 @@
-"""Where the call of a tool stands in an activity's input, and what is put in its place."""
+"""The tool call in an activity's input, and its replacement."""
 
 import asyncio
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Money:
     (NESTED, [{"name": "look", "call": {"args": {"order": "A7"}}}, None], None),
     (LISTED, [{"args": [{"order": "A7"}], "config": {}}], ToolCall("refund", {"order": "A7"})),
 )
-def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], call: ToolCall | None) -> None:
+def test_call_is_read_from_an_input(reader: CallReader, values: list[Any], call: ToolCall | None) -> None:
     assert reader.read(values) == call
     if call is not None and call.args:
         changed = {**call.args, "order": "B2"}
@@ -60,18 +60,18 @@ def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], c
     (NESTED, [{"name": "refund", "call": {"args": "x"}}], "holds no tool"),
     (LISTED, [{"args": []}], "has no `args.0`"),
 )
-def test_an_input_without_a_call_is_an_error(reader: CallReader, values: list[Any], words: str) -> None:
+def test_input_without_a_call_is_an_error(reader: CallReader, values: list[Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         reader.read(values)
 
 
 @table("args", {"euro": 20}, {"order": "A7", "euro": 20, "memo": "x"})
-def test_arguments_that_an_activity_has_no_place_for_are_not_put_there(args: dict[str, Any]) -> None:
+def test_arguments_that_do_not_fit_the_activity_are_refused(args: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="cannot be run with just"):
         NAMED.write(["A7", 20], args)
 
 
-def test_values_cross_as_the_converter_writes_them() -> None:
+def test_values_are_converted_by_the_payload_converter() -> None:
     plain = to_json(CONVERTER, Money("A7", 20))
     assert plain == {"order": "A7", "euro": 20}
     assert from_json(CONVERTER, {**plain, "euro": 15}, Money("A7", 20), Money) == Money("A7", 15)
@@ -81,8 +81,8 @@ def test_values_cross_as_the_converter_writes_them() -> None:
         to_json(CONVERTER, b"A7")
 
 
-def test_names_are_those_of_the_function() -> None:
-    """Without `self`, which no workflow hands over."""
+def test_argument_names_come_from_the_function() -> None:
+    """Without `self`, which no workflow passes."""
 
     class Bank:
         def pay(self, order: str) -> None:
@@ -92,7 +92,7 @@ def test_names_are_those_of_the_function() -> None:
     assert argument_names(Bank.pay) == argument_names(Bank().pay) == ("order",)
 
 
-def test_what_is_wrong_is_told_when_the_plugin_is_made() -> None:
+def test_mistake_is_reported_when_the_plugin_is_created() -> None:
     gate = Gate("http://127.0.0.1:1")
     with pytest.raises(ValueError, match="is not a named activity"):
         Gated(gate, [argument_names])
@@ -100,15 +100,15 @@ def test_what_is_wrong_is_told_when_the_plugin_is_made() -> None:
         Gated(gate, [refund, "refund"])
 
 
-async def test_a_mistyped_name_ends_the_worker_at_its_start(client: Client) -> None:
-    """Nobody would be asked about the activity that was meant."""
+async def test_mistyped_name_ends_the_worker_at_start(client: Client) -> None:
+    """The intended activity would have no gate."""
     gated = Gated(Gate("http://127.0.0.1:1"), ["refnd"])
     worker = Worker(client, task_queue="mistyped", activities=[refund], plugins=[gated])
     with pytest.raises(ValueError, match="has no activity `refnd`; did you mean `refund`"):
         await worker.run()
 
 
-async def test_the_activity_of_another_worker_is_not_taken_for_a_mistyped_one(
+async def test_activity_of_another_worker_is_not_treated_as_mistyped(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     gated = Gated(Gate("http://127.0.0.1:1"), ["book_flight"])

@@ -1,4 +1,4 @@
-"""Approvals that are remembered for one agent, tried at every other entrance where a call can arrive."""
+"""Remembered approvals of one agent, tried through every other protocol of a call."""
 
 import asyncio
 import uuid
@@ -39,7 +39,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 @dataclass
 class Entrances:
-    """One gateway with every entrance, in both profiles, before one worker."""
+    """One gateway with every protocol, in both profiles, with one worker."""
 
     agent: CallRig
     client: ClientRig
@@ -53,7 +53,7 @@ class Entrances:
         return [str(each["id"]) for each in listed if order in each["effect"]]
 
     async def approve(self, approval: str, order: str, scope: str) -> None:
-        """Has a person approve, and remember it for calls about this order."""
+        """Approve as a person, and remember the approval for calls about this order."""
         request = await self.agent.rig.request(approval)
         name = "to" if request.tool == "alike" else "order"
         remember = {"scope": scope, "where": f"args.{name} == '{order}'", "uses": 5}
@@ -62,7 +62,7 @@ class Entrances:
         assert answer.json()["status"] == "accepted", answer.text
 
     async def asked(self, order: str) -> str:
-        """The id of the one request about an order, once it waits."""
+        """The id of the one open request about an order."""
         for pause in pauses():
             if found := await self.requests(order):
                 [only] = found
@@ -72,7 +72,7 @@ class Entrances:
 
 
 def catalog(ledger: Ledger) -> Catalog:
-    """A tool that Signoff runs and one that agents run, for our actor and two external agents."""
+    """A tool run by Signoff and one run by agents, for our actor and two external agents."""
     remembers = ApprovalPolicy(allow_remember=True)
     callbacks = Callbacks(workflows=("gated-*",))
     actors = [
@@ -94,7 +94,7 @@ def react(request: CompletionRequest) -> Completion:
 
 @pytest.fixture(scope="module")
 async def entrances(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Entrances]:
-    """One for all entrances; each test asks about an order of its own."""
+    """One for all protocols. Each test uses its own order."""
     folder, port = tmp_path_factory.mktemp("entrances"), free_port()
     url = f"http://127.0.0.1:{port}"
     given: dict[str, Any] = {"catalog_of_ledger": catalog, "model": ScriptedModel(react)}
@@ -195,7 +195,7 @@ ROAMER, DESK, CODER = "roamer", "desk", "coder"
         (by_own_turn, CODER, "session"),
     ],
 )
-async def test_approval_remembered_for_another_agent_is_not_used_and_ones_own_is(
+async def test_approval_remembered_for_another_agent_is_not_used_but_the_own_one_is(
     entrances: Entrances, entrance: Entrance, given_for: str, scope: str
 ) -> None:
     site, order, session = entrances, f"o{uuid.uuid4().hex[:8]}", str(uuid.uuid4())

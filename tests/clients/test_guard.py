@@ -9,7 +9,7 @@ from tables import table
 from signoff_client import Gate, NotRun
 
 
-async def test_a_guarded_function_runs_with_what_was_approved(rig: ClientRig) -> None:
+async def test_guarded_function_runs_with_the_approved_arguments(rig: ClientRig) -> None:
     gate = rig.gate()
 
     @gate.guard(effect="Refund {euro} EUR for {order}", key=lambda order, euro: f"guard-{order}-{euro}")
@@ -20,7 +20,7 @@ async def test_a_guarded_function_runs_with_what_was_approved(rig: ClientRig) ->
     assert await refund("G1", euro=20) == "refunded 20 for G1"
     assert (refund.__name__, refund.__doc__) == ("refund", "Pays money back.")
     task = asyncio.create_task(refund("G1", 200))
-    # Proposed by whichever is first: the words beside it are the function's.
+    # Proposed in any order: the agent's text is the function's.
     say = "Refund 200 EUR for G1"
     waiting = rig.call({"order": "G1", "euro": 200}, key="guard-G1-200", says=say, wait=0)
     await waiting.settle()
@@ -29,7 +29,7 @@ async def test_a_guarded_function_runs_with_what_was_approved(rig: ClientRig) ->
     assert await task == "refunded 150 for G1"
 
 
-async def test_a_guarded_function_without_an_event_loop(rig: ClientRig) -> None:
+async def test_guarded_function_runs_without_an_event_loop(rig: ClientRig) -> None:
     keys = iter(("guard-2", "guard-3"))
 
     @rig.gate().guard(key=lambda order, euro: next(keys))
@@ -41,7 +41,7 @@ async def test_a_guarded_function_without_an_event_loop(rig: ClientRig) -> None:
         await to_thread(refund, "G2", 2_000)
 
 
-async def test_a_guarded_function_that_is_not_run_raises_or_explains(rig: ClientRig) -> None:
+async def test_guarded_function_that_is_not_run_raises_or_explains(rig: ClientRig) -> None:
     async def refund(order: str, euro: float = 2_000) -> str:
         raise AssertionError("run all the same")
 
@@ -52,7 +52,7 @@ async def test_a_guarded_function_that_is_not_run_raises_or_explains(rig: Client
     assert explained.startswith("Not run: a rule denies it")
 
 
-async def test_an_error_of_a_guarded_function_is_its_own(rig: ClientRig) -> None:
+async def test_error_of_a_guarded_function_is_raised_unchanged(rig: ClientRig) -> None:
     @rig.gate().guard(tool="refund", key=lambda order, euro: "guard-5")
     async def fails(order: str, euro: float) -> str:
         raise LookupError("no such order")
@@ -75,7 +75,7 @@ def unnamed(*orders: str) -> None:
 
 
 def named(order: str) -> None:
-    """A function of one."""
+    """A function with one argument."""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def named(order: str) -> None:
         (named, "Refund {}", "which is not an argument"),
     ],
 )
-def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, words: str) -> None:
+def test_function_that_cannot_be_guarded_is_refused_at_once(function: Any, effect: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Gate("https://signoff.example.com", "token").guard(effect)(function)
 
@@ -102,13 +102,13 @@ def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, word
     ("https://signoff.example.com", "two words", "is not a valid token"),
     ("https://signoff.example.com", "t\n", "is not a valid token"),
 )
-def test_a_gate_that_can_be_none_is_told_at_once(url: str, token: str, words: str) -> None:
+def test_invalid_gate_is_refused_at_once(url: str, token: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as raised:
         Gate(url, token)
     assert "secret" not in str(raised.value).replace(url, "")
     assert token not in str(raised.value).split()
 
 
-def test_a_gate_of_this_machine_needs_no_tls() -> None:
+def test_local_gate_needs_no_tls() -> None:
     assert Gate("http://127.0.0.1:8300")
     assert Gate("http://localhost:8300/", "t")

@@ -10,7 +10,7 @@ from signoff_client.messages import Proposal, clip, encode_outcome, safe_key, sa
 
 
 @given(st.text(max_size=300))
-def test_any_key_is_one_that_a_header_carries(key: str) -> None:
+def test_safe_key_fits_a_header(key: str) -> None:
     made = safe_key(key)
     assert made == safe_key(key)
     assert 1 <= len(made) <= 200
@@ -19,20 +19,20 @@ def test_any_key_is_one_that_a_header_carries(key: str) -> None:
 
 
 @table(("value", "text"), ("a", "a"), ({"a": 1}, '{"a": 1}'), (None, "null"), ({1}, "{1}"), ("\ud800", "\ud800"))
-def test_a_result_is_text(value: Any, text: str) -> None:
+def test_result_is_converted_to_text(value: Any, text: str) -> None:
     assert to_text(value) == text
     assert clip(to_text(value)).encode()
 
 
-def test_a_key_that_a_header_carries_is_sent_as_it_is() -> None:
-    """Another key would name another call; what no header carries gets a name of its own."""
+def test_key_that_fits_a_header_is_sent_unchanged() -> None:
+    """Another key would name another call. A text unfit for a header gets its own key."""
     assert [safe_key(each) for each in ("k", "a key: 7", "k" * 200)] == ["k", "a key: 7", "k" * 200]
     made = [safe_key(each) for each in ("", "k" * 201, "k" * 202, "k\n", "\u00e4", "\u00f6", "\ud800")]
     assert len({*made}) == len(made)
     assert all(len(each) == 64 for each in made)
 
 
-def test_a_proposal_says_what_was_given_and_nothing_else() -> None:
+def test_proposal_contains_only_the_given_fields() -> None:
     assert json.loads(Proposal("refund", {"euro": 1}).encode()) == {"tool": "refund", "args": {"euro": 1}}
     callback = {"url": "https://x", "secret": "s"}
     whole = Proposal(
@@ -59,8 +59,8 @@ def test_a_proposal_says_what_was_given_and_nothing_else() -> None:
 
 
 @table("value", float("nan"), float("inf"), {1}, "\ud800")
-def test_a_proposal_that_is_no_json_cannot_be_sent(value: Any) -> None:
-    """It would not be told as it is: people would be shown other arguments than would run."""
+def test_non_json_proposal_cannot_be_sent(value: Any) -> None:
+    """It would change in transit: approvers would see other arguments than the run's."""
     with pytest.raises((TypeError, ValueError)):
         Proposal("refund", {"euro": value}).encode()
 
@@ -74,11 +74,11 @@ def test_a_proposal_that_is_no_json_cannot_be_sent(value: Any) -> None:
     ("\ud800", "?"),
     ("e" * 20_000, "e" * 20_000),
 )
-def test_a_report_tells_what_json_carries_and_else_its_text(result: Any, told: Any) -> None:
+def test_report_contains_json_or_otherwise_text(result: Any, told: Any) -> None:
     assert json.loads(encode_outcome("ok", result)) == {"code": "ok", "result": told}
 
 
-def test_text_is_cut_where_a_gateway_would_not_keep_it() -> None:
+def test_text_is_clipped_at_the_gateways_limit() -> None:
     assert clip("e" * 10_000) == "e" * 10_000
     assert clip("e" * 10_001) == "e" * 10_000 + " ... (cut)"
     assert to_text({"a": "\u00e4"}) == '{"a": "\u00e4"}'
@@ -93,5 +93,5 @@ def test_text_is_cut_where_a_gateway_would_not_keep_it() -> None:
     ({"a": 1}, {"a": "1"}, False),
     ({"a": 1}, {"a": 1, "b": None}, False),
 )
-def test_arguments_are_the_same_if_their_json_is(one: Any, other: Any, same: bool) -> None:
+def test_arguments_are_equal_if_their_json_is(one: Any, other: Any, same: bool) -> None:
     assert same_arguments(one, other) is same

@@ -1,4 +1,4 @@
-"""Pydantic AI's own agent, whose tools that require approval are decided by a gate; its model is its test model."""
+"""Pydantic AI's own agent with a gate for tools that require approval, and its test model."""
 
 import asyncio
 import uuid
@@ -25,7 +25,7 @@ from signoff_client.pydantic_ai import approvals
 
 
 class _Noting(Gate):
-    """A gate that notes the key of each call."""
+    """A gate that records the key of each call."""
 
     def __init__(self, gate: Gate, keys: list[str]) -> None:
         self.__dict__.update(gate.__dict__)
@@ -82,7 +82,8 @@ class Run:
 
 
 async def waiting(rig: ClientRig, *calls: tuple[str, dict[str, Any]]) -> tuple[Run, asyncio.Task[Any], Call]:
-    """A run whose first call, of `LARGE`, waits for people; the run's task, and the call as another asks for it."""
+    """A run whose first call, of `LARGE`, waits for approval: the run, its task, and the call as another client
+    proposes it."""
     run = Run(rig.gate(), *calls)
     task = asyncio.create_task(run.play())
     call = await run.same(rig, LARGE)
@@ -90,7 +91,7 @@ async def waiting(rig: ClientRig, *calls: tuple[str, dict[str, Any]]) -> tuple[R
     return run, task, call
 
 
-async def test_permitted_is_approved_run_and_reported(rig: ClientRig) -> None:
+async def test_permitted_call_is_approved_run_and_reported(rig: ClientRig) -> None:
     run = Run(rig.gate(), ("refund", SMALL), ("harmless", {}))
     assert await run.play() == "refunded 20; done"
     call = await run.same(rig, SMALL)
@@ -98,14 +99,14 @@ async def test_permitted_is_approved_run_and_reported(rig: ClientRig) -> None:
     assert (run.ran, call.text) == ([("A7", 20)], "refunded 20")
 
 
-async def test_edited_runs_with_what_people_made_of_it(rig: ClientRig) -> None:
+async def test_edited_call_runs_with_the_new_arguments(rig: ClientRig) -> None:
     run, task, call = await waiting(rig, ("refund", LARGE))
     await rig.decide(call, edited_args={"order": "A7", "euro": 150})
     assert await task == "refunded 150"
     assert (run.ran, (await rig.show(call.id))["result"]) == ([("A7", 150)], "refunded 150")
 
 
-async def test_denied_is_told_to_the_model(rig: ClientRig) -> None:
+async def test_denial_is_returned_to_pydantic_ais_model(rig: ClientRig) -> None:
     run, task, call = await waiting(rig, ("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10}))
     await rig.decide(call, verdict="denied", reason="not twice")
     answers = (await task).split("; ")
@@ -114,21 +115,21 @@ async def test_denied_is_told_to_the_model(rig: ClientRig) -> None:
     assert (answers[2], run.ran) == ("refunded 10", [("B2", 10)])
 
 
-async def test_cancelled_is_told_to_the_model(rig: ClientRig) -> None:
+async def test_withdrawal_is_returned_to_pydantic_ais_model(rig: ClientRig) -> None:
     run, task, call = await waiting(rig, ("refund", LARGE))
     assert await call.withdraw()
     assert (await task).startswith("Not run: it was withdrawn")
     assert run.ran == []
 
 
-async def test_timed_out_is_told_to_the_model(rig: ClientRig) -> None:
+async def test_timeout_is_returned_to_pydantic_ais_model(rig: ClientRig) -> None:
     run = Run(rig.gate(), ("brief", LARGE))
     run.agent.tool_plain(run.refund, name="brief", requires_approval=True)
     assert (await run.play()).startswith("Not run: nobody answered in time")
     assert run.ran == []
 
 
-async def test_waiting_stays_deferred_and_is_found_again(rig: ClientRig) -> None:
+async def test_waiting_call_stays_deferred_and_is_found_again(rig: ClientRig) -> None:
     first = Run(rig.gate(wait=0), ("refund", LARGE))
     played = await first.agent.run("refund it")
     output = played.output
@@ -143,7 +144,7 @@ async def test_waiting_stays_deferred_and_is_found_again(rig: ClientRig) -> None
     assert (first.ran, again.ran) == ([], [("A7", 200)])
 
 
-async def test_used_again_is_not_run_again(rig: ClientRig) -> None:
+async def test_used_call_is_not_run_again_by_pydantic_ai(rig: ClientRig) -> None:
     first = Run(rig.gate(), ("refund", SMALL))
     messages = (await first.agent.run("refund it")).all_messages()
     again = Run(rig.gate(), ("refund", SMALL))
@@ -151,7 +152,7 @@ async def test_used_again_is_not_run_again(rig: ClientRig) -> None:
     assert again.ran == []
 
 
-async def test_a_repeated_id_in_another_conversation_is_asked_and_run(rig: ClientRig) -> None:
+async def test_repeated_id_in_another_pydantic_ai_conversation_is_asked_and_run(rig: ClientRig) -> None:
     for _ in range(2):
         run = Run(rig.gate(), ("refund", LARGE), ids="functions.refund")
         task = asyncio.create_task(run.play())
@@ -161,11 +162,11 @@ async def test_a_repeated_id_in_another_conversation_is_asked_and_run(rig: Clien
         assert (await task, run.ran) == ("refunded 200", [("A7", 200)])
 
 
-async def test_what_signoff_runs_is_not_run_by_the_agent(rig: ClientRig) -> None:
+async def test_call_run_by_signoff_is_not_run_by_the_agent(rig: ClientRig) -> None:
     assert await Run(rig.gate(), ("pay", {"amount": 20})).play() == "paid"
 
 
-async def test_an_error_of_the_tool_is_reported_as_one(rig: ClientRig) -> None:
+async def test_error_of_the_tool_is_reported(rig: ClientRig) -> None:
     run = Run(rig.gate(), ("refund", {"order": "closed", "euro": 20}))
     with pytest.raises(ValueError, match="closed"):
         await run.play()
@@ -174,7 +175,7 @@ async def test_an_error_of_the_tool_is_reported_as_one(rig: ClientRig) -> None:
     assert call.text == "It failed: ValueError: the bank is closed"
 
 
-async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig) -> None:
+async def test_unreachable_gateway_means_no_run_in_pydantic_ai(rig: ClientRig) -> None:
     async with rig.serve() as url:
         waiting = Run(rig.gate(url), ("refund", LARGE))
         task = asyncio.create_task(waiting.play())
@@ -187,7 +188,7 @@ async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig) -> None
     assert (waiting.ran, gone.ran) == ([], [])
 
 
-async def test_the_documented_agent_runs_what_is_permitted_alone(rig: ClientRig) -> None:
+async def test_documented_agent_runs_only_permitted_calls(rig: ClientRig) -> None:
     for args, text in ((SMALL, "refunded 20 EUR for A7"), (HUGE, "Not run: a rule denies it")):
         model = FunctionModel(Run(rig.gate(), ("refund", args))._answer)
         assert (await pydantic_ai_agent.run(model, rig.gate(), "refund it", text)).startswith(text)

@@ -1,4 +1,4 @@
-"""What single answers of a gateway say of a call."""
+"""The meaning of single answers of a gateway."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from signoff_client.messages import Failure, Reply
 from signoff_client.status import CallStatus, explain, read_permit, read_status
 
 
-def test_an_answer_is_of_one_call() -> None:
+def test_answer_belongs_to_one_call() -> None:
     permitted = Reply(200, {"id": "main.a.b", "state": "permitted", "args": {"euro": 1}})
     assert read_status(permitted).state == "permitted"
     assert read_status(permitted, "main.a.b").state == "permitted"
@@ -16,8 +16,8 @@ def test_an_answer_is_of_one_call() -> None:
 
 
 @table("call", "", "../approvals/x", "main.a b", "main.a?b", "m" * 601)
-def test_what_can_be_no_id_names_no_call(call: str) -> None:
-    """It would be put into the addresses that are asked next."""
+def test_invalid_id_names_no_call(call: str) -> None:
+    """It would become part of the next requests' addresses."""
     for known in ("", call):
         assert read_status(Reply(200, {"id": call, "state": "denied"}), known).state == "unreachable"
 
@@ -31,7 +31,7 @@ def test_what_can_be_no_id_names_no_call(call: str) -> None:
     ("denied", "Not run: it must not run: why"),
     ("other", "Not run: it must not run: why"),
 )
-def test_a_permit_that_is_not_handed_out_is_none(code: str, words: str) -> None:
+def test_withheld_permit_is_no_permit(code: str, words: str) -> None:
     status = read_permit(Reply(409, {"code": code, "message": "why"}), CallStatus("permitted", "main.a.b"))
     assert explain(status).startswith(words)
 
@@ -59,7 +59,7 @@ TOLD = {
     ("denied", "denied"),
     ("ended", "ended"),
 )
-def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None:
+def test_answer_is_read_completely(told: str, state: str) -> None:
     body = CALL | TOLD | {"state": told, "args": {"euro": 1}, "result": [1], "more": "nothing"}
     for status in (200, 201):
         read = read_status(Reply(status, body))
@@ -71,7 +71,7 @@ def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None
 
 
 @table("args", None, [], "euro", 1)
-def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
+def test_permitted_call_without_arguments_is_unreachable(args: Any) -> None:
     read = read_status(Reply(200, CALL | {"state": "permitted", "args": args}), "main.a.b")
     assert (read.state, read.id, read.args) == ("unreachable", "main.a.b", {})
     assert "not a gateway of this version" in read.reason
@@ -89,14 +89,14 @@ def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
     (Reply(200, CALL | {"id": 7}), "unreachable", "the server at this address is not a gateway of this version"),
     (Reply(200, None), "unreachable", "the server at this address is not a gateway of this version"),
 )
-def test_what_is_no_answer_names_the_call_that_was_asked_about(reply: Reply | Failure, state: str, reason: str) -> None:
+def test_invalid_answer_names_the_requested_call(reply: Reply | Failure, state: str, reason: str) -> None:
     read = read_status(reply, "main.a.b")
     assert (read.state, read.id, read.reason) == (state, "main.a.b", reason)
     again = read_permit(reply, CallStatus("permitted", "main.a.b", args={"euro": 1}))
     assert (again.state, again.id, again.args) == (state, "main.a.b", {})
 
 
-def test_a_permit_is_the_arguments_of_the_answer_that_hands_it_out() -> None:
+def test_permit_has_the_arguments_of_the_use_answer() -> None:
     before = CallStatus("permitted", "main.a.b", tool="refund", decided_by="Ana", note="old", args={"euro": 1})
     handed = read_permit(Reply(200, {"args": {"euro": 2}, "key": "k", "note": "once"}), before)
     assert (handed.state, handed.args, handed.key, handed.note) == ("permitted", {"euro": 2}, "k", "once")
@@ -104,7 +104,7 @@ def test_a_permit_is_the_arguments_of_the_answer_that_hands_it_out() -> None:
     assert read_permit(Reply(200, {"args": {}, "key": "", "note": 7}), before).note == ""
 
 
-def test_an_answer_to_a_use_that_tells_of_a_call_is_no_permit() -> None:
+def test_answer_to_a_use_with_a_call_is_no_permit() -> None:
     before = CallStatus("permitted", "main.a.b", args={"euro": 1})
     for state in ("permitted", "ended", "waiting"):
         assert read_permit(Reply(201, CALL | {"state": state, "args": {"euro": 1}}), before).state == "unreachable"
@@ -113,7 +113,7 @@ def test_an_answer_to_a_use_that_tells_of_a_call_is_no_permit() -> None:
 
 
 @table(("code", "state"), ("used", "used"), ("waiting", "waiting"), ("lapsed", "denied"))
-def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
+def test_refused_permit_has_its_reason(code: str, state: str) -> None:
     before = CallStatus("permitted", "main.a.b", tool="refund")
     read = read_permit(Reply(409, {"code": code, "message": "why"}), before)
     assert (read.state, read.source, read.reason, read.tool, read.id) == (state, code, "why", "refund", "main.a.b")
@@ -138,5 +138,5 @@ def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
     (CallStatus("ended", code="in_doubt", result="lost"), "It may have happened or not: lost"),
     (CallStatus("ended", code="other", result="lost"), "It may have happened or not: lost"),
 )
-def test_a_model_is_told_what_a_status_means(status: CallStatus, words: str) -> None:
+def test_explanation_for_the_model_follows_the_status(status: CallStatus, words: str) -> None:
     assert explain(status) == words

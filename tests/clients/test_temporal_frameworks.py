@@ -1,7 +1,6 @@
-"""Frameworks' own Temporal plugins beside the gate: their tools are activities, and wait for people like any other.
+"""Frameworks' own Temporal plugins with the gate: their tools are activities, and wait for approval like all others.
 
-Each runs in an environment of its own, with its own test model, and knows nothing of the gate.
-"""
+Each runs in a separate environment, with its own test model, and does not know the gate."""
 
 import asyncio
 import contextlib
@@ -28,13 +27,13 @@ FRAMEWORKS = ("openai", "langgraph", "strands", "pydantic_ai")
 
 @contextlib.asynccontextmanager
 async def running(name: str, server: ServerHandle, rig: ClientRig) -> AsyncIterator[str]:
-    """A framework's worker in a process of its own; its queue."""
+    """A framework's worker in a separate process, and its queue."""
     python = await asyncio.to_thread(environment, "temporal", HERE / "temporal_frameworks.txt")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     paths = (HERE / "programs", HERE.parents[1] / "clients" / "python")
     variables |= {"PYTHONPATH": ":".join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
     queue = f"gated-{uuid.uuid4().hex}"
-    # A module that is imported, as LangGraph names a node by that.
+    # An imported module, because LangGraph names a node after it.
     command = (python, "-c", f"import temporal_{name}_program as program; program.main()")
     command += (server.address, queue, rig.url, rig.token)
     process = await asyncio.create_subprocess_exec(*command, env=variables, stdin=PIPE)
@@ -46,13 +45,12 @@ async def running(name: str, server: ServerHandle, rig: ClientRig) -> AsyncItera
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-async def test_a_tool_of_a_framework_is_gated(
+async def test_tool_of_a_framework_is_gated(
     name: str, server: ServerHandle, signals: ClientRig, plain_client: Client
 ) -> None:
-    """Run as people approved it, with the outcome in the record; and not run where they denied it.
+    """Run as approved, with the outcome in the audit log, and not run after a denial.
 
-    The model is told why, by the OpenAI Agents SDK and by Strands; the other two fail the workflow with it.
-    """
+    The OpenAI Agents SDK and Strands pass the reason to the model. The other two fail the workflow with it."""
 
     async def start(order: str) -> Any:
         return await plain_client.start_workflow(

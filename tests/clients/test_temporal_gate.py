@@ -1,4 +1,4 @@
-"""In anybody's Temporal worker a dangerous activity runs once it is permitted, with what was approved, once."""
+"""In any Temporal worker a gated activity runs once, when permitted, with the approved arguments."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ from signoff_client.temporal import Gated
 
 
 async def costs(handle: WorkflowHandle[Any, Any]) -> int:
-    """How many events a workflow has beside its tasks, which a busy machine may have to repeat; signals are one."""
+    """The number of a workflow's events without its tasks, which a busy machine may repeat. Signals count."""
     kinds = [each for each in await events(handle) if not each.startswith("WORKFLOW_TASK")]
     signals = kinds.count("WORKFLOW_EXECUTION_SIGNALED")
     return len(kinds) - max(0, signals - 1)
@@ -45,7 +45,7 @@ async def has_seen(handle: WorkflowHandle[Any, Any]) -> bool:
     return (await events(handle)).count("ACTIVITY_TASK_COMPLETED") == 2
 
 
-async def test_what_a_rule_permits_runs_at_once_and_is_reported(workers: Workers) -> None:
+async def test_activity_permitted_by_a_rule_runs_at_once_and_is_reported(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 20.0)])
@@ -57,7 +57,7 @@ async def test_what_a_rule_permits_runs_at_once_and_is_reported(workers: Workers
 
 
 @pytest.mark.parametrize("kind", ["refund", "money", "local"])
-async def test_what_people_approve_runs_as_they_approved_it(workers: Workers, kind: str) -> None:
+async def test_approved_activity_runs_as_edited(workers: Workers, kind: str) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0)], kind)
@@ -74,7 +74,7 @@ async def test_what_people_approve_runs_as_they_approved_it(workers: Workers, ki
 
 
 @pytest.mark.parametrize("kind", ["refund", "local"])
-async def test_what_people_deny_does_not_run(workers: Workers, kind: str) -> None:
+async def test_denied_activity_does_not_run(workers: Workers, kind: str) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0), (name, 2_000.0)], kind)
@@ -86,7 +86,7 @@ async def test_what_people_deny_does_not_run(workers: Workers, kind: str) -> Non
     assert ran(name) == []
 
 
-async def test_a_denial_that_nobody_handles_fails_the_workflow(workers: Workers) -> None:
+async def test_unhandled_denial_fails_the_workflow(workers: Workers) -> None:
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Trusting.run, "closed")
         call = await workers.asked(handle, order="closed")
@@ -99,7 +99,7 @@ async def test_a_denial_that_nobody_handles_fails_the_workflow(workers: Workers)
     assert dict(cause.details[0]) == {"id": call.id, "state": "denied", "source": "human", "by": "approver"}
 
 
-async def test_what_nobody_answers_does_not_run(workers: Workers) -> None:
+async def test_unanswered_activity_does_not_run(workers: Workers) -> None:
     name = order()
     brief = Gated(workers.rig.gate(), {refund: "brief"}, look_up=NEVER)
     async with workers.work(brief) as queue:
@@ -108,7 +108,7 @@ async def test_what_nobody_answers_does_not_run(workers: Workers) -> None:
     assert ran(name) == []
 
 
-async def test_several_are_asked_about_at_once(workers: Workers) -> None:
+async def test_several_activities_are_asked_about_at_once(workers: Workers) -> None:
     first, second = order(), order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(first, 200.0), (second, 300.0)])
@@ -122,7 +122,7 @@ async def test_several_are_asked_about_at_once(workers: Workers) -> None:
 
 
 @pytest.mark.parametrize("run", [Impatient.run, Refunds.run, Forgetful.run])
-async def test_cancelling_withdraws(workers: Workers, run: Any) -> None:
+async def test_cancellation_withdraws_the_call(workers: Workers, run: Any) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, run, [(name, 200.0)] if run == Refunds.run else name)
@@ -143,8 +143,8 @@ async def test_cancelling_withdraws(workers: Workers, run: Any) -> None:
     assert ran(name) == []
 
 
-async def test_an_approval_is_for_one_execution(workers: Workers) -> None:
-    """What it fails with is not tried again, though the activity would be retried; it is recorded."""
+async def test_approval_covers_one_execution(workers: Workers) -> None:
+    """Its failure is not retried, although the activity would be. The failure is recorded."""
     async with workers.work(workers.gated()) as queue:
         before = len(ran("closed"))
         handle = await workers.start(queue, Refunds.run, [("closed", 20.0)])
@@ -179,7 +179,7 @@ async def test_histories_without_a_gate_replay_with_it(workers: Workers) -> None
         await Replayer(**of_server).replay_workflow(history)
 
 
-async def test_a_gateway_that_cannot_be_reached_means_no(workers: Workers) -> None:
+async def test_unreachable_gateway_means_no_run_of_an_activity(workers: Workers) -> None:
     name, brief = order(), timedelta(seconds=1)
     gone = workers.gated(f"http://127.0.0.1:{free_port()}", patience=brief)
     async with workers.work(gone) as queue:
@@ -188,7 +188,7 @@ async def test_a_gateway_that_cannot_be_reached_means_no(workers: Workers) -> No
     assert told.startswith("ToolDenied: Not run: Signoff gave no answer")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    # It has time to ask; who runs the activity gives up soon.
+    # The local activity has time to ask, and the caller gives up soon.
     async with workers.work(workers.gated(url)) as queue, workers.work(workers.gated(url, patience=brief)) as other:
         async with workers.rig.serve(port=port):
             handle = await workers.start(queue, Refunds.run, [(name, 200.0)], "refund", other)
@@ -200,7 +200,7 @@ async def test_a_gateway_that_cannot_be_reached_means_no(workers: Workers) -> No
     assert ran(name) == []
 
 
-async def test_what_arrives_without_a_permit_is_refused(workers: Workers) -> None:
+async def test_activity_without_a_permit_is_refused(workers: Workers) -> None:
     name = order()
     async with workers.work() as queue, workers.work(workers.gated()) as other:
         handle = await workers.start(queue, Refunds.run, [(name, 20.0)], "refund", other)
@@ -209,7 +209,7 @@ async def test_what_arrives_without_a_permit_is_refused(workers: Workers) -> Non
     assert ran(name) == []
 
 
-async def test_a_signal_that_is_lost_is_not_waited_for_for_ever(workers: Workers) -> None:
+async def test_lost_signal_delays_the_workflow_only_for_a_while(workers: Workers) -> None:
     name = order()
     lost = workers.gated(look_up=timedelta(seconds=1))
     async with workers.work(lost) as queue:
@@ -222,7 +222,7 @@ async def test_a_signal_that_is_lost_is_not_waited_for_for_ever(workers: Workers
         assert await handle.result() == [f"refunded 200 EUR for {name}"]
 
 
-async def test_a_workflow_asks_from_its_own_code(workers: Workers) -> None:
+async def test_workflow_code_may_request_approval(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Asks.run, name)
@@ -241,7 +241,7 @@ async def test_a_workflow_asks_from_its_own_code(workers: Workers) -> None:
     assert told == {"type": "ToolDenied", "message": "Not run: it was denied by approver: no"}
 
 
-async def test_a_workflow_says_in_whose_name_it_asks(workers: Workers) -> None:
+async def test_workflow_names_its_requester(workers: Workers) -> None:
     name = order()
     gated = workers.gated(user=lambda: str(workflow.memo_value("user")))
     async with workers.work(gated) as queue:
@@ -260,13 +260,13 @@ async def test_a_workflow_says_in_whose_name_it_asks(workers: Workers) -> None:
     assert ran(name) == [20]
 
 
-async def test_a_workflow_without_a_gate_cannot_ask(workers: Workers) -> None:
+async def test_workflow_without_a_gate_cannot_request_approval(workers: Workers) -> None:
     async with workers.work() as queue:
         handle = await workers.start(queue, Asks.run, "A7")
         assert "this worker has no gate" in (await handle.result())["error"]
 
 
-async def test_the_example_gates_its_activity(workers: Workers) -> None:
+async def test_example_gates_its_activity(workers: Workers) -> None:
     name = order()
     async with temporal_worker.make_worker(workers.client, workers.rig.gate(), Refunds) as worker:
         handle = await workers.start(worker.task_queue, Refunds.run, [(name, 200.0)])
@@ -293,7 +293,7 @@ async def killable(server: ServerHandle, workers: Workers, queue: str) -> AsyncI
 
 
 @pytest.mark.timeout(300)
-async def test_a_worker_that_is_killed_changes_nothing(server: ServerHandle, workers: Workers, tmp_path: Path) -> None:
+async def test_killed_worker_changes_no_result(server: ServerHandle, workers: Workers, tmp_path: Path) -> None:
     name, queue, begun = order(), f"gated-{uuid.uuid4().hex}", tmp_path / "begun"
     async with killable(server, workers, queue) as process:
         asked = await workers.start(queue, Refunds.run, [(name, 200.0)])
@@ -311,7 +311,7 @@ async def test_a_worker_that_is_killed_changes_nothing(server: ServerHandle, wor
     assert ran(name) == [200]
 
 
-async def test_an_interrupted_activity_resumes_with_its_permit_in_another_worker(workers: Workers) -> None:
+async def test_interrupted_activity_resumes_with_its_permit_in_another_worker(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Interrupted.run, name)
@@ -331,7 +331,7 @@ async def test_an_interrupted_activity_resumes_with_its_permit_in_another_worker
     assert (ended["code"], ended["result"], ran(name)) == ("ok", f"refunded 150 EUR for {name}", [150])
 
 
-async def test_an_activity_that_is_completed_elsewhere_is_not_reported_as_in_doubt(workers: Workers) -> None:
+async def test_activity_completed_elsewhere_is_not_reported_as_in_doubt(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 20.0)], "complete_elsewhere")

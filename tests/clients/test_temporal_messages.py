@@ -1,4 +1,4 @@
-"""A signal tells only of calls that are waited for, and what is not run is an error that is never tried again."""
+"""A signal only affects waited calls, and an activity that does not run is a non-retryable error."""
 
 import json
 from typing import Any
@@ -17,14 +17,14 @@ def signal(told: Any) -> RawValue:
     return RawValue(Payload(data=json.dumps(told).encode()))
 
 
-def test_a_signal_is_of_the_call_that_it_names() -> None:
+def test_signal_belongs_to_its_named_call() -> None:
     calls = ToldCalls({"a": "", "b": ""})
     calls.take(signal({"state": "permitted", "callback": {"state": "a"}}))
     assert calls.states == {"a": "permitted", "b": ""}
 
 
 @table("key", "c", 7, None, ["a"])
-def test_a_signal_of_a_call_that_nobody_waits_for_changes_nothing(key: Any) -> None:
+def test_signal_of_an_unknown_call_changes_nothing(key: Any) -> None:
     calls = ToldCalls({"a": ""})
     calls.take(signal({"state": "permitted", "callback": {"state": key}}))
     assert calls.states == {"a": ""}
@@ -40,7 +40,7 @@ def test_a_signal_of_a_call_that_nobody_waits_for_changes_nothing(key: Any) -> N
     {"callback": {"state": "a"}},
     {"state": "permitted", "callback": 1},
 )
-def test_a_signal_that_cannot_be_read_is_about_any_call_and_permits_none(told: Any) -> None:
+def test_unreadable_signal_wakes_all_calls_and_permits_none(told: Any) -> None:
     calls = ToldCalls({"a": "", "b": ""})
     calls.take(signal(told))
     assert set(calls.states) == {"a", "b"}
@@ -48,7 +48,7 @@ def test_a_signal_that_cannot_be_read_is_about_any_call_and_permits_none(told: A
 
 
 @table("data", b"", b"\xff\xfe", b"{")
-def test_a_signal_that_is_encrypted_wakes_and_permits_nothing(data: bytes) -> None:
+def test_encrypted_signal_wakes_a_call_and_permits_nothing(data: bytes) -> None:
     calls = ToldCalls({"a": ""})
     calls.take(RawValue(Payload(data=data)))
     assert calls.states["a"] not in ("", "permitted")
@@ -57,7 +57,7 @@ def test_a_signal_that_is_encrypted_wakes_and_permits_nothing(data: bytes) -> No
     assert empty.states == calls.states
 
 
-def test_an_answer_says_of_a_call_what_the_gateway_does() -> None:
+def test_answer_has_the_fields_of_the_gateways_status() -> None:
     status = CallStatus("denied", "main.s.t", "refund", code="PLUM", source="human", by="Bo", reason="no", result=[1])
     answer = answer_from_status(status)
     assert answer == Answer("denied", "main.s.t", explain(status), "PLUM", "human", "Bo", [1])
@@ -73,7 +73,7 @@ def test_an_answer_says_of_a_call_what_the_gateway_does() -> None:
     ("ended", "in_doubt", "ToolInDoubt"),
     ("ended", "execution_failed", "ToolFailed"),
 )
-def test_what_is_not_run_is_never_tried_again(state: str, code: str, kind: str) -> None:
+def test_error_of_an_activity_that_did_not_run_is_not_retryable(state: str, code: str, kind: str) -> None:
     error = not_run(Answer(state, "main.s.t", "Not run: no.", code, "human", "Bo"))
     assert (error.message, error.type, error.non_retryable) == ("Not run: no.", kind, True)
     assert error.details == ({"id": "main.s.t", "state": state, "source": "human", "by": "Bo"},)
@@ -81,11 +81,11 @@ def test_what_is_not_run_is_never_tried_again(state: str, code: str, kind: str) 
 
 
 @table("result", None, "done", {}, {"refund": 1}, {"not_kept": "x", "refund": 1}, ["not_kept"])
-def test_a_result_that_was_kept_is_as_it_was(result: Any) -> None:
+def test_kept_result_is_unchanged(result: Any) -> None:
     assert kept_result(Answer("ended", code="ok", result=result)) == result
 
 
-def test_a_result_that_was_not_kept_is_a_doubt() -> None:
+def test_unkept_result_raises_in_doubt() -> None:
     with pytest.raises(ApplicationError, match=r"run before.*: 3 refunds") as caught:
         kept_result(Answer("ended", code="ok", result={"not_kept": "3 refunds"}))
     assert (caught.value.type, caught.value.non_retryable) == ("ToolInDoubt", True)

@@ -1,4 +1,4 @@
-"""A dangerous activity runs once on a permit that is good when it starts, whatever its workflow goes through."""
+"""A gated activity runs once with a permit that is valid at its start, in every course of its workflow."""
 
 import asyncio
 import dataclasses
@@ -45,7 +45,7 @@ async def permits(handle: WorkflowHandle[Any, Any]) -> list[Use]:
 
 
 async def until_permitted(handle: WorkflowHandle[Any, Any]) -> Use:
-    """The permit with which the workflow has started its activity, once it has."""
+    """The permit that the workflow has started its activity with."""
 
     async def has_permit() -> bool:
         return bool(await permits(handle))
@@ -54,7 +54,7 @@ async def until_permitted(handle: WorkflowHandle[Any, Any]) -> Use:
     return (await permits(handle))[-1]
 
 
-async def test_people_are_asked_anew_where_what_permitted_it_was_taken_back(workers: Workers) -> None:
+async def test_revoked_grant_before_the_start_asks_again(workers: Workers) -> None:
     http, name, queue = workers.rig.agent.http, order(), f"gated-{uuid.uuid4().hex}"
     first = workers.rig.call({"order": name, "euro": 1}, "alike", wait=0)
     await first.settle()
@@ -79,7 +79,7 @@ async def test_people_are_asked_anew_where_what_permitted_it_was_taken_back(work
 
 
 @pytest.mark.parametrize("why", ["lapsed", "withdrawn"])
-async def test_a_permit_that_is_over_when_the_activity_starts_runs_nothing(workers: Workers, why: str) -> None:
+async def test_permit_that_ended_before_the_start_runs_nothing(workers: Workers, why: str) -> None:
     name, queue = order(), f"gated-{uuid.uuid4().hex}"
     gated = Gated(workers.rig.gate(), {refund: "fleeting" if why == "lapsed" else "refund"}, look_up=NEVER)
     async with workers.work(gated) as own:
@@ -94,7 +94,7 @@ async def test_a_permit_that_is_over_when_the_activity_starts_runs_nothing(worke
     assert ran(name) == []
 
 
-async def test_another_queue_asks_where_the_workflows_own_cannot(workers: Workers) -> None:
+async def test_another_queue_asks_if_the_workflows_own_cannot(workers: Workers) -> None:
     name, queue = order(), f"gated-{uuid.uuid4().hex}"
     cut_off = workers.gated(f"http://127.0.0.1:{free_port()}", task_queue=queue)
     async with workers.work(cut_off) as own, workers.work(workers.gated(), queue=queue):
@@ -107,7 +107,7 @@ async def test_another_queue_asks_where_the_workflows_own_cannot(workers: Worker
     assert ran(name) == [20]
 
 
-async def test_a_reset_before_what_has_run_does_not_run_it_again(workers: Workers) -> None:
+async def test_reset_before_a_completed_run_does_not_repeat_it(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Twice.run, name, 200.0)
@@ -136,7 +136,7 @@ async def _plain(handle: WorkflowHandle[Any, Any], payloads: Sequence[Payload]) 
     return await codec.decode(payloads)
 
 
-async def test_a_reset_while_people_are_asked_asks_the_same(workers: Workers) -> None:
+async def test_reset_during_a_request_asks_the_same(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0)])
@@ -150,7 +150,7 @@ async def test_a_reset_while_people_are_asked_asks_the_same(workers: Workers) ->
     assert ran(name) == [200]
 
 
-async def test_a_reset_while_it_runs_does_not_run_it_twice(workers: Workers, tmp_path: Path) -> None:
+async def test_reset_during_a_run_does_not_repeat_it(workers: Workers, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(str(begun), 20.0)], "hang")
@@ -162,7 +162,7 @@ async def test_a_reset_while_it_runs_does_not_run_it_twice(workers: Workers, tmp
     assert not begun.exists()
 
 
-async def test_attempts_of_one_activity_have_one_permit(workers: Workers, tmp_path: Path) -> None:
+async def test_attempts_of_one_activity_share_one_permit(workers: Workers, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(str(begun), 20.0)], "slow")
@@ -173,7 +173,7 @@ async def test_attempts_of_one_activity_have_one_permit(workers: Workers, tmp_pa
     assert not begun.exists()
 
 
-async def test_a_new_run_asks_anew(workers: Workers) -> None:
+async def test_new_run_asks_again(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Renewed.run, name)
@@ -191,7 +191,7 @@ async def test_a_new_run_asks_anew(workers: Workers) -> None:
     assert ran(name) == [200]
 
 
-async def test_a_child_asks_by_its_own_name(workers: Workers) -> None:
+async def test_child_workflow_asks_by_its_own_name(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Parent.run, name)
@@ -214,7 +214,7 @@ async def _is_there(handle: WorkflowHandle[Any, Any]) -> bool:
 
 
 @pytest.mark.parametrize("how", [each.name for each in workflow.ActivityCancellationType])
-async def test_cancelling_before_the_start_withdraws_whatever_its_type(workers: Workers, how: str) -> None:
+async def test_cancellation_before_the_start_withdraws_for_every_type(workers: Workers, how: str) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Impatient.run, name, "refund", how)
@@ -229,7 +229,7 @@ async def test_cancelling_before_the_start_withdraws_whatever_its_type(workers: 
 @pytest.mark.parametrize(
     ("how", "code"), [("TRY_CANCEL", "in_doubt"), ("WAIT_CANCELLATION_COMPLETED", "in_doubt"), ("ABANDON", "ok")]
 )
-async def test_cancelling_in_the_midst_is_recorded_as_what_it_was(
+async def test_cancellation_during_the_run_is_recorded_by_its_type(
     workers: Workers, tmp_path: Path, how: str, code: str
 ) -> None:
     begun = tmp_path / "begun"
@@ -244,7 +244,7 @@ async def test_cancelling_in_the_midst_is_recorded_as_what_it_was(
         assert (await workers.rig.settled(call.id))["code"] == code
 
 
-async def test_who_is_denied_is_asked_about_by_every_name(workers: Workers) -> None:
+async def test_denied_activity_is_asked_about_again_under_every_name(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Stubborn.run, name)
@@ -256,7 +256,7 @@ async def test_who_is_denied_is_asked_about_by_every_name(workers: Workers) -> N
     assert ran(name) == []
 
 
-async def test_an_activity_that_somebody_starts_directly_is_refused(workers: Workers) -> None:
+async def test_directly_started_activity_is_refused(workers: Workers) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         started = await workers.client.start_activity(
@@ -271,7 +271,7 @@ async def test_an_activity_that_somebody_starts_directly_is_refused(workers: Wor
 
 @dataclasses.dataclass
 class Forger(Interceptor):
-    """Somebody's own worker, which says that a call of others permits its activities."""
+    """A third-party worker that claims a permit of another call for its activities."""
 
     use: Use
 
@@ -290,7 +290,7 @@ class Forger(Interceptor):
 
 
 @pytest.mark.parametrize("tool", ["refund", "quick"])
-async def test_a_permit_that_was_stolen_runs_what_was_approved_once(workers: Workers, tool: str) -> None:
+async def test_stolen_permit_runs_only_its_own_call_once(workers: Workers, tool: str) -> None:
     name, other = order(), order()
     call = workers.rig.call({"order": name, "euro": 20}, tool, wait=0)
     await call.settle()
@@ -311,7 +311,7 @@ async def test_a_permit_that_was_stolen_runs_what_was_approved_once(workers: Wor
 
 
 @pytest.mark.parametrize("forged", [True, False])
-async def test_a_signal_that_anybody_sends_permits_nothing(workers: Workers, forged: bool) -> None:
+async def test_forged_signal_permits_nothing(workers: Workers, forged: bool) -> None:
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0)])
@@ -327,7 +327,7 @@ async def test_a_signal_that_anybody_sends_permits_nothing(workers: Workers, for
 
 
 class StrictCodec(PayloadCodec):
-    """Encrypts as Temporal's own example does, and fails for what was encrypted with keys of others."""
+    """Encrypts as in Temporal's own example, and fails for data encrypted with foreign keys."""
 
     def __init__(self) -> None:
         self._cipher = AESGCM(AESGCM.generate_key(bit_length=128))
@@ -347,7 +347,7 @@ class StrictCodec(PayloadCodec):
         return Payload.FromString(self._cipher.decrypt(payload.data[:12], payload.data[12:], None))
 
 
-async def test_a_worker_with_keys_of_its_own_shows_what_runs_and_keeps_it_secret(
+async def test_worker_with_its_own_keys_shows_the_call_and_keeps_it_secret(
     workers: Workers, plain_client: Client
 ) -> None:
     name = order()

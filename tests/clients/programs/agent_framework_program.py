@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework with a chat client of our own, which ends by repeating what its calls were answered."""
+"""Microsoft Agent Framework with our own chat client, which finally repeats the answers of its calls."""
 
 from typing import Any
 

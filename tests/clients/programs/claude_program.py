@@ -1,7 +1,6 @@
-"""The Claude Agent SDK with its own command line, before a model endpoint of our own that makes the calls of a script.
+"""The Claude Agent SDK with its own command line, and our own model endpoint that makes the scripted calls.
 
-The endpoint ends by repeating what the calls were answered. No key is needed, and nothing else is spoken to.
-"""
+The endpoint finally repeats the answers of the calls. It needs no key and contacts no other service."""
 
 import json
 import os
@@ -21,7 +20,7 @@ SCHEMA = {"order": str, "euro": float}
 AROUND = re.compile(
     r"^(<system-reminder>\s*)?PreToolUse:\w+ hook (error|additional context): |\s*(</?system-reminder>.*)?$", re.DOTALL
 )
-"""What the command line writes around an answer of a hook or a tool."""
+"""The command line's text around the answer of a hook or a tool."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,11 +35,11 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Speaks the Messages API, streamed."""
+    """Serves the Messages API, streamed."""
 
     daemon_threads = True
 
@@ -50,7 +49,7 @@ class Endpoint(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def blocks(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """What the model says next: the calls of a turn, else what the calls before were answered."""
+        """The model's next output: the calls of a turn, or otherwise the answers of the previous calls."""
         if body.get("tools") and self.turns:
             return [_tool_use(each) for each in self.turns.pop(0)]
         return [{"type": "text", "text": _repeat(body["messages"])}]
@@ -91,7 +90,7 @@ def _text(part: dict[str, Any]) -> str:
 
 
 def make_options(turns: Turns) -> ClaudeAgentOptions:
-    """Options of an agent that has the example's tool, and a model that makes these calls."""
+    """Options of an agent with the example's tool, and a model that makes these calls."""
     ENDPOINT.turns = list(turns)
 
     @tool("refund", "Pays money back for an order", SCHEMA)

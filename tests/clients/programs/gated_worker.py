@@ -1,4 +1,4 @@
-"""Somebody's worker with a gate, in a process of its own that a test kills."""
+"""A third-party worker with a gate, in a separate process that a test kills."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""LangChain with its fake model, without an event loop of its own: the blocking half of the adapter."""
+"""LangChain with its fake model and without an event loop: the blocking half of the adapter."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from signoff_client.langchain import Approvals
 
 
 async def run(model: Any, gate: Gate, text: str, conversation: str) -> str:
-    """Runs the example's agent in a thread."""
+    """Run the example's agent in a thread."""
     agent = create_agent(model, [langchain_agent.refund], middleware=[Approvals(gate, {"refund"})])
     config: Any = {"configurable": {"thread_id": conversation}}
     played = await asyncio.to_thread(agent.invoke, {"messages": [("user", text)]}, config)

@@ -1,4 +1,4 @@
-"""LangChain's fake model, which ends by repeating what its calls were answered."""
+"""LangChain's fake model, which finally repeats the answers of its calls."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 
 class Model(GenericFakeChatModel):
-    """Makes the calls of a script, and takes any tools."""
+    """Makes the scripted calls, and accepts any tools."""
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self
@@ -25,7 +25,7 @@ _LAST: list[str] = [""]
 def make_model(turns: list[list[dict[str, Any]]]) -> Model:
     def script() -> Iterator[AIMessage]:
         for turn in turns:
-            # LangGraph keeps a message's id in its checkpoints: a run that is resumed has the same.
+            # LangGraph keeps a message's id in its checkpoints: a resumed run has the same.
             calls = [{key: each[key] for key in ("name", "args", "id")} for each in turn]
             yield AIMessage("", id=turn[0]["message"], tool_calls=[{**each, "type": "tool_call"} for each in calls])
         yield AIMessage(_LAST[0])

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK with its scripted model, which ends by repeating what its last calls were answered."""
+"""The OpenAI Agents SDK with its scripted model, which finally repeats the answers of its last calls."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the programs of all frameworks share: they read a case a line, play it, and answer with what came of it."""
+"""Shared by the programs of all frameworks: they read one case per line, play it and print the result."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from signoff_client import Call, Gate
 class NamedGate(Gate):
     name = "refund"
     keys = ""
-    """The file that says under which key each call is proposed."""
+    """The file with the key of each proposed call."""
 
     def call(self, tool: str, args: Any, **fields: Any) -> Call:
         with Path(self.keys).open("a") as keys:
@@ -27,9 +27,9 @@ class NamedGate(Gate):
 
 
 def serve(example: str, make_model: Callable[[list[list[dict[str, Any]]]], Any]) -> None:
-    """Plays cases with the example's agent and a model that makes these calls, one list of calls a turn."""
+    """Play cases with the example's agent and a model that makes these calls, one list of calls per turn."""
     answers = sys.stdout
-    # Whatever a framework prints is no answer.
+    # A framework's own output is no answer.
     with contextlib.redirect_stdout(sys.stderr):
         for line in sys.stdin:
             case = json.loads(line)
@@ -58,7 +58,7 @@ async def _play(example: str, make_model: Callable[[list[list[dict[str, Any]]]],
 
 
 def _gated(example: str, case: dict[str, Any]) -> tuple[Any, Any]:
-    """The example's agent with a gate, or the one that the shim of the Agent Approval Protocol stands before."""
+    """The example's agent with a gate, or the agent behind the shim of the Agent Approval Protocol."""
     if case["shim"] is None:
         gate = NamedGate(case["url"], case["token"], patience=0.0, wait=case["wait"])
         gate.name, gate.keys = case["tool"], case["keys"]

@@ -1,4 +1,4 @@
-"""Strands Agents with a model of our own, which ends by repeating what its calls were answered."""
+"""Strands Agents with our own model, which finally repeats the answers of its calls."""
 
 import json
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ class ScriptedModel(Model):
         self.turns = list(turns)
 
     def update_config(self, **model_config: Any) -> None:
-        """Has nothing to change."""
+        """Do nothing."""
 
     def get_config(self) -> dict[str, Any]:
         return {}

@@ -1,4 +1,4 @@
-"""LangGraph on Temporal: a node of a graph is an activity, which has the graph's state as the call's arguments."""
+"""LangGraph on Temporal: a node of a graph is an activity, with the graph's state as the call's arguments."""
 
 from typing import Any, TypedDict
 

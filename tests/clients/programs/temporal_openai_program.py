@@ -26,7 +26,7 @@ class RefundAgent:
 
 
 class Model(TestModel):
-    """Calls the tool, and repeats what it was answered."""
+    """Calls the tool, and repeats its answer."""
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         items = [] if isinstance(input, str) else [dict(each) for each in input]

@@ -18,7 +18,7 @@ async def refund(order: str, euro: float) -> str:
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Calls the tool, and repeats what it was answered."""
+    """Call the tool, and repeat its answer."""
     parts: list[Any] = [part for message in messages for part in message.parts]
     answers = [str(part.content) for part in parts if part.part_kind == "tool-return"]
     if answers:

@@ -1,4 +1,4 @@
-"""What the Temporal programs of all frameworks share: a worker with a gate, which works until its input ends."""
+"""Shared by the Temporal programs of all frameworks: a worker with a gate, which runs until its input ends."""
 
 import asyncio
 import sys
@@ -18,7 +18,7 @@ TIME = timedelta(minutes=5)
 def serve(
     workflow: type, plugins: Sequence[Any], activities: Sequence[Any] = (), gated: Sequence[Any | GatedActivity] = ()
 ) -> None:
-    """Works on a queue with these plugins of a framework, and a gate before the activities in `gated`."""
+    """Work on a queue with these plugins of a framework, and a gate for the activities in `gated`."""
     asyncio.run(_work(workflow, plugins, activities, gated, *sys.argv[1:]))
 
 

@@ -27,10 +27,10 @@ class RefundAgent:
 
 
 class Scripted(Model):
-    """Calls the tool, and repeats what it was answered."""
+    """Calls the tool, and repeats its answer."""
 
     def update_config(self, **model_config: Any) -> None:
-        """Has none."""
+        """Do nothing."""
 
     def get_config(self) -> Any:
         return {}

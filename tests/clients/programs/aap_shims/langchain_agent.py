@@ -1,4 +1,4 @@
-"""An agent of LangChain behind the protocol's own shim."""
+"""A LangChain agent behind the protocol's own shim."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from agentapprovalprotocol.langgraph import ApprovalMiddleware
 from langchain.agents import create_agent
 
 refund: Any = None
-"""The tool, which the script of a case puts here."""
+"""The tool, set by the script of a case."""
 
 
 async def run(model: Any, gate: AsyncGate, text: str) -> str:

@@ -7,7 +7,7 @@ from agentapprovalprotocol.openai_agents import Approvals
 from agents import Agent, Runner, function_tool
 
 refund: Any = None
-"""The tool, which the script of a case puts here."""
+"""The tool, set by the script of a case."""
 
 
 async def run(model: Any, gate: AsyncGate, text: str) -> str:
