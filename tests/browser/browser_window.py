@@ -1,4 +1,4 @@
-"""What the browser tests share: sizes, a gateway that listens, and how axe-core judges a page."""
+"""Shared by the browser tests: sizes, a served gateway, and axe-core's checks of a page."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -19,15 +19,15 @@ ARGUMENTS = [
 WIDE, PHONE = (1280, 800), (360, 740)
 CONTRAST = ("color-contrast",)
 LOOKS = (*CONTRAST, "target-size", "scrollable-region-focusable")
-"""The rules of axe-core whose answer depends on size and colours; all others see the same page in every look."""
+"""The rules of axe-core that depend on size and colours. All others see the same page in every look."""
 SOON = 45_000
-"""Milliseconds within which a page shows what it should, on a machine that runs other tests at once."""
+"""Milliseconds until a page shows its content, on a machine that runs other tests."""
 
 Open = Callable[..., Awaitable[Page]]
 
 
 class Served:
-    """A gateway that listens: `base` is its address, `desk` what lies behind it."""
+    """A served gateway: `base` is its address, `desk` the rig behind it."""
 
     def __init__(self, base: str, rig: GatewayRig) -> None:
         self.base = base
@@ -46,11 +46,10 @@ async def until(page: Page, words: str, *, scripts: bool, where: str = "main") -
 
 
 async def axe_findings(page: Page, size: tuple[int, int] = WIDE, other: tuple[int, int] = PHONE) -> list[str]:
-    """What axe-core finds on the page that is shown: light by every rule, in the other size and dark by `LOOKS`.
+    """The findings of axe-core on the current page: light by every rule, in the other size and dark by `LOOKS`.
 
-    Colours follow from light or dark alone, but a card and its answers stand on other grounds where it is narrow: their
-    contrast is judged in the two other looks also. The page is left light and of `size`.
-    """
+    Colours depend only on light or dark, but a card and its answers have other backgrounds in a narrow window: their
+    contrast is checked in the other two looks as well. The page is left light and of `size`."""
     await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     await _look(page, size, "light")
     found = await violations(page)
@@ -71,12 +70,12 @@ async def _look(page: Page, size: tuple[int, int], scheme: Literal["light", "dar
 
 
 async def violations(page: Page, rules: tuple[str, ...] = (), where: str | None = None) -> list[str]:
-    """What axe-core finds as the page stands: by all rules, or by some on a page that was judged by all before."""
-    # Without `preload` axe-core does not fetch style sheets and media again: only its rule for films needs them.
+    """The findings of axe-core on the current page, by all rules, or by some after a complete check."""
+    # Without `preload` axe-core does not fetch style sheets and media again: only its rule for videos needs them.
     options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
     if rules:
         options["runOnly"] = {"type": "rule", "values": rules}
-    # The script is in the page since the first judgement.
+    # The script is in the page since the first check.
     axe = Axe(axe_script="0") if rules else Axe()
     results = await axe.run(page, where, options)
     return [f"{each['id']}: {each['nodes'][0]['target']}" for each in results.response["violations"]]

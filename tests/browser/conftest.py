@@ -20,7 +20,7 @@ expect.set_options(timeout=SOON)
 
 @pytest.fixture(scope="session")
 async def served(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
-    """The gateway on a port of its own, with a worker behind it."""
+    """The gateway on its own port, with a worker."""
     folder = tmp_path_factory.mktemp("browser")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
@@ -43,7 +43,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 class Windows:
-    """Pages to show things in; a browser takes longest to make one, so each serves one test after another."""
+    """Pages for tests. A browser needs longest to create one, so each serves one test after another."""
 
     def __init__(self, chromium: Browser) -> None:
         self._chromium = chromium
@@ -52,7 +52,7 @@ class Windows:
         self.complaints: list[str] = []
 
     async def open(self, scripts: bool) -> Page:
-        """A page in a context of its own, without cookies."""
+        """A page in its own context, without cookies."""
         page = self._free[scripts].pop() if self._free[scripts] else await self._made(scripts)
         self._taken.append((scripts, page))
         return page
@@ -61,7 +61,7 @@ class Windows:
         return self._watched(await page.context.new_page())
 
     async def leave(self) -> list[str]:
-        """Takes back all pages, blank, alone and without cookies; returns what went wrong in them."""
+        """Reset all pages to blank, closing extra ones and deleting cookies. Return the errors in them."""
         for scripts, page in self._taken:
             for other in page.context.pages:
                 if other is not page:
@@ -95,13 +95,13 @@ def windows(chromium: Browser) -> Windows:
 
 @pytest.fixture
 async def window(windows: Windows, served: Served) -> AsyncIterator[Open]:
-    """Opens windows: `await window("/path", size=PHONE, scripts=False)`; nothing may go wrong in them."""
+    """Opens windows: `await window("/path", size=PHONE, scripts=False)`. No error may occur in them."""
 
     async def opened(path: str, *, size: tuple[int, int] = WIDE, scripts: bool = True, of: Page | None = None) -> Page:
         page = await (windows.open(scripts) if of is None else windows.beside(of))
         await page.set_viewport_size({"width": size[0], "height": size[1]})
         await page.emulate_media(color_scheme="light")
-        # Ana's own is another, and every test reads English.
+        # Ana's own language differs, and every test reads English.
         await page.context.add_cookies([{"name": "signoff_language", "value": "en", "url": served.base}])
         await page.goto(served.base + path)
         return page

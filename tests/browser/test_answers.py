@@ -1,4 +1,5 @@
-"""Answers that say more than yes or no, in a browser: with and without scripts, wide and narrow, and by axe-core."""
+"""Answers beyond approval and denial in a browser: with and without scripts, wide and narrow, and checked by
+axe-core."""
 
 import os
 import re
@@ -28,7 +29,9 @@ async def become(page: Page, served: Served, person: str) -> None:
 
 @SIZES
 @SCRIPTS
-async def test_change_review_and_approve(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
+async def test_edit_is_reviewed_and_approved_in_the_browser(
+    window: Open, served: Served, size: tuple[int, int], scripts: bool
+) -> None:
     approval = await served.rig.asked("book")
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     await page.get_by_role("link", name="Edit before approving").click()
@@ -57,7 +60,7 @@ async def test_change_review_and_approve(window: Open, served: Served, size: tup
 
 @SIZES
 @SCRIPTS
-async def test_long_list_is_approved_only_after_each_page_was_confirmed_below_its_last_line(
+async def test_long_list_is_approved_only_after_each_page_is_confirmed_below_its_last_line(
     window: Open, served: Served, size: tuple[int, int], scripts: bool
 ) -> None:
     approval = await served.rig.asked("order")
@@ -65,7 +68,7 @@ async def test_long_list_is_approved_only_after_each_page_was_confirmed_below_it
     await expect(page.locator(".unseen")).to_contain_text("Read them all first")
     await expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
     await page.locator(".choices .open").click()
-    # Beside `Waiting` stands how many requests wait, and not how many values the page has.
+    # The number next to `Waiting` counts requests, and not the page's values.
     await expect(page.locator("#count")).not_to_have_text(f"{1 + 2 * LINES}")
     read = ""
     for number in (1, 2):
@@ -97,7 +100,9 @@ async def test_long_list_is_approved_only_after_each_page_was_confirmed_below_it
 
 @SIZES
 @SCRIPTS
-async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
+async def test_unknown_outcome_is_settled_in_the_browser(
+    window: Open, served: Served, size: tuple[int, int], scripts: bool
+) -> None:
     approval = await served.rig.doubted()
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     names = ("It happened", "It did not happen: run it", "Give up")
@@ -114,7 +119,7 @@ async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tu
 
 
 @SCRIPTS
-async def test_remember_an_answer_and_take_it_back(window: Open, served: Served, scripts: bool) -> None:
+async def test_answer_is_remembered_and_revoked_in_the_browser(window: Open, served: Served, scripts: bool) -> None:
     approval = await served.rig.asked("alike")
     page = await window(f"/approvals/{approval}", scripts=scripts)
     await page.get_by_text("Remember this answer").click()
@@ -132,7 +137,7 @@ async def test_remember_an_answer_and_take_it_back(window: Open, served: Served,
 
 @SIZES
 @SCRIPTS
-async def test_choose_read_and_decide_several(
+async def test_several_requests_are_chosen_read_and_decided(
     window: Open, served: Served, size: tuple[int, int], scripts: bool
 ) -> None:
     asked = [await served.rig.asked("small refund login") for _ in range(2)]
@@ -153,7 +158,7 @@ async def test_choose_read_and_decide_several(
 
 
 @SCRIPTS
-async def test_denial_is_undone_by_its_button(
+async def test_denial_is_undone_with_its_button(
     window: Open, served: Served, scripts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_state, "UNDO_SECONDS", 60.0)
@@ -166,7 +171,7 @@ async def test_denial_is_undone_by_its_button(
     assert (await served.rig.request(approval)).state == "pending"
 
 
-async def test_what_one_ticks_survives_another_s_vote(window: Open, served: Served) -> None:
+async def test_ticked_boxes_survive_another_persons_vote(window: Open, served: Served) -> None:
     approval = await served.rig.asked("trip")
     page = await window("/")
     await become(page, served, "bo")
@@ -185,7 +190,7 @@ async def test_what_one_ticks_survives_another_s_vote(window: Open, served: Serv
 
 @pytest.fixture
 async def states(served: Served) -> AsyncIterator[list[str]]:
-    """The addresses of every page and state this file is about; the tenant is frozen meanwhile."""
+    """The addresses of every page and state of this file, in a frozen tenant."""
     rig = served.rig
     doubt, over, again, given_up = [await rig.doubted() for _ in range(4)]
     for approval, verdict in ((over, "happened"), (again, "approved"), (given_up, "denied")):
@@ -209,7 +214,7 @@ async def states(served: Served) -> AsyncIterator[list[str]]:
 
 
 @pytest.mark.timeout(300)
-async def test_every_state_fits_and_axe_finds_nothing(window: Open, served: Served, states: list[str]) -> None:
+async def test_every_state_fits_the_window_and_passes_axe(window: Open, served: Served, states: list[str]) -> None:
     page = await window("/", size=NARROW)
     findings: dict[str, list[str]] = {}
 

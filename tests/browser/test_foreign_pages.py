@@ -1,4 +1,4 @@
-"""Web pages of other sites attack a running `signoff dev`: its gateway, its Temporal server and Temporal's UI."""
+"""Foreign web pages attack a running `signoff dev`: its gateway, its Temporal server and Temporal's UI."""
 
 import asyncio
 import os
@@ -35,9 +35,9 @@ class Attacked:
     temporal: int
     ui: int
     api: int
-    """The port of the HTTP API that Temporal's server opens by itself."""
+    """The port of the HTTP API that Temporal's server opens automatically."""
     real_ui: tuple[str, int]
-    """Where Temporal's own UI really listens."""
+    """The real address of Temporal's UI."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ async def attacked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[At
 
 
 def _listening(parent: int) -> set[tuple[str, int]]:
-    """The addresses at which the processes that `signoff dev` started listen."""
+    """The listening addresses of the processes that `signoff dev` started."""
     return {
         (each.laddr.ip, each.laddr.port)
         for child in psutil.Process(parent).children(recursive=True)
@@ -84,13 +84,13 @@ async def _answers(address: tuple[str, int], path: str, words: str) -> bool:
             answer = await http.get(f"http://{address[0]}:{address[1]}{path}")
             return re.search(words, answer.text) is not None
     except httpx2.HTTPError:
-        # A port of gRPC.
+        # A gRPC port.
         return False
 
 
 @pytest.fixture(scope="module")
 async def evil(attacked: Attacked) -> AsyncIterator[Browser]:
-    """A browser for which the attacker's name leads to this machine, as after a rebinding."""
+    """A browser in which the attacker's name resolves to this machine, as after a rebinding."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=shutil.which("chromium"),
@@ -133,7 +133,7 @@ async def test_cross_site_post_to_the_http_api_starts_no_workflow(
         }""",
         [f"http://127.0.0.1:{attacked.api}/api/v1/namespaces/default/workflows/started", START],
     )
-    # The browser sent it: the server alone refused.
+    # The browser sent it: only the server refused.
     assert kind == "opaque"
     client = await Client.connect(f"127.0.0.1:{attacked.temporal}")
     with pytest.raises(RPCError) as missing:

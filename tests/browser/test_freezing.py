@@ -1,4 +1,4 @@
-"""The kill switch and the list of sessions in a browser: wide and narrow, with and without scripts, and by axe-core."""
+"""Freezes and the list of sessions in a browser: wide and narrow, with and without scripts, and checked by axe-core."""
 
 import re
 from collections.abc import AsyncIterator
@@ -16,13 +16,13 @@ WIDER = "document.documentElement.scrollWidth - document.documentElement.clientW
 
 @pytest.fixture
 async def thawed(served: Served) -> AsyncIterator[Served]:
-    """The gateway, which no test leaves frozen."""
+    """The gateway, which every test leaves unfrozen."""
     yield served
     await Freezes(served.rig.deps.store).thaw("main")
 
 
 async def looks(page: Page, *, by_axe: bool = True) -> None:
-    """No sideways scroll and no finding of axe-core, light and dark; axe needs scripts."""
+    """Check for sideways scrolling and findings of axe-core, light and dark. axe-core needs scripts."""
     assert await page.evaluate(WIDER) == 0, page.url
     for dark in (False, True) if by_axe else ():
         await page.emulate_media(color_scheme="dark" if dark else "light")
@@ -30,7 +30,7 @@ async def looks(page: Page, *, by_axe: bool = True) -> None:
 
 
 @pytest.mark.parametrize(("size", "scripts"), [(WIDE, True), (PHONE, False)], ids=["wide", "phone, plain"])
-async def test_freeze_read_it_everywhere_and_thaw(
+async def test_freeze_is_shown_everywhere_and_lifted(
     window: Open, thawed: Served, size: tuple[int, int], scripts: bool
 ) -> None:
     approval = await thawed.rig.asked("pay")
@@ -57,7 +57,7 @@ async def test_freeze_read_it_everywhere_and_thaw(
     await expect(page.locator(".frozen")).to_have_count(0)
 
 
-async def test_who_may_not_reads_how_it_stands(window: Open, thawed: Served) -> None:
+async def test_person_without_the_role_sees_the_freeze_only(window: Open, thawed: Served) -> None:
     await Freezes(thawed.rig.deps.store).freeze("main", reason="strange payments " * 20, by="ana")
     page = await window("/", size=(320, 640))
     await page.get_by_label("Acting as").select_option("bo")
@@ -69,7 +69,7 @@ async def test_who_may_not_reads_how_it_stands(window: Open, thawed: Served) -> 
     await looks(page)
 
 
-async def test_sessions_are_found_and_gone_on_with(window: Open, served: Served) -> None:
+async def test_session_is_found_and_continued(window: Open, served: Served) -> None:
     page = await window("/new", size=(320, 640))
     await page.get_by_label("What do you need?").fill("pay for this session")
     await page.get_by_role("button", name="Send").click()

@@ -5,7 +5,7 @@ import pytest
 from browser_window import PHONE, WIDE, Open, Served, axe_findings, until
 from playwright.async_api import Page, expect
 
-# The first row must be one that a worker answers for.
+# The first row must have a running worker.
 pytestmark = [pytest.mark.chromium, pytest.mark.usefixtures("nothing_waits")]
 
 SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
@@ -13,7 +13,7 @@ SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "pla
 
 
 async def say(page: Page, words: str) -> str:
-    """Type words to the desk; returns the name of the turn."""
+    """Send a message to the desk and return the name of the turn."""
     await page.get_by_label("What do you need?").fill(words)
     await page.get_by_role("button", name="Send").click()
     await expect(page.locator(".said")).to_contain_text(words)
@@ -22,7 +22,7 @@ async def say(page: Page, words: str) -> str:
 
 @SIZES
 @SCRIPTS
-async def test_ask_approve_and_see_the_result(window: Open, size: tuple[int, int], scripts: bool) -> None:
+async def test_request_is_approved_and_its_result_shown(window: Open, size: tuple[int, int], scripts: bool) -> None:
     page = await window("/new", size=size, scripts=scripts)
     await say(page, "pay")
     await until(page, "Waiting for approvers", scripts=scripts)
@@ -47,7 +47,7 @@ async def test_ask_approve_and_see_the_result(window: Open, size: tuple[int, int
 
 @SIZES
 @SCRIPTS
-async def test_deny_and_see_the_reason(window: Open, size: tuple[int, int], scripts: bool) -> None:
+async def test_denial_shows_its_reason(window: Open, size: tuple[int, int], scripts: bool) -> None:
     page = await window("/new", size=size, scripts=scripts)
     await say(page, "pay")
     await until(page, "Waiting for approvers", scripts=scripts)
@@ -62,12 +62,12 @@ async def test_deny_and_see_the_reason(window: Open, size: tuple[int, int], scri
 
 
 @SCRIPTS
-async def test_the_second_window_gets_its_receipt(window: Open, served: Served, scripts: bool) -> None:
+async def test_second_window_gets_its_receipt(window: Open, served: Served, scripts: bool) -> None:
     approval = await served.rig.asked("pay")
     first = await window(f"/approvals/{approval}", scripts=False)
     second = await window(f"/approvals/{approval}", scripts=scripts, of=first if not scripts else None)
     if scripts:
-        # A window that has lost its connection does not learn of it in time.
+        # A window without a connection does not learn of it in time.
         await second.route("**/live/**", lambda route: route.abort())
         await second.reload()
     await first.get_by_role("button", name="Approve").click()
@@ -78,7 +78,7 @@ async def test_the_second_window_gets_its_receipt(window: Open, served: Served, 
     assert await served.rig.runs(approval) == 1
 
 
-async def test_an_open_card_becomes_its_receipt_when_somebody_else_decides(window: Open, served: Served) -> None:
+async def test_open_card_becomes_a_receipt_after_another_persons_decision(window: Open, served: Served) -> None:
     approval = await served.rig.asked("pay")
     page = await window(f"/approvals/{approval}")
     await expect(page.get_by_role("button", name="Deny")).to_be_visible()
@@ -87,7 +87,7 @@ async def test_an_open_card_becomes_its_receipt_when_somebody_else_decides(windo
     await expect(page.get_by_role("button", name="Deny")).to_have_count(0)
 
 
-async def test_what_one_types_survives_another_s_vote(window: Open, served: Served) -> None:
+async def test_typed_text_survives_another_persons_vote(window: Open, served: Served) -> None:
     approval = await served.rig.asked("both")
     page = await window("/")
     await page.get_by_label("Acting as").select_option("bo")
@@ -100,7 +100,7 @@ async def test_what_one_types_survives_another_s_vote(window: Open, served: Serv
     await expect(page.get_by_label(re.compile("Reason"))).to_be_focused()
 
 
-async def test_new_requests_arrive_by_themselves(window: Open, served: Served) -> None:
+async def test_new_requests_appear_automatically(window: Open, served: Served) -> None:
     first = await served.rig.asked("login")
     page = await window("/?tool=login")
     link = page.locator(f'[data-key="{first}"] a')
@@ -143,7 +143,7 @@ async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: S
     await expect(page.locator(".receipt")).to_contain_text("bad idea")
 
 
-async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> None:
+async def test_no_page_needs_sideways_scrolling(window: Open, served: Served) -> None:
     approval = await served.rig.asked("long")
     turn = approval.rsplit(".", 2)[0]
     page = await window("/", size=(320, 640))
@@ -169,7 +169,7 @@ async def test_targets_on_a_phone_are_at_least_44_pixels_high(window: Open, serv
     assert {path: small for path, small in found.items() if small} == {}
 
 
-async def test_box_that_makes_a_value_null_stands_before_its_words(window: Open, served: Served) -> None:
+async def test_null_checkbox_is_left_of_its_label(window: Open, served: Served) -> None:
     approval = await served.rig.asked("book")
     page = await window(f"/approvals/{approval}/edit", size=PHONE)
     label = page.get_by_text("No value (null)")
@@ -194,7 +194,7 @@ async def test_table_on_a_phone_shows_every_column_and_keeps_words_whole(window:
         assert await axe_findings(page, PHONE) == []
 
 
-async def test_the_last_button_stands_inside_its_card(window: Open, served: Served) -> None:
+async def test_last_button_is_inside_its_card(window: Open, served: Served) -> None:
     approval = await served.rig.asked("pay")
     page = await window("/")
     await page.get_by_label("Acting as").select_option("guest")
@@ -205,7 +205,7 @@ async def test_the_last_button_stands_inside_its_card(window: Open, served: Serv
 
 
 @pytest.mark.timeout(300)
-async def test_axe_finds_nothing(window: Open, served: Served) -> None:
+async def test_pages_pass_axe(window: Open, served: Served) -> None:
     rig = served.rig
     long, login, both, typed = [await rig.asked(words) for words in ("long", "login", "both", "typed")]
     approved, denied, failed = [await rig.asked(words) for words in ("pay", "pay", "fail")]

@@ -30,7 +30,7 @@ async def provider() -> AsyncIterator[Provider]:
 
 @pytest.fixture
 async def served(served: Served, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    """The same turns behind a gateway where everybody must sign in, on a port of its own."""
+    """The same turns behind a gateway with sign-in, on its own port."""
     monkeypatch.setenv("THE_SECRET", SECRET)
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     base = f"http://127.0.0.1:{port}"
@@ -60,7 +60,7 @@ async def link_to(served: Served, approval: str, **fields: object) -> str:
 
 @SIZES
 @SCRIPTS
-async def test_sign_in_with_a_token_decide_and_leave(
+async def test_token_sign_in_permits_a_decision_and_sign_out(
     window: Open, served: Served, size: tuple[int, int], scripts: bool
 ) -> None:
     approval = await asked_of(served.rig, "pay")
@@ -82,7 +82,7 @@ async def test_sign_in_with_a_token_decide_and_leave(
 
 
 @SCRIPTS
-async def test_sign_in_by_the_provider(window: Open, served: Served, scripts: bool) -> None:
+async def test_provider_signs_in(window: Open, served: Served, scripts: bool) -> None:
     page = await window("/tools", scripts=scripts)
     await page.get_by_role("link", name="Sign in with 127.0.0.1").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Tools")
@@ -94,7 +94,7 @@ async def test_sign_in_by_the_provider(window: Open, served: Served, scripts: bo
 
 
 @SCRIPTS
-async def test_a_phone_shows_the_card_first(window: Open, served: Served, scripts: bool) -> None:
+async def test_card_comes_first_on_a_phone(window: Open, served: Served, scripts: bool) -> None:
     booked, typed = await asked_of(served.rig, "book"), await asked_of(served.rig, "typed")
     page = await window("/login", size=(390, 844), scripts=scripts)
     await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
@@ -119,7 +119,7 @@ async def test_a_phone_shows_the_card_first(window: Open, served: Served, script
 
 
 @SCRIPTS
-async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, served: Served, scripts: bool) -> None:
+async def test_unread_text_is_marked_until_it_is_read(window: Open, served: Served, scripts: bool) -> None:
     approval = await asked_of(served.rig, "query")
     page = await window("/login", size=(390, 844), scripts=scripts)
     await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
@@ -137,7 +137,7 @@ async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, ser
 
 @SIZES
 @SCRIPTS
-async def test_answer_by_a_link(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
+async def test_link_answers_a_request(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
     page = await window(await link_to(served, await asked_of(served.rig, "easy")), size=size, scripts=scripts)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Pay 420 EUR to Ana")
     await expect(page.get_by_text("This was sent to Ana")).to_be_visible()
@@ -145,7 +145,7 @@ async def test_answer_by_a_link(window: Open, served: Served, size: tuple[int, i
     await expect(page.locator(".receipt-who")).to_have_text("Approved by Ana (you)")
 
 
-async def test_keys_give_no_verdict_that_a_link_does_not(window: Open, served: Served) -> None:
+async def test_keys_offer_only_the_links_verdict(window: Open, served: Served) -> None:
     page = await window(await link_to(served, await asked_of(served.rig, "easy"), verb="denied"))
     await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     await page.locator("h1").click()
@@ -157,7 +157,7 @@ async def test_keys_give_no_verdict_that_a_link_does_not(window: Open, served: S
 
 
 @pytest.mark.timeout(300)
-async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served) -> None:
+async def test_sign_in_pages_pass_axe(window: Open, served: Served) -> None:
     easy, more = await asked_of(served.rig, "easy"), await asked_of(served.rig, "pay")
     links = [await link_to(served, easy), await link_to(served, easy, verb="denied"), await link_to(served, more)]
     stale = await link_to(served, easy, revision=2)
@@ -179,7 +179,7 @@ async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served
     assert {path: found for path, found in findings.items() if found} == {}
 
 
-async def test_nothing_needs_a_sideways_scroll_here(window: Open, served: Served) -> None:
+async def test_sign_in_pages_need_no_sideways_scrolling(window: Open, served: Served) -> None:
     link = await link_to(served, await asked_of(served.rig, "easy"))
     page = await window("/login", size=(320, 640))
     for path in ("/login", link, "/link/x"):

@@ -1,4 +1,4 @@
-"""The record in a browser: wide, narrow and dark, and by axe-core."""
+"""The audit log in a browser: wide, narrow and dark, and checked by axe-core."""
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
@@ -10,7 +10,7 @@ from signoff.contracts.ids import TurnKey
 pytestmark = pytest.mark.chromium
 
 
-async def test_the_record_of_a_turn(window: Open, served: Served) -> None:
+async def test_audit_log_of_a_turn_fits_and_passes_axe(window: Open, served: Served) -> None:
     approval = await served.rig.asked("pay")
     await served.rig.decide(approval, verdict="approved", **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]

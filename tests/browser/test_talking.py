@@ -14,7 +14,7 @@ async def _says(page: Page, label: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-async def test_saying_more_while_a_request_waits(window: Open, size: tuple[int, int]) -> None:
+async def test_message_is_sent_while_a_request_waits(window: Open, size: tuple[int, int]) -> None:
     page = await window("/new", size=size)
     await _says(page, "What do you need?", "pay")
     await expect(page.locator("main")).to_contain_text("Waiting for approvers")
@@ -30,7 +30,7 @@ async def test_saying_more_while_a_request_waits(window: Open, size: tuple[int, 
     await expect(page.locator("main")).to_contain_text("Cancelled")
 
 
-async def test_a_conversation_without_scripts(window: Open) -> None:
+async def test_conversation_works_without_scripts(window: Open) -> None:
     page = await window("/new", scripts=False)
     await _says(page, "What do you need?", "hello")
     await _says(page, "Reply", "again")

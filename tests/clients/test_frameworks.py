@@ -46,8 +46,8 @@ async def test_permitted_call_is_run_and_reported(rig: ClientRig, program: Frame
 
 
 async def test_edited_call_is_run_as_approved(rig: ClientRig, program: FrameworkProgram) -> None:
-    """With the edited arguments. If a framework cannot change them, the model is told to call with them, which needs no
-    further approval."""
+    """With the edited arguments. If a framework cannot change them, the model
+    makes a new call with them, without further approval."""
     turns: Any = ((("refund", LARGE),),)
     if program.name == "openai":
         turns = (*turns, (("refund", EDITED),))

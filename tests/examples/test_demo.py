@@ -1,4 +1,4 @@
-"""The demo believes nothing it has not seen."""
+"""The demo checks all its results."""
 
 import asyncio
 import json
@@ -19,13 +19,13 @@ from signoff.registry.manifest.loader import load_manifest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_an_expectation_that_fails_says_both_sides() -> None:
+def test_failed_expectation_shows_both_values() -> None:
     expect("rows", 1, 1)
     with pytest.raises(Unexpected, match="rows: expected 1, seen 2"):
         expect("rows", 1, 2)
 
 
-async def test_looking_again_waits_for_a_worker_that_is_away() -> None:
+async def test_repeated_check_waits_for_an_absent_worker() -> None:
     answers: Iterator[int] = iter((1, 2, 3))
     away = iter((True,))
 
@@ -39,7 +39,7 @@ async def test_looking_again_waits_for_a_worker_that_is_away() -> None:
         await until("four", look, lambda seen: seen == 4, patience=0)
 
 
-def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
+def test_event_ids_come_from_temporals_printed_history() -> None:
     history = '{"events": [{"eventId": "1", "eventType": "A"}, {"eventId": "4", "eventType": "B"}]}'
     assert event_ids(history, "B") == [4]
 
@@ -58,7 +58,7 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
         ("grant", ["1 use left", "people were asked", "Ana takes it back", "none changed or missing"]),
     ],
 )
-async def test_a_story_plays_by_one_command(story: str, expected: list[str]) -> None:
+async def test_story_plays_with_one_command(story: str, expected: list[str]) -> None:
     code, output, complaint = await _demo(story)
     assert code == 0, complaint
     seen = " ".join(each["seen"] for each in json.loads(output))
@@ -73,7 +73,7 @@ async def _demo(story: str) -> tuple[int | None, str, str]:
     return process.returncode, output.decode(), complaint.decode()
 
 
-def test_hours_are_seconds_where_two_people_wait(tmp_path: Path) -> None:
+def test_hours_become_seconds_in_the_story_of_two_people(tmp_path: Path) -> None:
     quick = load_manifest(story_manifest(Story.TWO_PEOPLE, tmp_path)).policy("release_payment").policy
     slow = load_manifest(story_manifest(Story.EDIT, tmp_path)).policy("release_payment").policy
     assert quick is not None

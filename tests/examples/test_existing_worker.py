@@ -1,4 +1,4 @@
-"""A Temporal worker that was there before runs Signoff's turns too."""
+"""An existing Temporal worker also runs Signoff's turns."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ async def test_four_lines_add_signoff_to_a_worker(
                 await worker
 
 
-def test_it_is_four_lines() -> None:
+def test_example_adds_four_lines() -> None:
     text = (Path(__file__).parents[2] / "examples" / "existing_worker" / "orders.py").read_text(encoding="utf-8")
     assert (
         sum(bool(re.search(r"\b(app|plugin)\b", line.lower())) for line in text.partition('"""\n')[2].splitlines()) == 4

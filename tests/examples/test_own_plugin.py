@@ -1,4 +1,4 @@
-"""The plugin of the guide, installed as a distribution of its own."""
+"""The guide's plugin, installed as a separate distribution."""
 
 import json
 import os
@@ -23,7 +23,7 @@ routing: {default: [duty]}
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the installed distribution."""
+    """A directory with the installed distribution."""
     target = tmp_path_factory.mktemp("own_plugin") / "site"
     # Without a link to the checkout, whose build would leave files there.
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
@@ -56,7 +56,7 @@ def test_installed_plugin_is_loaded_if_the_settings_name_it(installed: Path, tmp
     assert ("`signoff-pager:pager`" in told) is named
 
 
-def test_installed_plugin_passes_the_suite_of_channels(installed: Path, tmp_path: Path) -> None:
+def test_installed_plugin_passes_the_channel_suite(installed: Path, tmp_path: Path) -> None:
     alone = ("-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path))
     test = (sys.executable, "-m", "pytest", *alone, str(FOLDER / "test_pager.py"))
     shown = run(test, tmp_path, PYTHONPATH=str(installed))

@@ -1,4 +1,4 @@
-"""One's own program: starts a turn, approves what it asks, reads the result."""
+"""A custom program: starts a turn, approves its request, reads the result."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from signoff.temporal.embedded_server import ServerHandle
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-async def test_the_program_books_a_flight(
+async def test_program_books_a_flight(
     clean_env: pytest.MonkeyPatch,
     tmp_path: Path,
     server: ServerHandle,
@@ -27,10 +27,11 @@ async def test_the_program_books_a_flight(
     assert "accepted Book flight TP 531 to Lisbon" in capsys.readouterr().out
 
 
-async def test_worker_py_runs_the_worker_of_the_folder(
+async def test_worker_py_runs_the_worker_of_the_directory(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, server: ServerHandle, task_queue: str
 ) -> None:
-    """`python worker.py` in a clone: found by the environment, stopped by SIGTERM; a wrong manifest is told."""
+    """`python worker.py` in a clone: configured by the environment, stopped by SIGTERM. A wrong manifest is
+    reported."""
     clean_env.setenv("TRAVEL_DESK_DB", str(tmp_path / "books.db"))
     manifest = EXAMPLES / "travel_desk" / "signoff.yaml"
     command = (sys.executable, str(EXAMPLES.parent / "worker.py"))

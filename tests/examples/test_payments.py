@@ -1,4 +1,4 @@
-"""The payments example: what its script proposes and tells, its policies, and its tools on a real file."""
+"""The payments example: its script, its policies, and its tools with a real file."""
 
 import json
 import sqlite3
@@ -27,7 +27,7 @@ CLERK = Principal(user="clerk")
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ledger of the test's own."""
+    """A separate ledger."""
     path = tmp_path / "deep" / "payments.db"
     monkeypatch.setenv("PAYMENTS_DB", str(path))
     return path
@@ -43,12 +43,12 @@ def next_call(*messages: Message) -> Any:
     ("pay 12000 euro to Nordwind for INV-4711", "release_payment", PAYMENT),
     ("top up petty cash in Lisbon by 80 euro", "top_up", {"office": "Lisbon", "amount": 80.0}),
 )
-def test_words_become_a_call(words: str, tool: str, args: dict[str, Any]) -> None:
+def test_message_becomes_a_payment_call(words: str, tool: str, args: dict[str, Any]) -> None:
     call = next_call(user_message(words))
     assert (call.tool, call.args) == (tool, args)
 
 
-def test_what_it_does_not_understand_is_asked_back() -> None:
+def test_unclear_payment_message_is_asked_back() -> None:
     call = next_call(user_message("pay Nordwind"))
     assert (call.tool, call.args["state"]) == ("respond", "clarifying")
 
@@ -61,13 +61,13 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
     ("top_up", "ok", "[dry-run] top_up would be called", "", "That came to: [dry-run] top_up would be called"),
     ("top_up", "denied", {"reason": "too much"}, "", "I could not do that: it was denied (too much)."),
 )
-def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, expected: str) -> None:
+def test_payment_result_is_put_into_words(tool: str, code: str, value: Any, note: str, expected: str) -> None:
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value), note=note)
     assert next_call(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == expected
 
 
 @table(("amount", "kind"), (12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled"))
-def test_payments_ask_two_of_finance_and_have_a_limit(amount: float, kind: str) -> None:
+def test_payments_need_two_of_finance_and_have_a_limit(amount: float, kind: str) -> None:
     ctx = CallContext(user=CLERK, actor="payables", session="s", turn="t", tenant="main")
     call = CallPart(call="c1.1", tool="release_payment", args=Content(inline=PAYMENT | {"amount": amount}))
     found = judge(CATALOG, ctx, call, PAYMENT | {"amount": amount}, Tally(), dry_run=False)
@@ -80,7 +80,7 @@ def test_payments_ask_two_of_finance_and_have_a_limit(amount: float, kind: str) 
     ("tool", "args", "table"),
     [("release_payment", PAYMENT, "payments"), ("top_up", {"office": "Lisbon", "amount": 80.0}, "top_ups")],
 )
-async def test_a_second_run_with_the_same_key_pays_nothing(
+async def test_second_run_with_the_same_key_pays_nothing(
     database: Path, tool: str, args: dict[str, Any], table: str
 ) -> None:
     found = CATALOG.registry.resolve(tool)

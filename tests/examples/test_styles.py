@@ -1,4 +1,4 @@
-"""The travel desk in the styles of the four designs: short, right, and in each the same desk."""
+"""The travel desk in the styles of the four designs: short, correct, and equal."""
 
 import sqlite3
 from pathlib import Path
@@ -34,11 +34,11 @@ BOOKING = {"flight": "TP 531", "destination": "Lisbon", "totalCost": 420, "passe
 BOOKS: dict[str, Any] = {"route": "journey", "step": "book"}
 CHANGES: dict[str, Any] = {"route": "changes"}
 PLACES = {"flight_search": {"route": "journey", "step": "find"}, "book_flight": BOOKS}
-"""Where the falai desk must stand for a tool; the others stand nowhere."""
+"""The place of the falai desk for a tool. The other desks have no places."""
 
 
 def place(style: str, tool: str) -> dict[str, Any]:
-    """Where an actor of that style stands to be given that tool."""
+    """The place of an actor of that style for that tool."""
     return PLACES.get(tool, CHANGES) if style == "falai" else {}
 
 
@@ -50,13 +50,13 @@ def pinned(style: str, person: str, **where: Any) -> CallContext:
 
 
 def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> LocalGateDecision:
-    """What the gates of one style say of a call."""
+    """The gates' decision of one style about a call."""
     ctx = pinned(style, person, extra={"data": {"destination": "Lisbon"}}, **place(style, tool))
     return judge(CATALOGS[style], ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_style_is_short_and_right(style: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_style_is_short_and_valid(style: str, capsys: pytest.CaptureFixture[str]) -> None:
     files = sorted(path for path in (HERE / style).iterdir() if path.suffix in (".yaml", ".py"))
     lines = [line for path in files for line in path.read_text().splitlines() if line.strip()]
     assert [path.name for path in files] == ["desk.py", "signoff.yaml"]
@@ -80,7 +80,7 @@ def test_every_style_is_the_same_desk(style: str, person: str, tool: str, args: 
 
 
 @pytest.mark.parametrize("style", STYLES)
-async def test_a_style_runs_a_turn_through_approval(
+async def test_style_runs_a_turn_through_approval(
     style: str, client: Client, store: Store, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAVEL_DESK_DB", str(tmp_path / "travel.db"))
@@ -101,18 +101,18 @@ async def test_a_style_runs_a_turn_through_approval(
         assert books.execute("SELECT flight, total FROM bookings").fetchall() == [("TP 531", 420.0)]
 
 
-def test_what_beach_says_of_dispatch_is_kept() -> None:
+def test_beachs_dispatch_rules_are_kept() -> None:
     tools = {tool.name: (tool.scope, tool.routing) for tool in CATALOGS["beach"].tools()}
     assert tools.pop("flight_search") == ("specialist", "bypass")
     assert set(tools.values()) == {("generalist", "routed")}
 
 
-def test_the_manifest_over_a_registry_in_code_changes_nothing_of_it() -> None:
+def test_manifest_over_a_registry_in_code_leaves_it_unchanged() -> None:
     assert CATALOGS["adr"].registry.hash == registry.hash
     assert list(registry.list()) == ["book_flight", "cancel_booking", "flight_search", "refund"]
 
 
-def test_a_falai_desk_has_at_each_place_what_it_needs_there() -> None:
+def test_falai_desk_has_the_needed_tools_at_each_place() -> None:
     there = {"data": {"destination": "Lisbon"}}
 
     def seen(**where: Any) -> list[str]:
@@ -126,14 +126,14 @@ def test_a_falai_desk_has_at_each_place_what_it_needs_there() -> None:
 
 
 @pytest.mark.row("F01")
-def test_a_falai_desk_registers_its_tools_for_reuse_by_id() -> None:
-    """`register`, `is_registered`, `get_registered`: what the manifest names is the tool that was registered."""
+def test_falai_desk_registers_its_tools_for_reuse_by_id() -> None:
+    """`register`, `is_registered`, `get_registered`: the manifest's tool is the registered one."""
     assert [*falai.registry.get_registered()] == ["cancel_booking"]
     assert CATALOGS["falai"].resolve("cancel_booking") == falai.cancel
     assert falai.registry.build().list() == ("cancel_booking",)
 
 
-def test_an_ethos_desk_has_a_budget_a_toolset_and_a_reducer() -> None:
+def test_ethos_desk_has_a_budget_a_toolset_and_a_reducer() -> None:
     catalog = CATALOGS["ethos"]
     search = catalog.registry.resolve("flight_search")
     assert search is not None

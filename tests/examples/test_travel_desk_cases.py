@@ -1,4 +1,4 @@
-"""docs/evaluation.md: its examples are run, and print what it shows."""
+"""The examples of docs/evaluation.md run, and print the documented output."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ FORBIDDEN = re.compile(r"forbidden: (\d+)")
 
 
 class Example(NamedTuple):
-    """A command of the page, the change of the manifest before it, and what it prints."""
+    """A command of the page, the change of the manifest before it, and its output."""
 
     change: str
     command: str
@@ -24,7 +24,7 @@ class Example(NamedTuple):
 
 
 def examples() -> list[Example]:
-    """The page's examples, in order: a change holds for all commands up to the next one."""
+    """The page's examples, in order: a change applies to all commands up to the next change."""
     found: list[Example] = []
     change = command = ""
     for block in blocks(PAGE):
@@ -90,11 +90,11 @@ Unknown tool: cancel_booking; use one of the tools you were given
         """,
     ),
 ]
-"""Further changes, and the columns that they print, separated by `|`."""
+"""Further changes, and their printed columns, separated by `|`."""
 
 
 def changed_example(folder: Path, change: str) -> Path:
-    """A copy of the travel desk, its manifest changed."""
+    """A copy of the travel desk with a changed manifest."""
     example_folder = folder / "examples" / "travel_desk"
     shutil.copytree(ROOT / "examples" / "travel_desk", example_folder, ignore=shutil.ignore_patterns("__pycache__"))
     lines = change.splitlines()
@@ -107,7 +107,7 @@ def changed_example(folder: Path, change: str) -> Path:
 
 
 async def ran(capsys: pytest.CaptureFixture[str], command: str) -> tuple[int, str]:
-    """Exit code of a command line, and what it printed, without spaces at the ends of lines."""
+    """The exit code and output of a command, without trailing blanks."""
     code = await asyncio.to_thread(invoke, command.split()[1:])
     return code, "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
 
@@ -118,7 +118,7 @@ def test_page_has_an_example_with_and_without_a_change() -> None:
 
 @pytest.mark.row("V16")
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-async def test_what_the_page_shows_is_what_is_printed(
+async def test_documented_output_equals_the_printed_one(
     number: int, clean_env: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = EXAMPLES[number]
@@ -141,7 +141,7 @@ async def test_change_prints_its_differences(
     assert code == ("forbidden: 0" not in printed)
 
 
-async def test_another_instruction_is_an_error_where_a_case_says_so(
+async def test_changed_instruction_is_an_error_if_a_case_requires_it(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = SQUEEZED[1]

@@ -1,4 +1,4 @@
-"""The travel desk's script: what it proposes, and how it tells what became of it."""
+"""The travel desk's script: its proposals, and its texts about their outcomes."""
 
 import json
 from pathlib import Path
@@ -30,13 +30,13 @@ def asked(*messages: Message) -> Any:
     ("refund 420 euro for TD-7", "refund", {"booking": "TD-7", "amount": 420.0}),
     ("which flights go to Vienna?", "flight_search", {"destination": "Vienna"}),
 )
-def test_words_become_a_call(words: str, tool: str, args: dict[str, Any]) -> None:
+def test_message_becomes_a_travel_call(words: str, tool: str, args: dict[str, Any]) -> None:
     call = asked(user_message(words))
     assert call.tool == tool
     assert args.items() <= call.args.items()
 
 
-def test_what_it_does_not_understand_is_asked_back() -> None:
+def test_unclear_travel_message_is_asked_back() -> None:
     call = asked(user_message("sing"))
     assert (call.tool, call.args["state"]) == ("respond", "clarifying")
 
@@ -56,7 +56,7 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
     ("book_flight", "denied", {"reason": "too dear"}, "I could not do that: it was denied (too dear)."),
     ("book_flight", "in_doubt", "It is not known.", "That did not work: It is not known."),
 )
-def test_a_result_is_told_in_words(tool: str, code: str, value: Any, expected: str) -> None:
+def test_travel_result_is_put_into_words(tool: str, code: str, value: Any, expected: str) -> None:
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value))
     call = asked(user_message("go"), Message(role="tool", parts=(part,)))
     assert call.args["text"] == expected

@@ -1,4 +1,4 @@
-"""The travel desk: its manifest, and its tools on a real file."""
+"""The travel desk: its manifest, and its tools with a real file."""
 
 import asyncio
 import sqlite3
@@ -31,14 +31,14 @@ def catalog() -> Catalog:
 
 @pytest.fixture(autouse=True)
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A travel file of the test's own."""
+    """A separate travel file."""
     path = tmp_path / "deep" / "travel.db"
     monkeypatch.setenv("TRAVEL_DESK_DB", str(path))
     return path
 
 
 async def run(catalog: Catalog, tool: str, args: dict[str, Any], key: str = "k1") -> Any:
-    """One handler, called as the tool activity would."""
+    """Call one handler as the tool activity does."""
     user = Principal(user="guest")
     ctx = ToolContext(
         actor_name="desk", session_id="s", turn_id="t", call_id="c1.1", tenant_id="main", user_id="guest", user=user,
@@ -48,7 +48,7 @@ async def run(catalog: Catalog, tool: str, args: dict[str, Any], key: str = "k1"
 
 
 def rows(path: Path, table: str = "bookings") -> int:
-    """How many rows a table has."""
+    """The number of rows in a table."""
     with sqlite3.connect(path) as connection:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
@@ -67,7 +67,7 @@ def rows(path: Path, table: str = "bookings") -> int:
         ("traveller", "refund", {"booking": "TD-1", "amount": 0}, "input_invalid"),
     ],
 )
-def test_policies_decide_as_the_example_says(
+def test_policies_decide_as_documented(
     catalog: Catalog, person: str, tool: str, args: dict[str, Any], expected: str
 ) -> None:
     user = principal_of(catalog.people.find(person), catalog.people)
@@ -91,7 +91,7 @@ async def test_two_bookings_with_one_key_make_one_row(catalog: Catalog, database
     assert rows(database) == 2
 
 
-async def test_row_is_there_while_the_tool_still_sleeps(
+async def test_row_exists_while_the_tool_still_sleeps(
     catalog: Catalog, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAVEL_DESK_SLEEP_AFTER_WRITE", "3600")

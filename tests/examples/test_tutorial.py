@@ -1,4 +1,4 @@
-"""docs/tutorial.md typed from its first step to its last, in an empty folder."""
+"""docs/tutorial.md typed from its first step to its last, in an empty directory."""
 
 import ast
 import asyncio
@@ -42,7 +42,7 @@ STEPS = steps()
 
 
 def name_of(statement: ast.stmt) -> str:
-    """By what a later block replaces a statement: the name it defines, else all of its text."""
+    """The key for the replacement of a statement by a later block: its defined name, or otherwise its text."""
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return statement.name
@@ -65,7 +65,7 @@ def merge(program: str, block: str) -> str:
 
 
 def files_after(step: int) -> dict[str, str]:
-    """The files of a reader who has typed this step and those before it."""
+    """The files of a reader who has typed this step and all earlier ones."""
     files: dict[str, str] = {}
     for block in (block for blocks_of_step in STEPS[:step] for block in blocks_of_step if block.file):
         known = files.get(block.file)
@@ -114,7 +114,7 @@ def test_each_step_has_at_most_twenty_lines_of_text() -> None:
 
 @dataclass
 class Reader:
-    """Types commands in one folder, as a person with several terminals does."""
+    """Types commands in one directory, as a person with several terminals does."""
 
     folder: Path
     env: dict[str, str]
@@ -124,7 +124,7 @@ class Reader:
     running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
 
     async def type(self, line: str) -> None:
-        """Run a command with the newest turn and code, or start a server; keep the output."""
+        """Run a command with the newest turn and code, or start a server, and keep the output."""
         if line.startswith("pip install"):
             return
         if line.startswith("export "):
@@ -163,7 +163,7 @@ class Reader:
                 assert said, f"{line} ended: {self.printed}"
 
     async def _code(self) -> str:
-        """The code of the turn's request, once it waits."""
+        """The code of the turn's request, once it is open."""
         async with asyncio.timeout(SECONDS):
             while True:
                 process = await self._start("signoff inbox --json --as approver")
@@ -185,7 +185,7 @@ class Reader:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-async def test_commands_of_every_step_print_as_the_page_says(
+async def test_commands_of_every_step_print_the_documented_output(
     tmp_path: Path, server: ServerHandle, task_queue: str
 ) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}

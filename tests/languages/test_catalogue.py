@@ -1,4 +1,4 @@
-"""The catalogue: in every language whole, and nothing in it that nobody says."""
+"""The catalogue: complete in every language, and without unused texts."""
 
 import re
 import string
@@ -35,7 +35,7 @@ FIRST_FORMS = {
     "it": ONE_ALONE,
     "pt": ONE_ALONE,
 }
-"""Language -> whether 0, 1, 2, 5, 21 and 1,000 take the first of its two forms."""
+"""Language -> whether 0, 1, 2, 5, 21 and 1,000 use the first of its two forms."""
 HEADER = """msgid ""
 msgstr ""
 "Content-Type: text/plain; charset=UTF-8\\n"
@@ -80,7 +80,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 @table("language", *language_codes())
-def test_every_language_has_every_text_with_its_places(language: str) -> None:
+def test_every_language_has_every_text_with_its_placeholders(language: str) -> None:
     english, found = entries(ENGLISH), entries(language)
     assert list(found) == list(english)
     assert {key: placeholders(entry.forms[-1]) for key, entry in found.items()} == {
@@ -91,7 +91,7 @@ def test_every_language_has_every_text_with_its_places(language: str) -> None:
 
 
 @table("language", *language_codes())
-def test_every_language_translates_the_english_of_today(language: str) -> None:
+def test_every_language_translates_the_current_english(language: str) -> None:
     english, found = entries(ENGLISH), entries(language)
     assert {key: entry.identity for key, entry in found.items()} == {
         key: entry.identity for key, entry in english.items()
@@ -101,7 +101,7 @@ def test_every_language_translates_the_english_of_today(language: str) -> None:
 
 
 @table("language", *language_codes())
-def test_a_text_of_one_number_has_a_form_for_each_number(language: str) -> None:
+def test_counted_text_has_a_form_for_each_number(language: str) -> None:
     assert tuple(catalogue._read(language).form_for(n) == 0 for n in (0, 1, 2, 5, 21, 1_000)) == FIRST_FORMS[language]
     counted = {key: entry for key, entry in entries(language).items() if entry.plural is not None}
     assert len(counted) > 10
@@ -111,7 +111,7 @@ def test_a_text_of_one_number_has_a_form_for_each_number(language: str) -> None:
         assert one == (many - {"n"} if key == "edit.wrong" else many)
 
 
-def test_languages_are_named_by_their_files_english_first() -> None:
+def test_languages_are_named_by_their_files_with_english_first() -> None:
     assert list(languages().items()) == [
         *(("en", "English"), ("de", "Deutsch"), ("es", "Español")),
         *(("fr", "Français"), ("it", "Italiano"), ("pt", "Português")),
@@ -119,19 +119,19 @@ def test_languages_are_named_by_their_files_english_first() -> None:
 
 
 @table("language", *OTHERS)
-def test_no_language_is_english_in_disguise(language: str) -> None:
+def test_no_translation_equals_its_english_text(language: str) -> None:
     ours, theirs = texts_of(ENGLISH), texts_of(language)
     alike = {key for key, words in ours.items() if theirs[key] == words and len(words.split()) > 2}
     assert alike <= {"card.subject", "time.day", "tools.none_how", "card.values.page", "card.values.file"}
 
 
 @table("language", *language_codes())
-def test_every_language_counts_days_and_months(language: str) -> None:
+def test_every_language_names_days_and_months(language: str) -> None:
     assert len(text("time.days_of_week", language).split()) == 7
     assert len(text("time.months", language).split()) == 12
 
 
-def test_a_language_that_lacks_a_text_is_not_spoken(folder: Path) -> None:
+def test_language_without_a_text_is_incomplete_and_falls_back(folder: Path) -> None:
     (folder / "en.po").write_text(written("English", single("a", "one {n}"), single("b", "two")))
     (folder / "xx.po").write_text(written("Xx", single("a", "un {n}"), single("b", "")))
     (folder / "yy.po").write_text(written("Yy", single("a", "ein {n}"), "#, fuzzy\n", single("b", "zwei")))
@@ -140,14 +140,14 @@ def test_a_language_that_lacks_a_text_is_not_spoken(folder: Path) -> None:
     assert (language_of("xx-YY"), is_spoken("en")) == ("en", True)
 
 
-def test_a_language_is_a_file_with_its_name(folder: Path) -> None:
+def test_language_is_a_file_with_its_name(folder: Path) -> None:
     (folder / "en.po").write_text(written("English", single("a", "one")))
     (folder / "xx.po").write_text(written("Xx", single("a", "un"), single("more", "plus")))
     assert (text("a", "xx"), is_spoken("xx"), language_of("xx-YY")) == ("un", True, "xx")
     assert dict(languages()) == {"en": "English", "xx": "Xx"}
 
 
-def test_a_compiled_language_is_read_as_its_file_is(folder: Path) -> None:
+def test_compiled_language_equals_its_file(folder: Path) -> None:
     texts = (single("a", r"un \"mot\"\né"), numbered("b", "{n} mot", "{n} mots"))
     (folder / "en.mo").write_bytes(compile_po(written("English", *texts), "en.po"))
     assert text("a", "en") == 'un "mot"\né'
@@ -155,13 +155,13 @@ def test_a_compiled_language_is_read_as_its_file_is(folder: Path) -> None:
     assert dict(languages()) == {"en": "English"}
 
 
-def test_a_language_is_read_from_its_file_where_it_is_compiled_as_well(folder: Path) -> None:
+def test_file_of_a_language_precedes_its_compiled_form(folder: Path) -> None:
     (folder / "en.mo").write_bytes(compile_po(written("English", single("a", "old")), "en.po"))
     (folder / "en.po").write_text(written("English", single("a", "new")))
     assert text("a", "en") == "new"
 
 
-def test_a_broken_file_is_a_mistake_with_its_line(folder: Path) -> None:
+def test_broken_file_is_reported_with_its_line(folder: Path) -> None:
     (folder / "en.po").write_text(written("English", single("a", "one"), 'msgctxt "b"\nmsgid "two\n'))
     with pytest.raises(ConfigError) as caught:
         text("a", "en")
@@ -172,11 +172,11 @@ def test_a_broken_file_is_a_mistake_with_its_line(folder: Path) -> None:
 @table(
     ("locale", "language"), ("de-AT", "de"), ("pt_BR", "pt"), ("FR", "fr"), ("ja", "en"), ("", "en"), ("en-GB", "en")
 )
-def test_a_locale_gives_a_language(locale: str, language: str) -> None:
+def test_locale_selects_a_language(locale: str, language: str) -> None:
     assert language_of(locale) == language
 
 
-def test_a_text_of_one_is_said_in_the_singular() -> None:
+def test_text_about_one_is_singular() -> None:
     assert [text("waiting.count", "en", n=n) for n in (0, 1, 2)] == [
         "0 requests need your answer.",
         "1 request needs your answer.",
@@ -186,7 +186,7 @@ def test_a_text_of_one_is_said_in_the_singular() -> None:
     assert form_of("time.h", "en", 1) == "{n} h"
 
 
-def test_values_are_put_in_once() -> None:
+def test_values_are_inserted_once() -> None:
     assert text("receipt.malformed", "en", why="{n} {why}").endswith(": {n} {why}.")
     with pytest.raises(KeyError):
         text("no.such.text", "en")

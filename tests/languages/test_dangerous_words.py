@@ -1,7 +1,6 @@
-"""The words by which people decide, each read back into English after it was translated: so is whatever is changed.
+"""The words for decisions, each translated back into English for review, also after each change.
 
-A wrong word here makes somebody approve what they meant to deny, or believe that something waits which is over.
-"""
+A wrong word here makes an approver approve instead of deny, or misread an ended request as open."""
 
 # ruff: noqa: RUF001 (apostrophes of the language)
 
@@ -186,18 +185,18 @@ REVIEWED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def test_the_words_of_every_language_were_read_again() -> None:
+def test_words_of_every_language_were_reviewed() -> None:
     assert {*REVIEWED, ENGLISH} == set(language_codes())
     assert len({tuple(words) for words in REVIEWED.values()}) == 1
 
 
 @table("language", *REVIEWED)
-def test_the_words_that_decide_are_those_that_were_reviewed(language: str) -> None:
+def test_decision_words_equal_the_reviewed_ones(language: str) -> None:
     assert {key: texts_of(language)[key] for key in REVIEWED[language]} == REVIEWED[language]
 
 
 @table("language", *language_codes())
-def test_no_two_answers_read_alike(language: str) -> None:
+def test_no_two_answers_have_the_same_text(language: str) -> None:
     texts = texts_of(language)
     for keys in (
         ("button.approve", "button.deny", "card.withdraw", "card.edit"),

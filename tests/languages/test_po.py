@@ -1,4 +1,4 @@
-"""Files of gettext: what is read of them, and what is wrong with them in one sentence with its line."""
+"""gettext files: their entries, and their errors in one sentence with the line."""
 
 import gettext
 import io
@@ -37,23 +37,23 @@ msgstr[1] "\\\\ {n}"
 )
 
 
-def test_a_text_has_key_english_words_and_forms() -> None:
+def test_entry_has_key_english_text_and_forms() -> None:
     _, entry = read_po(GOOD, "x.po")
     assert (entry.key, entry.words, entry.plural, entry.line) == ("a", "one {n}", "many {n}", 10)
     assert entry.forms == ('"un" {n}', "\\ {n}")
 
 
-def test_a_file_may_end_without_a_line_end() -> None:
+def test_file_may_end_without_a_line_break() -> None:
     assert read_po(f'{HEADER}msgctxt "a"\nmsgid "one"\nmsgstr "un"', "x.po")[-1].forms == ("un",)
 
 
-def test_a_compiled_file_is_one_that_the_library_reads() -> None:
+def test_compiled_file_is_readable_by_the_standard_library() -> None:
     found = gettext.GNUTranslations(io.BytesIO(compile_po(GOOD, "x.po")))
     assert [found.npgettext("a", "one {n}", "many {n}", n) for n in (1, 2)] == ['"un" {n}', "\\ {n}"]
 
 
 @table("left_out", 'msgstr ""', '#, fuzzy\nmsgstr "un"', 'msgstr "un"')
-def test_a_text_without_words_is_missing(left_out: str) -> None:
+def test_empty_or_fuzzy_text_is_missing(left_out: str) -> None:
     fuzzy, _, words = left_out.rpartition("\n")
     found = read_po(f'{HEADER}{fuzzy}\nmsgctxt "a"\nmsgid "one"\n{words}\n', "x.po")
     assert len(found) == (2 if left_out == 'msgstr "un"' else 1)
@@ -79,7 +79,7 @@ def test_a_text_without_words_is_missing(left_out: str) -> None:
     ('msgctxt "a"\nmsgid "1"\nmsgid_plural "n"\nmsgstr "un"\n', "x.po:8: `a` needs `msgstr[0]`, `msgstr[1]`"),
     ('msgctxt "a"\nmsgid "one"\nmsgstr[0] "un"\n', "x.po:8: `a` needs one `msgstr`"),
 )
-def test_a_mistake_is_told_with_its_line(broken: str, expected: str) -> None:
+def test_error_is_reported_with_its_line(broken: str, expected: str) -> None:
     with pytest.raises(PoError) as caught:
         read_po(HEADER + broken, "x.po")
     assert str(caught.value).startswith(expected)
@@ -97,7 +97,7 @@ def test_a_mistake_is_told_with_its_line(broken: str, expected: str) -> None:
     (HEADER.replace("n != 1", "n % 0"), NEEDED),
     (HEADER.replace("n != 1", "n !!"), NEEDED),
 )
-def test_a_file_begins_with_its_header(written: str, expected: str) -> None:
+def test_file_starts_with_its_header(written: str, expected: str) -> None:
     with pytest.raises(PoError, match="header") as caught:
         read_po(written, "x.po")
     assert str(caught.value) == expected

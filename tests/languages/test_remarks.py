@@ -1,4 +1,4 @@
-"""Remarks: every one that is made has its text, and each reader reads it in their language."""
+"""Remarks: each has a text, and each reader sees it in their language."""
 
 import ast
 import string
@@ -34,7 +34,7 @@ from signoff.testing.builders import a_person
 
 OTHERS = sorted(set(language_codes()) - {ENGLISH})
 TABLES = {"formats/json_schema.py": {"n"}}
-"""Module -> the places of the codes that it takes from a table."""
+"""Module -> the placeholders of the codes in its table."""
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -55,7 +55,7 @@ SCHEMA = {
     },
     "required": ["least", "gone"],
 }
-"""Every argument of this is wrong in another way."""
+"""Every argument is wrong in another way."""
 GIVEN = {
     "least": 7,
     "most": 1,
@@ -94,7 +94,7 @@ class Made(NamedTuple):
     where: str
     module: str
     code: str
-    """"" for one of a table."""
+    """"" for a code from a table."""
     places: set[str]
 
 
@@ -110,13 +110,13 @@ def made() -> Iterator[Made]:
 
 
 def places_of(code: str) -> set[str] | None:
-    """The places of a remark's text; None where there is no such text."""
+    """The placeholders of a remark's text. None for a missing text."""
     words = texts_of(ENGLISH).get(f"remark.{code}")
     return None if words is None else {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
 
 
-def test_every_remark_fits_the_places_of_its_text() -> None:
-    """In production a remark of another code, or without a value for a place, would be shown as its code."""
+def test_every_remark_fits_the_placeholders_of_its_text() -> None:
+    """In production a remark with an unknown code, or a missing value, would be shown as its code."""
     found = list(made())
     assert found
     assert {each.where: each.code for each in found if each.code and places_of(each.code) != each.places} == {}
@@ -129,7 +129,7 @@ def test_every_text_of_remarks_is_used() -> None:
     for module in TABLES:
         nodes = ast.walk(ast.parse((PACKAGE / module).read_text()))
         named |= {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
-    # The gates tell a model to call again, and leave that out for a person.
+    # The gates ask a model to call again, and omit that for a person.
     named.add("invalid")
     assert {key for key in texts_of(ENGLISH) if key.startswith("remark.")} <= {f"remark.{code}" for code in named}
 
@@ -159,7 +159,7 @@ def _remarks() -> list[Words]:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_remarks_are_translated_whole(language: str) -> None:
+def test_remarks_are_completely_translated(language: str) -> None:
     remarks = _remarks()
     assert len(remarks) > 25
     for remark in remarks:
@@ -181,12 +181,12 @@ def test_remarks_are_translated_whole(language: str) -> None:
         ("the flight is full", "the flight is full"),
     ],
 )
-def test_remarks_nest_and_free_text_stays(remark: Words, expected: str) -> None:
+def test_remarks_nest_and_free_text_is_kept(remark: Words, expected: str) -> None:
     assert remark_text(remark, "de") == expected
 
 
 @pytest.mark.parametrize("text", ["{", '{"a"}', '{"a": }', '{"a": 1 "b"}', "1 2", '"a', '"\n"', "[1"])
-def test_each_problem_of_json_is_translated(text: str) -> None:
+def test_each_json_error_is_translated(text: str) -> None:
     with pytest.raises(NotJson) as raised:
         read_json(text)
     words = remark_text(raised.value.words, "de")
@@ -194,12 +194,12 @@ def test_each_problem_of_json_is_translated(text: str) -> None:
     assert not {"expecting", "data", "string", "character"} & set(words.split()), words
 
 
-def test_name_that_is_no_unicode_is_told_of() -> None:
+def test_name_with_invalid_unicode_is_reported() -> None:
     with pytest.raises(NotJson, match="twice in one object"):
         read_json('{"\\ud800": 1, "\\ud800": 2}')
 
 
-def test_nested_union_is_told_in_english() -> None:
+def test_deeply_nested_union_is_reported_in_english() -> None:
     schema: dict[str, Any] = {"type": "integer", "minimum": 1}
     for number in range(30):
         schema = {
@@ -212,13 +212,13 @@ def test_nested_union_is_told_in_english() -> None:
     assert english(problem.words).endswith("must be at least 1")
 
 
-def test_a_remark_without_a_text_shows_its_code() -> None:
+def test_remark_without_a_text_shows_its_code() -> None:
     assert english(Remark.of("nothing.of.ours", who="ana")) == "nothing.of.ours"
     assert english(Remark.of("role", who="ana")) == "role"
     assert remark_text(Remark(code="role", values={"0": "x"}), "de") == "role"
 
 
-def test_remark_values_stay_as_they_are() -> None:
+def test_remark_values_are_inserted_unchanged() -> None:
     remark = Remark.of("role", role="{who} {0}", who="ana", language="x")
     assert remark_text(remark, "fr").count("{who} {0}") == 1
     assert remark_text("{who}", "fr") == "{who}"
@@ -230,7 +230,7 @@ def test_remarks_of_a_list_are_joined() -> None:
     )
 
 
-def test_remark_that_is_nested_without_end_is_cut() -> None:
+def test_endlessly_nested_remark_is_truncated() -> None:
     remark = Remark.of("required")
     for _ in range(100):
         remark = Remark.of("line", what=remark)
@@ -243,7 +243,7 @@ def test_remark_survives_json() -> None:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_refusal_is_read_in_the_language_of_the_page(language: str) -> None:
+def test_refusal_is_in_the_language_of_the_page(language: str) -> None:
     with pytest.raises(Refused) as refused:
         check_operator(a_person("rui"), (), development=False)
     assert refused.value.message == "this needs the role `admin`, which `rui` does not have"

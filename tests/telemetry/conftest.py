@@ -1,4 +1,4 @@
-"""Spans that stay in memory."""
+"""Spans kept in memory."""
 
 from collections.abc import Iterator
 

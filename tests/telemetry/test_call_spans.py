@@ -1,4 +1,4 @@
-"""Spans of external calls: in the trace that whoever asks for one names, by a header or in a message of MCP."""
+"""Spans of external calls: in the caller's trace, named by a header or in an MCP message."""
 
 import asyncio
 import json
@@ -19,25 +19,25 @@ BY_HEADER, BY_MESSAGE = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd844
 
 
 def parent(trace: str) -> str:
-    """The header of a caller whose trace this is."""
+    """The header of a caller with this trace."""
     return f"00-{trace}-00f067aa0ba902b7-01"
 
 
 @pytest.fixture
 async def traced(client: Client, store: Store, spans: SpanSender) -> AsyncIterator[CallRig]:
-    """An external agent before a gateway and a worker that make spans."""
+    """An external agent with a gateway and a worker that make spans."""
     async with call_rig(client, store, f"call-spans-{uuid.uuid4().hex[:12]}", spans=spans) as rig:
         yield rig
 
 
 async def finished(memory: InMemorySpanExporter, number: int) -> Sequence[ReadableSpan]:
-    """The spans once there are so many: a worker ends its own after its answer."""
+    """The spans once there are `number`: a worker ends its own after its answer."""
     while len(memory.get_finished_spans()) < number:
         await asyncio.sleep(0.02)
     return memory.get_finished_spans()
 
 
-async def test_a_call_begins_in_the_trace_of_whoever_asks_for_it(traced: CallRig, memory: InMemorySpanExporter) -> None:
+async def test_call_starts_in_the_trace_of_its_caller(traced: CallRig, memory: InMemorySpanExporter) -> None:
     body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": 20}, "use": True}
     headers = {"traceparent": parent(BY_HEADER), "idempotency-key": "traced"}
     call = (await traced.http.post("/v1/calls", json=body, headers=headers)).json()["id"]
@@ -52,18 +52,19 @@ async def test_a_call_begins_in_the_trace_of_whoever_asks_for_it(traced: CallRig
     assert (found["invoke_agent coder"].attributes or {})["signoff.segment.ended"] == "ended"
 
 
-async def test_a_call_that_waits_is_two_spans_of_its_agent(traced: CallRig, memory: InMemorySpanExporter) -> None:
+async def test_waiting_call_has_two_agent_spans(traced: CallRig, memory: InMemorySpanExporter) -> None:
     call = (await traced.propose(euro=200)).json()["id"]
     assert (await traced.decide(call)).json()["status"] == "accepted"
     assert (await traced.use(call)).status_code == 200
     await traced.propose(euro=2_000)
-    # Of the first call its start, its gate, two segments, the answer and its tool; of the second start, gate, segment.
+    # From the first call: its start, its gate, two segments, the answer and its tool. From the second: start, gate,
+    # segment.
     spans = await finished(memory, 9)
     agents = [dict(each.attributes or {}) for each in spans if each.name == "invoke_agent coder"]
     assert [each["signoff.segment.ended"] for each in agents] == ["waits", "ended", "ended"]
 
 
-async def test_a_message_of_mcp_names_the_trace_itself(traced: CallRig, memory: InMemorySpanExporter) -> None:
+async def test_mcp_message_names_its_trace(traced: CallRig, memory: InMemorySpanExporter) -> None:
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {},

@@ -1,4 +1,4 @@
-"""What cannot listen says by which setting it is mended."""
+"""A failure to listen names the setting that repairs it."""
 
 import socket
 
@@ -10,7 +10,7 @@ from signoff.telemetry.http_server import open_listener
 SETTINGS = {"host_setting": "SIGNOFF_HOST", "port_setting": "SIGNOFF_PORT"}
 
 
-def test_a_taken_port_names_its_setting() -> None:
+def test_port_in_use_names_its_setting() -> None:
     with open_listener("127.0.0.1", 0, **SETTINGS) as first:
         port = first.getsockname()[1]
         remedy = "pass --port or set SIGNOFF_PORT"
@@ -20,6 +20,6 @@ def test_a_taken_port_names_its_setting() -> None:
             assert asking.getpeername()[1] == port
 
 
-def test_an_address_of_another_machine_names_both_settings() -> None:
+def test_foreign_address_names_both_settings() -> None:
     with pytest.raises(ServerUnavailable, match=r"`192.0.2.1` port 0 .*: correct SIGNOFF_HOST or SIGNOFF_PORT$"):
         open_listener("192.0.2.1", 0, **SETTINGS)

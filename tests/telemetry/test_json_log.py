@@ -1,4 +1,4 @@
-"""Logs as JSON: with the ids of what each line is about, and with nothing of what was sent."""
+"""JSON logs: each line has the ids of its subject, and no user data."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ SCHEMA = {
 
 
 def marked_catalog(ledger: Ledger) -> Catalog:
-    """Tools that end in every way, each with the arguments on its lips."""
+    """Tools with every kind of end, each with the arguments in its texts."""
 
     async def fails(args: dict[str, Any], context: ToolContext) -> str:
         logging.getLogger("signoff.test").info("a handler runs")
@@ -48,19 +48,19 @@ def marked_catalog(ledger: Ledger) -> Catalog:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls both tools, then says what became of them."""
+    """Call both tools, then report their outcomes."""
     return respond(f"done with {MARKER}") if results(request) else calls(("pay", ARGS), ("fails", ARGS))
 
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway and a worker whose model hands the marker to everything."""
+    """A gateway and a worker whose model passes the marker to every call."""
     queue = f"log-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue, catalog_of_ledger=marked_catalog, model=ScriptedModel(react)) as found:
         yield found
 
 
-async def test_a_turn_is_logged_by_its_ids_and_without_what_was_sent(
+async def test_turn_is_logged_with_its_ids_and_without_user_data(
     rig: GatewayRig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with process_log(tmp_path, as_json=True):
@@ -83,7 +83,7 @@ async def test_a_turn_is_logged_by_its_ids_and_without_what_was_sent(
     assert not (tmp_path / LOG_NAME).exists()
 
 
-async def test_logs_for_people_stay_as_they_were(rig: GatewayRig, tmp_path: Path) -> None:
+async def test_plain_logs_are_unchanged(rig: GatewayRig, tmp_path: Path) -> None:
     with process_log(tmp_path, "worker.log"):
         await rig.asked("pay")
         logging.getLogger("signoff.test").warning("something is wrong")
@@ -92,7 +92,7 @@ async def test_logs_for_people_stay_as_they_were(rig: GatewayRig, tmp_path: Path
     assert "signoff.record" not in written
 
 
-def test_an_error_is_logged_by_where_it_was_raised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_logged_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with process_log(tmp_path, as_json=True):
         try:
             raise ValueError(f"cannot pay {MARKER}\nforged")
@@ -107,7 +107,7 @@ def test_an_error_is_logged_by_where_it_was_raised(tmp_path: Path, capsys: pytes
     assert MARKER not in line
 
 
-async def test_fields_are_those_of_the_task_that_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_log_fields_belong_to_the_logging_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("signoff.test")
 
     async def say(approval: str, other: asyncio.Event, own: asyncio.Event) -> None:
@@ -128,7 +128,7 @@ async def test_fields_are_those_of_the_task_that_logs(tmp_path: Path, capsys: py
     }
 
 
-def test_a_wrong_form_is_one_sentence(tmp_path: Path) -> None:
+def test_invalid_log_format_is_reported_in_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "signoff.cli.main", "worker"]
     env = {"PATH": "/usr/bin:/bin", "SIGNOFF_LOG": "xml"}
     ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
@@ -136,7 +136,7 @@ def test_a_wrong_form_is_one_sentence(tmp_path: Path) -> None:
     assert "the variable `SIGNOFF_LOG` is `xml`" in ran.stderr
 
 
-async def test_a_task_that_nobody_awaits_tells_no_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_unawaited_task_logs_no_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def fail() -> None:
         raise ValueError(f"cannot pay to {MARKER}")
 

@@ -1,4 +1,4 @@
-"""What a process counts of its turns, what it measures of its store, and what a scrape shows of both."""
+"""A process's counters of its turns, its gauges of its store, and a scrape of both."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ QUEUES = {"cards", "card_endings", "arrivals", "answers", "events", "dead_events
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway and a worker that share a store, and so their counts."""
+    """A gateway and a worker with a shared store and shared counters."""
     async with gateway_rig(client, store, f"metrics-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
@@ -52,7 +52,7 @@ NO_GAUGES = Gauges({}, {})
 
 
 def families(counts: ProcessCounts, gauges: Gauges = NO_GAUGES) -> dict[str, Metric]:
-    """What a scrape shows, as a strict parser of OpenMetrics reads it."""
+    """The metrics of a scrape, as a strict OpenMetrics parser reads them."""
     kind, body = write_metrics(counts, gauges, (), ("1.2.3", "gateway"), OPENMETRICS)
     assert kind.startswith("application/openmetrics-text")
     return {family.name: family for family in text_string_to_metric_families(body.decode())}
@@ -65,7 +65,7 @@ def samples(family: Metric, suffix: str = "") -> dict[tuple[str, ...], float]:
     return {tuple(each.labels[label] for label in labels): each.value for each in family.samples if each.name == named}
 
 
-async def test_a_turn_counts_for_its_question_its_answer_and_its_call(rig: GatewayRig) -> None:
+async def test_turn_is_counted_with_its_request_answer_and_call(rig: GatewayRig) -> None:
     approval = await rig.asked("login")
     waiting = families(rig.deps.store.counts, await StoreGauges(rig.deps.store, reads=True).read())
     assert samples(waiting["signoff_waiting_requests"]) == {("main",): 1.0}
@@ -77,7 +77,7 @@ async def test_a_turn_counts_for_its_question_its_answer_and_its_call(rig: Gatew
     repeated = await rig.decide(approval, verdict="denied", revision=1, **{"as": "gone"})
     assert repeated.json()["status"] == "refused"
     await rig.turns.signoff.result(TurnKey(*approval.split(".")[:3]))
-    # The server's list is behind what it answers.
+    # The server's list lags behind its answers.
     while not await TurnEndRecorder(rig.deps).step():
         await asyncio.sleep(0.05)
     found = families(rig.deps.store.counts, await StoreGauges(rig.deps.store, reads=True).read())
@@ -95,7 +95,7 @@ async def test_a_turn_counts_for_its_question_its_answer_and_its_call(rig: Gatew
     assert approval.split(".")[2] not in shown
 
 
-async def test_what_was_denied_by_rule_and_what_failed_is_told_apart(rig: GatewayRig) -> None:
+async def test_denials_by_rule_and_failures_are_counted_separately(rig: GatewayRig) -> None:
     for words in ("small", "refund"):
         await rig.turns.signoff.result(await rig.start(words))
     found = families(rig.deps.store.counts)
@@ -104,7 +104,7 @@ async def test_what_was_denied_by_rule_and_what_failed_is_told_apart(rig: Gatewa
     assert samples(found["signoff_tool_calls"], "_total") == {("small", "ok"): 1.0}
 
 
-async def test_bad_input_is_counted_by_its_kind(rig: GatewayRig) -> None:
+async def test_refused_input_is_counted_by_kind(rig: GatewayRig) -> None:
     rig.deps.store.count_refusal("forged")
     rig.deps.store.count_refusal("forged")
     assert samples(families(rig.deps.store.counts)["signoff_refused_inputs"], "_total") == {("forged",): 2.0}
@@ -145,7 +145,7 @@ def test_each_kind_of_entry_counts_once(
     assert [(each.metric, each.labels) for each in counts_from_entry(entry)] == counts
 
 
-def test_series_are_bounded_whatever_becomes_a_label() -> None:
+def test_number_of_series_is_limited_for_any_labels() -> None:
     counts = ProcessCounts()
     for number in range(LABEL_SETS + 50):
         counts.add([Count("signoff_turns_started", (f"t{number}",)), Count("signoff_refused_inputs", (str(number),))])
@@ -159,7 +159,7 @@ def test_series_are_bounded_whatever_becomes_a_label() -> None:
     assert found.values["signoff_waiting_requests"]["t0",] == 0.0
 
 
-def test_made_up_tenants_take_no_declared_tenants_place() -> None:
+def test_invented_tenants_do_not_displace_declared_ones() -> None:
     counts = ProcessCounts()
     counts.tenants.declare(("main", "acme"))
     for name in (*(f"t{number}" for number in range(TENANTS + 1)), "acme", "main"):
@@ -169,7 +169,7 @@ def test_made_up_tenants_take_no_declared_tenants_place() -> None:
     assert len(started) == TENANTS + 1
 
 
-async def test_a_gateway_declares_the_tenants_of_its_people(rig: GatewayRig) -> None:
+async def test_gateway_declares_the_tenants_of_its_people(rig: GatewayRig) -> None:
     labels = rig.deps.store.counts.tenants
     for number in range(TENANTS + 1):
         labels.label(f"t{number}")
@@ -177,7 +177,7 @@ async def test_a_gateway_declares_the_tenants_of_its_people(rig: GatewayRig) -> 
     assert labels.label("made-up") == OTHER
 
 
-async def test_the_store_is_read_once_in_a_while_however_often_it_is_asked(store: Store) -> None:
+async def test_store_is_read_at_most_once_per_interval(store: Store) -> None:
     now = [0.0]
     gauges = StoreGauges(store, reads=True, clock=lambda: now[0])
     first = await gauges.read()
@@ -192,11 +192,11 @@ async def test_the_store_is_read_once_in_a_while_however_often_it_is_asked(store
     assert await gauges.read() == Gauges({"signoff_store_up": {(): 0.0}}, {})
 
 
-async def test_a_worker_reads_nothing_of_the_store(store: Store) -> None:
+async def test_worker_reads_no_store_gauges(store: Store) -> None:
     assert await StoreGauges(store, reads=False).read() == Gauges({}, {})
 
 
-async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Store) -> None:
+async def test_scrape_is_answered_in_both_formats(store: Store) -> None:
     port = free_port()
     settings = Settings(metrics_port=port)
     store.counts.count("signoff_refused_inputs", "late")
@@ -223,7 +223,7 @@ async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Sto
 
 
 @pytest.mark.parametrize("runs", [True, False])
-async def test_scrape_says_whether_a_worker_polls(turn_rig: TurnRig, runs: bool) -> None:
+async def test_scrape_reports_a_polling_worker(turn_rig: TurnRig, runs: bool) -> None:
     port = free_port()
     watch = WorkerWatch(turn_rig.client, turn_rig.task_queue)
     async with AsyncExitStack() as stack:
@@ -240,14 +240,14 @@ async def test_scrape_says_whether_a_worker_polls(turn_rig: TurnRig, runs: bool)
         assert samples(read["signoff_worker_up"]) == {(): float(runs)}
 
 
-def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_metrics_extra_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "EXTRAS", {"metrics": ("a_module_that_nobody_has",)})
     MetricsEndpoint(Settings())
     with pytest.raises(ConfigError, match=r"^SIGNOFF_METRICS_PORT needs .* pip install 'signoff\[metrics\]'$"):
         MetricsEndpoint(Settings(metrics_port=9464))
 
 
-def test_the_document_lists_what_is_exposed() -> None:
+def test_document_lists_the_exposed_metrics() -> None:
     table = tables("docs/monitoring.md", "Metrics")
     rows = {row[0].strip("`"): row[1:3] for row in table if row[0].startswith("`signoff_")}
     shown = {
@@ -262,7 +262,7 @@ def test_the_document_lists_what_is_exposed() -> None:
     assert set(names(depth[3])) == QUEUES
 
 
-def test_everything_in_the_table_is_exposed() -> None:
+def test_every_listed_metric_is_exposed() -> None:
     every = {name: dict.fromkeys([tuple("x" for _ in row.labels)], 1.0) for name, row in METRICS.items()}
     measured = Gauges(
         {name: every[name] for name, row in METRICS.items() if row.kind == "gauge"},
@@ -275,7 +275,7 @@ def test_everything_in_the_table_is_exposed() -> None:
     }
 
 
-def test_nobody_loads_what_only_those_need_who_watch() -> None:
+def test_monitoring_libraries_are_loaded_only_on_demand() -> None:
     code = "import json, sys; import signoff.worker, signoff.engine.span_process; print(json.dumps([*sys.modules]))"
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
     assert "signoff.engine.metrics_endpoint" in loaded

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts of `deploy/observability`: they name what there is, and Prometheus can read them."""
+"""The dashboard and the alerts of `deploy/observability`: they use existing metrics, and Prometheus can read them."""
 
 import json
 import re
@@ -20,7 +20,7 @@ SDK: Final = {
     "temporal_activity_schedule_to_start_latency_seconds",
     "temporal_workflow_task_execution_latency_seconds",
 }
-"""What is used of the SDK's own; `tests/cli/test_cli_dev.py` sees that it is exposed."""
+"""The SDK's metrics in use. `tests/cli/test_cli_dev.py` checks that they are exposed."""
 PROCESS: Final = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 OF_EVERY_SCRAPE: Final = {"instance", "job", "le"}
 _METRIC: Final = re.compile(r"\b((?:signoff|temporal|process)_[a-z_]+)(?:\{([^}]*)\})?")
@@ -37,13 +37,13 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions() -> list[str]:
-    """Every expression of both, with the dashboard's variable as Grafana fills it in."""
+    """Every expression of both, with the dashboard's variable filled in as by Grafana."""
     shown = [target["expr"].replace("$__rate_interval", "1m") for panel in panels() for target in panel["targets"]]
     return [*(rule["expr"] for rule in rules()), *shown]
 
 
 def series() -> dict[str, tuple[str, ...]]:
-    """The labels of every series of Signoff's own, by its name in Prometheus."""
+    """The labels of every series of Signoff, by its name in Prometheus."""
     found: dict[str, tuple[str, ...]] = {}
     suffixes = {
         "counter": ("_total",),
@@ -58,7 +58,7 @@ def series() -> dict[str, tuple[str, ...]]:
 
 
 def mistakes(expression: str) -> list[str]:
-    """The metrics that nothing exposes, and the labels that none of the expression's metrics has."""
+    """The missing metrics, and the labels that none of the expression's metrics has."""
     own, found = series(), []
     labels: set[str] = set(OF_EVERY_SCRAPE)
     for name, matchers in _METRIC.findall(expression):
@@ -76,7 +76,7 @@ def mistakes(expression: str) -> list[str]:
 
 
 @table("expression", *expressions())
-def test_every_metric_and_label_that_is_used_is_exposed(expression: str) -> None:
+def test_every_used_metric_and_label_is_exposed(expression: str) -> None:
     assert _METRIC.search(expression)
     assert mistakes(expression) == []
 
@@ -89,17 +89,17 @@ def test_every_metric_and_label_that_is_used_is_exposed(expression: str) -> None
     ("sum by (tool) (signoff_decisions_total)", ["tool"]),
     ("temporal_nothing_total", ["temporal_nothing_total"]),
 )
-def test_a_metric_or_label_that_is_not_there_is_noticed(expression: str, wrong: list[str]) -> None:
+def test_missing_metric_or_label_is_noticed(expression: str, wrong: list[str]) -> None:
     assert mistakes(expression) == wrong
 
 
 def test_every_metric_is_shown_or_watched() -> None:
-    """By its own name; one that nobody would look at is not worth its series."""
+    """By its own name: an unused metric is not worth its series."""
     every = " ".join(expressions())
     assert [name for name in METRICS if name not in every] == []
 
 
-def test_every_panel_says_what_it_shows() -> None:
+def test_every_panel_has_title_description_and_unit() -> None:
     found = panels()
     assert all(each["title"] and each["description"] and each["fieldConfig"]["defaults"]["unit"] for each in found)
     places = [(each["gridPos"]["x"], each["gridPos"]["y"]) for each in found]
@@ -107,12 +107,12 @@ def test_every_panel_says_what_it_shows() -> None:
     assert all(each["gridPos"]["x"] + each["gridPos"]["w"] <= 24 for each in found)
 
 
-def test_the_document_names_every_alert() -> None:
+def test_document_names_every_alert() -> None:
     listed = {name for row in tables("docs/monitoring.md", "Alerts") for name in names(row[0]) if "Signoff" in name}
     assert listed == {rule["alert"] for rule in rules()}
 
 
-def test_each_alert_has_a_case_in_which_it_is_raised_and_one_in_which_it_is_not() -> None:
+def test_each_alert_has_a_raised_and_a_silent_case() -> None:
     raised: dict[str, set[bool]] = {}
     for case in yaml.safe_load(CASES.read_text())["tests"]:
         for each in case["alert_rule_test"]:

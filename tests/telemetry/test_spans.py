@@ -1,4 +1,4 @@
-"""Spans of turns: two and a link around a wait, with what was done as their children, and no argument in any."""
+"""Spans of turns: two with a link around a wait, with their actions as children, and without arguments."""
 
 import threading
 import uuid
@@ -59,7 +59,7 @@ def _place(span: ReadableSpan) -> tuple[int, int]:
     return span.context.trace_id, span.context.span_id
 
 
-async def test_a_turn_that_asks_is_two_spans_and_a_link(rig: GatewayRig, memory: InMemorySpanExporter) -> None:
+async def test_turn_with_a_request_has_two_spans_and_a_link(rig: GatewayRig, memory: InMemorySpanExporter) -> None:
     body = {"text": "login", "actor": "desk"}
     started = (await rig.http.post("/v1/turns", json=body, headers={"traceparent": TRACEPARENT})).json()
     key = TurnKey(started["tenant"], started["session"], started["turn"])
@@ -82,7 +82,9 @@ async def test_a_turn_that_asks_is_two_spans_and_a_link(rig: GatewayRig, memory:
     assert (_links(start), _links(decide)) == ([_place(first)], [_place(first), _place(second)])
 
 
-async def test_attributes_are_ids_and_names_by_the_conventions(rig: GatewayRig, memory: InMemorySpanExporter) -> None:
+async def test_span_attributes_are_ids_and_names_by_the_conventions(
+    rig: GatewayRig, memory: InMemorySpanExporter
+) -> None:
     approval = await rig.asked("login")
     key = TurnKey(*approval.split(".")[:3])
     await rig.decide(approval, verdict="approved", revision=1, reason="agreed by phone", **{"as": "approver"})
@@ -114,7 +116,7 @@ async def test_attributes_are_ids_and_names_by_the_conventions(rig: GatewayRig, 
     assert (decide["signoff.approval.verdict"], decide["signoff.approval.request"]) == ("approved", approval)
 
 
-async def test_what_fails_is_marked_by_its_code(rig: GatewayRig, memory: InMemorySpanExporter) -> None:
+async def test_failed_span_has_its_error_code(rig: GatewayRig, memory: InMemorySpanExporter) -> None:
     approval = await rig.asked("fail")
     await rig.decide(approval, verdict="approved", revision=1, **{"as": "approver"})
     await rig.turns.signoff.result(TurnKey(*approval.split(".")[:3]))
@@ -124,7 +126,7 @@ async def test_what_fails_is_marked_by_its_code(rig: GatewayRig, memory: InMemor
     assert "the bank is closed" not in tool.to_json()
 
 
-async def test_nothing_is_made_where_spans_are_off(client: Client, store: Store, memory: InMemorySpanExporter) -> None:
+async def test_no_span_is_made_if_spans_are_off(client: Client, store: Store, memory: InMemorySpanExporter) -> None:
     async with gateway_rig(client, store, f"spans-{uuid.uuid4().hex[:12]}") as rig:
         await rig.asked("pay")
         assert rig.deps.spans is None
@@ -150,7 +152,7 @@ WAITS = (_wait(1, 5, 100), _wait(2, 110, 300), _wait(3, 111, 200), _wait(4, 310,
     (300, 1, 0),
     (10_000, 1, 0),
 )
-def test_a_moment_is_in_the_segment_that_began_last(second: int, cause: int | None, before: int | None) -> None:
+def test_moment_belongs_to_the_latest_segment(second: int, cause: int | None, before: int | None) -> None:
     found = segment_at("turn/main/s/t", "n", WAITS, START + timedelta(seconds=second))
     assert found.cause == (None if cause is None else WAITS[cause])
     keys = [segment_after("turn/main/s/t", "n", each.request, each.revision) for each in WAITS]
@@ -159,7 +161,7 @@ def test_a_moment_is_in_the_segment_that_began_last(second: int, cause: int | No
     assert found.before == (None if cause is None else first if before is None else keys[before])
 
 
-def test_spans_of_other_turns_have_other_ids() -> None:
+def test_spans_of_different_turns_have_different_ids() -> None:
     keys = [
         segment_at(workflow, nonce, waits, START + timedelta(days=1)).key
         for workflow in ("turn/main/s/t", "turn/acme/s/t")
@@ -177,7 +179,7 @@ class _Collector(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *arguments: Any) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -192,7 +194,7 @@ def collector() -> Iterator[ThreadingHTTPServer]:
     server.server_close()
 
 
-async def test_spans_go_where_the_variables_of_opentelemetry_say(
+async def test_spans_are_sent_to_opentelemetrys_configured_endpoint(
     collector: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
@@ -212,7 +214,7 @@ async def test_spans_go_where_the_variables_of_opentelemetry_say(
     assert span.end_time_unix_nano - span.start_time_unix_nano == 1_000_000_000
 
 
-async def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_otel_extra_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "EXTRAS", {"otel": ("a_module_that_nobody_has",)})
     async with open_spans(Settings(), "worker") as none:
         assert none is None

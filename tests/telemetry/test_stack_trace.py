@@ -1,9 +1,9 @@
-"""Where an error was raised, without its words."""
+"""The place of an error, without its message."""
 
 from signoff.telemetry.stack_trace import trace_without_words
 
 
-def test_a_trace_names_the_class_and_the_lines_and_quotes_nothing() -> None:
+def test_trace_names_the_class_and_the_lines_without_the_message() -> None:
     token = "-".join(("sgf", "41", "secret"))
 
     def inner() -> None:

@@ -1,4 +1,4 @@
-"""Receipts in words, whatever a turn put into them."""
+"""Receipts as text, for any values from a turn."""
 
 from datetime import UTC, datetime
 
@@ -18,8 +18,8 @@ NOW = datetime(2026, 11, 24, 8, 0, tzinfo=UTC)
 
 @table("language", *language_codes())
 @table("state", "pending", "", "no such state")
-def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str, language: str) -> None:
-    """A turn that cannot be read, or that made up its receipt, says `already_decided` with no ending."""
+def test_receipt_without_an_end_state_is_still_a_sentence(state: str, language: str) -> None:
+    """An unreadable turn, or a made-up receipt, reports `already_decided` without an end state."""
     receipt = Receipt(status="refused", code="already_decided", state=state)
     formatter = Formatter(language, UTC, NOW)
     assert receipt_words(receipt, formatter) == text("receipt.unavailable", language, why="")
@@ -28,7 +28,7 @@ def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str
 
 @table("language", *sorted(set(language_codes()) - {ENGLISH}))
 @table("ended_as", *ENDINGS)
-def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(ended_as: Ending, language: str) -> None:
+def test_our_reason_of_a_withdrawal_is_translated(ended_as: Ending, language: str) -> None:
     reason = ENDINGS[ended_as]
     gone = a_request(state="cancelled", reason=reason, ended_as=ended_as)
     assert reason_words(gone, ENGLISH) == reason

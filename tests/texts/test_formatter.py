@@ -1,4 +1,4 @@
-"""How times, numbers and arguments read."""
+"""The format of times, numbers and arguments."""
 
 import io
 from datetime import UTC, datetime, timedelta
@@ -52,7 +52,7 @@ def test_a_span_is_wrong_by_half_of_its_unit_at_most(seconds: float) -> None:
     assert span(seconds) == reader().span(seconds)
 
 
-def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:
+def test_times_are_relative_and_in_the_persons_zone() -> None:
     tomorrow = NOW + timedelta(hours=23, minutes=40)
     assert reader().ago(NOW - timedelta(minutes=3)) == "3 min ago"
     assert reader().ago(NOW) == "just now"
@@ -93,7 +93,7 @@ def test_no_digit_of_an_amount_is_lost(amount: Decimal) -> None:
     assert Decimal(shown.replace(".", "").replace(",", ".")) == amount
 
 
-def test_a_count_has_the_marks_of_the_locale() -> None:
+def test_count_has_the_separators_of_the_locale() -> None:
     assert reader("de-CH").count(12_400) == "12.400"
     assert Formatter("fr", UTC, NOW).count(12_400) == "12\u202f400"
     assert reader().text("card.length", n=12_400) == "12,400 characters"
@@ -108,24 +108,24 @@ def test_a_count_has_the_marks_of_the_locale() -> None:
     (47 * 3_600, "in 47 h"),
     (86_400 * 3, "in 3 days"),
 )
-def test_how_long_until_is_told_in_one_unit(ahead: int, words: str) -> None:
+def test_remaining_time_has_one_unit(ahead: int, words: str) -> None:
     assert reader().until(NOW + timedelta(seconds=ahead)) == words
 
 
-def test_a_time_is_told_by_the_person_s_clock() -> None:
+def test_time_is_shown_in_the_persons_zone() -> None:
     now, late = datetime(2026, 11, 22, 14, 2, tzinfo=UTC), datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
     assert Formatter("en", UTC, now).time(late) == "23:30 UTC"
     assert Formatter("de", ZoneInfo("Europe/Berlin"), now).time(late) == "Mo, 23. Nov., 00:30 CET"
     assert Formatter("fr", ZoneInfo("Europe/Berlin"), now).time(late) == "lun. 23 nov., 00:30 CET"
 
 
-def test_a_person_is_spoken_to_in_their_language() -> None:
+def test_formatter_has_the_persons_language() -> None:
     assert formatter_for(Person(id="a", locale="pt-BR"), NOW) == Formatter("pt", UTC, NOW, "pt-BR")
     there = Person(id="a", locale="pt-BR", reach=ContactPreferences(timezone="America/Sao_Paulo"))
     assert formatter_for(there, NOW) == Formatter("pt", ZoneInfo("America/Sao_Paulo"), NOW, "pt-BR")
 
 
-def test_the_card_s_own_words_are_in_the_language() -> None:
+def test_texts_of_the_card_are_translated() -> None:
     german, none = Formatter("de", UTC, NOW), ()
     left_out = CardRow(name="", label="items", value="3 more of items not shown", format="more_of", length=3)
     missing = CardRow(name="", label="", value="this card is incomplete", format="missing", length=1)
@@ -141,7 +141,7 @@ def test_the_card_s_own_words_are_in_the_language() -> None:
     )
 
 
-def test_open_places_and_stricter_terms_are_told_in_words() -> None:
+def test_open_groups_and_stricter_terms_are_sentences() -> None:
     english, german = Formatter("en", UTC, NOW), Formatter("de", UTC, NOW)
     groups = (ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal", "user:ana"), quorum=2))
     assert english.open(groups) == "Still needed: 1 of finance, 2 of legal / ana."
@@ -154,7 +154,7 @@ def test_open_places_and_stricter_terms_are_told_in_words() -> None:
     assert "\u202e" not in found[1]
 
 
-def test_a_terminal_says_what_is_open() -> None:
+def test_terminal_shows_the_open_groups() -> None:
     finance, legal = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal",))
     vote = Vote(
         subject="ana",

@@ -1,4 +1,4 @@
-"""Entries of the record in words, in the language of the page that shows them."""
+"""Audit entries as text, in the language of the page."""
 
 from typing import Any
 
@@ -122,12 +122,12 @@ PLAIN = [
 
 
 @table(("kind", "facts", "words"), *ENTRIES, *PLAIN)
-def test_an_entry_in_english(kind: str, facts: dict[str, Any], words: str) -> None:
+def test_entry_is_a_sentence_in_english(kind: str, facts: dict[str, Any], words: str) -> None:
     assert entry_words(kind, facts, ENGLISH) == words
 
 
 @table("language", *OTHERS)
-def test_no_entry_is_left_in_english(language: str) -> None:
+def test_no_entry_stays_in_english(language: str) -> None:
     assert {kind for kind, _, _ in (*ENTRIES, *PLAIN)} == set(_KINDS) | {"strange"}
     english = {"asked", "needs", "answered", "begins", "ends", "happened", "accepted", "refused", "counted", "approved"}
     for kind, facts, words in ENTRIES:
@@ -137,7 +137,7 @@ def test_no_entry_is_left_in_english(language: str) -> None:
         assert str(facts.get("call", "")) in text
 
 
-def test_codes_are_the_words_that_pages_have_for_them() -> None:
+def test_codes_use_the_texts_of_the_pages() -> None:
     facts = {"verdict": "approved", "channel": "api", "assurance": "mfa", "status": "counted"}
     text = entry_words("attempt", facts, "de")
     assert text == "hat geantwortet: Genehmigt (über api, mit zweitem Faktor, ohne Unterschrift): gezählt"

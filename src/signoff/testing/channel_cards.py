@@ -74,7 +74,7 @@ class CardSuite:
         raise NotImplementedError
 
     @play_scenario
-    async def test_each_person_is_sent_one_card_that_says_all(self, rig: ChannelRig) -> None:
+    async def test_each_person_gets_one_complete_card(self, rig: ChannelRig) -> None:
         """The effect, each argument, the code and the link. People without rights get no card."""
         request = await rig.ask()
         await rig.dispatch()
@@ -86,7 +86,7 @@ class CardSuite:
         assert (row.state, row.token) == ("sent", rig.card(rig.bo).token)
 
     @play_scenario
-    async def test_every_copy_of_a_card_carries_the_same_token(self, rig: ChannelRig) -> None:
+    async def test_every_copy_of_a_card_has_the_same_token(self, rig: ChannelRig) -> None:
         """A sender killed before it records the delivery sends the card again."""
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
@@ -96,7 +96,7 @@ class CardSuite:
         assert {card.token for card in copies} == {first.token}
 
     @play_scenario
-    async def test_what_a_model_writes_is_text_and_nothing_else(self, rig: ChannelRig) -> None:
+    async def test_text_of_a_model_is_escaped(self, rig: ChannelRig) -> None:
         """The card has no invisible characters, and the argument adds no line."""
         await rig.ask(args={"to": HOSTILE, "note\u202e": "x"})
         message = rig.card(rig.bo).text
@@ -105,7 +105,7 @@ class CardSuite:
         assert not any(line.strip().startswith("Approved by") for line in message.splitlines())
 
     @play_scenario
-    async def test_unicode_arrives_as_it_is(self, rig: ChannelRig) -> None:
+    async def test_unicode_arrives_unchanged(self, rig: ChannelRig) -> None:
         request = await rig.ask(args={"to": UNICODE})
         assert UNICODE in rig.card(rig.bo).text
         self._answers(rig)
@@ -113,7 +113,7 @@ class CardSuite:
         assert rig.request(request.id).reason == UNICODE
 
     @play_scenario
-    async def test_a_card_too_large_for_the_channel_says_so_and_links(self, rig: ChannelRig) -> None:
+    async def test_too_large_card_is_marked_and_links(self, rig: ChannelRig) -> None:
         """The card shows every argument, cut if necessary, or says that it is incomplete."""
         args = {f"argument_{number}": f"{number}:" + "x" * 480 for number in range(40)}
         await rig.ask(args=args)
@@ -124,7 +124,7 @@ class CardSuite:
         assert "signoff.example/link/" in message
 
     @play_scenario
-    async def test_all_cards_say_who_decided_and_where(self, rig: ChannelRig) -> None:
+    async def test_all_cards_show_the_decider_and_the_place(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         assert "Approved by Ana" not in rig.text_read_by(rig.bo)
         await rig.decide_elsewhere(request)
@@ -135,14 +135,14 @@ class CardSuite:
         assert (await rig.delivery(request, "bo")).state == "closed"
 
     @play_scenario
-    async def test_a_long_reason_keeps_no_card_from_closing(self, rig: ChannelRig) -> None:
+    async def test_long_reason_does_not_prevent_closing(self, rig: ChannelRig) -> None:
         request = await rig.ask(args={"to": UNICODE * 30, "note": "<&>" * 200})
         await rig.decide_elsewhere(request, "denied", f"{UNICODE} <&> *no* " * 60)
         assert "Denied by Ana" in rig.text_read_by(rig.bo)
         assert (await rig.delivery(request, "bo")).state == "closed"
 
     @play_scenario
-    async def test_people_are_told_in_their_language(self, rig: ChannelRig) -> None:
+    async def test_people_get_cards_in_their_language(self, rig: ChannelRig) -> None:
         """Both the open and the closed card."""
         request = await rig.ask()
         card = await rig.outbound_card(await rig.delivery(request, "bo"))
@@ -156,7 +156,7 @@ class CardSuite:
         assert "Genehmigt von Ana" in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_what_a_vendor_tells_of_a_card_never_leads_back(self, rig: ChannelRig) -> None:
+    async def test_delivery_state_of_a_card_only_advances(self, rig: ChannelRig) -> None:
         """Reports arrive in any order, and more than once."""
         request = await rig.ask()
         card = rig.card(rig.bo)
@@ -174,7 +174,7 @@ class CardSuite:
             assert (await rig.delivery(request, "bo")).state == known
 
     @play_scenario
-    async def test_a_reminder_says_that_it_is_one(self, rig: ChannelRig) -> None:
+    async def test_reminder_is_marked_as_one(self, rig: ChannelRig) -> None:
         """It has the token of the first card, and answers to it count."""
         request = await rig.ask()
         token = rig.card(rig.bo).token
@@ -187,7 +187,7 @@ class CardSuite:
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
-    async def test_many_at_once_are_one_message(self, rig: ChannelRig) -> None:
+    async def test_many_requests_at_once_are_one_message(self, rig: ChannelRig) -> None:
         """A digest has the number of requests, and no buttons."""
         for number in range(1, 9):
             await rig.ask(number, notify=False, approvers=("user:bo",))
@@ -197,7 +197,7 @@ class CardSuite:
         assert text("card.digest", "en", n=8) in mine[0].text
 
     @play_scenario
-    async def test_a_vendor_that_is_down_gets_the_card_when_it_is_back(self, rig: ChannelRig) -> None:
+    async def test_card_reaches_a_vendor_after_its_outage(self, rig: ChannelRig) -> None:
         """The card is not marked as sent, and keeps its token."""
         rig.vendor.trouble = "down"
         request = await rig.ask()
@@ -212,7 +212,7 @@ class CardSuite:
         assert (await rig.delivery(request, "bo")).state == "sent"
 
     @play_scenario
-    async def test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says(self, rig: ChannelRig) -> None:
+    async def test_busy_vendor_is_left_alone_for_its_stated_time(self, rig: ChannelRig) -> None:
         rig.vendor.trouble = "busy"
         request = await rig.ask()
         assert (await rig.delivery(request, "bo")).state == "planned"
@@ -228,7 +228,7 @@ class CardSuite:
         assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
 
     @play_scenario
-    async def test_a_call_that_goes_wrong_is_made_again(self, rig: ChannelRig) -> None:
+    async def test_failed_call_to_the_vendor_is_repeated(self, rig: ChannelRig) -> None:
         """Rate limit, server fault, invalid answer and cut connection."""
         for number, trouble in enumerate(rig.vendor.troubles, 1):
             rig.vendor.trouble = trouble
@@ -245,7 +245,7 @@ class CardSuite:
             assert rig.card(rig.bo).token == rows[1].token
 
     @play_scenario
-    async def test_a_card_is_closed_even_where_the_vendor_was_down_at_the_decision(self, rig: ChannelRig) -> None:
+    async def test_card_is_closed_although_the_vendor_was_down_at_the_decision(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         rig.vendor.trouble = "down"
         await rig.decide_elsewhere(request)
@@ -257,7 +257,7 @@ class CardSuite:
         assert "Approved by Ana" in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_the_check_says_what_is_wrong_and_never_fails(self, rig: ChannelRig) -> None:
+    async def test_check_reports_problems_and_never_fails(self, rig: ChannelRig) -> None:
         """A failed finding has a remedy."""
         await rig.channel.check()
         for trouble in ("down", *rig.vendor.troubles):

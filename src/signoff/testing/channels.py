@@ -60,7 +60,7 @@ class ChannelSuite(CardSuite):
     """Inherit from this class and provide the vendor. Tests of missing features are skipped."""
 
     @play_scenario
-    async def test_a_yes_approves_as_that_person_and_is_answered(self, rig: ChannelRig) -> None:
+    async def test_approval_counts_for_its_author_and_is_answered(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         assert await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")) == [None]
@@ -71,7 +71,7 @@ class ChannelSuite(CardSuite):
         assert "Approved" in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_a_no_denies_and_its_reason_is_kept(self, rig: ChannelRig) -> None:
+    async def test_denial_keeps_its_reason(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", "too expensive"))
@@ -90,7 +90,7 @@ class ChannelSuite(CardSuite):
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
 
     @play_scenario
-    async def test_a_card_that_is_not_whole_takes_a_no_and_no_yes(self, rig: ChannelRig) -> None:
+    async def test_incomplete_card_accepts_a_denial_but_no_approval(self, rig: ChannelRig) -> None:
         """Neither a button nor text approves values that the card does not show: the reply links to them."""
         self._answers(rig)
         request = await rig.ask(args={"items": [{"pieces": number} for number in range(40)]})
@@ -109,7 +109,7 @@ class ChannelSuite(CardSuite):
         assert rig.request(request.id).state == "denied"
 
     @play_scenario
-    async def test_a_card_with_cut_values_takes_no_approval(self, rig: ChannelRig) -> None:
+    async def test_card_with_truncated_values_accepts_no_approval(self, rig: ChannelRig) -> None:
         """A card with values cut for lack of room is approved elsewhere: `draws_whole` must report it."""
         self._answers(rig)
         for number, rows in enumerate((12, 40), 1):
@@ -127,7 +127,7 @@ class ChannelSuite(CardSuite):
             assert text("reply.unseen", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_two_answers_in_a_row_decide_each_their_own_card(self, rig: ChannelRig) -> None:
+    async def test_two_consecutive_answers_decide_their_own_cards(self, rig: ChannelRig) -> None:
         """Two requests wait, and both answers arrive before either is read."""
         self._answers(rig)
         first, second = await rig.ask(1), await rig.ask(2)
@@ -137,7 +137,7 @@ class ChannelSuite(CardSuite):
         assert (rig.request(first.id).state, rig.request(second.id).state) == ("denied", "approved")
 
     @play_scenario
-    async def test_one_of_two_is_counted_and_told_so(self, rig: ChannelRig) -> None:
+    async def test_first_of_two_approvals_is_counted_and_answered(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask(quorum=2)
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -147,7 +147,7 @@ class ChannelSuite(CardSuite):
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
-    async def test_what_is_forged_decides_nothing(self, rig: ChannelRig) -> None:
+    async def test_forged_message_decides_nothing(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -159,7 +159,7 @@ class ChannelSuite(CardSuite):
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
-    async def test_odd_headers_are_forged_and_nothing_worse(self, rig: ChannelRig) -> None:
+    async def test_odd_headers_are_refused_as_forged(self, rig: ChannelRig) -> None:
         self._answers(rig)
         await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -169,7 +169,7 @@ class ChannelSuite(CardSuite):
                 _receive(rig.channel, dataclasses.replace(true, headers={**true.headers, name: value}))
 
     @play_scenario
-    async def test_nonsense_is_refused_and_nothing_worse(self, rig: ChannelRig) -> None:
+    async def test_nonsense_is_refused_without_other_errors(self, rig: ChannelRig) -> None:
         self._answers(rig)
         await rig.ask()
         for body in _NONSENSE:
@@ -181,7 +181,7 @@ class ChannelSuite(CardSuite):
         assert rig.decisions.answers == []
 
     @play_scenario
-    async def test_an_answer_under_another_content_type_decides_nothing_or_the_same(self, rig: ChannelRig) -> None:
+    async def test_answer_with_another_content_type_decides_nothing_or_the_same(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -190,7 +190,7 @@ class ChannelSuite(CardSuite):
         assert rig.request(request.id).state in ("pending", "approved")
 
     @play_scenario
-    async def test_the_largest_message_is_read_in_good_time(self, rig: ChannelRig) -> None:
+    async def test_largest_message_is_read_in_time(self, rig: ChannelRig) -> None:
         """The largest accepted message, of text that makes careless parsers slow."""
         self._answers(rig)
         await rig.ask()
@@ -200,7 +200,7 @@ class ChannelSuite(CardSuite):
         assert rig.decisions.answers == []
 
     @play_scenario
-    async def test_what_is_repeated_counts_once(self, rig: ChannelRig) -> None:
+    async def test_repeated_message_counts_once(self, rig: ChannelRig) -> None:
         """Vendors redeliver everything, at once and much later. The approver gets one reply."""
         self._answers(rig)
         request = await rig.ask(quorum=2)
@@ -213,7 +213,7 @@ class ChannelSuite(CardSuite):
         assert len(rig.vendor.reads(rig.bo)) == before
 
     @play_scenario
-    async def test_only_a_post_says_something(self, rig: ChannelRig) -> None:
+    async def test_only_a_post_request_decides(self, rig: ChannelRig) -> None:
         """Prefetchers and previews of links decide nothing."""
         self._answers(rig)
         await rig.ask()
@@ -222,7 +222,7 @@ class ChannelSuite(CardSuite):
         assert rig.decisions.answers == []
 
     @play_scenario
-    async def test_a_stranger_decides_nothing_and_learns_nothing(self, rig: ChannelRig) -> None:
+    async def test_stranger_decides_and_learns_nothing(self, rig: ChannelRig) -> None:
         """The sender counts, not the holder of the card."""
         self._answers(rig)
         request = await rig.ask()
@@ -232,7 +232,7 @@ class ChannelSuite(CardSuite):
         assert not any(part in message for part in (request.card.effect, show_code(request.code), "Payee"))
 
     @play_scenario
-    async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: ChannelRig) -> None:
+    async def test_person_without_permission_is_refused(self, rig: ChannelRig) -> None:
         """A known person without rights, with another person's card."""
         self._answers(rig)
         request = await rig.ask()
@@ -241,7 +241,7 @@ class ChannelSuite(CardSuite):
         assert text("receipt.not_allowed", "en") in rig.text_read_by(rig.cy)
 
     @play_scenario
-    async def test_who_comes_second_is_told_who_was_first(self, rig: ChannelRig) -> None:
+    async def test_second_answer_names_the_first_decider(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         late = rig.vendor.press(rig.card(rig.bo), rig.bo, "denied")
@@ -252,7 +252,7 @@ class ChannelSuite(CardSuite):
         assert "Already decided. Approved by Ana" in message
 
     @play_scenario
-    async def test_who_comes_too_late_is_told_that_time_is_over(self, rig: ChannelRig) -> None:
+    async def test_late_answer_is_refused_as_expired(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask(timeout=3_600.0)
         card = rig.card(rig.bo)
@@ -264,7 +264,7 @@ class ChannelSuite(CardSuite):
         assert text("receipt.expired", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: ChannelRig) -> None:
+    async def test_older_card_does_not_decide_a_newer_revision(self, rig: ChannelRig) -> None:
         """An approval of the previous revision does not approve the present one."""
         self._answers(rig)
         request = await rig.ask()
@@ -281,7 +281,7 @@ class ChannelSuite(CardSuite):
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
-    async def test_what_has_to_be_typed_is_not_decided_here(self, rig: ChannelRig) -> None:
+    async def test_request_with_typed_confirmation_is_not_decided_here(self, rig: ChannelRig) -> None:
         """The card asks for a sign-in, and so does the reply to an answer."""
         request = await rig.ask(confirm="type")
         card = rig.card(rig.bo)
@@ -292,7 +292,7 @@ class ChannelSuite(CardSuite):
         assert text("reply.link_only", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_what_needs_more_than_this_channel_is_not_decided_here(self, rig: ChannelRig) -> None:
+    async def test_request_with_higher_assurance_is_not_decided_here(self, rig: ChannelRig) -> None:
         """The reply asks for a sign-in, with the link."""
         self._answers(rig)
         request = await rig.ask(min_assurance="mfa")
@@ -301,7 +301,7 @@ class ChannelSuite(CardSuite):
         assert text("reply.link_only", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_a_bare_yes_with_two_open_asks_which(self, rig: ChannelRig) -> None:
+    async def test_bare_yes_with_two_open_requests_asks_for_a_code(self, rig: ChannelRig) -> None:
         """An answer with a code from the reply then decides that request alone."""
         self._writes(rig)
         first, second = await rig.ask(1), await rig.ask(2)
@@ -317,7 +317,7 @@ class ChannelSuite(CardSuite):
         assert (rig.request(first.id).state, rig.request(first.id).reason) == ("denied", "too expensive")
 
     @play_scenario
-    async def test_words_that_are_no_decision_decide_nothing(self, rig: ChannelRig) -> None:
+    async def test_unclear_words_decide_nothing(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         card = rig.card(rig.bo)
@@ -331,7 +331,7 @@ class ChannelSuite(CardSuite):
         assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_what_is_new_to_us_is_taken_and_changes_nothing(self, rig: ChannelRig) -> None:
+    async def test_unknown_events_are_accepted_without_effect(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         refusals = await rig.receive(*rig.vendor.unknown())
@@ -340,7 +340,7 @@ class ChannelSuite(CardSuite):
         assert (await rig.delivery(request, "bo")).state == "sent"
 
     @play_scenario
-    async def test_an_answer_is_kept_while_no_worker_runs(self, rig: ChannelRig) -> None:
+    async def test_answer_is_kept_without_a_worker(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         rig.decisions.server = False
@@ -357,7 +357,7 @@ class ChannelSuite(CardSuite):
         assert len(rig.decisions.answers) == 1
 
     @play_scenario
-    async def test_a_decision_stands_though_its_answer_does_not_get_out(self, rig: ChannelRig) -> None:
+    async def test_decision_counts_although_its_reply_fails(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()
         await rig.receiver.take(rig.channel.name, rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -380,7 +380,7 @@ class ChannelSuite(CardSuite):
         assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_yes_with_a_no_behind_it_is_denied(self, rig: ChannelRig) -> None:
+    async def test_approval_followed_by_a_denial_is_denied(self, rig: ChannelRig) -> None:
         """Both messages arrive before either is read."""
         self._writes(rig)
         request = await rig.ask()
@@ -432,7 +432,7 @@ class ChannelSuite(CardSuite):
         assert any(text(f"reply.{doubt}", "en") in message for doubt in ("before", "which"))
 
     @play_scenario
-    async def test_a_late_code_approves_the_revision_that_it_was_written_about(self, rig: ChannelRig) -> None:
+    async def test_late_code_approves_only_the_revision_of_its_writing(self, rig: ChannelRig) -> None:
         """The request got a new revision, with other arguments, before the text arrived."""
         self._writes(rig)
         request = await rig.ask()
@@ -444,7 +444,7 @@ class ChannelSuite(CardSuite):
         assert text("receipt.stale", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
-    async def test_a_late_denial_with_a_code_counts(self, rig: ChannelRig) -> None:
+    async def test_late_denial_with_a_code_counts(self, rig: ChannelRig) -> None:
         """A denial runs nothing, so its time does not matter."""
         self._writes(rig)
         request = await rig.ask()

@@ -72,7 +72,7 @@ class TestSms(ChannelSuite):
         return fake_twilio(FakeSms())
 
     @play_scenario
-    async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: ChannelRig) -> None:
+    async def test_older_card_does_not_decide_a_newer_revision(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         await rig.receiver.take("channel", rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         await rig.revise(request)
@@ -86,7 +86,7 @@ class TestSms(ChannelSuite):
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
-    async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: ChannelRig) -> None:
+    async def test_person_without_permission_is_refused(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
         assert (rig.decisions.answers, rig.request(request.id).votes) == ([], ())
