@@ -36,6 +36,8 @@ signoff.Tool(
     capabilities={"network": ["example.org"]}, bypassRouting={"reason": "It reads a local cache."},
 )
 
+signoff.ApprovalPolicy(auto_approve_if="args.euro < 5.0", min_assurance="mfa")
+
 
 @signoff.tool(scope="generalist", timeout="30s", readOnly=True)
 async def read(city: str) -> str:
@@ -66,6 +68,7 @@ WRONG = (
     'signoff.App().actor("clerk", instrutions="Help.")',
     'signoff.App().tool(efect="Pay")',
     'signoff.App().policy(rule="true", efect="deny")',
+    'signoff.ApprovalPolicy(autoApproveIf="true")',
 )
 
 
