@@ -333,7 +333,7 @@ class Actor:
     autonomy: Annotated[Autonomy | None, FieldSpec(unset="what policies say")] = None
     """Bounds on calls without approval."""
     escalation: Annotated[EscalationPath | None, FieldSpec(unset="what policies say")] = None
-    """Approvers, if a policy names none."""
+    """Approvers and escalation, if a policy names none."""
     own_tools: Annotated[tuple[Tool | ToolUse, ...], FieldSpec(key=dict[str, Any])] = ()
     """[Tools](#tools) of this actor alone, by name."""
     routes: Annotated[tuple[Route, ...], FieldSpec(key=dict[str, Any])] = ()
