@@ -1,11 +1,11 @@
-"""Tests refunds without a model and without approvers."""
+"""Tests refunds with the offline model. The test itself approves."""
 
 import asyncio
 
 from refunds import app
 
 
-def test_refund_asks_from_10_euros_and_is_denied_from_1000() -> None:
+def test_refund_asks_above_10_euros_and_is_denied_above_1000() -> None:
     async def story() -> None:
         async with app.test() as test:
             small = await test.say("refund ana 9")
