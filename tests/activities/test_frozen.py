@@ -86,7 +86,7 @@ async def test_frozen_tenant_runs_no_tool_by_any_path(
     assert gated.gate_decisions[0].outcome is not None
     assert gated.gate_decisions[0].outcome.code == "denied"
     assert ledger.rows == []
-    await Freezes(store).thaw("main")
+    await Freezes(store).unfreeze("main")
     if before == "open" and not (read_only or idempotent):
         with pytest.raises(ApplicationError, match="not known whether"):
             await run(deps, tool, task, env)

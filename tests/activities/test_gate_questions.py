@@ -438,7 +438,7 @@ async def test_in_doubt_question_is_skipped_if_frozen_or_answered(store: Store) 
     await begun(store, digest)
     await Freezes(store).freeze("main", reason="incident", by="adm")
     assert (await gate_decision(deps, **doubts)).request is None
-    await Freezes(store).thaw("main")
+    await Freezes(store).unfreeze("main")
     request = request_of((await gate_decision(deps, **doubts)).request)
     await answer(store, about(request, verdict="happened"))
     result = await gate_decision(deps, **doubts)

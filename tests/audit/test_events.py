@@ -69,7 +69,7 @@ KINDS: list[tuple[AuditKind, dict[str, Any], str]] = [
     ("delivery", {"event": "remind", "by": "turn"}, ""),
     ("delivery", {"event": "sent"}, ""),
     ("admin", {"act": "freeze"}, "freeze.started"),
-    ("admin", {"act": "thaw"}, "freeze.lifted"),
+    ("admin", {"act": "unfreeze"}, "freeze.lifted"),
     ("admin", {"act": "sign-in"}, ""),
     ("policy", {"where": "worker", "added": ["tool pay"]}, "catalog.deployed"),
     ("people", {"where": "gateway"}, ""),
@@ -121,7 +121,7 @@ def test_event_has_the_cloudevents_attributes() -> None:
         "claimed": True,
     }
     assert found.data == {"person": "anna", "approval": CALL, "call": "c1.1", "tool": "pay", "permit": "approved"}
-    turn, tenant = event_from_record(record("turn")), event_from_record(record("admin", "admin/main", act="thaw"))
+    turn, tenant = event_from_record(record("turn")), event_from_record(record("admin", "admin/main", act="unfreeze"))
     assert turn is not None
     assert tenant is not None
     assert (turn.source, turn.subject) == ("turn:main.s1.t1", "main.s1.t1")

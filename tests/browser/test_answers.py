@@ -208,7 +208,7 @@ async def states(served: Served) -> AsyncIterator[list[str]]:
     freezes = Freezes(rig.deps.store)
     await freezes.freeze("main", reason=f"strange payments {uuid.uuid4().hex}", by="ana")
     yield paths
-    await freezes.thaw("main")
+    await freezes.unfreeze("main")
     for approval in (doubt, urgent, trip, book, typed, alike):
         await rig.http.post(f"/v1/approvals/{approval}/withdraw?as=guest", json={})
 

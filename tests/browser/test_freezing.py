@@ -15,10 +15,10 @@ WIDER = "document.documentElement.scrollWidth - document.documentElement.clientW
 
 
 @pytest.fixture
-async def thawed(served: Served) -> AsyncIterator[Served]:
+async def unfrozen(served: Served) -> AsyncIterator[Served]:
     """The gateway, which every test leaves unfrozen."""
     yield served
-    await Freezes(served.rig.deps.store).thaw("main")
+    await Freezes(served.rig.deps.store).unfreeze("main")
 
 
 async def looks(page: Page, *, by_axe: bool = True) -> None:
@@ -31,9 +31,9 @@ async def looks(page: Page, *, by_axe: bool = True) -> None:
 
 @pytest.mark.parametrize(("size", "scripts"), [(WIDE, True), (PHONE, False)], ids=["wide", "phone, plain"])
 async def test_freeze_is_shown_everywhere_and_lifted(
-    window: Open, thawed: Served, size: tuple[int, int], scripts: bool
+    window: Open, unfrozen: Served, size: tuple[int, int], scripts: bool
 ) -> None:
-    approval = await thawed.rig.asked("pay")
+    approval = await unfrozen.rig.asked("pay")
     page = await window("/", size=size, scripts=scripts)
     await page.get_by_role("link", name="Freeze", exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Freeze")
@@ -44,9 +44,9 @@ async def test_freeze_is_shown_everywhere_and_lifted(
     await page.get_by_label(re.compile("Deny every call in main")).check()
     await page.get_by_role("button", name="Freeze now").click()
     await expect(page.locator(".note")).to_contain_text("Frozen. Withdrawn requests:")
-    assert (await thawed.rig.turns.signoff.request(approval)).state == "cancelled"
+    assert (await unfrozen.rig.turns.signoff.request(approval)).state == "cancelled"
     await looks(page, by_axe=scripts)
-    await page.goto(f"{thawed.base}/tools")
+    await page.goto(f"{unfrozen.base}/tools")
     banner = page.locator(".frozen")
     await expect(banner).to_contain_text("Frozen by Approver: no calls start in main")
     await expect(banner).to_contain_text("a stolen laptop")
@@ -57,8 +57,8 @@ async def test_freeze_is_shown_everywhere_and_lifted(
     await expect(page.locator(".frozen")).to_have_count(0)
 
 
-async def test_person_without_the_role_sees_the_freeze_only(window: Open, thawed: Served) -> None:
-    await Freezes(thawed.rig.deps.store).freeze("main", reason="strange payments " * 20, by="ana")
+async def test_person_without_the_role_sees_the_freeze_only(window: Open, unfrozen: Served) -> None:
+    await Freezes(unfrozen.rig.deps.store).freeze("main", reason="strange payments " * 20, by="ana")
     page = await window("/", size=(320, 640))
     await page.get_by_label("Acting as").select_option("bo")
     await page.get_by_role("button", name="Switch").click()

@@ -81,7 +81,7 @@ async def test_token_permits_lists_reads_and_freezes(
         assert "the turn is cancelled" in (await run_as("rui", "watch", stopped)).out
         assert "is over already: cancelled" in (await run_as("rui", "cancel", stopped)).out
 
-        for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
+        for words in (("freeze", "main", "--reason", "drill"), ("unfreeze", "main")):
             for who in ("rui", "olga"):
                 assert "needs the role `admin`" in assert_one_sentence(await run_as(who, *words))
             assert "cannot act as `ana`" in assert_one_sentence(await run_as("rui", *words, "--as", "ana"))
@@ -90,11 +90,11 @@ async def test_token_permits_lists_reads_and_freezes(
         assert (frozen.code, frozen.out.splitlines()[1]) == (0, "withdrawn requests: 1"), frozen
         assert waits.code == 0
         assert "is frozen: a stolen laptop" in assert_one_sentence(await run_as("rui", "chat", "pay 5"))
-        assert "frozen by ana" in (await run_as("ana", "thaw", "main")).out
-        assert "is not frozen" in assert_one_sentence(await run_as("ana", "thaw", "main"))
+        assert "frozen by ana" in (await run_as("ana", "unfreeze", "main")).out
+        assert "is not frozen" in assert_one_sentence(await run_as("ana", "unfreeze", "main"))
         acts = (await run_as("ana", "audit", "show", "admin/main", "--json")).data["timeline"]
         done = [(line["who"], line["what"].split(" ")[0]) for line in acts if line["who"] == "ana"]
-        assert done == [("ana", "remember"), ("ana", "revoke"), ("ana", "freeze"), ("ana", "thaw")]
+        assert done == [("ana", "remember"), ("ana", "revoke"), ("ana", "freeze"), ("ana", "unfreeze")]
 
 
 async def test_store_freeze_works_without_a_gateway(
@@ -102,7 +102,7 @@ async def test_store_freeze_works_without_a_gateway(
 ) -> None:
     here(clean_env, site, "gateway")
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
-    for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
+    for words in (("freeze", "main", "--reason", "drill"), ("unfreeze", "main")):
         text = assert_one_sentence(await cli(*words))
         assert "no gateway answers" in text
         assert "`signoff store freeze`" in text
@@ -110,10 +110,10 @@ async def test_store_freeze_works_without_a_gateway(
     assert (await cli("store", "freeze", "main", "--reason", " ")).code == 2
     frozen = await cli("store", "freeze", "main", "--reason", "drill", "--json")
     assert (frozen.code, frozen.data["by"], frozen.data["reason"]) == (0, UNPROVED, "drill")
-    assert UNPROVED in (await cli("store", "thaw", "main")).out
-    assert "is not frozen" in assert_one_sentence(await cli("store", "thaw", "main"))
+    assert UNPROVED in (await cli("store", "unfreeze", "main")).out
+    assert "is not frozen" in assert_one_sentence(await cli("store", "unfreeze", "main"))
     lines = (await cli("audit", "show", "admin/main", "--json")).data["timeline"]
-    assert [(line["who"], line["what"].split(" ")[0]) for line in lines] == [("", "freeze"), ("", "thaw")]
+    assert [(line["who"], line["what"].split(" ")[0]) for line in lines] == [("", "freeze"), ("", "unfreeze")]
     assert all(f"account {getpass.getuser()}" in line["what"] and UNPROVED in line["what"] for line in lines)
 
 
@@ -126,4 +126,4 @@ async def test_broken_manifest_does_not_prevent_a_freeze(
     frozen = await cli("store", "freeze", "main", "--reason", "drill")
     assert (frozen.code, "frozen: main by an operator" in frozen.out) == (0, True), frozen
     assert "the people of this tenant are unknown: " in frozen.out
-    assert (await cli("store", "thaw", "main")).code == 0
+    assert (await cli("store", "unfreeze", "main")).code == 0

@@ -152,8 +152,8 @@ async def test_acts_of_operators_are_recorded(audit: Cli, clean_env: pytest.Monk
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     for _ in range(2):
         await audit("store", "freeze", "main", "--reason", "a second leak")
-    assert (await audit("store", "thaw", "main")).code == 0
-    assert (await audit("store", "thaw", "main")).code == 1
+    assert (await audit("store", "unfreeze", "main")).code == 0
+    assert (await audit("store", "unfreeze", "main")).code == 1
     ran = await audit("audit", "show", "admin/main", "--json")
     acts = [(record["subject"], json.loads(record["data"])["act"]) for record in ran.data["records"]]
-    assert acts == [("", "keys create"), ("", "keys create"), ("ana", "freeze"), ("", "freeze"), ("", "thaw")]
+    assert acts == [("", "keys create"), ("", "keys create"), ("ana", "freeze"), ("", "freeze"), ("", "unfreeze")]

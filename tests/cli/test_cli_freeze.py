@@ -88,9 +88,9 @@ async def test_freeze_withdraws_open_requests_and_unfreezing_permits_new_ones(se
     assert "cancelled" in shown.out
     for text in ("pay 5", "pay 500", "look"):
         page_text = assert_one_sentence(await served_cli("ask", text, "--no-wait"))
-        assert page_text == "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is thawed"
-    assert (await served_cli("thaw", "main")).code == 0
-    assert "is not frozen" in assert_one_sentence(await served_cli("thaw", "main"))
+        assert page_text == "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is unfrozen"
+    assert (await served_cli("unfreeze", "main")).code == 0
+    assert "is not frozen" in assert_one_sentence(await served_cli("unfreeze", "main"))
     assert "pay: ran by rule" in (await served_cli("ask", "pay 5")).out
 
 

@@ -35,7 +35,7 @@ PERSONS = (
     ("grants", "list"),
     ("grants", "revoke", "g1"),
     ("freeze", "main", "--reason", "stop"),
-    ("thaw", "main"),
+    ("unfreeze", "main"),
     ("events", "list"),
     ("events", "follow"),
     ("events", "failed"),

@@ -258,7 +258,7 @@ async def open_every_door(two: Installation, tenant: str, theirs: str, names: li
         *(("deny", each, "--reason", "no") for each in (approval, code)),
         *(("watch", turn), ("cancel", turn), ("audit", "show", turn), ("audit", "show", f"admin/{theirs}")),
         *(("events", "list", "--turn", turn), ("events", "list", "--tenant", theirs), ("sessions", names[4])),
-        *(("grants", "revoke", names[5]), ("freeze", theirs, "--reason", "x"), ("thaw", theirs)),
+        *(("grants", "revoke", names[5]), ("freeze", theirs, "--reason", "x"), ("unfreeze", theirs)),
     ):
         ran = await two.run(tenant, "boss", *tried)
         assert (ran.code != 0, shows(ran.out + ran.err)) == (True, False), (tried, ran)
@@ -279,7 +279,7 @@ async def test_two_tenants_do_everything_without_reaching_each_other(two: Instal
     assert (await two.run("acme", "boss", "freeze", "acme", "--reason", "audit")).code == 0
     assert "frozen" in assert_one_sentence(await two.run("acme", "rui", "ask", "pay 5", "--no-wait"))
     assert (await two.run("main", "rui", "ask", "pay 5")).code == 0
-    assert (await two.run("acme", "boss", "thaw", "acme")).code == 0
+    assert (await two.run("acme", "boss", "unfreeze", "acme")).code == 0
     assert (await two.run("acme", "rui", "ask", "pay 5")).code == 0
 
 

@@ -207,7 +207,7 @@ async def test_answer_is_remembered_and_a_tenant_is_frozen(client: Client) -> No
         with pytest.raises(Refused, match="is frozen: drill"):
             await client.start("look")
     finally:
-        await client.thaw("main", by="approver")
+        await client.unfreeze("main", by="approver")
     assert await client.freezes() == []
 
 

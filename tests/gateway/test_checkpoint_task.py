@@ -34,7 +34,7 @@ async def test_records_are_covered_by_a_checkpoint_soon_and_at_shutdown(store: S
                 await asyncio.sleep(0.01)
     assert await numbers(store) == [1]
     async with keep_checkpoints(store, SIGNER, every=600):
-        await recorded(store, "thaw")
+        await recorded(store, "unfreeze")
     assert await numbers(store) == [1, 2]
 
 

@@ -97,7 +97,7 @@ async def test_freeze_and_unfreeze_are_recorded_over_the_api(rig: GatewayRig) ->
     codes = [(await taken_back(rig, "/v1/freezes/main")).status_code for _ in range(2)]
     assert codes == [200, 404]
     records = await rig.acts()
-    assert names(records) == [("approver", "freeze"), ("approver", "thaw")]
+    assert names(records) == [("approver", "freeze"), ("approver", "unfreeze")]
     assert (records[0].facts["reason"], records[0].facts["channel"]) == ("a leak", "api")
 
 

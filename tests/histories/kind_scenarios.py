@@ -220,8 +220,8 @@ async def _owed(rig: GatewayRig, feed: str) -> tuple[EventSender, str]:
     await sender.step()
     frozen = await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     headers = {"content-type": "application/json"}
-    thawed = await rig.http.delete("/v1/freezes/main?as=approver", headers=headers)
-    assert (frozen.status_code, thawed.status_code) == (200, 200), (frozen.text, thawed.text)
+    unfrozen = await rig.http.delete("/v1/freezes/main?as=approver", headers=headers)
+    assert (frozen.status_code, unfrozen.status_code) == (200, 200), (frozen.text, unfrozen.text)
     query, key = text("SELECT key FROM event_deliveries WHERE subscription = :feed"), None
     while key is None:
         await rig.deps.events.extend()

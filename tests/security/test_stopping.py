@@ -49,7 +49,7 @@ async def test_freeze_ends_waiting_requests_refuses_new_calls_and_is_recorded(
         acts = await rig.acts()
         points = Checkpoints(store)
         report = await verify(AuditLog(store).records(), points.all(), SIGNER.verifier(), heads=await points.heads())
-    assert [(act.subject, act.facts["act"]) for act in acts] == [("approver", "freeze"), ("approver", "thaw")]
+    assert [(act.subject, act.facts["act"]) for act in acts] == [("approver", "freeze"), ("approver", "unfreeze")]
     assert acts[0].facts["reason"] == "a stolen laptop"
     assert report.finding is None
 

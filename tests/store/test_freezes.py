@@ -48,8 +48,8 @@ async def test_first_freeze_applies_until_it_is_lifted(store: Store) -> None:
     assert (first.tenant, first.reason, first.by) == ("main", "stolen laptop", "ana")
     assert await freezes.freeze("main", reason="another", by="bo") == first
     assert await freezes.read("main") == first
-    assert await freezes.thaw("main") == first
-    assert (await freezes.thaw("main"), await freezes.read("main"), await freezes.all()) == (None, None, [])
+    assert await freezes.unfreeze("main") == first
+    assert (await freezes.unfreeze("main"), await freezes.read("main"), await freezes.all()) == (None, None, [])
     assert await store.claim(KEY, **MAIN) == Claim(kind="fresh")
 
 

@@ -168,7 +168,7 @@ async def test_freeze_spends_no_grant(store: Store) -> None:
     await written(store, uses=1)
     await Freezes(store).freeze("main", reason="r", by="ana")
     assert (await store.claim("k", **WHO, grant="g1")).kind == "frozen"
-    await Freezes(store).thaw("main")
+    await Freezes(store).unfreeze("main")
     assert (await store.claim("k", **WHO, grant="g1")).kind == "fresh"
 
 

@@ -153,7 +153,7 @@ async def test_frozen_tenant_denies_even_approved_calls(turn_rig: TurnRig) -> No
             assert (outcome.code, outcome.denied.source) == ("denied", "policy")
             assert outcome.denied.reason == "frozen: the laptop is gone"
         assert ledger.rows == []
-        await Freezes(turn_rig.store).thaw("main")
+        await Freezes(turn_rig.store).unfreeze("main")
         again = await found.start("40")
         await found.waiting(again)
         await found.signoff.decide(yes(again))

@@ -183,7 +183,7 @@ _ENDINGS: Final = {
 _ANSWERS: Final = {"accepted": "approval.decided", "counted": "approval.answered"}
 _REPEATED: Final = "duplicate"
 _GRANTS: Final = {"remember": "grant.created", "revoke": "grant.revoked"}
-_ACTS: Final = {"freeze": "freeze.started", "thaw": "freeze.lifted"}
+_ACTS: Final = {"freeze": "freeze.started", "unfreeze": "freeze.lifted"}
 
 
 def event_from_record(record: Record, more: Mapping[str, Any] | None = None) -> CloudEvent | None:

@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "cancel": ("signoff.cli.http.turns", "Ask a turn to stop."),
     "grants": ("signoff.cli.http.grants", "List and revoke remembered answers."),
     "freeze": ("signoff.cli.http.freeze", "Deny everything in a tenant, at once."),
-    "thaw": ("signoff.cli.http.freeze", "Lift a freeze."),
+    "unfreeze": ("signoff.cli.http.freeze", "Lift a freeze."),
     "events": ("signoff.cli.http.events", "Read and follow events."),
     "hook": ("signoff.cli.http.hook", "Ask as a hook of a coding agent whether its call may run."),
     "mcp-stdio": ("signoff.cli.http.mcp_stdio", "Serve a host of MCP that starts its servers itself."),

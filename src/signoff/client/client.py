@@ -333,7 +333,7 @@ class Client:
             FreezeResult, "POST", "/v1/freezes", json=body, params=_drop_empty({"as": by})
         )
 
-    async def thaw(self, tenant: str, *, by: str = "") -> Freeze:
+    async def unfreeze(self, tenant: str, *, by: str = "") -> Freeze:
         """Unfreeze a tenant. Calls denied during the freeze stay denied."""
         path = f"/v1/freezes/{_quote_part(tenant)}"
         return await self._transport.call(Freeze, "DELETE", path, params=_drop_empty({"as": by}), json={})

@@ -43,14 +43,14 @@ async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience:
     )
 
 
-async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
+async def unfreeze(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
     """Unfreeze the tenant of `person`.
 
     Raises `Refused` (`not_allowed`), `NotFound` if it is not frozen, `StoreUnavailable`.
     """
     require_operator(deps, person)
-    entry = admin_entry(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
-    lifted = await Freezes(deps.store).thaw(person.tenant, also=entry_writer([entry]))
+    entry = admin_entry(person.tenant, "unfreeze", person.id, deps.clock(), channel=channel)
+    lifted = await Freezes(deps.store).unfreeze(person.tenant, also=entry_writer([entry]))
     if lifted is None:
         raise worded(NotFound, Remark.of("not_frozen", tenant=quote_name(person.tenant)))
     return lifted

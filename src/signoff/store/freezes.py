@@ -33,7 +33,7 @@ class Freezes:
 
         return await self._store.run(write)
 
-    async def thaw(self, tenant: str, *, also: Also | None = None) -> Freeze | None:
+    async def unfreeze(self, tenant: str, *, also: Also | None = None) -> Freeze | None:
         """Unfreeze a tenant.
 
         Return the freeze, or `None` if there was none.
@@ -62,7 +62,7 @@ class Freezes:
         """
         freeze = await self.read(tenant)
         if freeze is not None:
-            message = f"the tenant `{tenant}` is frozen: {freeze.reason}; nothing new starts until it is thawed"
+            message = f"the tenant `{tenant}` is frozen: {freeze.reason}; nothing new starts until it is unfrozen"
             raise Refused(message, code="frozen", tenant=tenant)
 
     async def all(self) -> list[Freeze]:

@@ -162,13 +162,13 @@ async def test_frozen_tenant_starts_nothing_new(rig: GatewayRig) -> None:
             403,
             {
                 "code": "frozen",
-                "message": "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is thawed",
+                "message": "the tenant `main` is frozen: a stolen laptop; nothing new starts until it is unfrozen",
             },
         )
     async with browser(rig) as page:
         form = hidden((await page.get("/new")).text, "/sessions")
         shown = await page.post("/sessions", data={**form, "text": "small", "actor": "desk"})
-    assert (shown.status_code, "nothing new starts until it is thawed" in words(shown.text)) == (403, True)
+    assert (shown.status_code, "nothing new starts until it is unfrozen" in words(shown.text)) == (403, True)
     for path in (f"/v1/turns/{session}", f"/v1/sessions/{session}"):
         assert (await rig.http.get(path)).status_code == 404
     await rig.http.request("DELETE", "/v1/freezes/main", json={})

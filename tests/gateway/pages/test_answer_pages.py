@@ -198,7 +198,7 @@ async def test_frozen_tenant_is_named_on_every_page(rig: GatewayRig) -> None:
             text = words((await page.get(path)).text)
             assert "Frozen by Ana: no calls start in main" in text, path
             assert "strange payments" in text, path
-        await Freezes(rig.deps.store).thaw("main")
+        await Freezes(rig.deps.store).unfreeze("main")
         assert "Frozen by" not in (await page.get("/")).text
 
 

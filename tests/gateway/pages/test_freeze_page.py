@@ -33,17 +33,17 @@ async def test_freeze_and_unfreeze_by_form(rig: GatewayRig) -> None:
             assert re.search(r"Since \d\d:\d\d UTC ?\. Reason: a stolen laptop", shown), path
         again = await page.post("/freeze", data=hidden((await page.get("/freeze")).text, "/freeze"))
         assert (again.status_code, "Withdrawn requests: 0." in words(again.text)) == (200, True)
-        form = hidden((await page.get("/freeze")).text, "/thaw")
-        thawed = await page.post("/thaw", data=form)
-        assert (thawed.status_code, thawed.headers["location"]) == (303, "/freeze?thawed=1")
-        shown = words((await page.get("/freeze?thawed=1")).text)
+        form = hidden((await page.get("/freeze")).text, "/unfreeze")
+        unfrozen = await page.post("/unfreeze", data=form)
+        assert (unfrozen.status_code, unfrozen.headers["location"]) == (303, "/freeze?unfrozen=1")
+        shown = words((await page.get("/freeze?unfrozen=1")).text)
         assert ("Unfrozen." in shown, "Frozen by" in shown) == (True, False)
-        assert (await page.post("/thaw", data=form)).status_code == 303
+        assert (await page.post("/unfreeze", data=form)).status_code == 303
     acts = [
         (record.subject, record.facts["act"], record.facts.get("reason"), record.facts["channel"])
         for record in await rig.acts()
     ]
-    assert acts == [("approver", "freeze", "a stolen laptop", "inbox"), ("approver", "thaw", None, "inbox")]
+    assert acts == [("approver", "freeze", "a stolen laptop", "inbox"), ("approver", "unfreeze", None, "inbox")]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ async def test_only_an_operator_sees_and_uses_the_freeze_page(rig: GatewayRig) -
         assert frozen.status_code == 200
         assert "Frozen by Olga" in words((await ana.get("/")).text)
         assert "Frozen" not in words((await zoe.get("/")).text)
-        assert (await ana.post("/thaw", data=hidden(frozen.text, "/thaw"))).status_code == 403
+        assert (await ana.post("/unfreeze", data=hidden(frozen.text, "/unfreeze"))).status_code == 403
         assert (await Freezes(rig.deps.store).read("main")) is not None
-        assert (await olga.post("/thaw", data=hidden(frozen.text, "/thaw"))).status_code == 303
+        assert (await olga.post("/unfreeze", data=hidden(frozen.text, "/unfreeze"))).status_code == 303
 
 
 async def test_open_freeze_page_is_refused_after_the_role_is_removed(rig: GatewayRig) -> None:

@@ -1,4 +1,4 @@
-"""`freeze` and `thaw`: the emergency stop of a tenant."""
+"""`freeze` and `unfreeze`: the emergency stop of a tenant."""
 
 from collections.abc import Awaitable
 from typing import Annotated, TypeVar
@@ -26,7 +26,7 @@ def freeze(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny every call in a tenant until it is thawed: no new calls start, and waiting requests are withdrawn.
+    """Deny every call in a tenant until it is unfrozen: no new calls start, and waiting requests are withdrawn.
 
     While no gateway runs, use `signoff store freeze`.
     """
@@ -44,14 +44,14 @@ def freeze(
 
 
 @app.command()
-def thaw(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson = False) -> None:
+def unfreeze(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson = False) -> None:
     """Lift a freeze. Calls denied during the freeze stay denied."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
-            lifted = await _reach(client.thaw(tenant, by=person))
+            lifted = await _reach(client.unfreeze(tenant, by=person))
         since = f"{lifted.at:%Y-%m-%d %H:%M} UTC"
-        out.show(lifted, f"thawed: {clean(tenant)}, frozen by {clean(lifted.by)} since {since}")
+        out.show(lifted, f"unfrozen: {clean(tenant)}, frozen by {clean(lifted.by)} since {since}")
         return 0
 
     run(body, as_json=as_json)
@@ -62,5 +62,5 @@ async def _reach(answer: Awaitable[T]) -> T:
     try:
         return await answer
     except ServerUnavailable as error:
-        message = f"{error.message}; with the store's address `signoff store freeze` and `thaw` need none"
+        message = f"{error.message}; with the store's address `signoff store freeze` and `unfreeze` need none"
         raise ServerUnavailable(message) from None

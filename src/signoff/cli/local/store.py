@@ -145,7 +145,7 @@ def freeze(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Deny every call in a tenant until it is thawed, while no gateway runs. Needs write access to the store.
+    """Deny every call in a tenant until it is unfrozen, while no gateway runs. Needs write access to the store.
 
     Waiting requests are not withdrawn, since that takes a person, but none of them runs: `signoff freeze` withdraws
     them.
@@ -167,16 +167,16 @@ def freeze(
 
 
 @app.command()
-def thaw(tenant: Tenant, source: AppOption = "", as_json: AsJson = False) -> None:
+def unfreeze(tenant: Tenant, source: AppOption = "", as_json: AsJson = False) -> None:
     """Lift a freeze while no gateway runs."""
 
     async def body(out: Output) -> int:
         settings, _ = _of_tenant(source, tenant)
         async with working_store(settings) as store:
-            lifted = await Freezes(store).thaw(tenant, also=entry_writer([_act(tenant, "thaw")]))
+            lifted = await Freezes(store).unfreeze(tenant, also=entry_writer([_act(tenant, "unfreeze")]))
         if lifted is None:
             raise NotFound(f"the tenant {quote_name(tenant)} is not frozen")
-        out.show(lifted, f"thawed: {clean(tenant)}, frozen by {clean(lifted.by)}")
+        out.show(lifted, f"unfrozen: {clean(tenant)}, frozen by {clean(lifted.by)}")
         return 0
 
     run(body, as_json=as_json)

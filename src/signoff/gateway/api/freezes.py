@@ -9,7 +9,7 @@ from signoff.contracts.responses import FreezeList
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
-from signoff.gateway.freeze_service import freeze, thaw
+from signoff.gateway.freeze_service import freeze, unfreeze
 from signoff.gateway.transport.json_route import JsonRoute
 from signoff.store.freezes import Freezes
 
@@ -37,8 +37,10 @@ async def freeze_tenant(
 
 
 @router.delete("/{tenant}", summary="Unfreeze a tenant")
-async def thaw_tenant(tenant: str, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None) -> Freeze:
+async def unfreeze_tenant(
+    tenant: str, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None
+) -> Freeze:
     """Gates judge new calls as before. Calls denied during the freeze stay denied."""
     tenant = own_tenant(caller, tenant)
     person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
-    return await thaw(deps, person, channel=channel_of(request))
+    return await unfreeze(deps, person, channel=channel_of(request))

@@ -10,14 +10,14 @@ from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.limits import REASON_CHARS
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.visitor import Visitor
-from signoff.gateway.freeze_service import freeze, operates, thaw
+from signoff.gateway.freeze_service import freeze, operates, unfreeze
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.languages.catalogue import text
 from signoff.languages.remarks import error_text
 
 _FREEZE: Final = "freeze"
-_THAW: Final = "thaw"
+_UNFREEZE: Final = "unfreeze"
 
 
 router = APIRouter(include_in_schema=False)
@@ -26,7 +26,7 @@ router = APIRouter(include_in_schema=False)
 @router.api_route("/freeze", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_freeze(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Show the state of the tenant to all. Only operators get the form."""
-    note = text("freeze.thawed", visitor.formatter.language) if request.query_params.get("thawed") else ""
+    note = text("freeze.unfrozen", visitor.formatter.language) if request.query_params.get("unfrozen") else ""
     return _page(site, visitor, note=note)
 
 
@@ -57,21 +57,21 @@ async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVis
     return _page(site, await site.visitors.visitor(request), note=message, status=200, good=not swept.waiting)
 
 
-@router.post("/thaw", dependencies=[PAGE_DECIDE])
-async def thaw_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+@router.post("/unfreeze", dependencies=[PAGE_DECIDE])
+async def unfreeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Unfreeze the visitor's tenant."""
     language = visitor.formatter.language
-    if not visitor.opened(str((await read_form(request)).get("token", "")), _THAW):
+    if not visitor.opened(str((await read_form(request)).get("token", "")), _UNFREEZE):
         return _page(site, visitor, note=text("note.out_of_date", language), status=403)
     try:
-        await thaw(site.deps, visitor.person, channel="inbox")
+        await unfreeze(site.deps, visitor.person, channel="inbox")
     except NotFound:
         # Another operator was faster, with the same result.
         pass
     except Refused as error:
         note = text("freeze.refused", language, why=error_text(error, language))
         return _page(site, visitor, note=note, status=403)
-    return RedirectResponse("/freeze?thawed=1", status_code=303)
+    return RedirectResponse("/freeze?unfrozen=1", status_code=303)
 
 
 def _page(
@@ -88,5 +88,5 @@ def _page(
         reason=reason,
         limit=REASON_CHARS,
         freezing=visitor.token(_FREEZE),
-        thawing=visitor.token(_THAW),
+        unfreezing=visitor.token(_UNFREEZE),
     )
