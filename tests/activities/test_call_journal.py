@@ -176,7 +176,7 @@ async def test_entries_of_the_turn_are_written_before_its_tool_runs(store: Store
 
 
 SEEN = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
-"""What a turn saw before its tool is called."""
+"""An entry that a turn sees before its tool is called."""
 
 
 @table("audit", "required", "best_effort")
@@ -232,9 +232,7 @@ async def test_end_of_a_turn_writes_its_own_entries_only(store: Store) -> None:
     ("ending", "other", "pending"),
     ("ending", "none", "pending"),
 )
-async def test_turn_may_report_the_end_of_its_own_question_only(
-    store: Store, kind: str, named: str, state: str
-) -> None:
+async def test_turn_may_report_only_the_end_of_its_question(store: Store, kind: str, named: str, state: str) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(require_approval_if="true"))
     deps = worker_deps(store, tool)
     question = await asked(deps, tool)
@@ -361,8 +359,8 @@ async def test_call_run_by_an_external_agent_records_that_agent(store: Store, ex
 
 @table("info", {"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None})
 async def test_forged_turn_writes_nothing_and_is_counted_as_unproved(store: Store, info: Any) -> None:
-    # Somebody tried to run a tool past its turn: neither that nor what they claim stands in that turn's record. Seen to
-    # fill the record of a turn that had nothing to do with it, while the refusal was written down there.
+    # An attacker runs a tool outside its turn: neither the refusal nor the claimed entry enters that turn's log. With
+    # refusals written there, an attacker filled the log of an uninvolved turn.
     ledger = Ledger()
     tool = free(ledger)
     claim = AuditEntry(stream=TURN.workflow_id, key="x", kind="attempt", at=AT, tenant="main", subject="eve")
@@ -376,8 +374,8 @@ async def test_forged_turn_writes_nothing_and_is_counted_as_unproved(store: Stor
 
 @table("denied", False, True)
 async def test_entries_without_a_ticket_name_no_ticket(store: Store, denied: bool) -> None:
-    # What only reads, and what a rule denies at the last: their records are told apart by the call's digest. A read may
-    # run again, by whoever starts its activity: each run is written by a name of its own.
+    # Reads, and calls that a rule denies in the last check, have no ticket: the call's digest is in their keys. Anyone
+    # who can start the activity can repeat a read, so each run has separate entries.
     policy = ApprovalPolicy(deny_if="true") if denied else FREE
     tool = pay_tool(Ledger(), policy, read_only=not denied)
     permit = permit_for(tool)

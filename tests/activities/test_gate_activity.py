@@ -349,7 +349,7 @@ async def test_call_limits_count_within_a_batch(store: Store) -> None:
         "`deny_if` is true, so the call is denied",
     ),
 )
-async def test_denied_call_tells_the_model_the_reason(
+async def test_denied_call_gives_the_model_the_reason(
     store: Store, tool: Tool, policies: Any, rule: RuleReference | None, reason: str
 ) -> None:
     gate_decision = (await gate(worker_deps(store, tool, policies=policies))).gate_decisions[0]

@@ -279,8 +279,8 @@ def code_of(found: GateDecision) -> str:
 
 
 async def test_denied_call_is_not_asked_again(store: Store) -> None:
-    # The same action of the same turn, after a reset or by a turn's word: the denial stands, and says by whom. Seen to
-    # be asked anew, of others who saw nothing of the denial.
+    # The turn proposes the same action again, after a reset or by a false claim: the denial still applies and names the
+    # approver. Before the fix other approvers were asked, without seeing the denial.
     deps = worker_deps(store, pay_tool(LEDGER))
     asked = request_of((await gate_decision(deps)).request)
     no = Decision(
@@ -447,8 +447,8 @@ async def test_in_doubt_question_is_skipped_if_frozen_or_answered(store: Store) 
 
 
 async def test_turn_idle_for_over_a_week_asks_no_approver(store: Store) -> None:
-    # Asked for more than a day ago, and not heard of for a week: whoever begins it anew proposes nothing in its name.
-    # Without the bound calls could be proposed for ever in the name of whoever asked for a turn that is over.
+    # The request is more than a day old and the turn idle for a week: a restarted turn proposes no calls. Without this
+    # limit, an attacker could propose calls forever in the name of an ended turn's requester.
     deps = worker_deps(store, pay_tool(LEDGER))
 
     async def asks(days: float, turn: str) -> GateDecision:

@@ -70,7 +70,7 @@ CALL = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(microsecond=0)
 ASKED = NOW - timedelta(minutes=1)
-"""When somebody answered, by the gateway's clock: before the store was written."""
+"""The time of the answer by the gateway's clock, before the write to the store."""
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 24 * HOUR),)))
 APPROVERS = (a_person("approver"), a_person("ana"))
 

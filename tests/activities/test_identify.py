@@ -1,4 +1,4 @@
-"""Who may decide, by the current directory: the result is never an error, always an authority with its reason."""
+"""Identification by the current directory: it never fails, and returns an authority with its reason."""
 
 import asyncio
 import dataclasses

@@ -116,9 +116,9 @@ async def test_call_denied_before_the_retry_is_settled(store: Store) -> None:
 
 @table("policy", True, ApprovalPolicy(quorum=2))
 async def test_caller_supplied_time_does_not_bypass_a_denial(store: Store, policy: Any) -> None:
-    # A call that somebody asked about with harmless arguments is judged again with those that were denied. With the
-    # look at what was asked since before the one at denials, people were asked about them anew, with no note, and their
-    # yes ran it.
+    # A call with a question about harmless arguments is judged again with the denied arguments. With the check of
+    # `asked_since` before the check for denials, approvers were asked again without a note, and their approval ran the
+    # call.
     denied = (CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"})),)
     bait = (CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": "Ana"})),)
     again = (replace(denied[0], call="c9.1"),)
@@ -147,9 +147,7 @@ async def test_grant_given_during_a_retry_does_not_bypass_the_question(store: St
 
 
 async def test_changed_policy_does_not_bypass_the_question_on_retry(store: Store) -> None:
-    """The tool needs approval at the first attempt and none at the second: the question is asked again under
-    the new policy.
-    """
+    """The first attempt needs approval and the second does not: the second asks again under the new policy."""
     model, run = Model(), uuid.uuid4().hex
     first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first))

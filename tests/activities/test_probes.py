@@ -129,7 +129,7 @@ async def test_probe_result_of_a_specialist_call_is_recorded_in_full(store: Stor
     (Claim(kind="undone"), ToolReply(again="undone", note=UNDONE)),
     (Claim(kind="void"), ToolReply(again="lapsed", note="the approval was not used in time")),
 )
-def test_claimed_ticket_gives_the_reply_of_its_own_call_only(claim: Claim, reply: ToolReply | None) -> None:
+def test_claimed_ticket_gives_only_the_reply_of_its_call(claim: Claim, reply: ToolReply | None) -> None:
     assert recorded_reply(claim) == reply
 
 

@@ -34,7 +34,7 @@ TURNING = datetime.now(UTC) + timedelta(hours=1)
 async def approved_then(
     store: Store, before: Tool, now: Tool, after: timedelta = timedelta(0), **shown: Any
 ) -> ToolReply:
-    """Approve a call asked under `before` and run it as `now`. `shown` goes to the question."""
+    """Approve a call asked under `before` and run it as `now`. `shown` holds more fields for `asked`."""
     await answer(store, about(await asked(worker_deps(store, before, people=PEOPLE), before, **shown)))
     deps = worker_deps(store, now, people=PEOPLE)
     later = dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + after)

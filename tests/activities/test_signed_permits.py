@@ -132,8 +132,8 @@ async def test_signed_answer_is_verified_with_public_keys_only(store: Store) -> 
     {"key_id": OLD.id},
 )
 async def test_altered_reason_or_author_is_refused(store: Store, profile: Profile, change: Any) -> None:
-    # Whatever was changed after the gateway signed, also in development, where unsigned ones are taken. Who can write
-    # the store can write rows of answers; the signature is what they cannot write.
+    # An answer changed after signing is refused, also in development, where unsigned answers count. Write access to the
+    # store is enough to forge an answer's row, but not its signature.
     kit = PermitKit(store, profile=profile)
     altered = replace(signed(await kit.ask()), **change)
     assert "too few people" in await kit.refused(kit.permit(altered))
@@ -390,9 +390,8 @@ async def test_second_ticket_needs_a_signed_decision_about_the_first(store: Stor
 
 @table("wrong", "the call", "another try", "unsigned", "a stranger", "denied")
 async def test_unrelated_decision_does_not_permit_the_second_ticket(store: Store, wrong: str) -> None:
-    # Not what was signed about the call itself, about another try, or by another key, although it lies in the store. A
-    # yes to the call, copied behind the question what became of it, was seen to run it twice while only its signature
-    # was checked.
+    # A stored answer that was signed for the call itself, another attempt, or with another key does not count. With
+    # only the signature checked, an approval of the call, copied to the question about its outcome, ran the call twice.
     kit = PermitKit(store)
     call = signed(await kit.ask())
     await answer(store, call)

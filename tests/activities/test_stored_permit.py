@@ -1,4 +1,4 @@
-"""The proved permit holds only facts from store and gates, and none of its own claims."""
+"""The proved permit holds only facts from the store and the gates, and no claims of the caller."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -131,7 +131,7 @@ def test_too_few_timely_answers_do_not_undo_an_attempt() -> None:
     assert undone_by(PERMIT, rows_of(asked, answered=given, after=61), 1) == ()
 
 
-def test_approval_of_the_call_says_nothing_about_an_attempt() -> None:
+def test_approval_of_the_call_does_not_count_for_an_attempt() -> None:
     asked, call = doubt(1), a_question(revision=2)
     claimed = (word(asked, "bo"), word(asked, "eve", **SIGNED))
     permit = replace(PERMIT, doubts=claimed)
