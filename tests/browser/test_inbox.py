@@ -238,13 +238,16 @@ async def test_pages_pass_axe(window: Open, served: Served) -> None:
     assert {path: found for path, found in findings.items() if found} == {}
 
 
-async def test_command_of_an_empty_inbox_wraps_on_a_phone(window: Open, served: Served) -> None:
+async def test_suggested_command_wraps_on_a_phone(window: Open, served: Served) -> None:
     page = await window("/", size=(390, 844), scripts=False)
-    widths = """shown => {
+    # Other tests of this gateway leave requests: its inbox may not be empty.
+    widths = """main => {
+        const shown = main.appendChild(document.createElement('pre'));
+        shown.className = 'command';
         shown.textContent = `signoff ask '${'refund ana '.repeat(8)}'`;
         return [shown.scrollWidth, shown.clientWidth];
     }"""
-    whole, visible = await page.locator(".command").evaluate(widths)
+    whole, visible = await page.locator("main").evaluate(widths)
     assert 200 < whole <= visible < 390
 
 

@@ -109,7 +109,7 @@ def test_list_is_stored_as_a_tuple() -> None:
 
 
 def test_every_field_has_a_description() -> None:
-    assert [name for name, field in declared_fields(Tool).items() if not field.summary.endswith((".", ")"))] == []
+    assert [name for name, field in declared_fields(Tool).items() if not field.summary.endswith((".", ")", "?"))] == []
 
 
 def test_every_hook_of_a_tool_is_validated_by_its_kind() -> None:
