@@ -208,7 +208,7 @@ class Impostor:
         return found
 
     async def decisions(self, key: TurnKey, run_id: str | None = None) -> list[Decision]:
-        """Return every signed decision in a turn's history, whatever the turn did with it."""
+        """Return every signed decision in a turn's history, even if the turn ignored it."""
         handle = self.client.get_workflow_handle(key.workflow_id, run_id=run_id)
         found = []
         async for event in handle.fetch_history_events():

@@ -100,7 +100,7 @@ async def test_workflow_cannot_change_the_text_of_a_question(site: AttackSite, i
 
 
 async def test_question_forged_by_a_turn_is_not_found(site: AttackSite, impostor: Impostor) -> None:
-    # A turn that asked nothing is replaced by one that claims a request: the API and the page answer 404. With the
+    # A forged turn that claims a request replaces a turn without one: the API and the page answer 404. With the
     # turn's own query believed in `Conversations.loaded` where the store has no row, both answered 200 and showed it.
     to, ana, bo = payee(), site.person("ana"), await site.browser("bo")
     rui = site.person("rui")

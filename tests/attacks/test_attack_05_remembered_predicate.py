@@ -66,7 +66,7 @@ for name, where in bombs.items():
         os._exit(0)
     os.wait()
 """
-"""A process for each bomb, forked from one with all imports, and a line for each that ended well."""
+"""Run each bomb in a process forked from a parent with all imports. A process that ends well prints a line."""
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def memory(site: AttackSite) -> int:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/channels/mail", "/channels/nowhere", "/", "/v1/turns", "/healthz"])
 async def test_get_request_with_a_body_is_refused(channel_site: AttackSite, method: str, path: str) -> None:
-    # Refused by its head: the body is not read, whatever length it claims. Without the refusal of a length in
+    # Refused by its head: the body is not read at any claimed length. Without the refusal of a length in
     # `Guard._refusal` all 256 MiB were read and answered like a request without a body.
     begins = head(channel_site.url, method, path, content_length=str(POURED * MIB))
     answer = await pour(channel_site.url, begins, pieces())

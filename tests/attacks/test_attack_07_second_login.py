@@ -1,4 +1,4 @@
-"""Attack 7: a login becomes a second approver for a person whom the directory declares by address.
+"""Attack 7: a login becomes a second approver for a person declared by address in the directory.
 
 Before the fix the second login was accepted through its group, and one person met a quorum of two. Each test fails
 without its fix: `ClaimsDirectory` asking `DeclaredNames`, the signed names of a row in `doubt`, and

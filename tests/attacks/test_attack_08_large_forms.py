@@ -1,6 +1,6 @@
-"""Attack 8: unsigned forms of a channel's maximum size, each of which took seconds to parse.
+"""Attack 8: unsigned forms of a channel's maximum size, which each took seconds to parse.
 
-Before the fix a mail form of 12 MiB cost the gateway 1.3 s of processor time before its signature check, 20 times the
+Before the fix an email form of 12 MiB cost the gateway 1.3 s of processor time before its signature check, 20 times the
 cost of its bytes. `test_unsigned_form_costs_no_more_than_its_bytes` fails with `channels/mail/provider_requests.py`
 reading the whole form first, and `test_small_form_with_many_fields_is_refused` with pages parsed by Starlette. Health
 answered even without the fix, but not if such forms are read on the event loop.
@@ -49,7 +49,7 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", BODIES)
 async def test_large_unsigned_form_does_not_delay_health(channel_site: AttackSite, name: str) -> None:
-    # The form is refused as forged, and health answers within a second meanwhile. With the whole form read by
+    # The form is refused as forged, and at the same time health answers within a second. With the whole form read by
     # `MailgunFormat.verify`, and on the event loop by `Email.read`, health took 1.8 seconds.
     kind, body = BODIES[name]
     async with probed(channel_site.url) as found:

@@ -1,4 +1,4 @@
-"""Attack 9: endless bodies and heads, each of which held memory and a connection forever.
+"""Attack 9: endless bodies and heads, which each held memory and a connection forever.
 
 The tests fail with `BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, and with uvicorn's own connection instead of
 `gateway/transport/server.py`: the gateway then waited for both until the test timed out.

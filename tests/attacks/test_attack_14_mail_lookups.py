@@ -1,9 +1,8 @@
-"""Attack 14: a stranger's mail keeps its reader busy with silent name servers or an expensive body hash.
+"""Attack 14: a stranger's email keeps its reader busy with silent name servers or an expensive body hash.
 
-The tests fail without the fix: without the time limit for all names of a mail the first test takes as long as its
-names; without turns per domain an honest mail waits for every stranger's; with dkimpy over the whole mail, a mail of
-10 MiB takes 2.3 seconds of processor time instead of a quarter; without the limit in `MailQueue` nothing is
-refused.
+The tests fail without the fix. Without the time limit for all names of an email, the first test takes as long as its
+names. Without turns per domain, an honest email waits for every stranger's. With dkimpy over the whole email, 10 MiB
+take 2.3 seconds of processor time instead of a quarter. Without the limit in `MailQueue` nothing is refused.
 """
 
 import asyncio
@@ -82,7 +81,7 @@ async def test_missing_dns_name_is_looked_up_once(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.usefixtures("patient")
 async def test_proved_sender_does_not_wait_for_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Twenty silent domains take six places. The rest is left to Bo, who decides at once. Without
+    # Twenty silent domains take six places. The other two serve Bo, and he decides at once. Without
     # `MAIL_STRANGERS_AT_ONCE` in `MailQueue._find_next` strangers took all eight places, and Bo waited for them.
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(signed(site.reply("hm")))
@@ -152,8 +151,8 @@ async def test_approvers_mail_needs_the_same_lookups_as_a_strangers(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # For an approver, another person and an unknown sender the same names are looked up in the same order, and the
-    # channel holds no names to distinguish them. With keys looked up only for Bo and Cy in `Email.read` the unknown
-    # sender's were not, and without the comparison of hashes in `flaw` those of an altered mail were.
+    # channel holds no names to distinguish them. With keys looked up only for Bo and Cy in `Email.read`, the unknown
+    # sender's keys were not. Without the comparison of hashes in `flaw`, an altered email's keys were looked up.
     asked = []
     for name in ("bo", "cy", "nobody"):
         zone = with_keys(PEOPLE) if kind == "proved" else {}

@@ -1,4 +1,4 @@
-"""Attack 18: a terminated session is restarted by another person, who then reads its old turns."""
+"""Attack 18: another person restarts a terminated session and then reads its old turns."""
 
 import uuid
 

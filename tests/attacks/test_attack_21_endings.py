@@ -55,7 +55,7 @@ async def test_turn_cannot_end_the_question_of_another_turn(
 
 async def test_audit_entries_of_a_turn_stay_in_its_own_tenant(site: AttackSite, impostor: Impostor) -> None:
     # A made-up turn of another tenant names `main` as the tenant of its entries: no export of `main` contains them.
-    # Before the fix the false entry was among those of the tenant that it named.
+    # Before the fix the export of the named tenant contained the false entry.
     ghost = TurnKey("other", "liar", "ghost")
     forged = await impostor.stand(ghost)
     await end(forged, ".".join((*ghost, "c1.1")), "cancelled", "main")

@@ -79,7 +79,7 @@ def words(error: BaseException | None) -> str:
 @pytest.mark.parametrize("name", [names.IDENTIFY, names.GATE, names.MODEL, names.RECORD])
 async def test_activities_run_only_for_their_own_turn(site: AttackSite, impostor: Impostor, name: str) -> None:
     # A standalone call, a foreign workflow, and a turn with another turn's task are refused with a reason. Before
-    # callers were checked, `identify` told a stranger who may decide and a person's name and roles by id; `gate`
+    # callers were checked, `identify` gave a stranger the approvers and a person's name and roles by id; `gate`
     # judged and recorded, and `model` spent the installation's budget, for any workflow. Without the check in
     # `CallerInterceptor` each ran alone, and without the comparison of workflow ids in `turn_problem` each except
     # `record` ran for a turn with another turn's task.

@@ -76,7 +76,7 @@ async def test_unknown_footer_is_quoted_and_an_answer_with_code_decides(tmp_path
 
 
 async def test_condition_below_a_signature_never_becomes_a_footer(tmp_path: Path) -> None:
-    # Words that limit an answer are asked about each time, whatever was answered before. Without the search for
+    # Words that limit an answer are asked about each time, regardless of earlier answers. Without the search for
     # reserving words in `_to_remember` the answer with the code approved.
     words = "yes{}\n\nBest regards,\nBo\nonly if it is below 100"
     async with answer_rig("email", tmp_path) as rig:

@@ -78,7 +78,7 @@ async def test_slack_blocks_of_an_approval_count(element: dict[str, Any], tmp_pa
         assert rig.request(request.id).state == "pending"
 
 
-async def test_struck_out_html_of_a_mail_counts(tmp_path: Path) -> None:
+async def test_approval_struck_out_in_html_does_not_approve(tmp_path: Path) -> None:
     # A client writes the plain part without formatting. With the HTML part unread next to the plain text in
     # `mail_reading.py` the first of these approved.
     async with answer_rig("email", tmp_path) as rig:

@@ -1,6 +1,6 @@
-"""Attack C8: a stranger's mail in the name of a `no-reply` address makes us write to a machine that writes back.
+"""Attack C8: a stranger's email from a `no-reply` address makes us write to a machine that writes back.
 
-The tests fail with `reads_nothing` always false: both first mails are answered.
+The tests fail with `reads_nothing` always false: both first emails are answered.
 """
 
 from pathlib import Path

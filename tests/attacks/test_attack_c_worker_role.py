@@ -91,7 +91,7 @@ FORBIDDEN = (
 
 @pytest.fixture(scope="module")
 async def insider(site_of_roles: AttackSite) -> AsyncIterator[Impostor]:
-    """Run an attacker of a worker, who has its Temporal credential, too."""
+    """Run an attacker who took over a worker and also has its Temporal credential."""
     async with impostor_of(site_of_roles.client, site_of_roles.queue, MANIFEST) as found:
         yield found
 
@@ -201,7 +201,7 @@ async def ask_instead(taken: asyncpg.Connection, row: Any, question: Question) -
 async def test_forged_question_with_other_approvers_runs_nothing(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    # The worker's role writes a question that names Max, who may approve nothing, and he approves. An honest worker
+    # The worker's role writes a question that names Max. He may approve nothing, but he approves it. An honest worker
     # also applies the current policy and pays nothing. With the current policy's table omitted in `voter_set` 9,400
     # EUR was paid.
     to = payee()

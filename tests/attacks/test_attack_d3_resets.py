@@ -9,7 +9,7 @@ from impostor import Impostor
 async def test_call_that_ran_cannot_be_denied_after_a_reset(
     site: AttackSite, impostor: Impostor, to_start: bool
 ) -> None:
-    # Approved and paid, then reset to before the answer: the call's outcome stays a run, whatever approvers answer.
+    # Approved and paid, then reset to before the answer: the call's outcome stays a run after any answer.
     # Without `_ran_before` in `activities/gate_activity.py` a turn reset to its start asked again and was denied, and
     # with every claim answered as fresh in `Store.claim` one reset to before the answer paid again.
     to, ana, rui = payee(), site.person("ana"), site.person("rui")

@@ -67,7 +67,7 @@ async def again(forged: ForgedTurn, permit: Permit, tool: str, args: dict[str, A
 
 
 async def test_running_call_is_not_asked_about(site: AttackSite, impostor: Impostor) -> None:
-    # A haul continues in a thread. The attacker who ended its turn wants its outcome asked: nothing is asked, and the
+    # A haul continues in a thread. The attacker who ended its turn wants its outcome asked: no question opens, and the
     # run counts. Without the store's record of the run, Ana answered that it did not happen, and 9 crates were hauled
     # twice.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
@@ -119,7 +119,7 @@ async def test_call_that_never_started_is_not_asked_about(doubt: int, site: Atta
 
 
 async def test_call_confirmed_as_happened_is_not_asked_about_again(site: AttackSite, impostor: Impostor) -> None:
-    # Ana confirms that a haul happened, and the turn asks Bo, who does not know. If her answer did not end all
+    # Ana confirms that a haul happened, and the turn asks Bo, but he does not know. If her answer did not end all
     # questions about that attempt, Bo's "it did not" hauled 9 crates more.
     to, ana, bo = payee(), site.person("ana"), site.person("bo")
     args = {"amount": 9, "to": to}
@@ -149,7 +149,7 @@ async def test_answers_to_several_outcome_questions_do_not_add_up(site: AttackSi
     assert receipt(await cy.decide(await cy.waiting(approval_id(key))))["status"] == "counted"
     await again(forged, permit, "haul_by_two", args)
     assert site.amounts(to) == []
-    # Bo gives it up: from now on nothing is asked, and no answer makes it run.
+    # Bo gives it up: from now on no question opens, and no answer makes it run.
     assert (
         receipt(await bo.decide(await bo.waiting(approval_id(key)), "denied", reason="leave it"))["state"] == "denied"
     )

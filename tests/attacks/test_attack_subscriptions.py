@@ -1,6 +1,6 @@
 """An event starts a turn whose requester is no person, so rules that exclude some people hold for it.
 
-Whoever causes the event chooses what the model reads, and a rule such as `tier != "external"` would run its calls.
+An attacker who causes the event chooses the model's input, and a rule such as `tier != "external"` would run its calls.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""An edit is an approval that survives a denial of the old or the new question, and a turn's receipt lies."""
+"""An edit is an approval that survives a denial of the old or the new question, and a turn forges a receipt."""
 
 from typing import Any
 

@@ -29,59 +29,59 @@ def _ran(tool: str, **args: Any) -> str:
 
 
 async def pay(amount: int, to: str) -> str:
-    """Pay somebody."""
+    """Pay a payee."""
     return _ran("pay", amount=amount, to=to)
 
 
 async def wire(amount: int, to: str) -> str:
-    """Pay somebody; two people have to agree."""
+    """Pay a payee; two people have to agree."""
     return _ran("wire", amount=amount, to=to)
 
 
 async def settle(amount: int, to: str) -> str:
-    """Pay somebody; finance and legal have to agree."""
+    """Pay a payee; finance and legal have to agree."""
     return _ran("settle", amount=amount, to=to)
 
 
 async def gift(amount: int, to: str) -> str:
-    """Pay somebody; an answer may be remembered."""
+    """Pay a payee; an answer may be remembered."""
     return _ran("gift", amount=amount, to=to)
 
 
 async def hurry(amount: int, to: str) -> str:
-    """Pay somebody within seconds of the approval."""
+    """Pay a payee within seconds of the approval."""
     return _ran("hurry", amount=amount, to=to)
 
 
 async def brief(amount: int, to: str) -> str:
-    """Pay somebody if people answer within seconds."""
+    """Pay a payee if approvers answer within seconds."""
     return _ran("brief", amount=amount, to=to)
 
 
 async def refund(amount: int, to: str) -> str:
-    """Pay somebody back."""
+    """Pay a payee back."""
     return _ran("refund", amount=amount, to=to)
 
 
 async def petty(amount: int, to: str) -> str:
-    """Pay somebody from the till; an answer need not be signed."""
+    """Pay a payee from the till; an answer need not be signed."""
     return _ran("petty", amount=amount, to=to)
 
 
 async def mailed(amount: int, to: str) -> str:
-    """Pay somebody; two people have to agree, by a link that they are sent if they like."""
+    """Pay a payee; two people have to agree, by an emailed link if they like."""
     return _ran("mailed", amount=amount, to=to)
 
 
 async def certify(amount: int, to: str, ctx: ToolContext) -> str:
-    """Pay somebody and write down who agreed and why; honours a dry run, where it is told of one."""
+    """Pay a payee and record the approvers and their reason; a dry run pays nothing."""
     if getattr(ctx, "dry_run", False):
         return "would have paid"
     return _ran("certify", amount=amount, to=to, decided_by=ctx.decided_by, why=ctx.approval_reason)
 
 
 async def tip(amount: int, to: str) -> str:
-    """Pay somebody a little, which nobody has to approve."""
+    """Pay a payee a little, without approval."""
     return _ran("tip", amount=amount, to=to)
 
 
@@ -108,7 +108,7 @@ async def look(place: str) -> str:
 
 
 async def climb(amount: int, to: str) -> str:
-    """Pay somebody; an answer may be remembered, and others are asked who do not answer for a second."""
+    """Pay a payee; an answer may be remembered, and the office is asked after a second without an answer."""
     return _ran("climb", amount=amount, to=to)
 
 
@@ -126,9 +126,9 @@ def _haul(amount: int, to: str) -> str:
 
 
 async def haul(amount: int, to: str) -> str:
-    """Haul in a thread, as with a library that blocks: what it began does not end with its caller.
+    """Haul in a thread, as with a blocking library: the work does not end with its caller.
 
-    It says so in the file `begun-<to>` and is done when the file `go-<to>` is there.
+    It creates the file `begun-<to>` first, and finishes once the file `go-<to>` exists.
     """
     return await asyncio.to_thread(_haul, amount, to)
 
