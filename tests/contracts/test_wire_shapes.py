@@ -36,9 +36,9 @@ def read(value: Any, shape: type[Any]) -> Any:
 
 
 def test_wire_file_lists_every_record_with_its_defaults() -> None:
-    """A default that changes, or a field that goes, changes what histories mean: seen here before it is released.
+    """A changed default or a removed field changes the meaning of histories: this test detects it before a release.
 
-    `python tests/contracts/wire_shapes.py` writes the file anew. From the first release on only new fields are added.
+    `python tests/contracts/wire_shapes.py` rewrites the file. From the first release on only new fields are added.
     """
     assert FILE.read_text() == text()
 
