@@ -1,4 +1,4 @@
-"""An actor's file sets what it may do without approval and where its requests go. Neither loosens a policy."""
+"""An actor's file limits its calls without approval and routes its requests. Neither loosens a policy."""
 
 from datetime import UTC, datetime
 from pathlib import Path

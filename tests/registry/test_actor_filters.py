@@ -252,7 +252,7 @@ def test_filter_over_tools_of_a_server_applies_to_that_server_only() -> None:
     assert seen(catalog(tools=("look",), allowed_mcp_tools={"github": ("search",)})) == ["look", "mcp__github__search"]
 
 
-def test_hash_covers_filters_and_tells_missing_from_empty() -> None:
+def test_hash_covers_filters_and_separates_missing_from_empty() -> None:
     given: list[dict[str, Any]] = [
         {},
         {"toolset": "travel"},

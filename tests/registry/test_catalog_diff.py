@@ -1,4 +1,4 @@
-"""Differences between two catalogs: none goes unseen."""
+"""Every difference between two catalogs is reported."""
 
 import dataclasses
 from typing import Any

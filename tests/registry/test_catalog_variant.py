@@ -25,7 +25,7 @@ PARTS = {
     *("requires_peer_consumes", "reducers"),
     *("destinations", "observer", "channels", "routing", "subscriptions", "mcp_servers", "timezone"),
 }
-"""The parts of a catalog, all of which a derived catalog must carry over."""
+"""The parts of a catalog. A derived catalog must carry over all of them."""
 
 
 def shorter(result: Result, given: Any) -> Result:
@@ -83,7 +83,7 @@ def test_derived_catalog_carries_over_every_part() -> None:
 
 
 @pytest.mark.row("B21")
-def test_removed_tool_is_gone_and_an_unknown_one_refused() -> None:
+def test_removed_tool_is_absent_and_a_listed_one_is_refused() -> None:
     old = a_catalog()
     with pytest.raises(ConfigError, match="actor `desk` lists the unknown tool `book`"):
         derive(old, remove=["book"])

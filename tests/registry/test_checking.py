@@ -94,7 +94,7 @@ def test_invalid_correction_is_a_problem_of_the_whole_call(to: Any, expected: st
     assert ruled(a_tool(validate_input=lambda args: Correction(to(args)))).message == message
 
 
-def test_schema_mismatch_is_noted_whatever_the_own_check_says() -> None:
+def test_schema_mismatch_is_noted_with_any_result_of_the_tools_check() -> None:
     misfit = {"flight": "tp", "totalCost": "much"}
     fine = ruled(a_tool(validation="warn", validate_input=lambda args: []), misfit)
     assert (fine.kind, fine.corrected, fine.note) == ("run", None, MISFIT)

@@ -54,7 +54,7 @@ def test_first_step_without_collected_data_is_not_entered() -> None:
     assert [scopes.advance("checkout", step, frozenset()) for step in ("", "look")] == ["", "look"]
 
 
-def test_first_step_waits_for_what_it_requires() -> None:
+def test_first_step_waits_for_its_required_fields() -> None:
     first = Step(name="gather", requires=("approved",), collect={"address": TEXT})
     scopes = catalog_with(first).scopes["desk"]
     assert [scopes.advance("checkout", "", have) for have in (frozenset[str](), {"approved"})] == ["", "gather"]

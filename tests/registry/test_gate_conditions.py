@@ -175,7 +175,7 @@ def test_capability_without_a_backend_is_not_available(kind: str) -> None:
     assert ruled(tool, backends=frozenset({kind})).kind == "run"
 
 
-def test_dry_run_comes_after_permission_and_capabilities() -> None:
+def test_dry_run_is_checked_after_permission_and_capabilities() -> None:
     tool = a_tool(check_permissions=asked, capabilities=Capabilities(storage=True))
     assert ruled(tool, dry_run=True, permission=Permission.deny()).gate == "permission"
     assert ruled(tool, dry_run=True, permission=Permission.allow()).gate == "capabilities"

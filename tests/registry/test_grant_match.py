@@ -349,7 +349,7 @@ def test_grant_applies_only_to_calls_that_would_be_asked() -> None:
     assert not applies(forgets, grant(forgets), True)
 
 
-def test_grant_steps_are_those_of_its_predicate() -> None:
+def test_grant_costs_the_steps_of_its_predicate() -> None:
     found = judged()
     matcher = GrantMatcher(catalog())
     cheap = grant(found, like_exact="", like_where="args.totalCost < 500.0")

@@ -82,7 +82,7 @@ def test_manifest_declares_the_routes_and_steps_of_an_actor(tmp_path: Path) -> N
     ("trip", "buy", "You serve.\n\nYou plan a trip."),
     ("talk", "", "You serve."),
 )
-def test_instructions_of_route_and_step_follow_those_of_the_actor(
+def test_route_and_step_instructions_follow_the_actors_instructions(
     tmp_path: Path, route: str, step: str, prompt: str
 ) -> None:
     text = MANIFEST.replace("    shadowing:", "    instructions: You serve.\n    shadowing:")

@@ -165,7 +165,7 @@ def test_resolution_trace_states_the_outcome_of_every_layer() -> None:
 
 
 @pytest.mark.row("F30", "N02")
-def test_offered_tool_is_the_one_that_runs() -> None:
+def test_offered_tool_matches_the_tool_that_runs() -> None:
     steps = (Step(name="s", tools=(own(says="of the step"),)), Step(name="t"))
     catalog = catalog_with(Route(name="r", tools=(own(says="of the route"),), steps=steps))
     for step, says in (("s", "of the step"), ("t", "of the route"), ("", "of the route")):

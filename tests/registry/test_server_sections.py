@@ -1,4 +1,4 @@
-"""Imported tools in a manifest need approval unless the developer decides otherwise, whatever the server says."""
+"""Imported tools need approval unless the developer decides otherwise: the server's claims do not count."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -31,11 +31,11 @@ class WiderTool(Tool):
     [Below](#colours).
     """
     smells: Annotated[Names, FieldSpec(aliases=("odours",))] = ()
-    """What it smells of."""
+    """The smells of its material."""
     locked: Annotated[bool, FieldSpec(shadow="same")] = False
     """Whether it is locked."""
     secretive: Annotated[bool, FieldSpec(hashed="no", key=IN_CODE)] = False
-    """Whether it tells nobody."""
+    """Whether it is secret."""
 
 
 def wider(**fields: Any) -> WiderTool:
