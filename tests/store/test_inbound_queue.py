@@ -54,7 +54,7 @@ async def test_finished_message_stays_known(store: Store) -> None:
     assert await arrivals.read("slack", "status", "1") is None
 
 
-async def test_rescheduled_message_comes_back(store: Store) -> None:
+async def test_rescheduled_message_is_claimed_again_after_its_delay(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1")], [])
     (row,) = await arrivals.claim(9)

@@ -1,9 +1,9 @@
-"""Store and Temporal's database restored from backups of other moments: what ran is not run again without a question.
+"""The store and Temporal's database are restored from backups of different moments: no call runs again unasked.
 
-Backups are made as operators make them: of SQLite's files by its own interface, while the server runs, of PostgreSQL's
-by its own programs. No worker runs meanwhile: what it had begun would first have to run out of time after a
-restoration. A server is started over what is restored of Temporal's database; where the store alone is restored, the
-server goes on as it is. Worker and gateway begin anew each time.
+Backups use the operator's tools: SQLite's backup interface while the server runs, and PostgreSQL's programs. No worker
+runs during a backup: its unfinished activities would first have to time out after a restoration. A restored Temporal
+database gets a new server. If only the store is restored, the server keeps running. Worker and gateway restart each
+time.
 """
 
 import contextlib

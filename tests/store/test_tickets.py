@@ -17,7 +17,7 @@ def test_tickets_are_numbered_from_one(number: int) -> None:
         ticket_key("abc", number)
 
 
-async def test_claim_fails_if_the_right_is_gone(store: Store) -> None:
+async def test_claim_without_its_right_is_superseded(store: Store) -> None:
     given = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
     lost = await store.claim("key", **given, holds=lambda connection: False)
     assert (lost.kind, await store.read_ticket("key")) == ("superseded", None)

@@ -1,4 +1,4 @@
-"""Removal of old turns on every database: a turn goes as a whole, and only if no other row needs it."""
+"""Removal of old turns on every database: a turn is removed as a whole, and only if no other row needs it."""
 
 import asyncio
 from collections.abc import Callable

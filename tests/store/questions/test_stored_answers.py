@@ -1,4 +1,4 @@
-"""Stored answers: one order, exactly one that settles, and each owed until its turn has it."""
+"""Stored answers have one order, exactly one settles, and each is owed until its turn has it."""
 
 import asyncio
 from datetime import UTC, datetime
