@@ -1,15 +1,16 @@
-"""Records an installation, its store and its server's database, for later versions to take up.
+"""Records an installation, its store and its server's database, for tests of later versions.
 
-Turns wait in it, and it has each scenario of the recorded histories of calls, sessions, tasks and handlers. The gateway
-signs with a key of the recording's own. The databases are copied while all of this runs, as a crash leaves them.
+It contains waiting turns and each scenario of the recorded histories of calls, sessions, tasks and handlers. The
+gateway signs with a key made for the recording. The databases are copied while all of this runs, as after a crash.
 
-Run by hand once for each release, at the version to be released, and until 0.1.0 is released whenever a shape changes:
+Run it by hand once for each release, at the version to be released. Until 0.1.0 is released, run it whenever a shape
+changes:
 
     PYTHONPATH=tests unshare --uts --map-root-user \\
         sh -c 'hostname recorder; .venv/bin/python tests/installations/record.py'
 
-Workers and server write the machine's name down, so it runs under another one, and refuses to under the machine's. It
-writes `tests/installations/<version>/`. What a released version recorded is never changed: such are out there.
+Workers and the server record the machine's name, so the program runs only under the name `recorder`. It writes
+`tests/installations/<version>/`. Never change the recording of a released version: such installations exist.
 """
 
 import asyncio
@@ -58,28 +59,28 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 HERE = Path(__file__).parent
 QUEUE = "recorded"
 HOST = "recorder"
-"""The machine's name in what is recorded."""
+"""The machine's name in the recording."""
 SERVER, STORE, TURNS, KEYS = "temporal.db", "signoff.db", "turns.json", "signing_keys.json"
 _RETENTION_DAYS = int(YEARS / 86_400)
-"""The server keeps what has ended for as long as there are versions."""
-# A policy has people asked for a year at most; copied, it is not looked at again.
+"""The server must keep ended workflows for later versions."""
+# A policy's timeout is at most a year. `replace` skips this check.
 _LONG = replace(ApprovalPolicy(), timeout=YEARS)
 _TWICE = replace(ApprovalPolicy(quorum=2), timeout=YEARS)
 _NAMES = ("pay", "edit", "gone", "lost", "twice")
 _HOLD = "hold"
 SESSION = "talk"
-"""The session in which a turn waits."""
+"""The session with a waiting turn."""
 WORDS = {
     "approved": "pay", "denied": "pay", "withdrawn": "pay", "removed": "gone", "changed": "edit",
     "voted": "twice", "both": "pay pay", "doubted": "lost",
 }  # fmt: skip
-"""Each turn that is started by itself and waits, and which tools it calls."""
+"""Maps each waiting turn outside the session to the tools that it calls."""
 KINDS = {*CALLS, *(each.__name__ for each in (*SESSIONS, *TASKS, *HANDLERS)), "tool_running"}
-"""What is recorded besides."""
+"""The recorded scenarios other than the waiting turns."""
 
 
 def tools(ledger: Ledger) -> list[Tool]:
-    """The tools of the recorded installation; one has another definition since, and one is gone."""
+    """Return the tools of the recorded installation. Later versions change one definition and remove one tool."""
     policies = {name: _TWICE if name == "twice" else _LONG for name in _NAMES}
     held = pay_tool(ledger, False, name=_HOLD, effect="", handler=_wait)
     return [held, *(pay_tool(ledger, policy, name=name) for name, policy in policies.items())]
@@ -90,7 +91,7 @@ async def _wait(args: dict[str, Any], ctx: ToolContext) -> None:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Calls each tool that the words name, then says that it is done."""
+    """Call each tool named in the message, then answer `done`."""
     words = last_user_text(request)
     if words.startswith("task "):
         return call_task(request)
@@ -101,7 +102,7 @@ def react(request: CompletionRequest) -> Completion:
 
 
 class _Traceless(DefaultFailureConverter):
-    """Leaves out where on the machine something failed."""
+    """Omits stack traces, which contain paths of the machine."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         super().to_failure(exception, payload_converter, failure)
@@ -117,7 +118,7 @@ async def installation(
     own_tools: Callable[[Ledger], list[Tool]] = tools,
     handlers: Mapping[str, EventHandler] = MappingProxyType({}),
 ) -> AsyncIterator[tuple[CallRig, Upstream]]:
-    """A worker and a gateway with all that is recorded, and the MCP server in `folder` that they use."""
+    """Run a worker and a gateway with every recorded tool and actor, and their MCP server in `folder`."""
     upstream = Upstream(folder)
     async with by_http(upstream) as server:
 
@@ -138,10 +139,10 @@ async def installation(
 
 
 async def _play(agent: CallRig, upstream: Upstream) -> dict[str, dict[str, str]]:
-    """Plays all; returns the workflow id of each.
+    """Play every scenario and return the workflow ids.
 
-    Handlers come first, as their scenarios freeze the tenant, and the tasks of servers last, as the one that runs has
-    little time. What runs goes on until the databases are copied.
+    Handlers are first because their scenarios freeze the tenant. Tasks of servers are last because the running task has
+    little time. Running workflows continue until the databases are copied.
     """
     turns = agent.rig.turns
     kinds = {each.__name__: (await each(agent.rig)).workflow_id for each in HANDLERS}
@@ -155,12 +156,12 @@ async def _play(agent: CallRig, upstream: Upstream) -> dict[str, dict[str, str]]
 
 
 async def _suspend(turns: RunningTurns) -> dict[str, TurnKey]:
-    """Starts every turn and brings it to where it waits."""
+    """Start every turn and bring it to its waiting point."""
     keys = {name: await turns.start(words) for name, words in WORDS.items()}
     for name, key in keys.items():
         await turns.waiting(key, 2 if name == "both" else 1)
     await turns.signoff.decide(yes(keys["voted"], subject="ana"))
-    # As a worker leaves it that is lost in the middle of the side effect.
+    # The state after a worker is lost in the middle of the side effect.
     request = (await turns.waiting(keys["doubted"])).calls[0].approval
     if request is not None:
         ticket = ticket_key(request.digest, 1)
@@ -177,13 +178,13 @@ async def _suspend(turns: RunningTurns) -> dict[str, TurnKey]:
 
 
 def revision(view: TurnView) -> int:
-    """Which revision of its first call a turn asks people about."""
+    """Return the pending revision of the turn's first call, or 0."""
     request = view.calls[0].approval
     return request.revision if request is not None and request.state == "pending" else 0
 
 
 async def play(folder: Path, keys: PrivateKeys) -> dict[str, dict[str, str]]:
-    """Plays all on a server and a store in `folder` and keeps both; returns the workflow id of each."""
+    """Play every scenario on a server and a store in `folder`, keep both, and return the workflow ids."""
     options = ServerOptions(folder / SERVER, port=free_port(), ui_port=None, retention_days=_RETENTION_DAYS)
     async with run_server(options) as server, open_store(f"sqlite:///{folder / STORE}") as store:
         converter = dataclasses.replace(DATA_CONVERTER, failure_converter_class=_Traceless)
@@ -196,7 +197,7 @@ async def play(folder: Path, keys: PrivateKeys) -> dict[str, dict[str, str]]:
 
 
 def keep(database: Path, path: Path) -> None:
-    """Compresses a copy of a database, as small as it gets."""
+    """Compress a minimal copy of a database to `path`."""
     copy = database.with_suffix(".copy")
     with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
@@ -206,7 +207,7 @@ def keep(database: Path, path: Path) -> None:
 
 
 def main() -> int:
-    """Records this version, or says what to run."""
+    """Record this version. Under another machine's name, print the usage instead."""
     if socket.gethostname() != HOST:
         print(f"record: this machine's name would be in the recording, run it as {HOST}:\n{__doc__}", file=sys.stderr)
         return 1
