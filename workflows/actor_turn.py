@@ -428,9 +428,9 @@ class ActorTurn:
         )
 
     async def _wrote_rest(self, result: TurnResult) -> bool:
-        """Record what no later activity would, late answers or that the turn broke off; returns whether there was any.
+        """Record late answers and a failed end, which no later activity records. Return whether there were any.
 
-        A turn that comes to its end in the ordinary way is not made longer to say so.
+        A turn with an ordinary end and no late answers skips this activity, to keep its history short.
         """
         rest = self._unwritten()
         broke_off = result.state in FAILED_STATES and not self._end_reported

@@ -71,7 +71,7 @@ class CallLoop:
         return [replace(self._waiting.pop(call).result(), direct=False) for call in done]
 
     async def break_off(self, *, cancelled: bool) -> None:
-        """Withdraws what still waits and returns once nothing runs, as the turn ends without another completion."""
+        """Withdraw waiting requests and return once no call runs: the turn ends without another completion."""
         if not self._waiting:
             return
         if cancelled and not self._state.stopped:
@@ -154,7 +154,7 @@ class CallLoop:
             return await judge_calls(self._state.gate_task(*calls, **asked))
 
     def _open(self, call: CallPart, gate_decision: GateDecision) -> GateDecision:
-        """Open the request of a call that must wait, unless the same is asked, or was denied, by now."""
+        """Open the request of a call that must wait, unless the same call already waits or was denied."""
         known = self._state.settled_meanwhile(gate_decision)
         gate_decision = self._approvals.open_request(call, gate_decision)
         if known is None:
@@ -332,7 +332,7 @@ class CallLoop:
         if gate_decision.options.external and not gate_decision.options.ask_unreported:
             return None
         unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
-        # A stopped turn asks no further questions: the call's outcome stays unknown and says so.
+        # A stopped turn asks no further questions: the call's outcome stays `in_doubt`.
         return reply.outcome if unknown and not self._state.stopped else None
 
     def _credit(
