@@ -139,7 +139,7 @@ class TestTelegram(ChannelSuite):
         assert not caught.value.again
 
     @play_scenario
-    async def test_end_of_a_card_without_acknowledgement_is_a_new_message(self, rig: ChannelRig) -> None:
+    async def test_close_of_an_unacknowledged_card_sends_a_new_message(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
