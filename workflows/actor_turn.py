@@ -430,7 +430,7 @@ class ActorTurn:
     async def _wrote_rest(self, result: TurnResult) -> bool:
         """Record late answers and a failed end, which no later activity records. Return whether there were any.
 
-        A turn with an ordinary end and no late answers skips this activity, to keep its history short.
+        A turn with an ordinary end and no late answers skips this activity, which would only lengthen it.
         """
         rest = self._unwritten()
         broke_off = result.state in FAILED_STATES and not self._end_reported

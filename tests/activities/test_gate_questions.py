@@ -279,8 +279,8 @@ def code_of(found: GateDecision) -> str:
 
 
 async def test_denied_call_is_not_asked_again(store: Store) -> None:
-    # The turn proposes the same action again, after a reset or by a false claim: the denial still applies and names the
-    # approver. Before the fix other approvers were asked, without seeing the denial.
+    # The turn proposes the same action again, after a reset or on a claim: the denial still applies and names its
+    # author. Before the fix other approvers were asked, without seeing the denial.
     deps = worker_deps(store, pay_tool(LEDGER))
     asked = request_of((await gate_decision(deps)).request)
     no = Decision(

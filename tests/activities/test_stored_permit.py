@@ -1,4 +1,4 @@
-"""The proved permit holds only facts from the store and the gates, and no claims of the caller."""
+"""The proved permit holds only facts from the store and the gates, and none of the permit's own claims."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

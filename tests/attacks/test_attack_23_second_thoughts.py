@@ -48,7 +48,7 @@ async def by_link(site: AttackSite, shown: Shown) -> None:
 
 @pytest.mark.parametrize(("door", "tool"), [(by_page, "wire"), (by_key, "wire"), (by_link, "mailed")])
 async def test_denial_after_ones_own_approval_counts(site: AttackSite, door: Any, tool: str) -> None:
-    # The call needs two approvals. Ana approves, then denies by the same form, key or link: Bo's approval is too late.
+    # Ana, one of two approvers, approves and denies by the same form, key or link. The call is denied: Bo is too late.
     # Before the fix her receipt confirmed the denial, her approval remained, and with Bo's 400 was paid.
     to, bo = payee(), site.person("bo")
     key, shown = await asked(site, tool, to)
