@@ -219,7 +219,7 @@ async def test_namespace_script_prepares_a_server_and_may_repeat(box: Box, tmp_p
 
 
 @pytest.mark.postgres
-async def test_database_script_runs_once_and_accepts_new_passwords(box: Box) -> None:
+async def test_database_script_may_repeat_and_accepts_new_passwords(box: Box) -> None:
     changed = Box(box.folder, box.postgres, box.server, {"WORKER_PASSWORD": "anotherpassword"})
     await changed.run("database")
     assert await _connects(box, "signoff_worker", "anotherpassword", "postgres") == "signoff_worker"

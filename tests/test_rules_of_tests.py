@@ -94,7 +94,7 @@ def test_every_test_has_an_assertion() -> None:
     assert [each for path in modules("test_*.py") for each in says_nothing(path)] == []
 
 
-def test_without_an_assertion_is_noticed(tmp_path: Path) -> None:
+def test_missing_assertion_in_a_test_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "test_quiet.py"
     path.write_text("def test_quiet():\n    check()\n\n\ndef test_loud():\n    assert check()\n")
     assert says_nothing(path) == ["test_quiet.py:1 test_quiet"]
@@ -111,7 +111,7 @@ OF_BEHAVIOURS = ("attacks", "bench", "browser", "clients", "designs", "examples"
 """Directories of tests about several parts together."""
 
 
-def test_directory_matches_a_package_directory_or_is_listed() -> None:
+def test_every_test_directory_matches_a_package_directory_or_is_listed() -> None:
     there = {path.parent.relative_to(HERE).parts[0] for path in modules("test_*.py") if path.parent != HERE}
     assert there <= {*OF_ONE_FOLDER, *OF_WHOLE_TURNS, *OF_BEHAVIOURS}
     assert [name for name in (*OF_ONE_FOLDER, *OF_WHOLE_TURNS) if not (PACKAGE / name).is_dir()] == []
@@ -126,7 +126,7 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", OF_ONE_FOLDER)
-def test_imports_the_package_of_its_directory(folder: str) -> None:
+def test_every_test_module_imports_the_package_of_its_directory(folder: str) -> None:
     tests = sorted((HERE / folder).rglob("test_*.py"))
     assert tests
     assert [path.name for path in tests if folder not in imported(path)] == []

@@ -238,7 +238,7 @@ RESOLUTION = {"name": "pay", "won": {"level": "session"}}
         ),
     ),
 )  # fmt: skip
-def test_proposal_entry_has_the_models_call_and_reason(built: Built, expected: AuditEntry) -> None:
+def test_proposal_and_trace_entries_have_the_call_and_its_resolution(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 
@@ -332,7 +332,7 @@ VOTE = Vote(
         id="it failed: each try is recorded",
     ),
 )  # fmt: skip
-def test_question_end_entry_has_its_outcome(built: Built, expected: AuditEntry) -> None:
+def test_entries_of_a_question_record_its_end_deadlines_and_deliveries(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 
@@ -762,7 +762,7 @@ HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refu
         id="an earlier turn is gone",
     ),
 )  # fmt: skip
-def test_turn_entries_have_start_and_end_facts(built: Built, expected: AuditEntry) -> None:
+def test_turn_entries_record_start_end_stops_and_session_events(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
 
 

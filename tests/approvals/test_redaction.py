@@ -123,7 +123,7 @@ def test_text_too_expensive_to_search_is_withheld() -> None:
     assert redact_secrets("x" * 1_000, many) == "x" * 1_000
 
 
-def test_card_shows_numbers_and_names_even_if_marked_secret() -> None:
+def test_card_shows_numbers_and_names_that_equal_a_secret() -> None:
     args = {"pin": "9400", "amount": 9400, "to": "Mallory 9400", "9400": "x"}
     assert redact_arguments(args, ("pin",), {"9400"}) == {**args, "to": f"Mallory {HIDDEN}"}
     card = render_card(

@@ -281,7 +281,9 @@ def test_only_a_denial_in_the_inbox_can_be_undone(fields: dict[str, Any], browse
 
 
 @table(("seconds", "held"), (0.0, False), (1.0, True))
-def test_denial_is_held_only_during_an_undo_period(monkeypatch: pytest.MonkeyPatch, seconds: float, held: bool) -> None:
+def test_denial_is_held_only_if_there_is_an_undo_period(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, held: bool
+) -> None:
     monkeypatch.setattr(request_state, "UNDO_SECONDS", seconds)
     assert is_held(undoable().vote.decision) is held
     assert not is_held(undoable(verdict="approved").vote.decision)

@@ -69,7 +69,7 @@ async def test_person_without_the_role_sees_the_freeze_only(window: Open, unfroz
     await looks(page)
 
 
-async def test_session_is_found_and_continued(window: Open, served: Served) -> None:
+async def test_session_is_found_opened_and_stopped(window: Open, served: Served) -> None:
     page = await window("/new", size=(320, 640))
     await page.get_by_label("What do you need?").fill("pay for this session")
     await page.get_by_role("button", name="Send").click()

@@ -163,7 +163,7 @@ async def test_response_body_is_not_read_by_default() -> None:
         assert (await outward.post(f"{url}/endless", b"{}", {})).status == 200
 
 
-async def test_response_body_is_read_up_to_the_limit() -> None:
+async def test_response_body_over_the_requested_limit_is_refused() -> None:
     place = Place()
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         answer = await outward.post(f"{url}/told", b"{}", {}, answer_bytes=4)

@@ -120,7 +120,7 @@ def test_person_with_only_quiet_days_is_notified_anyway() -> None:
     assert due(ContactPreferences(quiet_days=every_day, timezone="UTC"), NOON, None) == NOON
 
 
-def test_deadline_within_the_quiet_period_is_not_delayed() -> None:
+def test_card_with_a_deadline_in_the_quiet_period_is_sent_at_once() -> None:
     midnight = datetime(2026, 11, 24, 0, tzinfo=UTC)
     seven = datetime(2026, 11, 24, 7, tzinfo=UTC)
     reach = replace(NIGHT, timezone="UTC")

@@ -205,7 +205,7 @@ def notice(kind: Any = "ask", reminded: int = 0) -> OutboundCard:
     (500, True),
     (503, True),
 )
-async def test_other_statuses_do_not_acknowledge(status: int, again: bool) -> None:
+async def test_redirect_or_error_status_does_not_acknowledge(status: int, again: bool) -> None:
     with pytest.raises(NotDelivered) as refused:
         await webhook(Line(status, retry_after=9.0)).deliver(notice(), None)
     assert (refused.value.again, refused.value.code) == (again, str(status))

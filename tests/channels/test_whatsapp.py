@@ -184,7 +184,7 @@ class TestWhatsApp(ChannelSuite):
         assert show_code(second.code) not in found
 
     @play_scenario
-    async def test_reaction_without_an_open_card_gets_no_reply(self, rig: ChannelRig) -> None:
+    async def test_removed_reaction_and_reaction_to_a_closed_card_get_no_reply(self, rig: ChannelRig) -> None:
         request = await rig.ask()
         name = fake(rig).bubble(rig.card(rig.bo)).name
         before = len(fake(rig).reads(rig.bo))

@@ -101,7 +101,9 @@ async def test_check_contacts_each_vendor(receiver: Receiver, cli: Cli) -> None:
     assert [each["remedy"] for each in wrong] == ["check `url`, and the receiver"]
 
 
-async def test_sends_a_card_marked_as_a_test(receiver: Receiver, cli: Cli, tmp_path: Path) -> None:
+async def test_channels_test_command_sends_a_card_marked_as_a_test(
+    receiver: Receiver, cli: Cli, tmp_path: Path
+) -> None:
     shown = await cli("channels", "test", "ana", "--channel", "desk")
     assert shown.code == 0, shown.err
     assert "✓ desk: sent to U-ana" in shown.out

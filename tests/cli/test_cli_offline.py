@@ -72,7 +72,7 @@ async def test_dev_without_a_key_asks_for_approval_and_answers(dev: Dev, cli: Cl
         ("openai:gpt-5", ("--model", "openai-chat:small"), "set `OPENAI_API_KEY`"),
     ],
 )
-async def test_dev_refuses_a_misspelt_model_and_conflicting_models(
+async def test_dev_refuses_misspelt_models_and_a_missing_key_with_a_chosen_model(
     dev: Dev, cli: Cli, model: str, arguments: tuple[str, ...], words: str
 ) -> None:
     write_project(dev.folder, model)

@@ -113,7 +113,7 @@ async def test_a_script_learns_by_the_exit_code_that_a_call_was_denied(
     ("execution_failed", "execute", 3),
     ("waiting", "", 3),
 )
-def test_the_exit_code_of_a_turn_with_a_call(code: CallCode, gate: str, expected: int) -> None:
+def test_exit_code_follows_the_state_and_call_outcome_of_the_turns(code: CallCode, gate: str, expected: int) -> None:
     outcome = CallOutcome(call="c1.1", tool="pay", code=code, gate=gate)
     given: dict[str, Any] = {"tenant": "main", "session": "s", "turn": "t", "actor": "a"}
     waits = TurnView(**given, requester=RUI, state="suspended")

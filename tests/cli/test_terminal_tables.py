@@ -28,7 +28,7 @@ def test_call_without_a_deciding_rule_names_no_rule() -> None:
     assert line(RuleReference(name="auto_approve_if")) == "  book: ran by rule auto_approve_if"
 
 
-def test_a_deadline_of_24_hours_reads_so_after_two_seconds() -> None:
+def test_deadline_of_24_hours_shows_24_h_after_two_seconds() -> None:
     opened = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
     now = opened + timedelta(seconds=2)
     assert until(opened + timedelta(hours=24), now).endswith(" (in 24 h)")

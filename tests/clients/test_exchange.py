@@ -89,7 +89,7 @@ def test_invalid_answer_means_no_run(reply: Reply | Failure) -> None:
     Reply(200, {"args": {"euro": 1}}),
     Reply(201, PERMIT),
 )
-def test_unanswered_use_of_a_permit_means_no_run(reply: Reply | Failure) -> None:
+def test_invalid_answer_to_the_use_of_a_permit_means_no_run(reply: Reply | Failure) -> None:
     clock = Clock()
     status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(200, PERMITTED), reply])
     assert status.state == "unreachable"

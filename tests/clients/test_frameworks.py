@@ -121,7 +121,7 @@ async def test_waiting_call_runs_nothing_and_is_found_again(rig: ClientRig, prog
     assert (await program.play(rig, case))["ran"] == [["A7", 200]]
 
 
-async def test_failure_of_the_tool_is_not_treated_as_a_refusal(rig: ClientRig, program: FrameworkProgram) -> None:
+async def test_failure_of_the_tool_is_not_reported_as_a_refund(rig: ClientRig, program: FrameworkProgram) -> None:
     case = Case(((("refund", {"order": "closed", "euro": 20}),),))
     played = await program.play(rig, case)
     call = await first_call(rig, case)

@@ -293,7 +293,9 @@ async def killable(server: ServerHandle, workers: Workers, queue: str) -> AsyncI
 
 
 @pytest.mark.timeout(300)
-async def test_killed_worker_changes_no_result(server: ServerHandle, workers: Workers, tmp_path: Path) -> None:
+async def test_killed_worker_loses_no_approval_and_repeats_no_run(
+    server: ServerHandle, workers: Workers, tmp_path: Path
+) -> None:
     name, queue, begun = order(), f"gated-{uuid.uuid4().hex}", tmp_path / "begun"
     async with killable(server, workers, queue) as process:
         asked = await workers.start(queue, Refunds.run, [(name, 200.0)])

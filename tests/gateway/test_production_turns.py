@@ -154,7 +154,7 @@ async def test_unsafe_json_number_is_not_signed(rig: GatewayRig) -> None:
     assert (await rig.turns.signoff.request(approval)).votes == ()
 
 
-async def test_requester_withdraws_a_request_by_name(rig: GatewayRig) -> None:
+async def test_withdrawal_by_the_requester_is_recorded_with_their_name(rig: GatewayRig) -> None:
     approval = await asked_of(rig)
     headers = bearer(await token_of(rig, "guest"))
     done = await rig.http.post(f"/v1/approvals/{approval}/withdraw", json={}, headers=headers)

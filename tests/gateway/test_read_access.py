@@ -164,7 +164,9 @@ async def test_requester_and_operator_may_stop_a_turn_over_the_api(locked: Gatew
     assert await stopped("ada") == 202
 
 
-async def test_turn_page_offers_stop_only_to_the_requester(locked: GatewayRig, gateway: GatewayRig) -> None:
+async def test_turn_page_offers_stop_to_the_requester_and_not_to_an_approver(
+    locked: GatewayRig, gateway: GatewayRig
+) -> None:
     approval = await gateway.asked("pay")
     turn = name_of(approval)
     async with browser(locked) as page:

@@ -93,6 +93,6 @@ def test_text_struck_through_by_a_style_sheet_is_marked(sheet: str) -> None:
     assert "~only half~" in "".join(lines)
 
 
-def test_text_next_to_a_struck_class_is_not_marked() -> None:
+def test_text_of_a_class_without_strikethrough_is_not_marked() -> None:
     document = "<style>.x { text-decoration: line-through } .y { text-decoration: underline }</style>"
     assert html_lines(f"{document}<p class='y'>Approve</p>") == ["Approve", ""]

@@ -183,7 +183,7 @@ async def test_stranger_cannot_use_up_another_emails_key() -> None:
         assert len({key, own.key, unproved.key}) == 3
 
 
-async def test_unsigned_content_is_ignored_and_a_copy_does_not_block_it() -> None:
+async def test_dmarc_pass_without_signed_content_is_unverified_and_has_its_own_key() -> None:
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         mail = written(BO, APPROVALS, "approve K7Q-2FM").as_bytes()
         verdict = TAKEN.encode() + b"dmarc=%s header.from=people.example\r\n"

@@ -267,7 +267,7 @@ def test_topic_subscription_is_confirmed_at_amazon_only() -> None:
         {"Type": "Something"},
     ],
 )
-def test_notice_of_another_topic_is_forged(changes: dict[str, Any]) -> None:
+def test_notice_with_another_topic_or_certificate_address_is_forged(changes: dict[str, Any]) -> None:
     amazon = Amazon()
     with pytest.raises(Forged):
         amazon.shape.verify(amazon.notice(received(b"x"), **changes), NOW)

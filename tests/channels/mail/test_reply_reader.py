@@ -203,7 +203,7 @@ def test_broken_parts_are_left_out() -> None:
     assert read_mail(f"{head}Yes".encode()).unclear == "nothing"
 
 
-def test_broken_subject_is_kept_undecoded() -> None:
+def test_broken_encoding_of_a_subject_is_read_without_an_error() -> None:
     for subject in ("=?utf-8?b?a?=", "=?x-none?q?S=C3=AD?=", "=?utf-8?q?=FF?="):
         assert read_mail(f"From: a@b.org\nSubject: {subject}\n\nYes".encode()).subject
     assert read_mail(b"From: a@b.org\nSubject: =?x-none?q?S=C3=AD?=\n\nYes").subject == "Sí"

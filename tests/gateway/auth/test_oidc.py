@@ -295,7 +295,7 @@ def test_secret_value_in_a_setting_is_refused(clean_env: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     "issuer", ["http://login.example.com", "login.example.com", "https://x.example/?a=b", "ftp://x"]
 )
-def test_issuer_without_https_is_refused(clean_env: pytest.MonkeyPatch, issuer: str) -> None:
+def test_insecure_or_invalid_issuer_address_is_refused(clean_env: pytest.MonkeyPatch, issuer: str) -> None:
     clean_env.setenv("SIGNOFF_OIDC_ISSUER", issuer)
     with pytest.raises(ConfigError, match="SIGNOFF_OIDC_ISSUER"):
         load_settings()

@@ -19,7 +19,7 @@ async def test_frozen_tenant_denies_every_judged_call(agent: CallRig) -> None:
     assert (await judge_call(deps, "main", *call)).decision
 
 
-def test_reason_that_needs_a_proposal_is_requestable() -> None:
+def test_call_over_a_usage_limit_is_not_requestable() -> None:
     call = CallPart(call="c1.1", tool="refund", args=Content(inline={}))
     found = settled_decision(call, "caps", "too_many_calls", "enough")
     assert judgement_of(found) == Judgement(False, "too_many_calls", "enough")

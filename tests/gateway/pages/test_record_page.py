@@ -26,7 +26,7 @@ async def denied(rig: GatewayRig, reason: str) -> tuple[str, str]:
     return turn, approval
 
 
-async def test_turn_page_shows_every_audit_entry_escaped(rig: GatewayRig) -> None:
+async def test_audit_page_of_a_turn_shows_every_entry_escaped(rig: GatewayRig) -> None:
     turn, approval = await denied(rig, "<b>too</b> expensive")
     async with browser(rig) as page:
         for path in (f"/turns/{turn}", f"/approvals/{approval}"):
@@ -76,7 +76,7 @@ async def test_changed_audit_entry_is_marked_on_the_page(rig: GatewayRig) -> Non
     assert "no time · mallory" in words(shown)
 
 
-async def test_only_auditors_and_operators_see_the_audit_log_and_its_links(rig: GatewayRig) -> None:
+async def test_only_auditors_of_the_tenant_see_the_audit_log_and_its_links(rig: GatewayRig) -> None:
     turn, approval = await denied(rig, "no")
     locked = locked_rig(rig, people=PEOPLE)
     found = {}

@@ -87,7 +87,7 @@ def test_undeclared_argument_is_marked_in_the_readers_language() -> None:
     assert [each.label for each in parts] == ["To", "Bcc ⟦nicht deklariert⟧"]
 
 
-def test_value_count_includes_truncated_values() -> None:
+def test_value_count_includes_values_that_the_card_does_not_show() -> None:
     request = asked({"to": "Bo", "items": [{"article": f"pencil {n}", "pieces": n} for n in range(300)]})
     assert len(request.card.rows) < 60
     assert values_count(request) == 601

@@ -58,7 +58,7 @@ async def test_idle_connection_stays_open_longer_than_a_proxy_keeps_it(monkeypat
     assert IDLE_SECONDS > 60
 
 
-async def test_server_keeps_idle_connections_as_long_as_a_gateway(
+async def test_application_of_a_test_keeps_idle_connections_as_long_as_a_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise a client on a busy machine sends into a closing connection, and its test fails."""

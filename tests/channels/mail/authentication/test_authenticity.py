@@ -297,7 +297,7 @@ def test_verdict_of_our_own_server_counts() -> None:
     (PASSED, "mx.example.com; dmarc=fail header.from=example.org header.from=example.org"),
     (PASSED, "mx.example.com; none"),
 )
-def test_verdict_of_another_server_does_not_count(values: tuple[str, ...]) -> None:
+def test_only_one_clear_dmarc_pass_of_our_server_counts(values: tuple[str, ...]) -> None:
     assert by_results(with_results(*values)).by == ""
 
 
