@@ -217,8 +217,14 @@ async def open_worker(installation: Installation, temporal: Client | None = None
     """Yield a worker of an installation with its own store, which is open until the block ends.
 
     `temporal` is a client of the server with Signoff's data converter. By default, `TEMPORAL_*` names the server.
-    Raises `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
+    Raises `ConfigError`, also for a client with `SignoffPlugin`, `ServerUnavailable`, `StoreUnavailable`.
     """
+    if temporal is not None and any(isinstance(each, SignoffPlugin) for each in temporal.config()["plugins"]):
+        raise ConfigError(
+            "the client has the plugin of `App.plugin()`, so each of its workers runs turns already: run Temporal's "
+            "`Worker` with it, or leave `client` out",
+            field="client",
+        )
     given, deployment = installation.settings, worker_deployment(installation)
     metrics = MetricsEndpoint(given)
     client = check_client(given, temporal) if temporal else await connect_installation(given, installation.secrets)

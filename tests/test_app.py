@@ -243,6 +243,15 @@ async def test_worker_and_gateway_of_one_app_decide_a_call(
         assert "refunded 50.0 to ana" in (await turn.result()).text
 
 
+async def test_worker_refuses_a_client_with_the_plugin(outside: None, server: ServerHandle, task_queue: str) -> None:
+    app = an_app(settings=Settings(task_queue=task_queue, encryption=False))
+    async with app.plugin() as plugin:
+        temporal = await TemporalClient.connect(server.address, plugins=[plugin])
+        with pytest.raises(ConfigError, match="run Temporal's `Worker` with it"):
+            async with app.worker(temporal):
+                pass
+
+
 def test_reference_is_the_module_and_the_name_of_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     app = an_app()
     assert app.reference == ""

@@ -67,8 +67,8 @@ class App(Program):
     async def worker(self, client: "Client | None" = None) -> AsyncIterator["Worker"]:
         """Run a worker of this app within the block, as `async with` does with a worker of Temporal.
 
-        `client` is a Temporal client with Signoff's data converter; left out, `TEMPORAL_*` names the server. Raises
-        `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
+        `client` is a Temporal client with Signoff's data converter and without `plugin()`. By default, `TEMPORAL_*`
+        names the server. Raises `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
         """
         from signoff.worker import open_worker  # noqa: PLC0415
 

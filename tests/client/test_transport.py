@@ -15,6 +15,7 @@ from signoff.client import turn_handle
 from signoff.client.client import Client
 from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
 from signoff.temporal.embedded_server import free_port
+from signoff.testing.builders import a_request
 from signoff.testing.vendor_server import serve_vendor
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -65,6 +66,7 @@ async def test_unreachable_gateway_is_an_error_with_the_remedy() -> None:
 
 
 VIEW = {"tenant": "main", "session": "s", "turn": "t", "actor": "a", "state": "running", "requester": {"user": "u"}}
+REQUEST = a_request().model_dump(mode="json")
 DONE = VIEW | {"state": "complete", "result": {"state": "complete"}}
 
 
@@ -87,6 +89,29 @@ async def test_waiting_for_a_result_outlasts_a_missing_worker(monkeypatch: pytes
         result = await (await client.turn("main.s.t")).result()
     assert result.state == "complete"
     assert next(events, None) is None
+
+
+async def test_pending_outlasts_a_gateway_that_cannot_read_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_handle, "PAUSE_SECONDS", 0)
+    waiting = VIEW | {"calls": [{"call": "c1", "tool": "pay", "state": "waiting", "approval": REQUEST}]}
+    events = iter((waiting, waiting, DONE))
+    reads: list[int] = []
+
+    async def answer(request: Request) -> Response:
+        if request.url.path.endswith("/events"):
+            return StreamingResponse(
+                iter((f"event: turn\ndata: {json.dumps(next(events))}\n\n",)), media_type="text/event-stream"
+            )
+        if "/approvals/" not in request.url.path:
+            return JSONResponse(VIEW)
+        reads.append(503 if not reads else 200)
+        body = REQUEST if reads[-1] == 200 else {"code": "unavailable", "message": "no worker answered"}
+        return JSONResponse(body, status_code=reads[-1])
+
+    async with answering(answer) as client:
+        turn = await client.turn("main.s.t")
+        found = [request.id async for request in turn.pending()]
+    assert (found, reads) == ([REQUEST["id"]], [503, 200])
 
 
 async def test_broken_event_stream_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

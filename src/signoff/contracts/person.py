@@ -67,7 +67,7 @@ class Person(FrozenModel):
     delegations: tuple[Delegation, ...] = ()
     """Delegates: `{to: bo, until: "2030-08-31T18:00:00Z"}`."""
     may_set: tuple[str, ...] = ()
-    """What their requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
+    """Settings that their requests may carry: `route`, `step`, `transient`, `context`, `context.<name>`.
 
     The production profile refuses others.
     """

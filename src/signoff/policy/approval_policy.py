@@ -252,7 +252,7 @@ class ApprovalPolicy(_PolicyData):
     One engine is enough.
     """
     require_approval_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
-    """CEL: require approval if true, whatever `auto_approve_if` returns."""
+    """CEL: require approval if true, even if `auto_approve_if` is true."""
     level: Literal["user", "admin"] = "user"
     """`admin`: short for `approvers: [role:admin]`."""
     approvers: Annotated[tuple[Asked, ...], FieldSpec(unset="`defaults.approvers`")] = ()

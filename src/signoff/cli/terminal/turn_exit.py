@@ -21,8 +21,8 @@ def exit_code(turns: Iterable[TurnView]) -> int:
 
 
 def _is_undone(outcome: CallOutcome) -> bool:
-    """Return whether a proposed action did not happen. The model corrects what the first gates refuse."""
+    """Return whether a proposed action did not happen. Calls that the model can correct do not count."""
     if outcome.code == "skipped":
-        # The answer of a turn skips the calls beside it.
+        # The answer of a turn skips the other calls of its completion.
         return outcome.gate != "respond"
     return outcome.code != "ok" and outcome.code not in _CORRECTABLE
