@@ -53,7 +53,6 @@ _PROGRAMS: Final = (
     "cerbos",
     "chromium",
     "dovecot",
-    "long",
     "mcp_packages",
     "openid",
     "postgres",
@@ -436,7 +435,9 @@ def _fixtures(item: pytest.Item) -> list[str]:
 
 
 def _needs_program(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) is not None for name in _PROGRAMS)
+    # Directories mark all their tests as long, so only the test's own mark tells.
+    own = getattr(getattr(item, "function", None), "pytestmark", ())
+    return any(mark.name == "long" for mark in own) or any(item.get_closest_marker(name) for name in _PROGRAMS)
 
 
 async def _open_a_store() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
-from signoff_client.exchange import CallExchange, Exchange
+from signoff_client.exchange import CallExchange, Exchange, SuspendedUse
 from signoff_client.messages import Failure, Pause, Proposal, Reply, Request
-from signoff_client.status import explain
+from signoff_client.status import CallStatus, explain
 
 PERMITTED = {"id": "main.a.b", "state": "permitted", "args": {"euro": 1}}
 WAITING = {"id": "main.a.b", "state": "waiting", "code": "K7Q-2FM"}
@@ -239,6 +239,35 @@ def test_used_permit_is_requested_by_the_same_attempt_only(is_repeated: bool, st
     assert (status.state, len(asked)) == (state, requests)
     denied, asked = carry(exchange.obtain(), clock, [Reply(200, PERMITTED | {"state": "denied"}), Reply(200, PERMIT)])
     assert (denied.state, len(asked)) == ("denied", 1)
+
+
+@table("state", "used", "permitted", "denied")
+def test_suspended_use_is_repeated_unless_the_call_was_denied(state: str) -> None:
+    clock, suspended = Clock(), dict[str, SuspendedUse]()
+    before = exchange_of(clock)
+    before.suspended = suspended
+    status, _ = carry(before.obtain(), clock, [Reply(201, PERMITTED), Reply(200, PERMIT)])
+    before.suspend(status)
+    settling = exchange_of(clock)
+    settling.suspended = suspended
+    settled, _ = carry(settling.settle(), clock, [Reply(201, PERMITTED | {"state": state})])
+    assert settled.state == ("permitted" if state == "used" else state)
+    after = exchange_of(clock)
+    after.suspended = suspended
+    resumed, asked = carry(after.obtain(), clock, [Reply(201, PERMITTED | {"state": state}), Reply(200, PERMIT)])
+    keys = [each.key for each in requests(asked) if each.path.endswith("/use")]
+    assert (resumed.state, keys) == (("denied", []) if state == "denied" else ("permitted", [before.attempt]))
+    assert not suspended
+
+
+def test_oldest_suspended_use_is_dropped_at_the_limit() -> None:
+    clock, suspended = Clock(), dict[str, SuspendedUse]()
+    status = CallStatus("permitted")
+    for number in range(1_001):
+        exchange = exchange_of(clock)
+        exchange.suspended, exchange.id = suspended, str(number)
+        exchange.suspend(status)
+    assert list(suspended) == [str(number) for number in range(1, 1_001)]
 
 
 def test_call_proposed_by_another_program_is_read() -> None:
