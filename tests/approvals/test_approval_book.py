@@ -1,5 +1,3 @@
-"""The request book against a model and against garbage."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,14 +27,11 @@ def question(approval_id: str, revision: int = 1, quorum: int = 1) -> ApprovalRe
 
 
 def authority(person: str) -> Authority:
-    """Eve is a stranger. The others may decide."""
     allowed = person != "eve"
     return Authority(allowed=allowed, code="" if allowed else "not_allowed", subject=person, name=person)
 
 
 class BookMachine(RuleBasedStateMachine):
-    """Random answers, timers, withdrawals and duplicates agree with a model that stores only the answers."""
-
     def __init__(self) -> None:
         super().__init__()
         self.book = ApprovalBook()
@@ -48,7 +43,6 @@ class BookMachine(RuleBasedStateMachine):
         self.book.open(deadlines.open_request(question(IDS[1], quorum=2), self.now), self.now)
 
     def open_until(self, approval_id: str) -> bool:
-        """Whether an answer can still count in the model."""
         return approval_id not in self.ended and self.now <= START + timedelta(hours=1)
 
     @rule(
@@ -59,7 +53,6 @@ class BookMachine(RuleBasedStateMachine):
         delivery=st.sampled_from(("", "d1", "d2", "d3")),
     )
     def answer(self, approval_id: str, person: str, verdict: str, revision: int, delivery: str) -> None:
-        """Answer through both steps, as the gateway and the raw path do."""
         decision = Decision(
             approval_id=approval_id, revision=revision, verdict=verdict, subject=person, delivery_id=delivery
         )  # type: ignore[arg-type]
@@ -78,7 +71,6 @@ class BookMachine(RuleBasedStateMachine):
         assert (receipt.status == "accepted") == (approval_id in self.ended)
 
     def count(self, approval_id: str, person: str, verdict: str) -> None:
-        """The model's rule: one denial ends the request, enough approvals approve it."""
         if verdict == "denied":
             self.ended[approval_id] = "denied"
             return
@@ -88,12 +80,10 @@ class BookMachine(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 40))
     def time_passes(self, minutes: int) -> None:
-        """Move the clock and nothing else."""
         self.now += timedelta(minutes=minutes)
 
     @rule(approval_id=st.sampled_from(IDS))
     def deadline(self, approval_id: str) -> None:
-        """Fire the timer."""
         if self.now > START + timedelta(hours=1):
             request = self.book.get(approval_id)
             happening = deadlines.next_event(request) if request is not None else None
@@ -103,14 +93,12 @@ class BookMachine(RuleBasedStateMachine):
 
     @rule(approval_id=st.sampled_from(IDS))
     def withdraw(self, approval_id: str) -> None:
-        """Withdraw as the requester."""
         receipt = self.book.cancel(approval_id, "guest", "", self.now)
         assert (receipt.status == "accepted") == (approval_id not in self.ended)
         self.ended.setdefault(approval_id, "cancelled")
 
     @invariant()
     def states_agree(self) -> None:
-        """Each request has the model's state, and an approval has its quorum of different people."""
         for approval_id in IDS:
             request = self.book.get(approval_id)
             assert request is not None
@@ -122,7 +110,6 @@ class BookMachine(RuleBasedStateMachine):
 
     @invariant()
     def refusals_are_bounded(self) -> None:
-        """All refusals are counted, and the last fifty are kept."""
         assert len(self.book.refusals) == min(self.book.refused, REFUSALS_KEPT)
 
 

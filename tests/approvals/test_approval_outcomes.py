@@ -1,5 +1,3 @@
-"""The model's results for a waiting call, and after its end."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,7 +35,6 @@ ENDED: dict[str, Any] = {
 
 
 def ended(**fields: Any) -> CallOutcome:
-    """The outcome of an approved payment."""
     return CallOutcome(**{"call": "c1.1", "tool": "pay", "code": "ok", "value": Content(inline="Paid")} | fields)
 
 

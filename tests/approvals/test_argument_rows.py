@@ -1,5 +1,3 @@
-"""Arguments as flat rows."""
-
 from typing import Any
 
 from tables import table

@@ -1,5 +1,3 @@
-"""A turn's observations of its requests are kept until an activity stores them."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

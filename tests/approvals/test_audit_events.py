@@ -1,6 +1,4 @@
-"""Audit entries of every kind: exactly the facts that an auditor needs, without empty fields.
-
-Each entry is compared as a whole, so that an argument or an empty field in one fails here."""
+"""Each entry is compared as a whole, so that an argument or an empty field in one fails here."""
 
 import hashlib
 import json
@@ -81,12 +79,10 @@ GRANTED = replace(FREE, grant="g1", rule=RuleReference(kind="grant", name="g1"))
 
 
 def sha256(value: Any) -> str:
-    """The hash that a reader can compute from a value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A question with every field that the audit log shows, and an argument that it must not show."""
     given: dict[str, Any] = {
         "digest": DIGEST,
         "definition": DEFINITION,
@@ -107,7 +103,6 @@ def request(**fields: Any) -> ApprovalRequest:
 
 
 def entry(kind: AuditKind, key: str, subject: str = "guest", /, stream: str = STREAM, **data: Any) -> AuditEntry:
-    """An entry at `AT`, in the tenant of its stream."""
     return AuditEntry(stream=stream, key=key, kind=kind, at=AT, tenant=stream.split("/")[1], subject=subject, data=data)
 
 
@@ -140,7 +135,6 @@ TYPES = {
 
 
 def became(code: str) -> dict[str, Any]:
-    """The facts of an entry for a result with this code."""
     return {"code": code, "type": TYPES[code]}
 
 
@@ -243,7 +237,6 @@ def test_proposal_and_trace_entries_have_the_call_and_its_resolution(built: Buil
 
 
 def test_facts_known_to_the_worker_are_omitted_and_restored() -> None:
-    """Other facts stay, and an entry with a different value stays complete."""
     ctx = replace(CTX, channel="slack", user=Principal(user="guest", key_id="k1"))
     known = {"actor": "desk", "channel": "slack", "unsigned": True, "key_id": "k1"}
     begin = audit_events.turn_entry("acme", "s1", "t1", AT, subject="guest", **known, more="m")
@@ -370,7 +363,6 @@ CHANGING = replace(
 
 
 def told(meta: Content) -> CallOutcome:
-    """A successful call whose tool returned this metadata."""
     return CallOutcome(call=CALL, tool="pay", code="ok", meta=meta)
 
 

@@ -1,5 +1,3 @@
-"""The binding of an answer to its call, and the display of an edit."""
-
 from typing import Any
 
 from tables import table

@@ -1,5 +1,3 @@
-"""The card: all data that an approver needs, without deception."""
-
 from typing import Any
 
 import pytest
@@ -28,7 +26,6 @@ def card(args: dict[str, Any], **more: Any) -> Card:
 
 
 def effect(template: str, args: dict[str, Any], **more: Any) -> str:
-    """The card's sentence."""
     return card(args, effect=template, **more).effect
 
 
@@ -176,7 +173,6 @@ def test_braces_without_a_name_are_kept() -> None:
 
 
 def test_sentence_without_a_template_has_the_tool_and_its_first_arguments() -> None:
-    """The title, or otherwise the name, then three arguments. The agent's words are never used."""
     args = {"a": 1, "b": "x", "c": {"d": 1, "e": 2}, "f": 4}
     assert effect("", args, title="Book flight") == "Book flight: a 1, b x, c 2 values"
     assert effect(" ", {"pin": 1}, secrets=["pin"], agent_says="Harmless") == "book_flight: pin hidden"

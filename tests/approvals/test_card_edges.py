@@ -16,7 +16,6 @@ def card(args: dict[str, Any], **more: Any) -> Card:
 
 
 def effect(template: str, args: dict[str, Any]) -> str:
-    """The card's sentence."""
     return card(args, effect=template).effect
 
 
@@ -115,7 +114,6 @@ def test_sentence_is_truncated_at_its_last_character() -> None:
 
 
 def test_truncated_sentence_keeps_complete_marks() -> None:
-    """Only a mark that the cut would split is dropped."""
     mark = "⟦U+202E⟧"
     split = effect("{a}" + "x" * 187 + "{a}", {"a": "\u202e"})
     assert split == mark + "x" * 187 + "…"

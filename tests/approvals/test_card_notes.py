@@ -1,5 +1,3 @@
-"""The card's reason for a repeated request: from the store, and the same on every retry."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +17,6 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalRequest:
-    """A request of the call `c1.1`."""
     return a_request(**{"revision": revision, "state": state, "definition": "d", "policy_hash": "p"} | fields)
 
 

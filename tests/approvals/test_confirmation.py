@@ -1,5 +1,3 @@
-"""The typed confirmation of a request that requires one."""
-
 from typing import Any
 
 from tables import table
@@ -14,7 +12,6 @@ from signoff.testing import a_request
 def asked(
     args: dict[str, Any], secrets: tuple[str, ...] = (), schema: dict[str, Any] | None = None, **fields: Any
 ) -> ApprovalRequest:
-    """A request whose card shows `args`, with `confirm: type`."""
     card = render_card(effect="Pay", title="", tool="pay", args=args, schema=schema or {}, secrets=secrets)
     return a_request(**{"args": Content(inline=args), "card": card, "confirm": "type"} | fields)
 

@@ -1,5 +1,3 @@
-"""The timer events: reminder, escalation, and a deadline that may be extended once."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,12 +12,10 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def after(hours: float) -> datetime:
-    """This number of hours after the request was opened."""
     return NOW + timedelta(hours=hours)
 
 
 def waiting(**fields: Any) -> ApprovalRequest:
-    """An open request since NOW, with ten hours left."""
     return a_request(opened=NOW, **{"timeout": 36_000.0, "approvers": ("role:finance",)} | fields)
 
 
@@ -27,7 +23,6 @@ FULL = {"remind_after": 3_600.0, "escalate_after": 7_200.0, "escalate_to": ("rol
 
 
 def steps(request: ApprovalRequest) -> list[tuple[str, datetime]]:
-    """All events of an unanswered request, in order."""
     seen: list[tuple[str, datetime]] = []
     while (happening := deadlines.next_event(request)) is not None:
         assert len(seen) < 9

@@ -1,5 +1,3 @@
-"""A person's report about a call with an unknown outcome."""
-
 from tables import table
 
 from signoff.approvals.doubt_report import happened_outcome

@@ -1,5 +1,3 @@
-"""The effect of a turn's earlier questions on a new call."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

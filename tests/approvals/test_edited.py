@@ -1,5 +1,3 @@
-"""An answer that edits the arguments: the next revision binds the edited call and keeps the terms."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,7 +26,6 @@ FINANCE = ("role:finance", "user:ana")
 
 
 def digest(amount: int) -> str:
-    """The digest that an answer about this amount is bound to."""
     return call_digest(
         tenant="main",
         session="s",
@@ -66,19 +63,16 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
 
 
 def asked(**fields: Any) -> ApprovalRequest:
-    """A question about 420, open since `NOW`, with the agent's reason."""
     given = {"card": card(420, agent_says="it is urgent", mark="m1"), "opened_at": NOW, "question_hash": "h1"}
     return question(420, **given | {"expires_at": NOW + timedelta(hours=1)} | fields)
 
 
 def edit(**fields: Any) -> Decision:
-    """An approval of 380 instead."""
     given = {"edited_args": {"amount": 380}, "question_hash": "h1", "channel": "web", "reason": "as agreed"}
     return a_decision(**given | fields)
 
 
 def changed(**fields: Any) -> ApprovalRequest:
-    """The gates' question about 380, in the row after the first."""
     given = {"revision": 2, "edit_of": 1, "card": card(380, mark="m2"), "question_hash": "h2"}
     return deadlines.open_request(question(380, **given | fields), LATER)
 
@@ -148,7 +142,6 @@ def test_only_permitted_people_edit_and_only_in_time() -> None:
 
 
 def test_edited_arguments_are_no_plain_answer() -> None:
-    """Without the gates' question about them, the answer does not count."""
     waiting = asked()
     after, receipt = machine.decide(waiting, edit(), ANA, LATER)
     assert after is waiting

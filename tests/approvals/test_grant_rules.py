@@ -1,5 +1,3 @@
-"""The pure rules of remembered answers."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,7 +49,6 @@ def question(**fields: Any) -> Question:
 
 
 def vote(subject: str, remember: GrantRequest | None = WISH, verdict: Any = "approved", minutes: int = 1) -> Vote:
-    """An answer, this number of minutes after the question."""
     decision = a_decision(subject=subject, remember=remember, verdict=verdict)
     return Vote(subject=subject, verdict=verdict, at=NOW + timedelta(minutes=minutes), decision=decision)
 
@@ -175,7 +172,6 @@ def test_grant_scope_is_tool_rule_and_policy_of_the_call() -> None:
 
 
 def grant(**fields: Any) -> Grant:
-    """The grant from Ana's approval of `question`, according to its terms."""
     return a_grant(
         **{
             "id": grant_id("main.s.t.c1.1", 1, "approved"),

@@ -1,5 +1,3 @@
-"""The identity checks for answers and withdrawals."""
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The card distinguishes values that look alike: different types and similar letters."""
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from io import StringIO

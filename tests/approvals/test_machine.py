@@ -1,5 +1,3 @@
-"""The approval rules, one rule per test."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,12 +18,10 @@ ID = "main.s.t.c1.1"
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """An open request since NOW, for an hour."""
     return a_request(opened=NOW, **{"timeout": 3600.0} | fields)
 
 
 def decision(verdict: str = "approved", **fields: Any) -> Decision:
-    """An answer to revision 1."""
     return a_decision(verdict=verdict, **fields)
 
 
@@ -112,14 +108,12 @@ def test_quorum_counts_people_and_not_clicks() -> None:
 
 
 def test_one_denial_vetoes_a_quorum() -> None:
-    """With `veto`, a single denial ends the request, even by a person who had approved."""
     one, _ = machine.decide(request(quorum=2), decision(), by("ana"), NOW)
     assert machine.decide(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
     assert machine.decide(one, decision("denied"), by("ana"), NOW)[0].state == "denied"
 
 
 def test_denial_without_veto_is_one_vote() -> None:
-    """Without `veto`, as many denials as the quorum are needed, and a later answer of a person replaces the earlier."""
     one, _ = machine.decide(request(quorum=2, veto=False), decision("denied"), by("ana"), NOW)
     assert one.state == "pending"
     assert machine.decide(one, decision("denied"), by("ben"), NOW)[0].state == "denied"

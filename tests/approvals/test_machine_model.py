@@ -1,5 +1,3 @@
-"""The approval rules against a model: people, delegates, editors, timers and many repetitions."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,7 +25,6 @@ AMOUNTS = (5, 6, 7)
 
 
 def digest(amount: int) -> str:
-    """The digest of the call with this amount."""
     return call_digest(
         tenant="main",
         session="",
@@ -52,13 +49,10 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
 
 
 class ApprovalModel(RuleBasedStateMachine):
-    """Random answers agree with a model that stores, for each revision, only the voters and their delegators."""
-
     @initialize(
         quorum=st.integers(1, 3), veto=st.booleans(), put_off=st.booleans(), remind=st.booleans(), doubt=st.booleans()
     )
     def ask(self, quorum: int, veto: bool, put_off: bool, remind: bool, doubt: bool) -> None:
-        """Ask the question."""
         self.quorum, self.veto, self.doubt, self.may_put_off = quorum, veto, doubt, put_off
         self.now, self.last = START, START + HOUR * (20 if put_off else 10)
         self.revision, self.amount, self.ended = 1, AMOUNTS[0], ""
@@ -77,17 +71,14 @@ class ApprovalModel(RuleBasedStateMachine):
         self.remind = remind
 
     def terms(self, remind: bool) -> dict[str, Any]:
-        """The terms that an edit keeps."""
         spans = {"remind_after": 3_600.0, "escalate_after": 7_200.0} if remind else {}
         return {"quorum": self.quorum, "veto": self.veto, **spans}
 
     def opened(self, amount: int, **fields: Any) -> ApprovalRequest:
-        """The gates' question, with the time from its row."""
         return deadlines.open_request(question(amount, **fields), self.now)
 
     @property
     def request(self) -> ApprovalRequest:
-        """The request in the book."""
         found = self.book.get(ID)
         assert found is not None
         return found
@@ -104,7 +95,6 @@ class ApprovalModel(RuleBasedStateMachine):
     def answer(
         self, person: str, seat: str, verdict: str, amount: int, revision: int, delivery: str, late: int | None
     ) -> None:
-        """Answer, possibly for another person, with other arguments, or with a verified time."""
         named = max(self.revision + revision, 1)
         fields: dict[str, Any] = {"approval_id": ID, "revision": named, "verdict": verdict, "delivery_id": delivery}
         fields |= {"edited_args": {"amount": amount}} if amount else {}
@@ -131,7 +121,6 @@ class ApprovalModel(RuleBasedStateMachine):
             assert (receipt.status == "accepted") == bool(self.ended)
 
     def send(self, decision: Decision, authority: Authority, amount: int) -> Receipt:
-        """Take the steps of both paths: check, identify, ask the gates about other arguments, and count."""
         receipt = self.book.precheck(decision, self.now)
         if receipt is not None:
             return receipt
@@ -142,7 +131,6 @@ class ApprovalModel(RuleBasedStateMachine):
         )
 
     def changed(self, amount: int) -> ApprovalRequest:
-        """The gates' question about other arguments."""
         put_off = "escalate" if self.may_put_off else "deny"
         follows = {"revision": self.revision + 1, "edit_of": self.revision, "on_timeout": put_off}
         return self.opened(amount, **follows, **self.terms(self.remind))
@@ -167,12 +155,10 @@ class ApprovalModel(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 400))
     def time_passes(self, minutes: int) -> None:
-        """Move the clock and nothing else."""
         self.now += timedelta(minutes=minutes)
 
     @rule()
     def timer(self) -> None:
-        """Apply all due events."""
         happening = deadlines.next_event(self.request)
         if happening is None or happening.at > self.now:
             return
@@ -183,20 +169,17 @@ class ApprovalModel(RuleBasedStateMachine):
 
     @rule()
     def withdraw(self) -> None:
-        """Withdraw as the requester."""
         receipt = self.book.cancel(ID, "guest", "", self.now)
         assert (receipt.status == "accepted") == (not self.ended)
         self.ended = self.ended or "cancelled"
 
     @invariant()
     def the_ending_is_the_models(self) -> None:
-        """Each end state is distinct and final."""
         assert self.request.state == (self.ended or "pending")
         assert (self.request.revision, self.request.digest) == (self.revision, digest(self.amount))
 
     @invariant()
     def an_approval_has_its_people(self) -> None:
-        """Enough different people with different votes approved exactly these arguments in this revision."""
         request = self.request
         yes = [vote for vote in request.votes if vote.verdict == "approved"]
         assert len({vote.subject for vote in request.votes}) == len(request.votes)
@@ -208,7 +191,6 @@ class ApprovalModel(RuleBasedStateMachine):
 
     @invariant()
     def escalation_only_adds(self) -> None:
-        """Approvers stay approvers, and others only join by escalation."""
         added = ("role:cfo",) if self.request.escalated else ()
         assert self.request.approvers == ("role:finance", *added)
 

@@ -1,5 +1,3 @@
-"""The events of a request that its approvers are notified of."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,7 +24,6 @@ ENDING: dict[str, Any] = {
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A request with notifications on a channel."""
     return a_request(**{"notify": ("slack",)} | fields)
 
 

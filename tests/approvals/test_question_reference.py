@@ -1,5 +1,3 @@
-"""A turn's short form of a question suffices for counting answers, waiting, and checking an edit."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +29,6 @@ LEFT_IN_THE_STORE = {
 
 
 def asked(**fields: Any) -> ApprovalRequest:
-    """A question of that turn, as the gates asked it."""
     given: dict[str, Any] = {
         "revision": 2, "actor": "desk", "requester": USER, "channel": "api", "args": CALL.args,
         "digest": "d" * 64, "rule": RuleReference(name="deny_if"), "question_hash": "f" * 64, "opened_at": NOW,

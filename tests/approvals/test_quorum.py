@@ -1,5 +1,3 @@
-"""The assignment of people to places in groups, against every possible assignment."""
-
 import itertools
 from datetime import UTC, datetime
 from typing import Any
@@ -41,12 +39,10 @@ voters_of = st.builds(
 
 
 def own(human: str, *entries: str) -> Voter:
-    """A person who answers for themselves."""
     return Voter(human, {human: frozenset(entries)})
 
 
 def best(groups: list[ApproverGroup], voters: list[Voter]) -> tuple[int, int]:
-    """The maximum of filled places and of votes, found by trying every assignment of every voter."""
     options = [
         [None, *((seat, place) for seat in voter.votes for place in (None, *range(len(groups))))] for voter in voters
     ]
@@ -119,7 +115,6 @@ def test_open_group_shows_its_missing_number() -> None:
 
 
 def test_quorum_above_the_groups_needs_one_more_person() -> None:
-    """With a quorum of three: one of each group, and one more approver of any group."""
     two = [own("ana", "role:finance"), own("bo", "role:legal")]
     assert tally(3, BOTH, two) == Progress(2, 3)
     assert suffices(3, BOTH, [*two, own("cy", "role:finance")])
@@ -133,7 +128,6 @@ def request(**fields: Any) -> ApprovalRequest:
 def say(
     before: ApprovalRequest, who: str, *entries: str, verdict: str = "approved"
 ) -> tuple[ApprovalRequest, tuple[str, ...]]:
-    """The request after this person's answer, and the entries of the open groups in its receipt."""
     given = Decision.model_validate({"approval_id": before.id, "revision": 1, "verdict": verdict})
     authority = Authority(allowed=True, subject=who, assurance="session", entries=entries)
     after, receipt = machine.decide(before, given, authority, NOW)

@@ -1,5 +1,3 @@
-"""Every receipt word for word, and every vote field by field: people and other programs rely on them."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,7 +30,6 @@ def answer(verdict: str = "approved", **fields: Any) -> Decision:
 
 
 def book(**fields: Any) -> ApprovalBook:
-    """A book with one question, open since NOW."""
     made = ApprovalBook()
     made.open(deadlines.open_request(request(**fields), NOW), NOW)
     return made

@@ -1,5 +1,3 @@
-"""Removal of secrets from text: every notation, JSON values and names, but no data that approvers need."""
-
 import json
 from urllib.parse import quote, quote_plus
 
@@ -102,14 +100,14 @@ def test_texts_of_three_characters_in_every_container_are_found() -> None:
 
 
 def test_short_texts_and_booleans_are_no_secrets() -> None:
-    """Masking every `1` would only make a text unreadable. Long enough numbers and bytes count as text."""
+    """Masking every `1` would only make a text unreadable."""
     values = secret_values({"a": ["x", "ab", "abc", 12, 4711, True, None, {"b": b"bytes"}], "c": "open"}, ("a",))
     assert values == {"abc", "4711", "bytes"}
     assert list(texts_of("ab")) == []
 
 
 def test_json_value_is_shown_without_secrets() -> None:
-    """In text and names. A number is masked only if it is the whole secret, so that other numbers stay intact."""
+    """A number is masked only if it is the whole secret, so that other numbers stay intact."""
     value = {"abc": ["x abc", 4711, 14711, True, None, {"n": 4711.5}]}
     found = redact_value(value, {"abc", "4711"})
     assert found == {HIDDEN: [f"x {HIDDEN}", HIDDEN, 14711, True, None, {"n": 4711.5}]}

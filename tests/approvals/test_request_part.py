@@ -1,5 +1,3 @@
-"""The part of an open request in an envelope."""
-
 from datetime import UTC, datetime
 
 from tables import table

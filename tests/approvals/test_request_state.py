@@ -1,5 +1,3 @@
-"""The state of a question from its rows, answers and time."""
-
 import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -43,7 +41,6 @@ def digest(amount: int) -> str:
 
 
 def question(amount: int = 5, **fields: Any) -> Question:
-    """A question that is open for an hour from `NOW`."""
     given: dict[str, Any] = {
         "id": ID, "code": "K7Q2FM", "session": "", "args": Content(inline={"amount": amount}), "digest": digest(amount),
         "timeout": 3600.0, "opened_at": NOW,
@@ -54,7 +51,6 @@ def question(amount: int = 5, **fields: Any) -> Question:
 def an_answer(
     number: int, who: str, verdict: Any = "approved", *, minutes: float = 1, revision: int = 1, **fields: Any
 ) -> Any:
-    """An answer in its place in the order, this number of minutes after the question."""
     at, known = NOW + minutes * MINUTE, {"delivery_id": f"d{number}"} | fields
     decision = Decision(approval_id=ID, revision=revision, verdict=verdict, subject=who, received_at=at, **known)
     return StoredAnswer(revision, number, Vote(subject=who, verdict=verdict, at=at, decision=decision), at)
@@ -116,7 +112,6 @@ def test_quorum_needs_two_people() -> None:
 
 
 def test_all_approvers_of_a_quorum_are_named() -> None:
-    """Each by name, or otherwise by id. A person with another verdict is not included."""
     ana, bo, cy = an_answer(1, "ana"), an_answer(2, "bo", "denied", minutes=2), an_answer(3, "cy", minutes=3)
     named = ana._replace(vote=replace(ana.vote, name="Ana Sousa"))
     approved = request_at(question(quorum=2, veto=False), (named, bo, cy), NOW + 5 * MINUTE)
@@ -248,14 +243,12 @@ def test_question_ended_by_its_turn_has_time_and_reason(ending: Any, reason: str
 
 @table("seconds", 60.0, 0.5, 86_400.0, 1e15, 2.0**53, 1e17, 1e300)
 def test_question_hash_is_that_of_its_canonical_form(seconds: float) -> None:
-    """For any number notation in transit: RFC 8785 of the whole question, computed by a reference library."""
     asked = question(timeout=seconds)
     form = asked.model_dump(mode="json", exclude={"code", "judged_at", "opened_at", "ended_at", "ended_as"})
     assert question_hash(asked) == hashlib.sha256(rfc8785.dumps(form)).hexdigest()
 
 
 def undoable(number: int = 1, who: str = "ana", browser: str = "b1", verdict: Any = "denied", **fields: Any) -> Any:
-    """An inbox answer that this browser session may undo if it is a denial."""
     answer = an_answer(number, who, verdict, minutes=0, **{"channel": "inbox"} | fields)
     decision = with_browser(answer.vote.decision, browser)
     return answer._replace(vote=replace(answer.vote, decision=decision))

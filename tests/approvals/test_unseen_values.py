@@ -1,5 +1,3 @@
-"""The values that a card does not show, the pages with them, and the proof of reading."""
-
 import hashlib
 
 import pytest
