@@ -1,5 +1,3 @@
-"""Entries to write, keys to sign with, and a call that verifies a store."""
-
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -34,7 +32,6 @@ def entry(number: int, stream: str = TURN, **data: Any) -> AuditEntry:
 
 
 async def filled(store: Store, *streams: str, each: int = 5) -> AuditLog:
-    """Return a log with `each` entries in every stream."""
     log = AuditLog(store)
     for stream in streams or (TURN, OTHER):
         await log.append(entry(number, stream) for number in range(1, each + 1))
@@ -49,7 +46,6 @@ async def verified(store: Store, signer: Signer = SIGNER, kept: Checkpoint | Non
 
 
 async def tamper(url: str, *statements: str) -> None:
-    """Change rows like an attacker with the database's password or its file."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
             for statement in statements:

@@ -1,5 +1,3 @@
-"""The export of a turn as a trace, for any entries under its id."""
-
 import json
 from typing import Any
 
@@ -31,7 +29,7 @@ def a_record(kind: str, facts: Any) -> Record:
     ("grant", {"digest": "d"}),
 )
 def test_unreadable_entry_is_refused_by_its_number(kind: str, facts: Any) -> None:
-    """A trace without it would be a different turn, and a traceback tells an auditor nothing."""
+    """A trace without it would be a different turn."""
     with pytest.raises(Refused, match=rf"record 1 of `turn/main/s/t` is no `{kind}` that can be read"):
         trace([a_record(kind, facts)])
 

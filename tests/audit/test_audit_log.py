@@ -1,5 +1,3 @@
-"""The audit log: each entry is written once and in order, with any number of writers."""
-
 import asyncio
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""People and policies in force: recorded once per change, by name and hash."""
-
 import asyncio
 import logging
 from collections.abc import Sequence

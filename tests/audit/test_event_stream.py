@@ -1,5 +1,3 @@
-"""The numbering of events: no number is visible before a lower one, and no entry blocks others."""
-
 import asyncio
 import json
 from collections.abc import Sequence
@@ -23,18 +21,15 @@ CALL = "main.s1.t1.c1.1"
 
 
 def entry(key: str, kind: AuditKind = "outcome", stream: str = TURN, **data: Any) -> AuditEntry:
-    """Return an entry about a call of `pay`, changed by `data`."""
     facts = {"approval": CALL, "call": "c1.1", "tool": "pay", "code": "ok", **data}
     return AuditEntry(stream=stream, key=key, kind=kind, at=AT, tenant="main", subject="anna", data=facts)
 
 
 def events_of(store: Store) -> EventStream:
-    """Return the events of a store whose only specialist tool is `audit_books`."""
     return EventStream(store, lambda tool: tool == "audit_books")
 
 
 async def read(store: Store, after: int = 0, tenant: str = "main", **wanted: Any) -> Sequence[CloudEvent]:
-    """Return the events after a number, by default all."""
     events = events_of(store)
     await events.extend()
     return (await events.read(tenant, after, limit=100, **{"with_private": True, **wanted})).events

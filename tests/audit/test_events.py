@@ -1,5 +1,3 @@
-"""The facts of an event: those of its type and no others."""
-
 import json
 from typing import Any
 

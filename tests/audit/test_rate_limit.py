@@ -1,5 +1,3 @@
-"""A flood of refusals is counted, and only a part of it is recorded."""
-
 from datetime import UTC, datetime, timedelta
 
 from signoff.audit.rate_limit import RecordRateLimit

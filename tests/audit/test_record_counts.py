@@ -1,5 +1,3 @@
-"""Audit entries are counted after their commit, on every database."""
-
 from datetime import UTC, datetime
 
 import pytest

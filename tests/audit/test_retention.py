@@ -1,7 +1,3 @@
-"""Retirement: old turns are removed whole, a signed entry replaces each, and the verifier still finds other
-losses.
-"""
-
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -27,7 +23,6 @@ IN_TURN = f"stream = '{TURN}'"
 
 
 async def ended(turn: TurnKey) -> bool:
-    """Report every turn as ended except `OTHER`."""
     return turn.workflow_id != OTHER
 
 
@@ -37,7 +32,6 @@ async def retired(store: Store, before: datetime = LATER, signer: Signer = SIGNE
 
 @pytest.fixture
 async def thinned(store: Store) -> Store:
-    """A store with an act, a continuing turn, and one with five retired entries, all covered by a checkpoint."""
     await filled(store, TURN, OTHER, "admin/main")
     assert await Checkpoints(store).take(SIGNER) is not None
     assert await retired(store) == [RetiredStream(TurnKey("main", "s1", "t1"), 5)]

@@ -1,5 +1,3 @@
-"""The log as text, for any facts under a turn's id."""
-
 import json
 import time
 from typing import Any

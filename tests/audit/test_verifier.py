@@ -1,5 +1,3 @@
-"""The verifier finds and names altered, deleted, reordered and truncated entries."""
-
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -26,7 +24,6 @@ IN_TURN = f"stream = '{TURN}'"
 
 
 def summary(report: VerificationReport) -> tuple[str, str, int]:
-    """Return the finding, after checking that its message is one sentence with the stream or checkpoint."""
     assert report.finding is not None
     fault, stream, seq, message = report.finding
     assert "\n" not in message
@@ -87,7 +84,6 @@ async def test_exchanged_entries_are_found(store: Store, store_url: str) -> None
 
 
 def forged(records: list[Record], change: Callable[[Record], Record]) -> list[str]:
-    """Return statements that rewrite a whole stream with valid new hashes."""
     statements, prev = [], FIRST
     for record in records:
         new = place_record(change(record), record.seq, prev, record.written_at)
