@@ -1,5 +1,3 @@
-"""Stores for the tests of this directory."""
-
 from store_fixtures import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]

@@ -1,5 +1,3 @@
-"""A tiny run of the benchmark is complete and plausible, and its targets are judged as written."""
-
 import json
 import os
 import subprocess
@@ -62,7 +60,6 @@ def test_memory_and_gates_are_measured(run: tuple[str, dict[str, Any]]) -> None:
 
 
 def test_verdicts_follow_from_the_figures(run: tuple[str, dict[str, Any]]) -> None:
-    """Ratios are of the medians, and every target is printed with `ok` or `missed`."""
     printed, report = run
     hand, ours = report["medians"]
     rate, latency, memory, automatic, human, size, build, batch = report["checks"]

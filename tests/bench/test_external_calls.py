@@ -1,5 +1,3 @@
-"""A tiny run of the benchmark of external calls covers every kind on both sides and judges its targets."""
-
 import json
 import subprocess
 import sys

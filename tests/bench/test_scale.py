@@ -1,5 +1,3 @@
-"""A tiny run of each scale measurement is complete and plausible, and fits and growth are correct."""
-
 import importlib.util
 import json
 import subprocess
@@ -13,7 +11,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def load_report() -> Any:
-    """Load the report's module, which is not on the path of the tests."""
     spec = importlib.util.spec_from_file_location("scale_report", ROOT / "tools" / "bench" / "scale" / "report.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,5 +1,3 @@
-"""Kills under load: the checker finds each kind of fault in a journal, seeds repeat, and a short run has no fault."""
-
 import json
 import subprocess
 import sys
@@ -23,7 +21,6 @@ Entries = dict[str, list[dict[str, Any]]]
 
 
 def sound_run() -> Entries:
-    """Return the journals of a run without a fault: an approved call, and an agent's call that ran by rule."""
     answer = {"approval": APPROVAL, "revision": 1, "person": "ana", "verdict": "approved"}
     question: dict[str, Any] = {"approval": APPROVAL, "revision": 1, "state": "approved", "decided_by": "ana"}
     question["votes"] = [["ana", "approved"]]
@@ -277,7 +274,6 @@ def test_first_three_strikes_kill_each_kind_of_process(seed: int) -> None:
 
 
 def run_kills(folder: Path, *store: str) -> tuple[int, str, str]:
-    """Return the exit code, output and errors of a short run, which kills each kind of process on any machine."""
     command = [sys.executable, "-m", "tools.bench.kills", "--seed", "11", "--minutes", str(SECONDS / 60), *store]
     done = subprocess.run(
         [*command, "--journals", str(folder / "journals")],

@@ -1,5 +1,3 @@
-"""A few simulated days with few turns end as planned and leave nothing that grows."""
-
 import json
 import subprocess
 import sys
