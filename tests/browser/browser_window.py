@@ -1,5 +1,3 @@
-"""Shared by the browser tests: sizes, a served gateway, and axe-core's checks of a page."""
-
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -27,8 +25,6 @@ Open = Callable[..., Awaitable[Page]]
 
 
 class Served:
-    """A served gateway: `base` is its address, `desk` the rig behind it."""
-
     def __init__(self, base: str, rig: GatewayRig) -> None:
         self.base = base
         self.rig = rig
@@ -46,10 +42,10 @@ async def until(page: Page, words: str, *, scripts: bool, where: str = "main") -
 
 
 async def axe_findings(page: Page, size: tuple[int, int] = WIDE, other: tuple[int, int] = PHONE) -> list[str]:
-    """The findings of axe-core on the current page: light by every rule, in the other size and dark by `LOOKS`.
-
-    Colours depend only on light or dark, but a card and its answers have other backgrounds in a narrow window: their
-    contrast is checked in the other two looks as well. The page is left light and of `size`."""
+    """Check light by every rule, then the other size and dark by `LOOKS`. Colours depend only on light or dark, but a
+    card and its answers have other backgrounds in a narrow window: their contrast is checked in the other two looks
+    as well. The page is left light and of `size`.
+    """
     await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     await _look(page, size, "light")
     found = await violations(page)
@@ -70,7 +66,6 @@ async def _look(page: Page, size: tuple[int, int], scheme: Literal["light", "dar
 
 
 async def violations(page: Page, rules: tuple[str, ...] = (), where: str | None = None) -> list[str]:
-    """The findings of axe-core on the current page, by all rules, or by some after a complete check."""
     # Without `preload` axe-core does not fetch style sheets and media again: only its rule for videos needs them.
     options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
     if rules:

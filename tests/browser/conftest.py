@@ -1,5 +1,3 @@
-"""A gateway on a real port, and Debian's chromium."""
-
 import asyncio
 import shutil
 import uuid
@@ -20,7 +18,6 @@ expect.set_options(timeout=SOON)
 
 @pytest.fixture(scope="session")
 async def served(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
-    """The gateway on its own port, with a worker."""
     folder = tmp_path_factory.mktemp("browser")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
@@ -43,7 +40,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 class Windows:
-    """Pages for tests. A browser needs longest to create one, so each serves one test after another."""
+    """A browser needs longest to create a page, so each page serves one test after another."""
 
     def __init__(self, chromium: Browser) -> None:
         self._chromium = chromium
@@ -52,7 +49,6 @@ class Windows:
         self.complaints: list[str] = []
 
     async def open(self, scripts: bool) -> Page:
-        """A page in its own context, without cookies."""
         page = self._free[scripts].pop() if self._free[scripts] else await self._made(scripts)
         self._taken.append((scripts, page))
         return page
@@ -61,7 +57,7 @@ class Windows:
         return self._watched(await page.context.new_page())
 
     async def leave(self) -> list[str]:
-        """Reset all pages to blank, closing extra ones and deleting cookies. Return the errors in them."""
+        """Return the errors in the pages."""
         for scripts, page in self._taken:
             for other in page.context.pages:
                 if other is not page:

@@ -1,6 +1,3 @@
-"""Answers beyond approval and denial in a browser: with and without scripts, wide and narrow, and checked by
-axe-core."""
-
 import os
 import re
 import uuid
@@ -190,7 +187,6 @@ async def test_ticked_boxes_survive_another_persons_vote(window: Open, served: S
 
 @pytest.fixture
 async def states(served: Served) -> AsyncIterator[list[str]]:
-    """The addresses of every page and state of this file, in a frozen tenant."""
     rig = served.rig
     doubt, over, again, given_up = [await rig.doubted() for _ in range(4)]
     for approval, verdict in ((over, "happened"), (again, "approved"), (given_up, "denied")):

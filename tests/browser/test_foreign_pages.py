@@ -1,5 +1,3 @@
-"""Foreign web pages attack a running `signoff dev`: its gateway, its Temporal server and Temporal's UI."""
-
 import asyncio
 import os
 import re
@@ -37,7 +35,6 @@ class Attacked:
     api: int
     """The port of the HTTP API that Temporal's server opens automatically."""
     real_ui: tuple[str, int]
-    """The real address of Temporal's UI."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +66,6 @@ async def attacked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[At
 
 
 def _listening(parent: int) -> set[tuple[str, int]]:
-    """The listening addresses of the processes that `signoff dev` started."""
     return {
         (each.laddr.ip, each.laddr.port)
         for child in psutil.Process(parent).children(recursive=True)

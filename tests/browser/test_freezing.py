@@ -1,5 +1,3 @@
-"""Freezes and the list of sessions in a browser: wide and narrow, with and without scripts, and checked by axe-core."""
-
 import re
 from collections.abc import AsyncIterator
 
@@ -16,13 +14,11 @@ WIDER = "document.documentElement.scrollWidth - document.documentElement.clientW
 
 @pytest.fixture
 async def unfrozen(served: Served) -> AsyncIterator[Served]:
-    """The gateway, which every test leaves unfrozen."""
     yield served
     await Freezes(served.rig.deps.store).unfreeze("main")
 
 
 async def looks(page: Page, *, by_axe: bool = True) -> None:
-    """Check for sideways scrolling and findings of axe-core, light and dark. axe-core needs scripts."""
     assert await page.evaluate(WIDER) == 0, page.url
     for dark in (False, True) if by_axe else ():
         await page.emulate_media(color_scheme="dark" if dark else "light")

@@ -13,7 +13,6 @@ SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "pla
 
 
 async def say(page: Page, words: str) -> str:
-    """Send a message to the desk and return the name of the turn."""
     await page.get_by_label("What do you need?").fill(words)
     await page.get_by_role("button", name="Send").click()
     await expect(page.locator(".said")).to_contain_text(words)

@@ -30,7 +30,6 @@ async def provider() -> AsyncIterator[Provider]:
 
 @pytest.fixture
 async def served(served: Served, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    """The same turns behind a gateway with sign-in, on its own port."""
     monkeypatch.setenv("THE_SECRET", SECRET)
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     base = f"http://127.0.0.1:{port}"

@@ -1,5 +1,3 @@
-"""The audit log in a browser: wide, narrow and dark, and checked by axe-core."""
-
 import pytest
 from axe_playwright_python.async_playwright import Axe
 from browser_window import PHONE, WIDE, Open, Served

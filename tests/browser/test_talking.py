@@ -1,5 +1,3 @@
-"""A conversation in a real browser: one page, several messages, with and without scripts."""
-
 import pytest
 from browser_window import PHONE, WIDE, Open, until, violations
 from playwright.async_api import Page, expect
