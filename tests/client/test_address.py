@@ -11,7 +11,6 @@ from signoff.settings import Settings
 
 
 def leave_word(folder: Path, pid: int) -> None:
-    """Write the file that a `signoff dev` on port 9000 leaves."""
     folder.mkdir(exist_ok=True)
     running = DevProcess(
         pid=pid, address="h:1", namespace="default", task_queue="q", manifest="m.yaml", url="http://127.0.0.1:9000"

@@ -1,5 +1,3 @@
-"""The client over a real gateway and a real worker, as a user's program uses it."""
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
@@ -24,7 +22,6 @@ from signoff.temporal.embedded_server import ServerHandle
 
 @pytest.fixture
 async def client(clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str) -> AsyncIterator[Client]:
-    """Connect a client of a served project through the environment alone."""
     async with (
         gateway_alone(clean_env, server, task_queue),
         worker_alone(server, task_queue),
@@ -113,7 +110,6 @@ async def test_edited_secret_is_sent_unmasked(client: Client) -> None:
 
 
 async def found(client: Client, name: str) -> TurnHandle:
-    """Return the turn of a shortened name, once Temporal's list of workflows has it."""
     async with asyncio.timeout(60):
         for pause in pauses():
             with contextlib.suppress(NotFound):

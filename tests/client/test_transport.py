@@ -1,5 +1,3 @@
-"""The client's errors for unusual responses."""
-
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
