@@ -1,5 +1,3 @@
-"""Messages between workflows and activities, as a turn reads them from any sender."""
-
 from typing import Any
 
 from tables import table
@@ -10,7 +8,6 @@ from signoff.contracts.message import CallPart, Message
 
 
 def reply(args: Content, call: str = "c1.1", **fields: Any) -> ModelReply:
-    """Return a reply that answers by `c1.1` and has one call with this id and these arguments."""
     message = Message(role="assistant", parts=(CallPart(call=call, tool="respond", args=args),))
     return ModelReply(message=message, respond_call="c1.1", **fields)
 

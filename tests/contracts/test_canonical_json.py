@@ -1,5 +1,3 @@
-"""The fast canonical JSON writer gives the exact bytes of RFC 8785, or is not used."""
-
 import enum
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The base of all models: frozen, tolerant of new fields, and light."""
-
 import pytest
 from pydantic import ValidationError
 
@@ -18,7 +16,7 @@ def test_model_stores_values_and_not_the_set_of_given_fields() -> None:
 
 
 def test_model_is_frozen_and_ignores_fields_of_later_versions() -> None:
-    """Unknown fields are ignored, so that old workers read new histories."""
+    """Old workers read new histories."""
     principal = Principal.model_validate({"user": "guest", "invented_later": 1})
     with pytest.raises(ValidationError):
         principal.user = "other"  # type: ignore[misc]

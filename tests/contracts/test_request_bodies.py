@@ -1,5 +1,3 @@
-"""Request bodies of the edges: one draft for every answer, and only known fields."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,7 +44,6 @@ BODIES = [
 
 
 def test_every_draft_field_is_carried_into_the_decision() -> None:
-    """Fields are carried by name, so a new one needs no third place. Subject and time come from the author."""
     assert set(FULL) == set(DecisionDraft.model_fields)
     decision = decision_from_draft(DecisionDraft(**FULL), DecisionAuthor(ANA, "inbox", "session"), NOW)
     assert decision == Decision(
@@ -100,7 +97,6 @@ def test_ambiguous_draft_is_rejected(change: dict[str, Any], named: str) -> None
 
 
 def test_thousands_of_unknown_fields_give_few_errors() -> None:
-    """Each would be its own error. Identity fields are always among the named ones."""
     many = {f"field{number}": number for number in range(100_000)} | {"roles": ["admin"]}
     with pytest.raises(ValidationError) as caught:
         DecisionDraft.model_validate(FULL | many)

@@ -1,5 +1,3 @@
-"""The type of each result: one per code, in one table, and never stored next to the code."""
-
 import re
 from pathlib import Path
 from typing import get_args
@@ -47,7 +45,6 @@ def test_claimed_type_is_replaced_by_the_type_of_the_code() -> None:
 
 @table("place", "activity", "result", "part")
 def test_history_holds_no_type_next_to_its_code(place: str) -> None:
-    """The type would lengthen every entry. Reading an entry restores it."""
     outcome = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     part = ResultPart(call="c1.1", tool="pay", code="ok", value=outcome.value)
     written: dict[str, FrozenModel] = {

@@ -1,5 +1,3 @@
-"""Merging tool updates with caller data: the caller wins, by top-level name, in any order."""
-
 from typing import Any
 
 import pytest

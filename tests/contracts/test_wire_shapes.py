@@ -1,7 +1,3 @@
-"""Messages between workflows and activities are stored in histories: omitted defaults are part of the wire
-format.
-"""
-
 import json
 from typing import Any
 
@@ -24,21 +20,19 @@ CTX = CallContext(actor="desk", session="s", turn="t", tenant="main", user=Princ
 
 
 def written(value: Any) -> Any:
-    """Return the history's form of `value`."""
     (payload,) = DATA_CONVERTER.payload_converter.to_payloads([value])
     return json.loads(payload.data)
 
 
 def read(value: Any, shape: type[Any]) -> Any:
-    """Return `value` as read from a history."""
     payloads = DATA_CONVERTER.payload_converter.to_payloads([value])
     return DATA_CONVERTER.payload_converter.from_payloads(payloads, [shape])[0]
 
 
 def test_wire_file_lists_every_record_with_its_defaults() -> None:
-    """A changed default or a removed field changes the meaning of histories: this test detects it before a release.
-
-    `python tests/contracts/wire_shapes.py` rewrites the file. From the first release on only new fields are added.
+    """A changed default or a removed field changes the meaning of histories: omitted defaults are part of the wire
+    format. `python tests/contracts/wire_shapes.py` rewrites the file. From the first release on only new fields are
+    added.
     """
     assert FILE.read_text() == text()
 

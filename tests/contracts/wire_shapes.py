@@ -1,7 +1,4 @@
-"""Every record on the wire between workflows and activities, its fields with type and default, as JSON.
-
-`python tests/contracts/wire_shapes.py` writes it to `activity_messages.json`, which `test_wire_shapes.py` compares.
-"""
+"""`python tests/contracts/wire_shapes.py` writes `activity_messages.json`, which `test_wire_shapes.py` compares."""
 
 import json
 import re
@@ -38,7 +35,6 @@ def reachable() -> list[type[BaseModel]]:
 
 
 def described() -> dict[str, Any]:
-    """Map record to field to type, with the default that is omitted on the wire."""
     return {shape.__name__: {name: _field(each) for name, each in _sent(shape).items()} for shape in reachable()}
 
 
