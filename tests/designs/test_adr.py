@@ -1,5 +1,3 @@
-"""The examples of the design ADR-0023, in its author's style."""
-
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
 async def weather(args: Any, context: signoff.ToolContext) -> str:
-    """Check its own input, as the design asks of a tool, and raise if it is invalid."""
     if not isinstance(args.get("city"), str):
         raise TypeError("city must be a text")
     return f"Sunny in {args['city']}."
@@ -82,8 +79,6 @@ async def test_registered_tool_runs_and_bad_input_is_a_soft_error() -> None:
 
 
 class Resolver:
-    """A custom resolver, like those of the design's tests."""
-
     def resolve(self, name: str) -> signoff.Tool | None:
         return tool() if name == "get_weather" else None
 

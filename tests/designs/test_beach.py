@@ -1,5 +1,3 @@
-"""The examples of the design Beach, in its author's style."""
-
 from typing import Any
 
 import pytest
@@ -59,7 +57,6 @@ async def book_flight(args: dict[str, Any], context: signoff.ToolContext) -> str
 
 
 def answer_flight(request: CompletionRequest) -> Completion:
-    """Propose the flight, then answer with its result."""
     read = results(request)
     return respond(str(read[0].value.inline)) if read else calls(("book_flight", LISBON))
 
@@ -152,7 +149,6 @@ async def test_denied_call_reaches_the_model_as_tool_denied() -> None:
 
 
 def policy_handler(call: HandlerCall, context: dict[str, Any]) -> str:
-    """Return `auto`, `user` or `admin`, like the design's function."""
     if call.args["totalCost"] < 50:
         return "auto"
     return "admin" if call.args["totalCost"] > 1000 else "user"

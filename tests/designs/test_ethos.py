@@ -1,5 +1,3 @@
-"""The examples of the design Ethos, in its author's style."""
-
 from typing import Any
 
 import pytest
@@ -24,7 +22,6 @@ CTX = a_call_context(actor="ada")
 
 @ok_results
 async def read_file(args: dict[str, Any], ctx: signoff.ToolContext) -> dict[str, Any]:
-    """Return a result in the design's form."""
     if args.get("count", 0) < 0:
         return {"ok": False, "code": "execution_failed", "error": "no such file"}
     return {"ok": True, "value": "x" * args.get("count", 1)}

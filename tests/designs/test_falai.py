@@ -1,5 +1,3 @@
-"""The examples of the design @falai/agent, in its author's style."""
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -36,8 +34,6 @@ EVA = {"user": "eva", "roles": ["finance"], "tier": "gold"}
 
 
 def handler(text: str) -> Any:
-    """Build a handler that takes its context first, like the design's, and returns its origin."""
-
     @context_first
     async def run(context: signoff.ToolContext, args: dict[str, Any]) -> str:
         return f"{text} for {context.user_id}"
@@ -148,7 +144,6 @@ def test_step_waits_for_its_required_data(data: dict[str, str], seen: list[str])
 
 
 async def by_category(context: HookContext, data: dict[str, Any]) -> list[str]:
-    """Select the tools of the collected category, like the design's lazy route."""
     category = data.get("category")
     return [name for name, tool in context.tools.items() if tool.metadata.get("category") == category]
 
@@ -164,7 +159,6 @@ async def test_select_chooses_tools_by_custom_metadata(category: str, seen: str)
 
 @context_first
 async def secure(context: signoff.ToolContext, args: dict[str, Any]) -> str:
-    """Check the permission in the handler and raise, like the design's secure tool."""
     if "finance" not in context.user.roles:
         raise PermissionError("Insufficient permissions")
     return "paid"
@@ -191,7 +185,6 @@ async def test_filtered_route_hides_its_tools_and_gives_the_reason() -> None:
 
 
 def scoped(context: signoff.ToolContext) -> Any:
-    """Bind two tools to the user of one call, like the design's `createScopedTools(userContext)`."""
     user, tenant = context.user_id, context.tenant_id
 
     async def files(args: dict[str, Any], context: signoff.ToolContext) -> str:
@@ -361,7 +354,6 @@ async def test_tool_of_a_plugin_checks_its_permission(user: dict[str, Any], code
 @success_results
 @context_first
 async def pay(context: signoff.ToolContext, args: dict[str, Any]) -> dict[str, Any]:
-    """Move to the next step for the outcome, like the design's step."""
     if args["words"] == "declined":
         return {"success": False, "error": "declined", "dataUpdate": {"paymentDetails": None}, "next": "payment"}
     return {"data": f"paid to {context.data['address']}", "next": "done"}
