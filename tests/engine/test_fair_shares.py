@@ -1,5 +1,3 @@
-"""A tenant with hundreds of queued turns does not keep workers from another tenant."""
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,7 +16,6 @@ QUEUED = 300
 
 @pytest.fixture
 async def fair_client(tmp_path: Path) -> AsyncIterator[Client]:
-    """A client of a server with fair queues."""
     options = ServerOptions(tmp_path / "temporal.db", port=free_port(), ui_port=None, fair=True)
     async with run_server(options) as server:
         yield await server.connect()

@@ -1,5 +1,3 @@
-"""The cleanup of a store, based on a real server's list of turns."""
-
 import asyncio
 import contextlib
 import uuid
@@ -30,8 +28,6 @@ BIG = b'"' + b"x" * 9_000 + b'"'
 
 
 class _Silent(Interceptor):
-    """A client whose server does not answer for some workflows."""
-
     def __init__(self, names: set[str]) -> None:
         self.names = names
 
@@ -52,7 +48,6 @@ class _SilentCalls(OutboundInterceptor):
 
 @pytest.fixture
 async def place(client: Client) -> AsyncIterator[str]:
-    """A unique name for a test's sessions, whose workflows end with the test."""
     name = uuid.uuid4().hex[:12]
     yield name
     running = f'WorkflowId STARTS_WITH "turn/main/{name}" AND ExecutionStatus = "Running"'
@@ -62,12 +57,10 @@ async def place(client: Client) -> AsyncIterator[str]:
 
 
 async def _begin(client: Client, name: str) -> None:
-    """Start a workflow that no worker runs."""
     await client.start_workflow("Nothing", id=name, task_queue=f"nobody-{name.replace('/', '-')}")
 
 
 async def _forget(client: Client, name: str) -> None:
-    """Delete the workflow, like the end of the namespace's retention."""
     execution = WorkflowExecution(workflow_id=name)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     await client.workflow_service.delete_workflow_execution(request, retry=True)
@@ -76,7 +69,6 @@ async def _forget(client: Client, name: str) -> None:
 
 
 async def _turn(store: Store, turn: TurnKey) -> None:
-    """Write the rows of a turn: an ended question, a ticket, and a blob."""
     approval = ".".join((*turn, "c1.1"))
     asked = a_question(tenant=turn.tenant, session=turn.session, turn=turn.turn, definition=sha256_hex({"name": "pay"}))
     await Questions(store).ask(asked, canonical_json({"name": "pay"}))

@@ -1,5 +1,3 @@
-"""Repeated answers and withdrawals reach their turn the right number of times."""
-
 import asyncio
 import gc
 from datetime import UTC, datetime, timedelta
