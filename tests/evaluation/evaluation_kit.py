@@ -1,5 +1,3 @@
-"""A small catalog, and cases of it."""
-
 from typing import Any
 
 from signoff.evaluation.case_file import EvaluationCase
@@ -21,12 +19,10 @@ ACTOR = Actor(name="desk", model="scripted:nowhere:model", instructions="Pay wha
 
 
 async def never(args: dict[str, Any], ctx: ToolContext) -> Any:
-    """Must not run in an evaluation."""
     raise AssertionError("an evaluation ran a tool")
 
 
 def a_tool(name: str = "pay", **fields: Any) -> Tool:
-    """Return a tool that may ask, changed by `fields`."""
     given: dict[str, Any] = {
         "name": name,
         "description": "Pays.",
@@ -39,13 +35,11 @@ def a_tool(name: str = "pay", **fields: Any) -> Tool:
 
 
 def a_catalog(*tools: Tool, **fields: Any) -> Catalog:
-    """Return the desk's catalog, by default with `pay`, which may ask."""
     actor = Actor(**{"name": "desk", "model": ACTOR.model, "instructions": ACTOR.instructions, **fields})
     return build_catalog(tools=tools or (a_tool(),), actors=(actor,))
 
 
 def a_call(amount: float = 20, verdict: str = "run", call: str = "c1.1", **fields: Any) -> dict[str, Any]:
-    """Return a recorded call of `pay`: by rule, or approved if it was asked."""
     asked = {"decision": {"verdict": "approved", "by": "ana"}} if verdict == "ask" else {}
     given: dict[str, Any] = {
         "call": call,

@@ -1,5 +1,3 @@
-"""Cases as YAML: written files are read back, and errors name their line."""
-
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_case_is_read_as_written(tmp_path: Path) -> None:
-    """Including texts that YAML or a manifest would read as other types."""
     entries = [
         {"role": "user", "text": text} for text in ("no", "12:30", "${HOME} and\n two lines", "é\t'\"", "- a: b", "")
     ]

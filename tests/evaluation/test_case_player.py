@@ -1,5 +1,3 @@
-"""Replayed cases: judged by a worker's gates, answered from the case, and no tool runs."""
-
 import dataclasses
 from typing import Any
 
@@ -77,10 +75,6 @@ async def test_equal_calls_get_their_own_answers_and_then_repeat_the_last() -> N
 
 
 async def test_decisions_are_taken_from_the_record() -> None:
-    """A recorded denial answers a call that needs approval.
-
-    For a call that would run, no recorded answer exists.
-    """
     denied = a_call(70, "ask", decision={"verdict": "denied", "by": "ana"}, result={"code": "denied", "value": "no"})
     asked, results = await played_with(a_case(denied), a_catalog(), calls(LARGE), respond("ok"))
     assert (verdicts(asked), results) == (["ask"], ["denied no"])
@@ -134,7 +128,6 @@ async def test_unreadable_answer_is_returned_to_the_model_once() -> None:
 
 
 async def test_model_that_never_answers_stops_at_the_actor_limit() -> None:
-    """The turn would have ended with an error."""
     catalog = a_catalog()
     actor = catalog.actors["desk"]
     limited = dataclasses.replace(actor, limits=replace(actor.limits, completions=3))
@@ -171,12 +164,10 @@ def test_case_that_the_present_catalog_cannot_play_is_a_misfit() -> None:
 
 
 async def refuses(args: dict[str, Any], context: HookContext) -> Permission:
-    """Must not be called."""
     raise AssertionError("an evaluation asked a tool's permission check")
 
 
 def answers(call: HandlerCall, context: dict[str, Any]) -> str:
-    """Must not be called."""
     raise AssertionError("an evaluation asked a policy's handler")
 
 
@@ -243,6 +234,5 @@ async def test_call_is_judged_at_its_time_and_in_its_context() -> None:
 
 
 async def test_dry_run_case_is_replayed_as_a_dry_run() -> None:
-    """No tool would have run, and no approver would have been asked."""
     played = await play(a_case(a_call(70, "dry_run"), dry_run=True), a_catalog(a_tool(requires_approval=ASKS)))
     assert verdicts(played) == ["dry_run"]

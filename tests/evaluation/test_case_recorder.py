@@ -34,7 +34,6 @@ CATALOG = a_catalog(a_tool(secrets=("pin",)))
 
 
 def part(call: str = "c1.1", **args: Any) -> CallPart:
-    """Return a call of `pay`."""
     return CallPart(call=call, tool="pay", args=Content(inline={"amount": 20, **args}))
 
 

@@ -1,5 +1,3 @@
-"""Differences from the record, and those that a case forbids."""
-
 from typing import Any
 
 import pytest
