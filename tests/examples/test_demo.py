@@ -1,5 +1,3 @@
-"""The demo checks all its results."""
-
 import asyncio
 import json
 import sys

@@ -1,5 +1,3 @@
-"""An existing Temporal worker also runs Signoff's turns."""
-
 import asyncio
 import contextlib
 import os

@@ -1,5 +1,3 @@
-"""The guide's plugin, installed as a separate distribution."""
-
 import json
 import os
 import subprocess
@@ -23,7 +21,6 @@ routing: {default: [duty]}
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the installed distribution."""
     target = tmp_path_factory.mktemp("own_plugin") / "site"
     # Without a link to the checkout, whose build would leave files there.
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
@@ -32,7 +29,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: tuple[str, ...], folder: Path, **environment: str) -> str:
-    """The output of a command."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     done = subprocess.run(command, cwd=folder, env=kept | environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr

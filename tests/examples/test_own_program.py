@@ -1,5 +1,3 @@
-"""A custom program: starts a turn, approves its request, reads the result."""
-
 import asyncio
 import sys
 from pathlib import Path
@@ -30,8 +28,6 @@ async def test_program_books_a_flight(
 async def test_worker_py_runs_the_worker_of_the_directory(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, server: ServerHandle, task_queue: str
 ) -> None:
-    """`python worker.py` in a clone: configured by the environment, stopped by SIGTERM. A wrong manifest is
-    reported."""
     clean_env.setenv("TRAVEL_DESK_DB", str(tmp_path / "books.db"))
     manifest = EXAMPLES / "travel_desk" / "signoff.yaml"
     command = (sys.executable, str(EXAMPLES.parent / "worker.py"))

@@ -1,5 +1,3 @@
-"""The payments example: its script, its policies, and its tools with a real file."""
-
 import json
 import sqlite3
 from pathlib import Path
@@ -27,14 +25,12 @@ CLERK = Principal(user="clerk")
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A separate ledger."""
     path = tmp_path / "deep" / "payments.db"
     monkeypatch.setenv("PAYMENTS_DB", str(path))
     return path
 
 
 def next_call(*messages: Message) -> Any:
-    """The script's one call or answer."""
     return react(CompletionRequest("", "", messages, (None,) * len(messages), ())).calls[0]
 
 

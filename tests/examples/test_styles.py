@@ -1,5 +1,3 @@
-"""The travel desk in the styles of the four designs: short, correct, and equal."""
-
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -38,19 +36,16 @@ PLACES = {"flight_search": {"route": "journey", "step": "find"}, "book_flight": 
 
 
 def place(style: str, tool: str) -> dict[str, Any]:
-    """The place of an actor of that style for that tool."""
     return PLACES.get(tool, CHANGES) if style == "falai" else {}
 
 
 def pinned(style: str, person: str, **where: Any) -> CallContext:
-    """The context of a person's turn."""
     people = CATALOGS[style].people
     user = principal_of(people.find(person), people)
     return CallContext(actor="desk", session="s", turn="t", tenant="main", user=user, **where)
 
 
 def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> LocalGateDecision:
-    """The gates' decision of one style about a call."""
     ctx = pinned(style, person, extra={"data": {"destination": "Lisbon"}}, **place(style, tool))
     return judge(CATALOGS[style], ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 
@@ -127,7 +122,6 @@ def test_falai_desk_has_the_needed_tools_at_each_place() -> None:
 
 @pytest.mark.row("F01")
 def test_falai_desk_registers_its_tools_for_reuse_by_id() -> None:
-    """`register`, `is_registered`, `get_registered`: the manifest's tool is the registered one."""
     assert [*falai.registry.get_registered()] == ["cancel_booking"]
     assert CATALOGS["falai"].resolve("cancel_booking") == falai.cancel
     assert falai.registry.build().list() == ("cancel_booking",)

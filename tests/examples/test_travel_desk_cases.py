@@ -1,5 +1,3 @@
-"""The examples of docs/evaluation.md run, and print the documented output."""
-
 import asyncio
 import re
 import shutil
@@ -16,15 +14,13 @@ FORBIDDEN = re.compile(r"forbidden: (\d+)")
 
 
 class Example(NamedTuple):
-    """A command of the page, the change of the manifest before it, and its output."""
-
     change: str
     command: str
     printed: str
 
 
 def examples() -> list[Example]:
-    """The page's examples, in order: a change applies to all commands up to the next change."""
+    """In order: a change applies to all commands up to the next change."""
     found: list[Example] = []
     change = command = ""
     for block in blocks(PAGE):
@@ -94,7 +90,6 @@ Unknown tool: cancel_booking; use one of the tools you were given
 
 
 def changed_example(folder: Path, change: str) -> Path:
-    """A copy of the travel desk with a changed manifest."""
     example_folder = folder / "examples" / "travel_desk"
     shutil.copytree(ROOT / "examples" / "travel_desk", example_folder, ignore=shutil.ignore_patterns("__pycache__"))
     lines = change.splitlines()
@@ -107,7 +102,6 @@ def changed_example(folder: Path, change: str) -> Path:
 
 
 async def ran(capsys: pytest.CaptureFixture[str], command: str) -> tuple[int, str]:
-    """The exit code and output of a command, without trailing blanks."""
     code = await asyncio.to_thread(invoke, command.split()[1:])
     return code, "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
 

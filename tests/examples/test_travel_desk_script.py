@@ -1,5 +1,3 @@
-"""The travel desk's script: its proposals, and its texts about their outcomes."""
-
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from travel_desk.script import react  # noqa: E402  (the manifest puts its folde
 
 
 def asked(*messages: Message) -> Any:
-    """The script's one call or answer."""
     completion = react(CompletionRequest("", "", messages, (None,) * len(messages), ()))
     return completion.calls[0]
 

@@ -1,5 +1,3 @@
-"""The travel desk: its manifest, and its tools with a real file."""
-
 import asyncio
 import sqlite3
 from pathlib import Path
@@ -25,20 +23,17 @@ BOOKING = {"flight": "TP 531", "destination": "Lisbon", "totalCost": 420, "passe
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    """The example's catalog."""
     return load_manifest(MANIFEST)
 
 
 @pytest.fixture(autouse=True)
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A separate travel file."""
     path = tmp_path / "deep" / "travel.db"
     monkeypatch.setenv("TRAVEL_DESK_DB", str(path))
     return path
 
 
 async def run(catalog: Catalog, tool: str, args: dict[str, Any], key: str = "k1") -> Any:
-    """Call one handler as the tool activity does."""
     user = Principal(user="guest")
     ctx = ToolContext(
         actor_name="desk", session_id="s", turn_id="t", call_id="c1.1", tenant_id="main", user_id="guest", user=user,
@@ -48,7 +43,6 @@ async def run(catalog: Catalog, tool: str, args: dict[str, Any], key: str = "k1"
 
 
 def rows(path: Path, table: str = "bookings") -> int:
-    """The number of rows in a table."""
     with sqlite3.connect(path) as connection:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 

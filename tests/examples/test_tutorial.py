@@ -1,5 +1,3 @@
-"""docs/tutorial.md typed from its first step to its last, in an empty directory."""
-
 import ast
 import asyncio
 import json
@@ -28,7 +26,6 @@ SERVERS = ("signoff dev", "signoff worker", "signoff gateway")
 
 
 def steps() -> list[list[Block]]:
-    """The blocks of each step."""
     found: list[list[Block]] = []
     headings = re.findall(r"^## (\d+)\. ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert headings == [str(number) for number in range(1, 13)]
@@ -42,7 +39,7 @@ STEPS = steps()
 
 
 def name_of(statement: ast.stmt) -> str:
-    """The key for the replacement of a statement by a later block: its defined name, or otherwise its text."""
+    """A later block replaces the statement with the same key: its defined name, or otherwise its text."""
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return statement.name
@@ -52,7 +49,6 @@ def name_of(statement: ast.stmt) -> str:
 
 
 def merge(program: str, block: str) -> str:
-    """The program after a reader has typed a block of a later step into it."""
     statements = ast.parse(program).body
     for new in ast.parse(block).body:
         named = [name_of(each) for each in statements]
@@ -65,7 +61,6 @@ def merge(program: str, block: str) -> str:
 
 
 def files_after(step: int) -> dict[str, str]:
-    """The files of a reader who has typed this step and all earlier ones."""
     files: dict[str, str] = {}
     for block in (block for blocks_of_step in STEPS[:step] for block in blocks_of_step if block.file):
         known = files.get(block.file)
@@ -114,8 +109,6 @@ def test_each_step_has_at_most_twenty_lines_of_text() -> None:
 
 @dataclass
 class Reader:
-    """Types commands in one directory, as a person with several terminals does."""
-
     folder: Path
     env: dict[str, str]
     temporal: str
@@ -124,7 +117,6 @@ class Reader:
     running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
 
     async def type(self, line: str) -> None:
-        """Run a command with the newest turn and code, or start a server, and keep the output."""
         if line.startswith("pip install"):
             return
         if line.startswith("export "):
@@ -144,7 +136,6 @@ class Reader:
             self.turn = found[1]
 
     async def stop(self, *names: str) -> None:
-        """Stop servers as Ctrl-C does."""
         for name in names:
             if (process := self.running.pop(name, None)) and process.returncode is None:
                 process.send_signal(signal.SIGINT)
@@ -163,7 +154,6 @@ class Reader:
                 assert said, f"{line} ended: {self.printed}"
 
     async def _code(self) -> str:
-        """The code of the turn's request, once it is open."""
         async with asyncio.timeout(SECONDS):
             while True:
                 process = await self._start("signoff inbox --json --as approver")
