@@ -10,7 +10,7 @@ from signoff.formats.bounds import bounds_problem
 
 
 def nest(depth: int) -> Any:
-    """Return nested lists with `depth` levels, including the innermost value."""
+    """`depth` levels include the innermost value."""
     value: Any = 1
     for _ in range(depth - 1):
         value = [value]
@@ -71,7 +71,6 @@ def test_recursive_data_is_out_of_limits() -> None:
     )
 )
 def test_data_within_limits_has_a_canonical_form(value: Any) -> None:
-    """The limits equal those of RFC 8785, except for the size."""
     try:
         canonical_json(value)
     except NotCanonical:

@@ -1,5 +1,3 @@
-"""ECMA-262 patterns without RE2 syntax, compared with Python's own engine."""
-
 import re
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Opening hours of tools: days, hours and a time zone."""
-
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +9,7 @@ OFFICE = "Mo-Fr 08:00-18:00 Europe/Lisbon"
 
 
 def at(text: str) -> datetime:
-    """Return a time in UTC. 2026-07-06 and 2026-01-05 are Mondays."""
+    """2026-07-06 and 2026-01-05 are Mondays."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 

@@ -1,5 +1,3 @@
-"""Schemas: refused if unusable, exact about paths, silent about values."""
-
 from typing import Any
 
 import pytest

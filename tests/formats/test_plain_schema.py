@@ -1,5 +1,3 @@
-"""The fast schema check never accepts what the metaschema would reject."""
-
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ KEYWORDS = st.sampled_from([*sorted(_FITS), "pattern", "not", "minProperty", "mu
 
 
 def values(schemas: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Generate valid and invalid values of a keyword."""
     return st.one_of(
         SCALARS,
         st.lists(SCALARS, max_size=3),

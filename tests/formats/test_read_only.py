@@ -1,5 +1,3 @@
-"""Immutable plain data."""
-
 import copy
 import json
 import pickle

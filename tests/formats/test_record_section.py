@@ -1,5 +1,3 @@
-"""A record's fields as section keys, JSON Schema and documentation table."""
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -1,5 +1,3 @@
-"""Typed updates of models."""
-
 import pytest
 from pydantic import BaseModel, Field
 

@@ -1,5 +1,3 @@
-"""The single reader of JSON Schema: it follows the specification, always ends, and hides no schema."""
-
 from typing import Any
 
 import pytest

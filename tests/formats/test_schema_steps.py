@@ -1,5 +1,3 @@
-"""The maximum cost of validating a model's arguments: trees of unions, equal items, long names, runs of marks."""
-
 import time
 from typing import Any
 
@@ -29,7 +27,6 @@ FILTERS: dict[str, Any] = {
 
 
 def tree(levels: int) -> dict[str, Any]:
-    """Return a filter nested to this depth."""
     found: dict[str, Any] = {"op": "not", "of": []}
     for _ in range(levels - 1):
         found = {"op": "not", "of": [found]}

@@ -1,5 +1,3 @@
-"""Tenant limits as written in the settings."""
-
 import pytest
 from tables import table
 

@@ -1,5 +1,3 @@
-"""Untrusted text on one honest line."""
-
 import unicodedata
 
 import pytest
