@@ -1,5 +1,3 @@
-"""Histories of external calls, one for each state that an agent sees and each way to reach it."""
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,7 +24,6 @@ _LOOK_SECONDS = 0.1
 
 
 def catalog(ledger: Ledger) -> Catalog:
-    """Build the tools of external calls, two that wait for years, and one whose permit lapses after a second."""
     free = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
     return call_catalog(
         ledger,
@@ -43,7 +40,6 @@ async def _propose(agent: CallRig, state: str, euro: float = ASKED, tool: str = 
 
 
 async def _until(agent: CallRig, call: str, state: str) -> str:
-    """Return the id of a call once it has reached a state."""
     while (shown := await agent.show(call))["state"] != state:
         assert shown["state"] not in ("denied", "ended"), shown
         await asyncio.sleep(_LOOK_SECONDS)
@@ -51,7 +47,6 @@ async def _until(agent: CallRig, call: str, state: str) -> str:
 
 
 def turn_of(call: str) -> TurnKey:
-    """Return the turn of a call."""
     return TurnKey(*call.split("."))
 
 
@@ -62,17 +57,14 @@ async def _approved(agent: CallRig) -> str:
 
 
 async def call_proposed(agent: CallRig) -> str:
-    """A call whose approvers are asked."""
     return await _propose(agent, "waiting")
 
 
 async def call_permitted(agent: CallRig) -> str:
-    """An approved call whose permit the agent has not used."""
     return await _approved(agent)
 
 
 async def call_used(agent: CallRig) -> str:
-    """A used call without a report. Another use is refused."""
     call = await _approved(agent)
     await agent.use(call, "try-one-1")
     await agent.use(call, "try-two-2")
@@ -80,7 +72,6 @@ async def call_used(agent: CallRig) -> str:
 
 
 async def call_reported(agent: CallRig) -> str:
-    """A call by rule that was used and reported."""
     call = await _propose(agent, "permitted", FREE)
     await agent.use(call)
     await agent.report(call)
@@ -88,7 +79,6 @@ async def call_reported(agent: CallRig) -> str:
 
 
 async def call_failed(agent: CallRig) -> str:
-    """An approved call whose agent reports a failure."""
     call = await _approved(agent)
     await agent.use(call)
     await agent.report(call, "execution_failed", "the card was refused")
@@ -96,14 +86,12 @@ async def call_failed(agent: CallRig) -> str:
 
 
 async def call_unreported(agent: CallRig) -> str:
-    """A used call without a report in time. It is recorded with an unknown outcome."""
     call = await _propose(agent, "permitted", FREE, tool="quick")
     await agent.use(call)
     return await _ended(agent, call)
 
 
 async def call_doubted(agent: CallRig) -> str:
-    """A used call without a report in time. An approver confirms that it happened."""
     call = await _propose(agent, "permitted", FREE, tool="asked")
     await agent.use(call)
     await _until(agent, call, "waiting")
@@ -112,57 +100,48 @@ async def call_doubted(agent: CallRig) -> str:
 
 
 async def call_withdrawn(agent: CallRig) -> str:
-    """A call that its agent withdraws while approvers are asked."""
     call = await _propose(agent, "waiting")
     await agent.withdraw(call)
     return await _ended(agent, call)
 
 
 async def call_withdrawn_permitted(agent: CallRig) -> str:
-    """A call that its agent withdraws after the approval."""
     call = await _approved(agent)
     await agent.withdraw(call)
     return await _ended(agent, call)
 
 
 async def call_lapsed(agent: CallRig) -> str:
-    """An approved call whose permit was not used in time."""
     call = await _propose(agent, "waiting", tool="fleeting")
     await agent.decide(call)
     return await _ended(agent, call)
 
 
 async def call_denied(agent: CallRig) -> str:
-    """A call that an approver denies."""
     call = await _propose(agent, "waiting")
     await agent.decide(call, verdict="denied", reason="too much")
     return await _ended(agent, call)
 
 
 async def call_forbidden(agent: CallRig) -> str:
-    """A call that a rule denies."""
     return await _propose(agent, "denied", FORBIDDEN)
 
 
 async def call_expired(agent: CallRig) -> str:
-    """A call whose question is not answered in time."""
     return await _ended(agent, await _propose(agent, "waiting", tool="brief"))
 
 
 async def call_run(agent: CallRig) -> str:
-    """A call whose tool Signoff runs for the agent."""
     proposed = await agent.propose(tool="wire", args={"amount": FREE, "to": "Ana"})
     return await _ended(agent, proposed.json()["id"])
 
 
 async def call_task(agent: CallRig) -> str:
-    """A call over MCP that became a task because its approvers are asked."""
     task = await ask_mcp(agent, "tools/call", name="wire", arguments={"amount": ASKED, "to": "Ana"})
     return await _until(agent, str(task["taskId"]), "waiting")
 
 
 async def ask_mcp(agent: CallRig, method: str, **params: Any) -> dict[str, Any]:
-    """Return the result of a request over MCP."""
     body, headers = modern_request(method, **params)
     headers["accept"] = "application/json, text/event-stream"
     answer = await agent.http.post("/mcp/coder", json=body, headers=headers)
@@ -171,7 +150,6 @@ async def ask_mcp(agent: CallRig, method: str, **params: Any) -> dict[str, Any]:
 
 
 async def _ended(agent: CallRig, call: str) -> str:
-    """Return the id of a call once its workflow has ended."""
     await agent.rig.turns.signoff.result(turn_of(call))
     return call
 

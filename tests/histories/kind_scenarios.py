@@ -1,7 +1,4 @@
-"""Histories of sessions, handler runs, tasks of MCP servers, and turns in states without another scenario.
-
-A history of running work is read while it runs: the end of its worker would end it.
-"""
+"""A history of running work is read while it runs: the end of its worker would end it."""
 
 import asyncio
 import tempfile
@@ -41,7 +38,6 @@ _RUN_EVENTS = 12
 
 
 async def history_of(client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowHistory:
-    """Return the current history of a workflow."""
     return await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
 
 
@@ -54,46 +50,38 @@ async def _ended(client: Client, store: Store, *script: Completion) -> WorkflowH
 
 
 async def clarifying(client: Client, store: Store) -> WorkflowHistory:
-    """A turn that ends with a question to its requester."""
     return await _ended(client, store, respond("which one?", "clarifying"))
 
 
 async def awaiting(client: Client, store: Store) -> WorkflowHistory:
-    """A turn that ends while it waits for a late result."""
     return await _ended(client, store, respond("it is on its way", "awaiting"))
 
 
 async def delegated(client: Client, store: Store) -> WorkflowHistory:
-    """A turn that ends because another actor does the work."""
     return await _ended(client, store, respond("the bank does it", "delegated"))
 
 
 async def passed(client: Client, store: Store) -> WorkflowHistory:
-    """A turn that passes the conversation on."""
     return await _ended(client, store, respond("the bank will tell you", "passed", passTo="bank"))
 
 
 async def failed(client: Client, store: Store) -> WorkflowHistory:
-    """A turn whose model answers twice with nothing."""
     return await _ended(client, store, respond(""), respond(""))
 
 
 async def session_idle(session: Talk) -> WorkflowHistory:
-    """An open session whose turn has ended."""
     await session.say("hello", "a")
     await session.answer("a")
     return await history_of(session.turns.client, session.key.workflow_id)
 
 
 async def session_waiting(session: Talk) -> WorkflowHistory:
-    """An open session whose turn waits for approvers."""
     await session.say("pay", "a")
     await session.turn("a", "waiting")
     return await history_of(session.turns.client, session.key.workflow_id)
 
 
 async def session_went_on(session: Talk) -> WorkflowHistory:
-    """The first run of a session that continued as a new one."""
     await session.begin(events_per_run=_RUN_EVENTS)
     first = (await session.handle.describe()).run_id
     await session.say("pay", "a")
@@ -103,7 +91,6 @@ async def session_went_on(session: Talk) -> WorkflowHistory:
 
 
 async def session_next_run(session: Talk) -> WorkflowHistory:
-    """The second run of a session. Its first one started a turn that is approved in this run."""
     await session.begin(events_per_run=_RUN_EVENTS)
     await session.say("pay", "a")
     await session.turn("a", "waiting")
@@ -122,7 +109,6 @@ async def _talk_until_next_run(session: Talk) -> None:
 
 
 async def session_cancelled(session: Talk) -> WorkflowHistory:
-    """A session that was cancelled from outside."""
     await session.say("hello", "a")
     await session.answer("a")
     await session.handle.cancel()
@@ -132,26 +118,22 @@ async def session_cancelled(session: Talk) -> WorkflowHistory:
 
 
 def call_task(request: CompletionRequest) -> Completion:
-    """Call the MCP server's tool that starts the task named in the message."""
     if results(request):
         return respond("done")
     return calls((TASK, {"text": last_user_text(request).removeprefix("task ")}))
 
 
 def task_tool(server: ToolServer) -> Tool:
-    """Return the tool whose calls its server answers with tasks. A cancelled turn waits for its end."""
     return imported_tool(server, "task", requires_approval=True, effect="Begin {text}", timeout=_TASK_SECONDS)
 
 
 async def _begun(turns: RunningTurns, name: str) -> TurnKey:
-    """Start a turn whose call an MCP server answers with the task of that name."""
     key = await turns.start_waiting(f"task {name}")
     await turns.signoff.decide(yes(key))
     return key
 
 
 async def _followed(turns: RunningTurns, upstream: Upstream) -> TurnKey:
-    """Start a turn with an endless task, and return once the server was asked for its state."""
     before = len(upstream.looks)
     key = await _begun(turns, "forever")
     while len(upstream.looks) == before:
@@ -165,24 +147,20 @@ async def _ended_task(turns: RunningTurns, key: TurnKey) -> WorkflowHistory:
 
 
 async def task_cancelled(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
-    """A task whose turn was cancelled."""
     key = await _followed(turns, upstream)
     await turns.signoff.cancel_turn(key)
     return await _ended_task(turns, key)
 
 
 async def task_complete(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
-    """A task that has a result."""
     return await _ended_task(turns, await _begun(turns, "a7"))
 
 
 async def task_failed(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
-    """A task that failed."""
     return await _ended_task(turns, await _begun(turns, "failed"))
 
 
 async def task_lost(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
-    """A task that its server has forgotten. An approver confirms that it happened."""
     key = await _begun(turns, "lost")
     await turns.until(key, doubted)
     await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="done"))
@@ -190,7 +168,6 @@ async def task_lost(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
 
 
 async def task_running(turns: RunningTurns, upstream: Upstream) -> WorkflowHistory:
-    """A task that its server still works on."""
     key = await _followed(turns, upstream)
     return await history_of(turns.client, key.workflow_id)
 
@@ -208,13 +185,11 @@ async def _wait(event: CloudEvent) -> None:
 
 
 def feeds(**handlers: EventHandler) -> list[Subscription]:
-    """Return the scenarios' subscriptions, named after their handlers. Some may have another handler."""
     given = {"done": _take, "failed": _fail, "running": _wait} | handlers
     return [Subscription(name, ("freeze.started",), handler=each, timeout=600.0) for name, each in given.items()]
 
 
 async def _owed(rig: GatewayRig, feed: str) -> tuple[EventSender, str]:
-    """Return a sender that owes a subscription's handler an event, and the id of the delivering workflow."""
     to, store = rig.deps.catalog.subscriptions[feed], rig.deps.store
     sender = EventSender(rig.deps, to)
     await sender.step()
@@ -231,21 +206,18 @@ async def _owed(rig: GatewayRig, feed: str) -> tuple[EventSender, str]:
 
 
 async def handler_done(rig: GatewayRig) -> WorkflowHistory:
-    """A handler that accepted its event."""
     sender, workflow_id = await _owed(rig, "done")
     await sender.step()
     return await history_of(rig.turns.client, workflow_id)
 
 
 async def handler_failed(rig: GatewayRig) -> WorkflowHistory:
-    """A handler that raised an error."""
     sender, workflow_id = await _owed(rig, "failed")
     await sender.step()
     return await history_of(rig.turns.client, workflow_id)
 
 
 async def handler_running(rig: GatewayRig) -> WorkflowHistory:
-    """A handler that has not answered yet."""
     sender, workflow_id = await _owed(rig, "running")
     sending = asyncio.create_task(sender.step())
     await started(rig.turns.client, workflow_id)
@@ -254,7 +226,6 @@ async def handler_running(rig: GatewayRig) -> WorkflowHistory:
 
 
 async def started(client: Client, workflow_id: str) -> None:
-    """Wait until a worker has started an activity of the workflow."""
     handle = client.get_workflow_handle(workflow_id)
     while True:
         with suppress(RPCError):
@@ -265,7 +236,6 @@ async def started(client: Client, workflow_id: str) -> None:
 
 
 async def running(client: Client, store: Store) -> WorkflowHistory:
-    """A turn whose tool runs."""
     begun, over = asyncio.Event(), asyncio.Event()
 
     async def hold(args: dict[str, object], ctx: ToolContext) -> str:

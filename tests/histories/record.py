@@ -1,11 +1,8 @@
-"""Records the histories that every later version must replay, one file per scenario, under
-`tests/histories/<engine>/`.
+"""Records the histories that every later version must replay, one file per scenario, under `tests/histories/<engine>/`.
 
-Run by hand when a new engine number or a new scenario needs it, and until the first release whenever a shape changes:
-
-make histories [SCENARIOS="SCENARIO ..."]
-
-A recorded file never changes after the first release: turns started years ago look like it.
+Run by hand for a new engine number or scenario, and until the first release whenever a shape changes: `make histories
+[SCENARIOS="SCENARIO ..."]`. A recorded file never changes after the first release: turns started years ago look like
+it.
 """
 
 import asyncio
@@ -69,8 +66,6 @@ async def _turn(
 
 
 async def waiting(client: Client, store: Store) -> TurnKey:
-    """A turn that waits for an answer."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
 
@@ -78,8 +73,6 @@ async def waiting(client: Client, store: Store) -> TurnKey:
 
 
 async def approved_by_update(client: Client, store: Store) -> TurnKey:
-    """Approved through the update."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
         await turns.signoff.decide(yes(key))
@@ -89,8 +82,6 @@ async def approved_by_update(client: Client, store: Store) -> TurnKey:
 
 
 async def approved_by_signal(client: Client, store: Store) -> TurnKey:
-    """Approved through the signal, after a malformed one."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
         handle = turns.client.get_workflow_handle(key.workflow_id)
@@ -102,8 +93,6 @@ async def approved_by_signal(client: Client, store: Store) -> TurnKey:
 
 
 async def denied(client: Client, store: Store) -> TurnKey:
-    """Denied by an approver, with a second answer too late."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
         await asyncio.gather(turns.signoff.decide(no(key)), turns.signoff.decide(yes(key)))
@@ -113,8 +102,6 @@ async def denied(client: Client, store: Store) -> TurnKey:
 
 
 async def timed_out(client: Client, store: Store) -> TurnKey:
-    """The request is not answered."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.signoff.result(key)
 
@@ -122,8 +109,6 @@ async def timed_out(client: Client, store: Store) -> TurnKey:
 
 
 async def cancelled(client: Client, store: Store) -> TurnKey:
-    """Cancelled while approvers are asked."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
         await turns.signoff.cancel_turn(key)
@@ -133,8 +118,6 @@ async def cancelled(client: Client, store: Store) -> TurnKey:
 
 
 async def auto(client: Client, store: Store) -> TurnKey:
-    """Approved by rule."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.signoff.result(key)
 
@@ -142,7 +125,6 @@ async def auto(client: Client, store: Store) -> TurnKey:
 
 
 async def asked_again(client: Client, store: Store) -> TurnKey:
-    """The tool changed while approvers were asked: revision 2 is approved."""
     tool = pay_tool(Ledger())
     key = await waiting(client, store)
     async with running_turns(client, store, "recording", catalog_of([replace(tool, version="2")]), SCRIPT) as turns:
@@ -159,8 +141,6 @@ def _second_revision(view: TurnView) -> bool:
 
 
 async def lapsed(client: Client, store: Store) -> TurnKey:
-    """An approval that no worker used in time. Revision 2 is withdrawn."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
         await turns.signoff.decide(yes(key))
@@ -172,7 +152,6 @@ async def lapsed(client: Client, store: Store) -> TurnKey:
 
 
 async def _lost(turns: RunningTurns, key: TurnKey, **answer: Any) -> None:
-    """Approve a call whose worker is lost in the middle of the side effect, then answer its outcome."""
     await turns.lose(key)
     await turns.until(key, _second_revision)
     await turns.signoff.decide(yes(key, revision=2, **answer))
@@ -180,23 +159,18 @@ async def _lost(turns: RunningTurns, key: TurnKey, **answer: Any) -> None:
 
 
 async def in_doubt(client: Client, store: Store) -> TurnKey:
-    """A worker was lost in the middle of the side effect. An approver gives up."""
     return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="denied"))
 
 
 async def happened(client: Client, store: Store) -> TurnKey:
-    """A worker was lost in the middle of the side effect. An approver confirms that it happened."""
     return await _turn(client, store, pay_tool(Ledger()), partial(_lost, verdict="happened", result="paid"))
 
 
 async def ran_again(client: Client, store: Store) -> TurnKey:
-    """A worker was lost before the side effect. An approver repeats the call."""
     return await _turn(client, store, pay_tool(Ledger()), _lost)
 
 
 async def edited(client: Client, store: Store) -> TurnKey:
-    """Two approvers are needed: one edits the arguments, the other approves them, after a refused edit."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.waiting(key)
         await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": "?"}))
@@ -209,8 +183,6 @@ async def edited(client: Client, store: Store) -> TurnKey:
 
 
 async def escalated(client: Client, store: Store) -> TurnKey:
-    """Reminded, escalated, extended, and expired without an answer."""
-
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.signoff.result(key)
 
@@ -221,7 +193,6 @@ async def escalated(client: Client, store: Store) -> TurnKey:
 
 
 async def repeated(client: Client, store: Store) -> TurnKey:
-    """Denied once by an approver, then three times in a row with the same arguments."""
     async with running_turns(client, store, "recording", catalog_of([pay_tool(Ledger())]), [calls(PAY)] * 4) as turns:
         key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
@@ -230,7 +201,6 @@ async def repeated(client: Client, store: Store) -> TurnKey:
 
 
 async def parallel(client: Client, store: Store) -> TurnKey:
-    """A batch with an ungated call, a wrong one and two that ask."""
     ledger = Ledger()
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     async with running_turns(client, store, "recording", catalog_of(tools), BATCH) as turns:
@@ -243,7 +213,6 @@ async def parallel(client: Client, store: Store) -> TurnKey:
 
 
 async def in_line(client: Client, store: Store) -> TurnKey:
-    """Twelve calls of which ten run at once, and two that run alone. One of those waits for approval first."""
     ledger = Ledger()
     tools = [
         pay_tool(ledger, name="pay", concurrency="exclusive"),
@@ -260,7 +229,6 @@ async def in_line(client: Client, store: Store) -> TurnKey:
 
 
 async def aborted(client: Client, store: Store) -> TurnKey:
-    """A call fails: a reading one is stopped, a waiting one withdrawn, and one with effects ends."""
     failing, reading, acting = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def held(gate: asyncio.Event, fails: bool = False) -> Any:
@@ -291,7 +259,6 @@ async def aborted(client: Client, store: Store) -> TurnKey:
 
 
 async def stood_in(client: Client, store: Store) -> TurnKey:
-    """A tool fails, its first fallback fails too, and the second one is asked and approved."""
     ledger = Ledger()
 
     def fail(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
@@ -311,7 +278,6 @@ async def stood_in(client: Client, store: Store) -> TurnKey:
 
 
 async def _talked(client: Client, store: Store) -> Talk:
-    """A session in which a turn waits while others are answered, and gets a late result."""
     tool = pay_tool(Ledger())
     async with running_turns(client, store, "recording", catalog_of([tool]), ScriptedModel(react)) as turns:
         session = talk(turns)
@@ -330,17 +296,14 @@ async def _talked(client: Client, store: Store) -> Talk:
 
 
 async def session(client: Client, store: Store) -> SessionKey:
-    """A session's own history."""
     return (await _talked(client, store)).key
 
 
 async def turn_in_session(client: Client, store: Store) -> TurnKey:
-    """A turn that reports its wait and its end to its session."""
     return (await _talked(client, store)).turn_key("a")
 
 
 async def returned_directly(client: Client, store: Store) -> TurnKey:
-    """A tool's direct return is the answer, after its sibling was approved."""
     handler = Ledger().handler("look", "42 rows")
     look = pay_tool(Ledger(), False, name="look", effect="", handler=handler, read_only=True, return_direct=True)
     catalog = catalog_of([pay_tool(Ledger()), look])
@@ -353,7 +316,6 @@ async def returned_directly(client: Client, store: Store) -> TurnKey:
 
 
 async def went_on(client: Client, store: Store) -> TurnKey:
-    """The model continues while approvers decide two calls: one is approved, one denied. A third repeats the first."""
     policy = ApprovalPolicy(while_waiting="continue")
     look = pay_tool(Ledger(), False, name="look", effect="", read_only=True)
     other = ("pay", {"amount": 3})
@@ -370,7 +332,6 @@ async def went_on(client: Client, store: Store) -> TurnKey:
 
 
 async def overridden(client: Client, store: Store) -> TurnKey:
-    """A tool that was unavailable at first, and whose permission check an approver then overrides."""
     there = [False]
 
     async def available(context: HookContext) -> bool:
@@ -392,7 +353,6 @@ async def overridden(client: Client, store: Store) -> TurnKey:
 
 
 async def updated(client: Client, store: Store) -> TurnKey:
-    """A tool collects data that a step waits for. One with too much data fails, and the step's own is approved."""
     ledger = Ledger()
 
     def brings(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -413,7 +373,6 @@ async def updated(client: Client, store: Store) -> TurnKey:
 
 
 async def _moved(client: Client, store: Store) -> Talk:
-    """A session that moves by collected data, then by an approved tool's result, and continues there."""
     ledger = Ledger()
     handler = ledger.handler("book", ToolResult("booked", next="thank"))
     steps = (Step(name="ask", collect={"city": None}), Step(name="book", requires=("city",)), Step(name="thank"))
@@ -433,17 +392,14 @@ async def _moved(client: Client, store: Store) -> Talk:
 
 
 async def moved(client: Client, store: Store) -> TurnKey:
-    """A turn that moves through the steps of its route and reports to its session."""
     return (await _moved(client, store)).turn_key("a")
 
 
 async def conversation_moved(client: Client, store: Store) -> SessionKey:
-    """A session that follows its turn to another step."""
     return (await _moved(client, store)).key
 
 
 async def notified(client: Client, store: Store) -> TurnKey:
-    """Two calls with notices on a channel: one is asked again after an edit, one is reminded of and denied."""
     policy = ApprovalPolicy(edit="approve", quorum=2, timeout=60.0, remind_after=1.0)
     tools = [pay_tool(Ledger(), policy), pay_tool(Ledger(), policy, name="buy")]
     catalog = catalog_of(tools, channels=[DeclaredChannel("chat", "slack")], routing=RoutingRules(("chat",)))
@@ -472,14 +428,12 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def scrubbed(value: Any) -> Any:
-    """Return a history's JSON without fields that name the machine."""
     if isinstance(value, dict):
         return {name: scrubbed(each) for name, each in value.items() if name not in UNKEPT}
     return [scrubbed(each) for each in value] if isinstance(value, list) else value
 
 
 async def record(chosen: list[str]) -> None:
-    """Play the scenarios on a separate server and write their histories."""
     FOLDER.mkdir(exist_ok=True, parents=True)
     with tempfile.TemporaryDirectory() as folder:
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)
@@ -497,7 +451,7 @@ async def record(chosen: list[str]) -> None:
 
 
 async def _close_all(client: Client) -> None:
-    """End the workflows of a scenario: the next one's worker has another store and cannot run them."""
+    """The next scenario's worker has another store and cannot run these workflows."""
     async for each in client.list_workflows("ExecutionStatus = 'Running'"):
         with suppress(RPCError):
             await client.get_workflow_handle(each.id).terminate()
