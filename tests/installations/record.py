@@ -80,7 +80,6 @@ KINDS = {*CALLS, *(each.__name__ for each in (*SESSIONS, *TASKS, *HANDLERS)), "t
 
 
 def tools(ledger: Ledger) -> list[Tool]:
-    """Return the tools of the recorded installation. Later versions change one definition and remove one tool."""
     policies = {name: _TWICE if name == "twice" else _LONG for name in _NAMES}
     held = pay_tool(ledger, False, name=_HOLD, effect="", handler=_wait)
     return [held, *(pay_tool(ledger, policy, name=name) for name, policy in policies.items())]
@@ -91,7 +90,6 @@ async def _wait(args: dict[str, Any], ctx: ToolContext) -> None:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call each tool named in the message, then answer `done`."""
     words = last_user_text(request)
     if words.startswith("task "):
         return call_task(request)
@@ -118,7 +116,6 @@ async def installation(
     own_tools: Callable[[Ledger], list[Tool]] = tools,
     handlers: Mapping[str, EventHandler] = MappingProxyType({}),
 ) -> AsyncIterator[tuple[CallRig, Upstream]]:
-    """Run a worker and a gateway with every recorded tool and actor, and their MCP server in `folder`."""
     upstream = Upstream(folder)
     async with by_http(upstream) as server:
 
@@ -139,10 +136,8 @@ async def installation(
 
 
 async def _play(agent: CallRig, upstream: Upstream) -> dict[str, dict[str, str]]:
-    """Play every scenario and return the workflow ids.
-
-    Handlers are first because their scenarios freeze the tenant. Tasks of servers are last because the running task has
-    little time. Running workflows continue until the databases are copied.
+    """Handlers come first because their scenarios freeze the tenant. Tasks of servers come last because the running
+    task has little time. Running workflows continue until the databases are copied.
     """
     turns = agent.rig.turns
     kinds = {each.__name__: (await each(agent.rig)).workflow_id for each in HANDLERS}
@@ -156,7 +151,6 @@ async def _play(agent: CallRig, upstream: Upstream) -> dict[str, dict[str, str]]
 
 
 async def _suspend(turns: RunningTurns) -> dict[str, TurnKey]:
-    """Start every turn and bring it to its waiting point."""
     keys = {name: await turns.start(words) for name, words in WORDS.items()}
     for name, key in keys.items():
         await turns.waiting(key, 2 if name == "both" else 1)
@@ -178,13 +172,11 @@ async def _suspend(turns: RunningTurns) -> dict[str, TurnKey]:
 
 
 def revision(view: TurnView) -> int:
-    """Return the pending revision of the turn's first call, or 0."""
     request = view.calls[0].approval
     return request.revision if request is not None and request.state == "pending" else 0
 
 
 async def play(folder: Path, keys: PrivateKeys) -> dict[str, dict[str, str]]:
-    """Play every scenario on a server and a store in `folder`, keep both, and return the workflow ids."""
     options = ServerOptions(folder / SERVER, port=free_port(), ui_port=None, retention_days=_RETENTION_DAYS)
     async with run_server(options) as server, open_store(f"sqlite:///{folder / STORE}") as store:
         converter = dataclasses.replace(DATA_CONVERTER, failure_converter_class=_Traceless)
@@ -197,7 +189,6 @@ async def play(folder: Path, keys: PrivateKeys) -> dict[str, dict[str, str]]:
 
 
 def keep(database: Path, path: Path) -> None:
-    """Compress a minimal copy of a database to `path`."""
     copy = database.with_suffix(".copy")
     with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
@@ -207,7 +198,6 @@ def keep(database: Path, path: Path) -> None:
 
 
 def main() -> int:
-    """Record this version. Under another machine's name, print the usage instead."""
     if socket.gethostname() != HOST:
         print(f"record: this machine's name would be in the recording, run it as {HOST}:\n{__doc__}", file=sys.stderr)
         return 1
