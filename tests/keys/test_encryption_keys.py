@@ -29,12 +29,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def spoil(path: Path) -> None:
-    """Truncate the file."""
     path.write_text("{")
 
 
 async def ring_at(path: Path, now: datetime) -> EncryptionKeyRing:
-    """Return the keys of a file for a process with the clock `now`."""
     keys = EncryptionKeyRing(f"file:{path}", SecretProvider(), clock=lambda: now)
     await keys.load()
     return keys

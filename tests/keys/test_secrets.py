@@ -1,5 +1,3 @@
-"""The single provider of secrets: three kinds of reference, and values never appear in text."""
-
 import json
 import sys
 from pathlib import Path

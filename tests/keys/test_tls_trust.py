@@ -1,5 +1,3 @@
-"""The certificate authorities of TLS clients, and their loading."""
-
 from pathlib import Path
 
 import certifi
