@@ -1,5 +1,3 @@
-"""The catalogue: complete in every language, and without unused texts."""
-
 import re
 import string
 from collections.abc import Iterator
@@ -51,7 +49,6 @@ def entries(language: str) -> dict[str, PoEntry]:
 
 
 def placeholders(words: str) -> set[str]:
-    """The names in braces."""
     return {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
 
 

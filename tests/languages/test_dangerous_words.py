@@ -1,6 +1,6 @@
-"""The words for decisions, each translated back into English for review, also after each change.
-
-A wrong word here makes an approver approve instead of deny, or misread an ended request as open."""
+"""Each word for a decision is translated back into English for review, also after each change. A wrong one makes an
+approver approve instead of deny, or misread an ended request as open.
+"""
 
 # ruff: noqa: RUF001 (apostrophes of the language)
 

@@ -1,5 +1,3 @@
-"""gettext files: their entries, and their errors in one sentence with the line."""
-
 import gettext
 import io
 

@@ -1,5 +1,3 @@
-"""Remarks: each has a text, and each reader sees it in their language."""
-
 import ast
 import string
 from collections.abc import Iterator
@@ -89,8 +87,6 @@ UNREADABLE = {"whole": "x", "number": "x", "kind": "x", "many": "x", "data": "{"
 
 
 class Made(NamedTuple):
-    """One place in the code that makes a remark."""
-
     where: str
     module: str
     code: str
@@ -110,7 +106,6 @@ def made() -> Iterator[Made]:
 
 
 def places_of(code: str) -> set[str] | None:
-    """The placeholders of a remark's text. None for a missing text."""
     words = texts_of(ENGLISH).get(f"remark.{code}")
     return None if words is None else {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
 
