@@ -1,5 +1,3 @@
-"""The person behind a provider's login: the declared person, or one made from mapped groups."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,7 +35,6 @@ def mailed(address: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def directory() -> ClaimsDirectory:
-    """Three declared people, and mapped groups."""
     return ClaimsDirectory(FixedDirectory([ANA, BO, GONE]), MAPPING)
 
 
@@ -173,7 +170,6 @@ BY_CLAIM = replace(MAPPING, tenant_claim="org")
 
 @pytest.fixture
 def two_tenants() -> ClaimsDirectory:
-    """People of two tenants: two share a login, and two others share an address."""
     return ClaimsDirectory(FixedDirectory([ANA, BO, OTHER_ANA]), BY_CLAIM)
 
 

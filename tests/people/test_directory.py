@@ -9,7 +9,6 @@ ANA = Person(id="ana", attributes={"costCentre": "4711"})
 
 
 def test_attributes_of_a_person_become_context_fields() -> None:
-    """Attributes become the context fields `user.<name>`, next to the given fields."""
     assert turn_context(ANA, {"project": "moon"}) == {"project": "moon", "user.costCentre": "4711"}
 
 

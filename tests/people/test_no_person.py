@@ -1,5 +1,3 @@
-"""A requester that is not a person, as a program's functions see it."""
-
 from typing import Any
 
 import pytest

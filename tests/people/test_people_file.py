@@ -1,5 +1,3 @@
-"""People in YAML: the keys, one sentence for each error, and a directory that follows its file."""
-
 import logging
 import os
 from datetime import UTC, datetime, timedelta

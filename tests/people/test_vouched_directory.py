@@ -21,7 +21,6 @@ NOBODY = FixedDirectory([])
 
 
 def vouched(person: Person = CY, names: tuple[str, ...] = ("cy@example.com", "cy.young")) -> VouchedPerson:
-    """Return a signed identity, as read from its storage."""
     made = vouch(SIGNER, person, names=names, now=NOW, lifetime=WEEK)
     return VouchedPerson.model_validate_json(made.model_dump_json(exclude_defaults=True))
 
