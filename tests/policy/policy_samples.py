@@ -1,5 +1,3 @@
-"""A tool, its arguments and a context that the policy tests share."""
-
 from typing import Any
 
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
@@ -37,7 +35,6 @@ SCHEMA: dict[str, Any] = {
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    """Return valid arguments of the tool, with changes."""
     plain: dict[str, Any] = {
         "totalCost": 49,
         "count": 2,
@@ -54,7 +51,6 @@ def arguments(**changes: Any) -> dict[str, Any]:
 
 
 def context(**user: Any) -> dict[str, Any]:
-    """Return a pinned context. `user` changes fields of the user."""
     person = {"id": "traveller", "name": "T", "tier": "trusted", "roles": ["staff"], "locale": "en"} | user
     return {
         "actor": "desk",
@@ -69,10 +65,8 @@ def context(**user: Any) -> dict[str, Any]:
 
 
 def compiled(policy: RequiresApproval | None = None, **fields: Any) -> CompiledPolicy:
-    """Return a policy of the sample tool, given as a whole or by its fields."""
     return compile_policy(ApprovalPolicy(**fields) if policy is None else policy, tool=TOOL, input_schema=SCHEMA)
 
 
 def verdict_of(args: dict[str, Any], **fields: Any) -> str:
-    """Return the verdict of a policy with these fields on `args` in the sample context."""
     return compiled(**fields).judge(args, context()).verdict

@@ -1,5 +1,3 @@
-"""Limits on expressions that may cost too much, before evaluation and without an evaluator."""
-
 from typing import Any
 
 import pytest
@@ -26,12 +24,10 @@ NESTED = "args.numbers.all({0}, {1})"
 
 
 def tree(text: str) -> Any:
-    """Return the syntax tree of an expression."""
     return second_program(text).tree
 
 
 def of_degree(degree: int) -> str:
-    """Return an expression whose cost grows with this power of its data."""
     text = "x0 > 0.0"
     for name in reversed([f"x{number}" for number in range(degree)]):
         text = NESTED.format(name, text)

@@ -28,7 +28,6 @@ json_values = st.recursive(
 
 @pytest.mark.row("B71")
 def test_false_never_asks_and_true_always_asks() -> None:
-    """Without a policy object, `false` approves every call and `true` asks about every call."""
     never, always = compiled(False), compiled(True)
     assert (never.judge({}, {}).verdict, never.needs_person) == ("auto", "never")
     assert (always.judge({}, {}).verdict, always.needs_person) == ("ask", "always")
@@ -138,7 +137,6 @@ def test_error_column_counts_through_several_lines() -> None:
 
 
 def test_schema_generated_by_pydantic_is_understood() -> None:
-    """`$ref`, `allOf` of one, `anyOf` with null, and enums are followed, so that typos in them are found."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
@@ -215,7 +213,6 @@ def test_invalid_data_asks_and_denies(args: dict[Any, Any], why: str) -> None:
 
 
 def disagreeing(rule: str, first: str, second: str, **fields: Any) -> CompiledPolicy:
-    """Return a policy whose second engine reads another expression, like a faulty engine."""
     policy = compiled(ApprovalPolicy.model_validate({rule: first, **fields}))
     other = replace(policy.expressions[rule], second=second_program(second))
     return replace(policy, expressions={**policy.expressions, rule: other})
@@ -253,7 +250,6 @@ def test_judging_accepts_data_of_any_shape(args: Any, ctx: Any) -> None:
 
 
 def _expected(text: str, data: dict[str, Any]) -> bool:
-    """Evaluate the random expressions below in Python with CEL's strict types."""
     left, operator, right = text.split(" ")
     one = data[left.removeprefix("args.")]
     two: Any = data[right.removeprefix("args.")] if right.startswith("args.") else _LITERALS[right]
@@ -354,7 +350,6 @@ HARMLESS = ToolFacts("look", "travel", "local", ("read",))
 
 
 def rules_of(*rules: tuple[str, str]) -> CompiledRules:
-    """Return global rules from pairs of effect and expression, named by position."""
     return compile_rules(
         [
             GlobalRule(name=f"r{i}", rule=text, effect=effect, reason="house rule")
@@ -441,7 +436,7 @@ def test_policy_reads_call_turn_tool_and_actor() -> None:
 
 
 def test_global_rules_with_arguments_read_the_call() -> None:
-    """Only with `with_args`. Data that no engine may read makes every rule apply."""
+    """Data that no engine may read makes every rule apply."""
     rule = GlobalRule(name="dear", rule="args.totalCost / 8.0 > 1.5", effect="deny")
     rules = compile_rules([rule], with_args=True)
     shape = compiled(False).args_shape

@@ -1,5 +1,3 @@
-"""The maximum cost of an expression against the work of its evaluation: visits, comparisons, values and bytes."""
-
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,17 +38,14 @@ VARIABLES = {"args": read_schema(SCHEMA)}
 
 
 def tree(text: str) -> Any:
-    """Return the syntax tree of an expression."""
     return second_program(text).tree
 
 
 def cost(text: str, args: dict[str, Any]) -> Cost:
-    """Return the maximum cost of an expression over these arguments."""
     return cost_of(tree(text), counted_extents({"args": args}))
 
 
 def data(size: int) -> dict[str, Any]:
-    """Return arguments in which each value has `size` items or characters."""
     return {
         "n": 1,
         "t": "t" * size,
@@ -132,8 +127,6 @@ def test_sizes_are_counted_per_place_in_the_data() -> None:
 
 
 class Work:
-    """The work of an evaluation: visited nodes, compared values, and the largest value created."""
-
     def __init__(self) -> None:
         self.visits = 0
         self.compared = 0
@@ -141,7 +134,6 @@ class Work:
 
     @property
     def units(self) -> int:
-        """The minimum that the cost must be."""
         return self.visits * STEP + self.compared * 512
 
 
@@ -175,7 +167,6 @@ def measured(work: Work) -> Iterator[dict[str, Any]]:
 
 
 def worked(text: str, args: dict[str, Any]) -> Work:
-    """Return the real work of the slower engine on an expression."""
     work = Work()
     with measured(work) as functions:
         found: EngineOutcome = second_program(text, functions).run({"args": as_celpy(args)})
@@ -189,7 +180,6 @@ LISTS = st.sampled_from(["args.l", "args.s", "args.any", "[1, 2]", "[args.t, arg
 
 
 def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Build longer expressions from shorter ones."""
     macro = st.sampled_from(["all", "exists", "exists_one"])
     name = st.sampled_from(["x", "y"])
     return st.one_of(
@@ -237,7 +227,6 @@ DATA = st.fixed_dictionaries(
 
 
 def bound(text: str) -> str:
-    """Return `text` within macros that bind its variables: a list of texts and a list of lists."""
     return f"[args.t].all(x, [args.l].all(y, {text}))" if "x" in text or "y" in text else text
 
 

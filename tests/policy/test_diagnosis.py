@@ -1,5 +1,3 @@
-"""Reports of the type checker become one sentence with a remedy and a column."""
-
 from typing import Any
 
 from tables import table
@@ -24,7 +22,6 @@ VARIABLES: dict[str, DataShape] = {
 
 
 def summary(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, int]:
-    """Return the summary of `text` for these reports (`line:column: message`)."""
     lines = "\n".join(f"ERROR: <input>:{report} [INVALID_ARGUMENT]" for report in reports)
     return read_error(f"INVALID_ARGUMENT: {lines}", ErrorPlace(text, variables))
 
@@ -53,7 +50,6 @@ def test_column_counts_through_lines() -> None:
     ("Bad expecting {" + "x" * 160 + "} expecting more", "bad"),
 )
 def test_long_message_is_cut(message: str, sentence: str) -> None:
-    """Up to 160 characters remain. Beyond them, the list of expected tokens is dropped."""
     assert summary("true", f"1:1: {message}") == (sentence, 1)
 
 

@@ -1,5 +1,3 @@
-"""The predicate of a grant: both engines must say exactly `true`."""
-
 from typing import Any
 
 import pytest

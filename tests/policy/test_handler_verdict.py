@@ -1,5 +1,3 @@
-"""A policy's handler: its answers and their effect on the rules' verdict."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""`includes` on lists and texts: JavaScript's word, in both engines equal to CEL's `in` and `contains`."""
-
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ JSON = st.recursive(
 
 
 def kinds(text: str, args: dict[str, Any]) -> tuple[str, str]:
-    """Return each engine's result kind for an expression over these arguments."""
     data = facts({"args": args})
     return first_program(text, VARIABLES).run(data.plain).kind, second_program(text).run(data.celpy).kind
 

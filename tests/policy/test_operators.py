@@ -1,5 +1,3 @@
-"""Each custom CEL operator against the specification: limits of types, ranges and texts."""
-
 import datetime
 import importlib.util
 import logging
@@ -42,7 +40,7 @@ OF_TWO = [
 
 
 def fresh() -> ModuleType:
-    """Return the module, executed again, with its import-time tables rebuilt."""
+    """Rebuild the module's import-time tables."""
     spec = importlib.util.spec_from_file_location(imported.__name__, imported.__file__)
     assert spec is not None
     assert spec.loader is not None
@@ -110,7 +108,6 @@ def test_deciding_operand_absorbs_errors(left: Any, right: Any, conjunction: str
 
 
 def summary(value: Any) -> str:
-    """Return a boolean, or the message of an error."""
     if isinstance(value, celtypes.BoolType):
         return "true" if value else "false"
     assert isinstance(value, CELEvalError)

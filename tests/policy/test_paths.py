@@ -1,5 +1,3 @@
-"""The data that an expression reads, the parts that may be absent, and the parts without a schema."""
-
 from typing import Any
 
 import pytest
@@ -52,7 +50,7 @@ VARIABLES = {
 
 
 def read(text: str) -> tuple[str, str, str, str]:
-    """Return the places an expression uses, guards, may miss and cannot check, in order."""
+    """The places that an expression uses, guards, may miss and cannot check, in order."""
     places = referenced_paths(second_program(text).tree, VARIABLES)
     used, guarded = sorted(places.used), sorted(places.guarded)
     found = (used, guarded, unguarded_paths(places, VARIABLES), unchecked_paths(places, VARIABLES))

@@ -1,5 +1,3 @@
-"""Messages about data out of limits, and the counting of nested values."""
-
 from typing import Any
 
 from tables import table

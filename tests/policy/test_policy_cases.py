@@ -13,7 +13,6 @@ POLICIES = {"book_flight": compiled(auto_approve_if="args.totalCost < 50", appro
 
 
 def case(**changes: Any) -> dict[str, Any]:
-    """Return a case that passes."""
     plain = {"name": "cheap", "tool": "book_flight", "args": arguments(), "ctx": context(), "expect": "auto"}
     return plain | changes
 

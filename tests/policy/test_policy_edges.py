@@ -1,5 +1,3 @@
-"""Edge cases of global rules, routes, schemas and errors."""
-
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ ACTOR = {"name": "desk", "tags": ["money"]}
 
 
 def rule(name: str, expression: str, effect: Any = "deny", reason: str = "") -> GlobalRule:
-    """A global rule."""
     return GlobalRule(name=name, rule=expression, effect=effect, reason=reason)
 
 

@@ -1,5 +1,3 @@
-"""Both engines on the same values. A note names types and never quotes data."""
-
 from importlib.metadata import version
 from typing import Any
 
@@ -24,7 +22,6 @@ DATA = {"s": "x", "m": {"k": 1}, "n": 3, "l": [1, 2], "none": None, "zero": 0, "
 
 
 def both(text: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return kind and note of each engine's outcome over the sample."""
     one = first_program(text, ["args"]).run({"args": DATA})
     two = second_program(text).run({"args": as_celpy(DATA)})
     return (one.kind, one.note), (two.kind, two.note)
@@ -41,7 +38,6 @@ def both(text: str) -> tuple[tuple[str, str], tuple[str, str]]:
     ("has(args.s.x)", "Applying SELECT to non-message type", "no such overload"),
 )
 def test_error_note_uses_the_words_of_each_engine(text: str, first: str, second: str) -> None:
-    """The note gives the kind of failure, its types and places, so that the author can fix it."""
     assert both(text) == (("error", first), ("error", second))
 
 

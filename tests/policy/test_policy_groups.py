@@ -1,5 +1,3 @@
-"""`approvers` in groups: their syntax, and groups that could never be filled."""
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,3 @@
-"""`ctx.now`: the instant of judgement as plain values, equal in both engines and unreadable where it must not
-count.
-"""
-
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +22,7 @@ TWO = {"terms": [{"when": WEEKEND, "quorum": 2, "reason": "it is the weekend"}]}
 
 
 def judged(policy: CompiledPolicy, at: datetime | None, zone: ZoneInfo = LISBON) -> Any:
-    """Return the verdict at this instant. `None` means that the instant is unknown."""
+    """At `None` the instant is unknown."""
     now = {} if at is None else {"now": now_record(at, zone)}
     return policy.judge(arguments(), context() | now)
 

@@ -1,7 +1,3 @@
-"""CEL operators at the limits of ranges, keys and signs: in celpy with the custom operators, and compared
-with the first engine.
-"""
-
 import math
 from typing import Any
 

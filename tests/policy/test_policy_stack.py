@@ -23,7 +23,6 @@ def compiled(given: RequiresApproval) -> CompiledPolicy:
 
 
 def over(own: RequiresApproval, *below: RequiresApproval, fits: bool = True) -> CompiledPolicy:
-    """Return the stack of `own` over `below`."""
     return stack_policies(
         compiled(own), [UnderlyingPolicy(compiled(each), lambda args: fits) for each in below], DEFAULT
     )
@@ -217,7 +216,6 @@ A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
     (ApprovalPolicy(level="admin"), [True], STRANGE.format("role:admin", "`role:approvers`")),
 )
 def test_incomparable_policies_are_reported(own: RequiresApproval, below: list[RequiresApproval], why: str) -> None:
-    """The message names the remedy: a policy without known approvers could ask none."""
     assert incomparable(compiled(own), [compiled(each) for each in below], DEFAULT) == why
 
 

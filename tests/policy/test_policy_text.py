@@ -1,5 +1,3 @@
-"""The text of an expression before any engine reads it: rewriting, refusals and their columns."""
-
 import pytest
 from policy_samples import arguments, compiled, verdict_of
 from tables import table

@@ -19,14 +19,12 @@ SECRET = "hunter2-is-the-password"
 
 
 def open_policy(**fields: Any) -> CompiledPolicy:
-    """Return a policy of a tool with an empty schema, so that the engines meet every type."""
     return compile_policy(
         ApprovalPolicy(**fields), tool=TOOL, input_schema={"type": "object", "properties": {"a": {}}, "required": ["a"]}
     )
 
 
 def second(text: str, **args: Any) -> str:
-    """Return celpy's result, with the custom operators, for an expression over `args`."""
     return second_program(text).run({"args": as_celpy(args)}).kind
 
 

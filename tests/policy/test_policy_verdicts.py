@@ -1,5 +1,3 @@
-"""Verdicts, routes, hashes and global rules in full: each field of a verdict, for each case."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -36,12 +34,10 @@ def answers(rule: str, first: str, second: str, notes: tuple[str, str] = ("", ""
 
 
 def of(fields: dict[str, Any]) -> CompiledPolicy:
-    """Return a policy of the sample tool by the names of its fields."""
     return compiled(ApprovalPolicy.model_validate(fields))
 
 
 def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
-    """Return the policy with a second engine that reads another expression, like a faulty engine."""
     other = replace(policy.expressions[rule], second=second_program(second))
     return replace(policy, expressions={**policy.expressions, rule: other})
 
@@ -151,8 +147,6 @@ def test_unclear_engine_answers_have_their_own_reason(first: str, second: str, r
 
 
 class Unreadable(dict[str, Any]):
-    """Data that raises on access, with a message that contains the data."""
-
     def items(self) -> Any:
         raise RuntimeError("hunter2")
 

@@ -1,5 +1,3 @@
-"""The exact messages of policies, cases and explanations, with the field and value at fault."""
-
 import dataclasses
 from typing import Any
 
@@ -26,7 +24,6 @@ DAY = 86_400.0
 
 
 def refused(build: Any, *args: Any) -> tuple[str, Any, Any]:
-    """Return the message of a `ConfigError`, and its field and value."""
     with pytest.raises(ConfigError) as caught:
         build(*args)
     return caught.value.message, caught.value.context.get("field"), caught.value.context.get("value")

@@ -1,5 +1,3 @@
-"""The shapes of data, read from JSON Schema: each plain form, and `any` for the rest."""
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +14,6 @@ NULL = {"type": "null"}
 
 
 def leg(nullable: bool = False) -> DataShape:
-    """Return the shape of `LEG`."""
     return DataShape("object", nullable, LEG_FIELDS, frozenset({"n"}))
 
 
@@ -217,7 +214,6 @@ def test_up_to_sixteen_references_are_followed(steps: int, kind: str) -> None:
 
 
 def innermost(shape: DataShape) -> DataShape:
-    """Return the shape at the end of single fields and items."""
     while (inner := shape.items or shape.fields.get("[]")) is not None:
         shape = inner
     return shape
@@ -236,7 +232,7 @@ def test_step_leads_to_a_field_or_an_item() -> None:
 
 
 def typed(value: Any) -> Any:
-    """Return a value with the types of all scalars, as `49 == 49.0` in Python."""
+    """Add the types of all scalars, because `49 == 49.0` in Python."""
     if isinstance(value, dict):
         return {name: typed(item) for name, item in value.items()}
     return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)

@@ -1,5 +1,3 @@
-"""CEL's string functions and types in both engines, and the messages for missing extensions."""
-
 from typing import Any
 
 import pytest

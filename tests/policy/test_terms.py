@@ -97,9 +97,7 @@ def test_approvers_of_a_route_get_the_same_terms() -> None:
 
 
 def test_member_of_a_group_is_removed_from_the_escalation() -> None:
-    """Whether by a route, a handler or the default: otherwise one group could fill all places after the
-    deadline.
-    """
+    """Otherwise one group could fill all places after the deadline."""
     routed = on(policy(LEGAL, route_to="['role:cfo']"), currency="USD")
     assert (routed.groups, routed.escalate_to) == ((ApproverGroup(of=("role:cfo",)), COUNSEL), ("user:eve",))
     judge = policy(handler="desk.rules:judge", escalate_to=["role:legal"], on_timeout="escalate")
@@ -129,7 +127,6 @@ def test_handler_that_asks_administrators_keeps_the_terms() -> None:
 
 
 def test_handler_terms_must_be_a_term_object() -> None:
-    """Anything else is an invalid answer, and an approver is asked."""
     assert read_answer(HandlerVerdict("ask", stricter={"quorum": 2})) is None  # type: ignore[arg-type]
     assert read_answer(HandlerVerdict("ask", stricter=Term(quorum=2))) is not None
 
@@ -198,14 +195,14 @@ def test_terms_are_compared_with_an_earlier_question(more: dict[str, Any], asks_
 
 
 def test_term_with_a_new_group_keeps_the_quorum_of_the_policy() -> None:
-    """One of legal comes in addition to two of finance. One of each would be fewer than the policy requires."""
+    """One of each group would be fewer than the policy requires."""
     terms = on(policy(LEGAL, quorum=2), currency="USD")
     assert terms.groups == (replace(FINANCE, quorum=2), COUNSEL)
     assert terms.quorum == 3
 
 
 def test_term_with_a_new_group_keeps_the_groups_of_the_policy() -> None:
-    """Each group stays separate: merged groups could be filled by a single person."""
+    """Merged groups could be filled by a single person."""
     own = [{"of": "role:finance"}, {"of": "role:ops"}]
     terms = on(policy(LEGAL, approvers=own), currency="USD")
     assert terms.groups == (FINANCE, ApproverGroup(of=("role:ops",)), COUNSEL)
@@ -237,7 +234,6 @@ def test_terms_are_stricter_than_a_question_with_other_groups(
     ({"escalate_after": 600}, None),
 )
 def test_reminder_is_kept_only_before_timeout_and_escalation(term: dict[str, Any], expected: int | None) -> None:
-    """A later reminder would come after the end, or when other approvers are asked too."""
     rules = ApprovalPolicy.model_validate(BASE | {"remind_after": 600})
     terms = terms_of(rules, ("role:finance",), [Term.model_validate(term).as_applied()])
     assert terms.remind_after == expected

@@ -1,5 +1,3 @@
-"""The type checker knows each declared field from its schema and treats the rest as any."""
-
 from typing import Any
 
 from policy_samples import TOOL, context
@@ -47,7 +45,6 @@ VARIABLES = {
 
 
 def type_of(text: str) -> str:
-    """Return the checker's result type of an expression, or `error` if it is refused."""
     try:
         return str(typed_environment(VARIABLES).compile(text).return_type().name())
     except Exception:
