@@ -1,5 +1,3 @@
-"""Small tools, actors and calls to judge."""
-
 from typing import Any
 
 from signoff.contracts.call import CallContext
@@ -30,7 +28,6 @@ async def nothing(context: HookContext, data: dict[str, Any]) -> list[str]:
 
 
 def a_tool(name: str = "book_flight", **fields: Any) -> Tool:
-    """Return a valid generalist with changed `fields`."""
     given: dict[str, Any] = {
         "name": name,
         "description": "Books a flight.",
@@ -51,7 +48,6 @@ def pinned(actor: str = "desk", tier: str = "standard", **fields: Any) -> CallCo
 
 
 def a_call(tool: str = "book_flight", malformed: str = "") -> CallPart:
-    """Return a proposed call without arguments."""
     return CallPart(call="c1.1", tool=tool, args=Content(inline={}), malformed=malformed)
 
 

@@ -1,5 +1,3 @@
-"""An actor's file limits its calls without approval and routes its requests. Neither loosens a policy."""
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,7 +34,6 @@ def tool(name: str, policy: ApprovalPolicy | bool = False, **fields: Any) -> Too
 
 
 def catalog_with(*tools: Tool, **fields: Any) -> Catalog:
-    """Return a catalog with `desk`, which has these bounds, and `other`, which has none."""
     return build_catalog(tools=tools, actors=[an_actor(**fields), an_actor("other")])
 
 

@@ -1,5 +1,3 @@
-"""An actor's tool list, filters and surfaces apply equally to the model's tools and to its calls."""
-
 import dataclasses
 from typing import Any
 
@@ -44,7 +42,7 @@ def catalog(*policies: GlobalRule, more: tuple[Tool, ...] = (), **fields: Any) -
 
 
 def seen(found: Catalog, **ctx: Any) -> list[str]:
-    """Return the model's tools without `respond`, after checking that exactly these may be called."""
+    """Check that exactly the returned tools may be called. `respond` is left out."""
     advertised = [offer.name for offer in found.offered_tools("desk", pinned(**ctx))][:-1]
     callable_ = [name for name in found.registry.list() if ruled(found, name, **ctx).kind == "run"]
     assert sorted(advertised) == callable_
@@ -176,7 +174,6 @@ def test_always_include_overrides_toolsets_but_no_list_or_rule() -> None:
 
 @pytest.mark.row("E34")
 def test_always_include_applies_to_definitions_and_execution_alike() -> None:
-    """`seen` compares definitions with executable calls."""
     route = Route(name="r", tools=("look",), mode="only")
     filtered = Route(name="f", tool_filter="tool.name != 'own'")
     found = catalog(more=(ALWAYS,), toolset="travel", routes=(route, filtered))

@@ -1,5 +1,3 @@
-"""Annotated records and their views: a view's owner cannot change another view."""
-
 from typing import Any
 
 import pytest

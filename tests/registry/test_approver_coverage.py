@@ -1,5 +1,3 @@
-"""Policies without enough possible approvers are refused before a worker starts."""
-
 from typing import Any
 
 import pytest
@@ -29,7 +27,6 @@ def check(people: FixedDirectory = PEOPLE, **policy: Any) -> None:
 
 
 def missing(asks: RequiresApproval, people: FixedDirectory = PEOPLE) -> str:
-    """Return the coverage error for one tool with this policy, or "" if there is none."""
     try:
         check_approver_coverage(catalog_of([pay_tool(Ledger(), asks)]), people)
     except ConfigError as error:

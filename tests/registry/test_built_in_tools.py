@@ -1,5 +1,3 @@
-"""The framework's own tool exists only for actors that declare it."""
-
 from pathlib import Path
 
 import pytest

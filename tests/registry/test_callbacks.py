@@ -1,5 +1,3 @@
-"""Addresses and workflows that a declaration allows, and errors at start."""
-
 from typing import Any
 
 import pytest

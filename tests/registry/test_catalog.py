@@ -1,5 +1,3 @@
-"""The catalog is checked at build and is the same for the model and for every call."""
-
 from typing import Any
 
 import pytest

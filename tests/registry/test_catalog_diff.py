@@ -1,5 +1,3 @@
-"""Every difference between two catalogs is reported."""
-
 import dataclasses
 from typing import Any
 
@@ -34,12 +32,10 @@ async def another(args: dict[str, Any], ctx: Any) -> None:
 
 
 def differences(**changed: Any) -> CatalogDiff:
-    """Return the differences between the base and the base with these parts."""
     return catalog_diff(build_catalog(**BASE), build_catalog(**{**BASE, **changed}))
 
 
 def with_book(**fields: Any) -> list[Any]:
-    """Return the base's tools with other fields of `book`."""
     return [dataclasses.replace(BASE["tools"][0], **fields), BASE["tools"][1]]
 
 

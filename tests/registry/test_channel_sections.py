@@ -44,7 +44,6 @@ def test_manifest_declares_channels_and_routing(tmp_path: Path) -> None:
 
 
 def test_manifest_without_channels_has_only_the_inbox(tmp_path: Path) -> None:
-    """Routing has its defaults."""
     found = load_manifest(written(tmp_path, "version: 1\n")).channels
     assert (dict(found.declared), found.routing) == ({}, RoutingRules())
     assert found.select(None) == ()

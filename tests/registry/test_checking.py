@@ -26,7 +26,6 @@ def ruled(tool: Tool, args: Any = GOOD) -> LocalGateDecision:
 
 
 def corrects(to: dict[str, Any], why: str = "", **fields: Any) -> Tool:
-    """Return a tool that requires exactly these arguments."""
     return a_tool(validate_input=lambda args: [] if args == to else Correction(to, why), **fields)
 
 

@@ -1,5 +1,3 @@
-"""The order of a route's steps, and the tool `collect` of a step."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""The options of tools and actors for concurrent and repeated calls."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The six context layers: each layer tries to override each layer above."""
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,9 +28,6 @@ OPEN = {"type": "object", "properties": {"amount": {"type": "number"}}}
 
 
 def catalog_of(context: Mapping[str, Any], updates: tuple[str, ...]) -> Catalog:
-    """Return a catalog whose one tool needs approval for untrusted users and may change `project` and the
-    data `city`.
-    """
     policy = ApprovalPolicy(auto_approve_if="ctx.user.tier == 'trusted'")
     tool = a_tool("pay", input_schema=OPEN, requires_approval=policy, updates=updates, effect="Pay {amount}")
     route = Route(name="trip", steps=(Step(name="ask", collect={"city": {"type": "string"}}),))
@@ -48,7 +43,6 @@ def layered_text(
     wished: Mapping[str, Any] | None = None,
     args: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the final text of each layer, by name, after a turn with these inputs."""
     catalog = catalog_of(context, updates)
     person = Person(id="guest", attributes={"costCentre": "K1"} | dict(attributes or {}))
     asked = turn_context(person, {"project": "p1"} | dict(given or {}))

@@ -1,5 +1,3 @@
-"""Behaviors stated by the designs, each with the example of its design."""
-
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,6 @@ WHY: dict[str, Any] = {"scope": "specialist", "justification": "The mailbox is o
 
 
 def refused(**fields: Any) -> tuple[str, str]:
-    """Return field and message of the refusal at registration."""
     with pytest.raises(RegistrationError) as caught:
         ToolRegistry([a_tool("email_search", **fields)])
     return str(caught.value.context["field"]), caught.value.message
@@ -165,7 +162,6 @@ def test_registry_resolves_every_name_offered_to_the_model() -> None:
 
 
 def search(**fields: Any) -> Tool:
-    """Return the `search` tool of the design's examples."""
     return a_tool("search", description="Searches.", **fields)
 
 
@@ -226,7 +222,6 @@ def test_failing_rule_denies_hides_or_asks() -> None:
 
 
 def same(result: Result, given: ReducerInput) -> Result:
-    """Return the input."""
     return result
 
 

@@ -1,5 +1,3 @@
-"""Declared destinations of records: errors appear at build, and nothing is sent unfiltered."""
-
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +21,14 @@ async def sink(delivery: Delivery) -> None:
 
 
 def brief(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Return no fields."""
     return record.only(())
 
 
 def shorter(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Return no fields, as a second filter."""
     return record.only(())
 
 
 async def late(record: AnnotatedRecord) -> AnnotatedRecord:
-    """A filter that is not synchronous."""
     return record
 
 

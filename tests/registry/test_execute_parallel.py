@@ -1,5 +1,3 @@
-"""The functions for a user's own tests: the catalog answers and calls run without a server."""
-
 import asyncio
 from typing import Any
 
@@ -18,12 +16,10 @@ GOOD = {"flight": "TP 1", "totalCost": 20}
 
 
 async def here(context: HookContext) -> bool:
-    """Available to the guest."""
     return context.user.user == "guest"
 
 
 async def no(args: dict[str, Any], context: HookContext) -> Permission:
-    """Permit nothing."""
     return Permission.deny("not today")
 
 

@@ -1,5 +1,3 @@
-"""A missing package is reported when a manifest is built, in one sentence with the install command."""
-
 import sys
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from signoff.registry.manifest.channel_sections import DeclaredChannel
 
 
 def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    """Make Python treat `module` as not installed."""
     monkeypatch.setitem(sys.modules, module, None)
 
 
@@ -49,7 +46,6 @@ def test_channel_without_its_extra_is_refused_with_the_install_command(
 def test_model_without_its_extra_is_refused_with_the_install_command(
     model: str, kind: type[ConfigError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a known provider's model counts as not set up. A misspelled one is always an error."""
     without(monkeypatch, "pydantic_ai")
     build_catalog(actors=[Actor(name="desk", description="", instructions="", model=model)])
     with pytest.raises(ConfigError) as caught:

@@ -76,7 +76,6 @@ async def test_handler_gets_typed_values_and_the_context() -> None:
 
 
 def test_own_check_finds_errors_the_schema_cannot() -> None:
-    """Values that pydantic would reject are found before approval."""
     args = {"passenger": "A", "legs": [{"city": "Lisbon", "day": "2030-02-31"}]}
     assert book.schema.check(args) == []
     assert [path for path, _ in book.validate_input(args)] == ["legs[0].day"]

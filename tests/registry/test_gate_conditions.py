@@ -1,5 +1,3 @@
-"""The gates over facts from outside: availability, permissions, capabilities, and lenient arguments."""
-
 import dataclasses
 from datetime import UTC, datetime
 from typing import Any
@@ -33,12 +31,10 @@ ALL = frozenset(KINDS)
 
 
 async def asked(*result: Any) -> Any:
-    """A tool function that no pure gate calls."""
     raise AssertionError("nothing pure asks")
 
 
 def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) -> LocalGateDecision:
-    """Return the decision on one call of `tool` by an actor that has it."""
     approvers = fields.pop("approvers", ("role:approvers",))
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),), policies=policies, default_approvers=approvers)
     dry_run = fields.pop("dry_run", False)
@@ -130,7 +126,6 @@ def test_overridable_denial_asks_an_approver(policy: Any) -> None:
 
 
 def test_global_rule_and_override_use_the_route_of_the_policy() -> None:
-    """Even if the policy alone would approve the call."""
     routed = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0", route_to="['role:finance']")
     override = Permission.deny("not yours", can_override=True)
     tool = a_tool(check_permissions=asked, requires_approval=routed)
@@ -241,7 +236,6 @@ def test_hook_with_a_wrong_signature_is_refused() -> None:
 
 
 def upper(args: Any) -> list[SchemaProblem] | Correction:
-    """Correct flights to capital letters."""
     flight = args["flight"]
     return [] if flight == flight.upper() else Correction({**args, "flight": flight.upper()}, "flights are in capitals")
 
@@ -285,7 +279,6 @@ CHANNELS = ("", "whatsapp", "slack")
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[Catalog, str, frozenset[str]]:
-    """Generate a catalog with one actor, the turn's channel, and the unavailable tools."""
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
     tools = [_drawn(draw, name) for name in names]
     some = st.lists(st.sampled_from(names), unique=True).map(tuple)
@@ -455,10 +448,7 @@ def test_global_verdict_without_a_rule_still_asks() -> None:
 
 
 def test_unknown_actor_has_no_place() -> None:
-    """A name still means the registry's tool, so that a waiting call keeps one.
-
-    The tool is not visible, with the reason.
-    """
+    """A name still means the registry's tool, so that a waiting call keeps one."""
     tool = a_tool()
     sight = build_catalog(tools=(tool,), actors=(an_actor(),)).tool_view(pinned("gone"))
     found = sight.resolution("book_flight")

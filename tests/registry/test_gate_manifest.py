@@ -1,5 +1,3 @@
-"""The manifest keys that gates read."""
-
 from pathlib import Path
 
 import pytest
@@ -78,7 +76,6 @@ actors:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A directory with the functions that the manifest names."""
     (tmp_path / "gate_code.py").write_text(CODE)
     return tmp_path
 
@@ -148,7 +145,7 @@ def test_custom_check_is_named_in_the_manifest(tmp_path: Path) -> None:
 
 
 def test_typed_function_may_have_no_second_check(tmp_path: Path) -> None:
-    """Two checks could contradict each other: the error is at the line of the key."""
+    """Two checks could contradict each other."""
     (tmp_path / "gate_code.py").write_text(CODE)
     text = "version: 1\ntools:\n  typed:\n    handler: gate_code:typed\n    scope: generalist\n"
     (tmp_path / "signoff.yaml").write_text(f"{text}    validate_input: gate_code:checked\n")

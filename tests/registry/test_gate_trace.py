@@ -1,5 +1,3 @@
-"""A call explained gate by gate: passed, decided, not reached, or unknown."""
-
 from typing import Any, get_args
 
 from registry_kit import a_call, a_tool, an_actor, pinned

@@ -1,5 +1,3 @@
-"""The exact message of each gate, and the exact limit at which it objects."""
-
 import dataclasses
 import json
 from typing import Any
@@ -37,7 +35,6 @@ OPEN = {"type": "object"}
 
 
 def catalog(*tools: Tool, **fields: Any) -> Catalog:
-    """Return a catalog with one actor, `desk`, that may use every tool."""
     actors = fields.pop("actors", (an_actor(),))
     return build_catalog(tools=tools or (a_tool(),), actors=actors, **fields)
 

@@ -1,5 +1,3 @@
-"""The gates: one order, the first objection decides, and no unadvertised tool passes."""
-
 import json
 from datetime import UTC, datetime
 from typing import Any

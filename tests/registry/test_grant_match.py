@@ -38,7 +38,6 @@ def catalog(tool: Tool = TOOL) -> Catalog:
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """Return a question about a call of the tool whose answer may give a grant."""
     given: dict[str, Any] = {
         "id": "main.s.t.c1.1",
         "tenant": "main",
@@ -57,7 +56,6 @@ def request(**fields: Any) -> ApprovalRequest:
 
 
 def problem(asked: ApprovalRequest | None = None, args: Any = GOOD, tool: Tool = TOOL, **fields: Any) -> str:
-    """Return the reason why an answer cannot give a grant."""
     given = {"approval_id": "main.s.t.c1.1", "verdict": "approved", "subject": "ana", "remember": EXACT}
     return GrantMatcher(catalog(tool)).problem(asked or request(), Decision(**given | fields), args)
 
@@ -202,12 +200,10 @@ ALLOWED = ApprovalPolicy(allow_remember=True)
 
 
 def judged(policy: Any = ALLOWED, args: Any = GOOD, ctx: CallContext | None = None) -> LocalGateDecision:
-    """Return the gates' decision on a call of the tool under this policy."""
     return judge(catalog(a_tool(requires_approval=policy)), ctx or pinned(), a_call(), args, Tally())
 
 
 def grant(found: LocalGateDecision, **fields: Any) -> Grant:
-    """Return a grant of one approver for exactly this call in every session. `like_...` change its scope."""
     assert found.tool is not None
     assert found.verdict is not None
     definition = definition_hash(found.tool)
@@ -226,7 +222,6 @@ def grant(found: LocalGateDecision, **fields: Any) -> Grant:
 
 
 def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args: Any = GOOD, **ctx: Any) -> bool:
-    """Return whether the grant covers that call under this policy."""
     matcher = GrantMatcher(catalog(a_tool(requires_approval=policy)))
     return matcher.applies(given, pinned(**ctx), found, args, FixedDirectory(PEOPLE))
 

@@ -1,5 +1,3 @@
-"""Handlers and results in other formats, adapted explicitly and never by guessing."""
-
 from pathlib import Path
 from typing import Any
 

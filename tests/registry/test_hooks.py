@@ -1,5 +1,3 @@
-"""Hooks: errors at build in one form for every kind, and the valid answers."""
-
 import functools
 from typing import Any
 
@@ -13,13 +11,10 @@ ONE = Hook[bool](field="one", takes=("args",))
 
 
 async def one(args: Any) -> bool:
-    """An asynchronous function of one argument."""
     return True
 
 
 class Callable:
-    """An object that is called like an asynchronous function."""
-
     async def __call__(self, args: Any) -> bool:
         return True
 

@@ -1,5 +1,3 @@
-"""The installation that settings describe."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The gate inventory: the facts about each tool before any call."""
-
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 from rich.console import Console
@@ -21,7 +19,6 @@ ARGS = {"flight": "TP1", "totalCost": 10}
 
 
 def catalog_with(rule: str = "", effect: str = "hide", **tool: object) -> Catalog:
-    """Return a catalog with two actors, `boss` with a tag, one tool and one global rule."""
     rules = [GlobalRule.model_validate({"name": "house", "rule": rule, "effect": effect})] if rule else []
     return build_catalog(
         tools=[a_tool(tags=("destructive",), **tool)],

@@ -1,5 +1,3 @@
-"""Hours and usage limits of tools, declared in code and in a manifest."""
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,6 @@ tools:
 
 
 def manifest(tmp_path: Path, *lines: str) -> Any:
-    """Return the catalog of a manifest whose one tool has these lines."""
     (tmp_path / "limited_code.py").write_text('async def find(args, context):\n    """Find something."""\n')
     (tmp_path / "m.yaml").write_text(TOOLS.format(lines="\n    ".join(lines)))
     return load_manifest(tmp_path / "m.yaml")

@@ -1,5 +1,3 @@
-"""The manifest: its result, and one sentence for each error."""
-
 import dataclasses
 import json
 from pathlib import Path

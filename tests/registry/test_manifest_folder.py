@@ -1,5 +1,3 @@
-"""A manifest as a directory: one file per tool and actor. A duplicate is an error that names both places."""
-
 import dataclasses
 from pathlib import Path
 
@@ -37,7 +35,7 @@ WHOLE = (
 
 
 def write(folder: Path, **changed: str) -> Path:
-    """Write the files of a manifest, with changes. `__` and `_` in a name stand for `/` and `.`."""
+    """`__` and `_` in a name stand for `/` and `.`."""
     named = {name.replace("/", "__").replace(".", "_"): name for name in FILES}
     for name, text in {**FILES, **{named.get(key, key): text for key, text in changed.items()}}.items():
         path = folder / name
@@ -47,7 +45,6 @@ def write(folder: Path, **changed: str) -> Path:
 
 
 def refusal(folder: Path) -> str:
-    """Return the refusal of a directory, with relative file names."""
     with pytest.raises(ConfigError) as caught:
         load_manifest(folder)
     return caught.value.message.replace(f"{folder}/", "")

@@ -1,5 +1,3 @@
-"""The schema for editors accepts the same manifests as the loader and rejects wrong shapes."""
-
 from pathlib import Path
 from typing import Any
 

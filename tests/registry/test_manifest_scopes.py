@@ -1,5 +1,3 @@
-"""Own tools, routes and steps in a manifest equal those in code, and each error has its line."""
-
 from pathlib import Path
 
 import pytest

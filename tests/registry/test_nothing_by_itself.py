@@ -1,5 +1,3 @@
-"""Objects that exist only by declaration, from every point of view."""
-
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +62,6 @@ def test_invalid_setup_is_an_error_and_changes_no_rule(tmp_path: Path) -> None:
 
 
 def kind(catalog: Catalog, actor: str, **where: Any) -> str:
-    """Return the decision kind for the call by an actor."""
     return judge(catalog, pinned(actor, **where), a_call(), ARGS, Tally()).kind
 
 
@@ -97,7 +94,6 @@ def test_permission_depends_on_the_context_and_definition_on_the_version() -> No
 @pytest.mark.row("E54")
 @table(("command", "expected"), ("ls", "run"), ("cd / && rm -rf .", "settled"), ("RM -RF .", "run"), ("", "run"))
 def test_deny_rule_over_text_overrides_an_approving_rule(command: str, expected: str) -> None:
-    """A case-sensitive text in the arguments denies a call that another rule would approve."""
     schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
     policy = ApprovalPolicy(deny_if="args.command.contains('rm -rf')", auto_approve_if="true")
     terminal = a_tool("terminal", input_schema=schema, requires_approval=policy)

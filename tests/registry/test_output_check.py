@@ -1,5 +1,3 @@
-"""A tool's result is validated against its declared output."""
-
 import datetime as dt
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The tools that other agents see: exposed generalists and nothing else."""
-
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_kit import SCHEMA, a_tool, an_actor

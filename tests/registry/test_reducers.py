@@ -1,5 +1,3 @@
-"""Reducers: one per tool, declared before the catalog. They shorten texts and cannot do harm."""
-
 import json
 from pathlib import Path
 from textwrap import dedent
@@ -19,19 +17,16 @@ NOTHING = ReducerInput({})
 
 
 def shout(result: Result, given: ReducerInput) -> Result:
-    """Return the text in capitals."""
     if isinstance(result, ToolFailure):
         return ToolFailure(result.message.upper())
     return ToolResult(f"{result.value.upper()} {given.turn_count} {sorted(given.args)}", {"other": 1}, 99.0)
 
 
 def same(result: Result, given: ReducerInput) -> Result:
-    """Return the input."""
     return result
 
 
 async def later(result: Result, given: ReducerInput) -> Result:
-    """Return too late."""
     return result
 
 
@@ -276,7 +271,6 @@ async def late(result: Result, given: ReducerInput) -> Result:
 
 @pytest.fixture
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Load a manifest with one tool that has the reducer `given`."""
     (tmp_path / "reducing_handlers.py").write_text(CODE)
     monkeypatch.syspath_prepend(str(tmp_path))
 

@@ -1,5 +1,3 @@
-"""The registry: closed, exact, hashed."""
-
 import inspect
 import subprocess
 import sys
@@ -73,7 +71,6 @@ def test_registry_list_is_sorted() -> None:
 @pytest.mark.row("P11")
 @table("listed", ("book", "look"), None)
 def test_turn_never_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offering, judging and running tools works without `list`."""
     catalog = build_catalog(tools=[a_tool("book"), a_tool("look")], actors=[an_actor(tools=listed)])
 
     def refuse(registry: ToolRegistry) -> tuple[str, ...]:
@@ -107,7 +104,6 @@ def test_names_that_differ_only_by_case_are_refused() -> None:
 )
 @table("kind", "input_schema", "output_schema")
 def test_schema_of_a_resolved_tool_is_immutable(change: Callable[[Any], Any], kind: str) -> None:
-    """A change of the resolved schema raises at every depth. Cards, forms and checks read that same value."""
     tool = some(ToolRegistry([a_tool(**{kind: SCHEMA})]).resolve("book_flight"))
     with pytest.raises(TypeError, match="cannot be changed"):
         change(getattr(tool, kind))

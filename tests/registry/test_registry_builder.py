@@ -1,5 +1,3 @@
-"""The builder collects tools one by one. The registry it builds never changes."""
-
 import pytest
 from registry_kit import a_tool
 

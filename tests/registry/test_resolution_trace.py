@@ -1,5 +1,3 @@
-"""An entry and a log line name the resolved tool, and the layers that won and lost."""
-
 from registry_kit import a_tool, an_actor, pinned
 from tables import table
 

@@ -1,5 +1,3 @@
-"""`respond` payloads."""
-
 import json
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ ALONE, AMONG = respond_form(), respond_form(("bank", "law"), TYPES)
 
 @pytest.mark.row("B46")
 def test_state_defaults_to_complete() -> None:
-    """A text alone completes the turn. A state overrides that."""
     assert ALONE.parse({"text": "done"}) == ("complete", "done", "", ())
     assert ALONE.parse({"text": "which?", "state": "clarifying"}) == ("clarifying", "which?", "", ())
     assert ALONE.parse({"text": "later", "state": "delegated"}) == ("delegated", "later", "", ())

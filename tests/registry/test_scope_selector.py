@@ -9,7 +9,6 @@ from signoff.registry.scopes.scope_selector import tools_in_scope
 
 
 def catalog() -> Catalog:
-    """Return a catalog with `desk`, which has tools at every level, and `plain`, which has none."""
     steps = (
         Step(name="buy", tools=(a_tool("card"), ToolUse(tool="search"))),
         Step(name="ask", tools=(ToolUse(tool="quote"),)),

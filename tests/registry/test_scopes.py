@@ -1,5 +1,3 @@
-"""The tool that a name means on a route and at a step: the list, the gates and `explain` agree."""
-
 import dataclasses
 from typing import Any
 
@@ -32,13 +30,11 @@ def own(name: str = "search", says: str = "own", **fields: Any) -> Tool:
 
 
 def catalog_with(*routes: Route, tools: tuple[str, ...] = ("search", "pay", "note"), **fields: Any) -> Catalog:
-    """Return a catalog with `tools` and one actor with these routes, which may shadow."""
     actor = an_actor(**{"routes": routes, "shadowing": "allow", **fields})
     return build_catalog(tools=[a_tool(name, description="registry") for name in tools], actors=[actor])
 
 
 def summary(catalog: Catalog, route: str = "", step: str = "", **fields: Any) -> list[str]:
-    """Return the tool names offered to the model, without `respond`."""
     return [each.name for each in catalog.offered_tools("desk", pinned(route=route, step=step, **fields))[:-1]]
 
 
@@ -47,13 +43,11 @@ def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields
 
 
 def activity(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> str:
-    """Return the activity of the tool that a call would run."""
     tool = some(ruled(catalog, name, route, step, **fields).tool)
     return tool.activity
 
 
 def trace(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> list[tuple[str, str]]:
-    """Return layer and outcome of each layer, nearest first."""
     found = catalog.tool_view(pinned(route=route, step=step, **fields)).resolution(name)
     return [(each.layer, each.outcome) for each in found.trace]
 
@@ -62,7 +56,6 @@ EVERYWHERE = ["greet", "note", "pay", "search"]
 
 
 def trip() -> Catalog:
-    """Return an actor with one own tool, one of its route and one of its step."""
     steps = (Step(name="ask", tools=(own("quote"), "search")), Step(name="buy"))
     return catalog_with(
         Route(name="trip", tools=(own("seats"),), steps=steps), Route(name="talk"), own_tools=(own("greet"),)
@@ -100,8 +93,6 @@ def test_inline_tool_wins_over_a_reference_in_any_order(tools: Any) -> None:
 @table("around", "actor", "route")
 @table("inline_first", True, False)
 def test_winning_inline_tool_is_the_one_judged_and_run(around: str, inline_first: bool) -> None:
-    """Even if actor or route have the name too, where the reference would count as the actor's own."""
-
     async def runs(args: dict[str, Any], context: ToolContext) -> str:
         return "inline"
 
@@ -176,7 +167,6 @@ def test_offered_tool_matches_the_tool_that_runs() -> None:
 
 @pytest.mark.row("F14", "X07")
 def test_layer_adds_to_the_others_or_replaces_them() -> None:
-    """`only` keeps the layer's own names. All other tools read as unknown."""
     steps = (Step(name="s", tools=("pay",), mode="only"), Step(name="t", tools=("pay",)))
     catalog = catalog_with(Route(name="r", tools=("note",), mode="only", steps=steps), own_tools=(own("greet"),))
     assert summary(catalog, "r") == ["note"]
@@ -207,7 +197,6 @@ def test_filter_reason_reaches_trace_and_model() -> None:
 
 @table("hidden", "list", "rule", "surface", "layer", "tenant")
 def test_filter_reason_does_not_reveal_a_hidden_tool(hidden: str) -> None:
-    """An actor without the tool elsewhere reads that it is unknown."""
     step = Step(name="s", tools=("note",), mode="only" if hidden == "layer" else "inherit")
     route = Route(name="r", tool_filter="tool.name != 'pay'", tool_filter_reason="not before noon", steps=(step,))
     tools = [a_tool("pay", tenants=("elsewhere",) if hidden == "tenant" else None), a_tool("note")]
@@ -393,7 +382,6 @@ NAMES = ("book", "look", "wipe")
 
 @st.composite
 def scoped(draw: st.DrawFn) -> tuple[Catalog, dict[str, Any]]:
-    """Generate a catalog whose actor has randomly shadowing routes and steps, and the actor's place."""
     registry = draw(st.lists(st.sampled_from(NAMES), unique=True))
     listed = st.lists(st.sampled_from(NAMES), unique=True)
 

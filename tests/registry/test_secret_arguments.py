@@ -61,7 +61,6 @@ def test_secrets_named_only_in_alternatives_are_found() -> None:
 
 
 def test_many_or_deep_secrets_hide_the_whole_argument() -> None:
-    """A name for each would help no reader."""
     wide = of(**{f"n{number}": SECRET for number in range(60)})
     assert len(secrets({"a": wide})) == 60
     assert secrets({"a": wide, "b": wide, "c": PLAIN}) == ("a", "b")

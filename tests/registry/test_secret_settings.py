@@ -1,5 +1,3 @@
-"""Secrets only by reference: never in a manifest, a catalog or its hash."""
-
 from pathlib import Path
 from typing import Any
 

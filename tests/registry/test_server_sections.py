@@ -1,5 +1,3 @@
-"""Imported tools need approval unless the developer decides otherwise: the server's claims do not count."""
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,6 @@ def listed(name: str, **hints: bool) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A directory with the import of a server: one tool marked read-only, one destructive, one without text."""
     bare = {"name": "bare", "inputSchema": SCHEMA}
     tools = [listed("search", readOnlyHint=True), listed("close", destructiveHint=True, idempotentHint=True), bare]
     write_import(import_path(tmp_path, "github"), "github", read_listing("github", tools).tools.values())
@@ -38,7 +35,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, text: str) -> Catalog:
-    """Return the catalog of a manifest next to the import."""
     (folder / "signoff.yaml").write_text(TOP + text)
     return load_manifest(folder / "signoff.yaml")
 

@@ -1,5 +1,3 @@
-"""Shadowing tools: only where declared, and never with fewer approvers."""
-
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +28,6 @@ REASON = "The route's desk has a limit of its own with the bank."
 
 
 def over(near: Tool | ToolUse, far: Tool, shadowing: str = "allow", **fields: Any) -> Catalog:
-    """Return a catalog with `near` on a route over `far` in the registry."""
     actor = an_actor(routes=(Route(name="r", tools=(near,)),), shadowing=shadowing)
     return build_catalog(tools=[far], actors=[actor], **fields)
 
@@ -90,7 +87,6 @@ def test_shadow_masks_the_arguments_masked_beneath() -> None:
 
 @pytest.mark.row("X03")
 def test_shadow_inherits_the_approval_of_the_tool_beneath() -> None:
-    """Whether it would run without approval or ask others."""
     catalog = over(asks(False), asks(True))
     found = ruled(catalog)
     assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r")

@@ -1,5 +1,3 @@
-"""Subscriptions in a manifest: read, and refused if they could never send anything."""
-
 from pathlib import Path
 
 import pytest

@@ -16,9 +16,7 @@ GOOD = {"flight": "TP 9", "totalCost": 1}
 
 
 def gate(catalog: Catalog, tenant: str, route: str = "") -> tuple[str, str]:
-    """Return the gate that decides a call of `book_flight` in this tenant, after checking that offer and
-    judgement agree.
-    """
+    """Check that offer and judgement agree."""
     ctx = pinned(tenant=tenant, route=route)
     found = judge(catalog, ctx, a_call(), GOOD, Tally())
     text = "book_flight" in [each.name for each in catalog.offered_tools("desk", ctx)]

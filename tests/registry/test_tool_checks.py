@@ -1,5 +1,3 @@
-"""The declaration of tools: the refusals, their order and their messages."""
-
 import dataclasses
 import functools
 import logging

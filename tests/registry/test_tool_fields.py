@@ -1,5 +1,3 @@
-"""The declaration of a tool field: one line gives it a key, a hash, a documentation row and its errors."""
-
 from pathlib import Path
 from typing import Annotated, Any
 

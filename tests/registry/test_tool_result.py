@@ -1,5 +1,3 @@
-"""Results as the model reads them."""
-
 import datetime as dt
 import json
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""The caches of a process, and the questions that they must tell apart."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +28,7 @@ def catalog(rule: str = "'never' in tool.tags") -> Catalog:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record one entry per evaluation of the global rules or of a tool's policy."""
+    """One entry per evaluation of the global rules or of a tool's policy."""
     entries: list[str] = []
     rules, policy = CompiledRules.judge, CompiledPolicy.judge
 
@@ -155,7 +153,7 @@ def test_view_without_unavailable_tools_is_the_same_object() -> None:
 
 @pytest.fixture
 def filtered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record one entry per evaluation of a `tool_filter`, and "" for each list of visible tools."""
+    """One entry per evaluation of a `tool_filter`, and "" for each list of visible tools."""
     entries: list[str] = []
     problem, names = CompiledFilter.problem, Position.names
 
@@ -173,7 +171,6 @@ def filtered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def filtering() -> Catalog:
-    """Return three tools. The route hides `wire`, and its step also hides `pay` from the standard tier."""
     step = Step(name="s", tool_filter="tool.name != 'pay' || ctx.user.tier == 'trusted'")
     route = Route(name="r", tool_filter="tool.name != 'wire'", steps=(step,))
     return build_catalog(tools=[a_tool(name) for name in ("note", "pay", "wire")], actors=[an_actor(routes=(route,))])

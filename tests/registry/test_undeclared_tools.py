@@ -1,5 +1,3 @@
-"""Undeclared tools: their names and actors. No policy, list or hash overlooks them."""
-
 import pytest
 from call_rig import refund_tool
 from registry_kit import pinned

@@ -1,5 +1,3 @@
-"""Untrusted text is enclosed in fences that it cannot close."""
-
 import re
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Accepted updates of a tool's result: declared by the tool, declared in the catalog, and valid."""
-
 from typing import Any
 
 import pytest

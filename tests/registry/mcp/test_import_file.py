@@ -1,5 +1,3 @@
-"""An import file is read back exactly as written, for any server text."""
-
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,7 @@ def a_tool(**fields: Any) -> ImportedTool:
 def test_import_file_is_read_back_as_written(
     tmp_path_factory: pytest.TempPathFactory, description: str, title: str, default: Any, name: str
 ) -> None:
-    """Every schema value and every character survives. The file is ASCII, so that no character is invisible."""
+    """The file is ASCII, so that no character is invisible."""
     path = tmp_path_factory.getbasetemp() / "import" / "mcp" / "talk.yaml"
     path.parent.parent.mkdir(exist_ok=True)
     tool = a_tool(

@@ -1,5 +1,3 @@
-"""Tools listed by a server become tools of the catalog, or are left out with the reason."""
-
 from typing import Any
 
 from tables import table
@@ -18,7 +16,6 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "str
 
 
 def listed(name: str, **fields: Any) -> dict[str, Any]:
-    """Return a tool as `tools/list` sends it."""
     return {"name": name, "description": "Says it", "inputSchema": SCHEMA} | fields
 
 
@@ -71,7 +68,7 @@ def test_invalid_tool_names_are_rewritten_for_the_catalog() -> None:
 
 
 def test_tools_with_colliding_names_are_all_left_out() -> None:
-    """The target of a call would be ambiguous. The same applies to a tool listed twice."""
+    """The target of a call would be ambiguous."""
     found = read_listing("talk", [listed("a.b"), listed("a_b"), listed("A_B"), listed("c"), listed("c"), listed("d")])
     assert list(found.tools) == ["mcp__talk__d"]
     assert sorted(found.left_out) == ["A_B", "a.b", "a_b", "c"]

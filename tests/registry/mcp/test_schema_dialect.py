@@ -1,5 +1,3 @@
-"""Schemas of older dialects validate the same values in 2020-12."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""A server's declaration is checked when the catalog is built."""
-
 from typing import Any
 
 import pytest

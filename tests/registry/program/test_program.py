@@ -257,7 +257,6 @@ def test_prompt_that_differs_from_the_instructions_is_refused() -> None:
 
 
 def own_at(catalog: signoff.Catalog) -> dict[str, list[str]]:
-    """Return the names of the own tools of each place of the actor `clerk`."""
     actor = catalog.actor("clerk")
     places = {"": actor.own_tools} | {route.name: route.tools for route in actor.routes}
     places |= {f"{route.name}/{step.name}": step.tools for route in actor.routes for step in route.steps}

@@ -1,5 +1,3 @@
-"""Type checkers accept the correct keywords of `Tool` and reject misspelled ones."""
-
 import os
 import subprocess
 import sys
