@@ -1,5 +1,3 @@
-"""An installation of the production profile: its worker holds only public keys, and its gateway requires sign-in."""
-
 import uuid
 from collections.abc import AsyncIterator
 
@@ -14,7 +12,7 @@ from signoff.store.store import open_store
 
 @pytest.fixture(scope="session")
 async def locked(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """Run a worker and a gateway over one store. Each test starts its own turns."""
+    """Each test starts its own turns."""
     folder, people = tmp_path_factory.mktemp("locked"), FixedDirectory((*PEOPLE, STRANGER))
     queue = f"locked-{uuid.uuid4().hex[:12]}"
     async with (

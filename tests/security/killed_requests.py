@@ -1,5 +1,3 @@
-"""Requests of the Agent Approval Protocol, one at each of their steps, while gateway and worker are killed."""
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,7 +11,7 @@ STEPS = ("pending", "approved", "lost", "unreported", "reported")
 
 
 class KilledRequests:
-    """The requests of an adapter that returns with its keys only: each is used once, and none is lost."""
+    """The adapter returns with its keys only. It uses each request once and loses none."""
 
     def __init__(self, base: str, token: str) -> None:
         self._client = AsyncClient(base, token, retry_budget=_PATIENCE)
@@ -21,7 +19,6 @@ class KilledRequests:
         self._under_way: list[asyncio.Task[Request]] = []
 
     async def begin(self) -> None:
-        """Bring a request to each step: waiting with a polling agent, approved, used, and used and reported."""
         self._ids = {step: (await self._ask(step)).id for step in STEPS}
         for step in STEPS[1:]:
             assert (await self._settled(self._ids[step])).status == "approved"
@@ -34,7 +31,6 @@ class KilledRequests:
         ]
 
     async def finish(self, approve: Callable[[str], Awaitable[Any]]) -> None:
-        """Continue each request; `approve` approves the question about an order."""
         again = {step: await self._ask(step) for step in STEPS}
         assert {step: each.id for step, each in again.items()} == self._ids
         assert again["pending"].status == "pending"

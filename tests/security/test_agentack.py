@@ -1,5 +1,3 @@
-"""The published checker `agentack` reads our audit log: it passes approved turns and finds the faults."""
-
 import asyncio
 import json
 import uuid
@@ -38,7 +36,6 @@ Events = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """Run a worker and a store for this module."""
     folder = tmp_path_factory.mktemp("agentack")
     queue = f"agentack-{uuid.uuid4().hex[:12]}"
     async with open_store(f"sqlite:///{folder}/signoff.db") as store, gateway_rig(client, store, queue) as found:
@@ -75,7 +72,6 @@ async def denied(rig: GatewayRig) -> TurnKey:
 
 
 async def some_of_each(rig: GatewayRig) -> TurnKey:
-    """Ask two questions at once. Approve one and deny the other."""
     key = await asked(rig, "pay book")
     await rig.turns.waiting(key, 2)
     await rig.turns.signoff.decide(no(key, "c1.1"))
@@ -84,7 +80,6 @@ async def some_of_each(rig: GatewayRig) -> TurnKey:
 
 
 async def by_two(rig: GatewayRig) -> TurnKey:
-    """Approve by a quorum of two."""
     key = await asked(rig, "both")
     for person in ("ana", "bo"):
         await rig.turns.signoff.decide(yes(key, subject=person))
@@ -99,14 +94,12 @@ async def timed_out(rig: GatewayRig) -> TurnKey:
 
 
 async def cancelled(rig: GatewayRig) -> TurnKey:
-    """Cancel the turn while approvers are asked."""
     key = await asked(rig, "pay")
     await rig.turns.signoff.cancel_turn(key)
     return key
 
 
 async def edited(rig: GatewayRig) -> TurnKey:
-    """Edit by one of two approvers, then approve by the other."""
     key = await asked(rig, "trip")
     await rig.turns.signoff.decide(yes(key, subject="ana", edited_args={**FLIGHT, "cost": 380.0}))
     await rig.turns.signoff.decide(yes(key, subject="bo", revision=2))
@@ -114,7 +107,6 @@ async def edited(rig: GatewayRig) -> TurnKey:
 
 
 async def edited_by_both(rig: GatewayRig) -> TurnKey:
-    """Edit the same question by two approvers at once. One of the edits is approved."""
     key = await asked(rig, "trip")
     edits = [yes(key, subject=who, edited_args={**FLIGHT, "seats": n}) for n, who in enumerate(("ana", "bo"), 2)]
     receipts = await asyncio.gather(*(rig.turns.signoff.decide(edit) for edit in edits))
@@ -124,7 +116,6 @@ async def edited_by_both(rig: GatewayRig) -> TurnKey:
 
 
 async def doubted(rig: GatewayRig, **answer: Any) -> TurnKey:
-    """Lose the first attempt of an approved call in a separate worker, and answer its outcome."""
     tries: list[str] = []
 
     async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -147,17 +138,14 @@ async def doubted(rig: GatewayRig, **answer: Any) -> TurnKey:
 
 
 async def in_doubt(rig: GatewayRig) -> TurnKey:
-    """The outcome is unknown and it did not happen, so it runs again."""
     return await doubted(rig)
 
 
 async def happened(rig: GatewayRig) -> TurnKey:
-    """The outcome is unknown. An approver confirms that it happened."""
     return await doubted(rig, verdict="happened", result="paid")
 
 
 async def denied_in_the_end(rig: GatewayRig) -> TurnKey:
-    """Approved, and denied by a rule that is deployed before it runs."""
     client, store, queue = rig.turns.client, rig.turns.store, f"rule-{uuid.uuid4().hex[:12]}"
     script = [calls(("pay", {"amount": 420, "to": "Lisbon"})), respond("done")]
     async with running_turns(client, store, queue, catalog_of([pay_tool(Ledger())]), script) as before:
@@ -172,12 +160,10 @@ async def denied_in_the_end(rig: GatewayRig) -> TurnKey:
 
 
 async def by_rule(rig: GatewayRig) -> TurnKey:
-    """A rule runs the call."""
     return await rig.start("small")
 
 
 async def granted(rig: GatewayRig) -> TurnKey:
-    """A remembered answer runs the call."""
     first = await asked(rig, "alike")
     # As through the gateway, which alone stores grants and stamps the time of an answer.
     stamped = {"received_at": datetime.now(UTC)}

@@ -1,5 +1,3 @@
-"""Invalid answers change nothing, get a receipt and are recorded: through the API, as Update and as Signal."""
-
 import asyncio
 import dataclasses
 import json
@@ -39,7 +37,6 @@ def fresh_gateway(locked: GatewayRig) -> GatewayRig:
 
 
 async def asked(locked: GatewayRig, text: str = "both", by: str = "guest") -> ApprovalRequest:
-    """Return a waiting request by `by`; `both` needs two approvers with the role finance."""
     return await locked.turns.signoff.request(await asked_of(locked, text, by))
 
 
@@ -48,12 +45,10 @@ def key_of(request: ApprovalRequest) -> TurnKey:
 
 
 def handle_of(locked: GatewayRig, request: ApprovalRequest) -> WorkflowHandle[Any, Any]:
-    """Return the turn's handle of Temporal's client, which bypasses the gateway."""
     return locked.turns.client.get_workflow_handle(key_of(request).workflow_id)
 
 
 def answer(request: ApprovalRequest, **fields: Any) -> Decision:
-    """Return Ana's approval as the gateway builds it, unsigned."""
     given = {"subject": "ana", "question_hash": request.question_hash, "received_at": datetime.now(UTC)}
     return yes(key_of(request), **given | fields)
 
@@ -63,7 +58,6 @@ def signed(request: ApprovalRequest, **fields: Any) -> Decision:
 
 
 async def given(locked: GatewayRig, decision: Decision) -> Receipt:
-    """Store an answer as the gateway does, then send it."""
     await store_answer(locked.deps.store, decision)
     return await locked.turns.signoff.decide(decision)
 
@@ -74,7 +68,6 @@ async def attempts(locked: GatewayRig, request: ApprovalRequest) -> list[Record]
 
 
 async def agreed(locked: GatewayRig, request: ApprovalRequest) -> None:
-    """Approve by Ana and Bo, after all other attempts, and check that the call runs once."""
     for person in ("ana", "bo"):
         receipt = await given(locked, signed(request, subject=person))
         assert receipt.status != "refused", receipt
@@ -122,10 +115,7 @@ ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
 async def test_invalid_answer_is_refused_and_recorded_by_update_and_signal(
     locked: GatewayRig,
 ) -> None:
-    """An Update gets its receipt, a Signal is counted; each is recorded with its code and without arguments.
-
-    A signed answer outside the store was never accepted by the gateway: `assurance` for any author.
-    """
+    """A signed answer outside the store was never accepted by the gateway: `assurance` for any author."""
     request = await asked(locked)
     handle, sent = handle_of(locked, request), {}
     for what, (code, make) in ATTEMPTS.items():

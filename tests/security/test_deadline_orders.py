@@ -1,5 +1,3 @@
-"""A decision and a deadline in every order: the time of receipt at the gateway decides."""
-
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,7 +34,6 @@ from signoff.testing.scripted_model import calls, respond
 
 @asynccontextmanager
 async def turns_for(client: Client, store: Store, queue: str, *tools: Tool) -> AsyncIterator[RunningTurns]:
-    """Run a worker of the production profile whose model calls every tool at once."""
     script = [calls(*((tool.name, {"amount": 420, "to": "Ana"}) for tool in tools)), respond("done")]
     verifier = SIGNER.verifier()
     async with running_turns(
@@ -55,7 +52,7 @@ async def begun(turns: RunningTurns, count: int = 1) -> tuple[TurnKey, ApprovalR
 
 
 def answered(key: TurnKey, request: ApprovalRequest, after: float) -> Decision:
-    """Return an approval received this many seconds before (negative) or after the deadline."""
+    """`after` is in seconds, negative before the deadline."""
     assert request.expires_at is not None
     received = request.expires_at + timedelta(seconds=after)
     return signed(key, request, received)
@@ -117,7 +114,6 @@ async def test_answer_stamped_after_the_deadline_is_refused_before_it(
 async def test_late_answer_does_not_change_an_expired_request(
     after: float, why: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Weeks later, within the given timeout: `expired`, nothing runs, and the audit log says whether it was in time."""
     ledger = Ledger()
     tools = [
         pay_tool(ledger, ApprovalPolicy(timeout=14 * 86_400.0)),

@@ -1,5 +1,3 @@
-"""Every path of a call without a decision: no gated call runs."""
-
 from typing import Any
 
 import pytest
@@ -37,7 +35,6 @@ NOT_OFFERED = ("hidden", "of_another", "PLAIN", "plain ", names.IDENTIFY, names.
 
 
 def catalog_with(ledger: Ledger) -> Catalog:
-    """Build a tool for each path. Each is gated or belongs to another actor."""
     tools = [pay_tool(ledger, name=name, **{"requires_approval": True, **given}) for name, given in GATED.items()]
     free = [pay_tool(ledger, False, name=name) for name in ("hidden", "of_another")]
     rules = [
@@ -52,7 +49,6 @@ def catalog_with(ledger: Ledger) -> Catalog:
 
 
 async def undecided(found: RunningTurns, **fields: Any) -> TurnResult:
-    """Return the turn's result, cancelled once every ungated call has ended."""
     key = await found.start(**fields)
     if not fields:
         await found.waiting(key, len(GATED))

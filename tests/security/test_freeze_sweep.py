@@ -1,5 +1,3 @@
-"""The requests that a freeze withdraws, and its time limit."""
-
 import pytest
 
 from signoff.contracts.errors import ServerUnavailable
@@ -9,7 +7,7 @@ from signoff.engine.kill_switch import sweep
 
 
 class Waiting:
-    """Waiting requests. The turns of `stuck` ones do not answer, and `foreign` ones may not be ended."""
+    """The turns of `stuck` requests do not answer, and `foreign` requests may not be ended."""
 
     def __init__(self, count: int, *, stuck: frozenset[str] = frozenset(), foreign: frozenset[str] = frozenset()):
         self.left = [f"a{at}" for at in range(count)]
@@ -20,7 +18,6 @@ class Waiting:
         return [WaitingCard(id=each, code=each) for each in self.left]
 
     async def withdraw(self, approval: str, reason: str) -> Receipt:
-        """End one request, as far as its turn and rights allow."""
         self.tried.append(approval)
         if approval in self.stuck:
             raise ServerUnavailable("no worker answers")

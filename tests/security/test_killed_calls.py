@@ -1,6 +1,4 @@
-"""kill -9 of gateway, worker and agent while external calls are at each of their steps.
-
-One installation for all: the agent finds each call again by its key, nothing is handed out or run twice, and no
+"""One installation serves all tests: the agent finds each call again by its key, no call runs twice, and no
 acknowledged answer is lost.
 """
 
@@ -35,8 +33,6 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Installation:
-    """Worker and gateway processes over one directory, and the permits that its agent received."""
-
     address: str
     folder: Path
     store: Store
@@ -65,7 +61,6 @@ class Installation:
             return await http.request(method, path, json=body if method == "POST" else None)
 
     async def propose(self, key: str, euro: float = 20, **fields: Any) -> dict[str, Any]:
-        """Propose a call repeatedly until a gateway and a worker answer."""
         body = {"tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
         answer = await self.insist("/v1/calls", key=key, **body)
         assert answer.is_success, answer.text
@@ -73,7 +68,6 @@ class Installation:
         return found
 
     async def insist(self, path: str, who: str = "coder", key: str = "", **body: Any) -> httpx2.Response:
-        """Post the same body repeatedly until a gateway and a worker answer."""
         while True:
             with contextlib.suppress(httpx2.TransportError):
                 answer = await self.send("POST", path, who, key, **body)
@@ -95,7 +89,6 @@ class Installation:
         assert answer.json()["status"] in ("accepted", "pending"), answer.text
 
     async def approve_order(self, order: str) -> None:
-        """Approve the question about an order."""
         listed = (await self.send("GET", "/v1/approvals", "ana")).json()["approvals"]
         [asked] = [each["id"] for each in listed if order in each["effect"]]
         await self.approve(asked.removesuffix(".c1.1"))
@@ -114,7 +107,6 @@ class Installation:
         return found
 
     async def killed_agent(self, key: str) -> str:
-        """Return the id of a call whose agent process is killed while it waits for approval."""
         body = {"tool": "refund", "args": {"order": "A7", "euro": 200}, "wait": 50, "use": True}
         headers = {"content-type": "application/json", "idempotency-key": key}
         headers["authorization"] = f"Bearer {self.tokens['coder']}"
@@ -132,7 +124,6 @@ class Installation:
 
 @contextlib.asynccontextmanager
 async def installation(address: str, folder: Path) -> AsyncIterator[Installation]:
-    """Run an installation with the tokens of an agent and an approver."""
     make_keys(folder)
     async with open_store(store_url(folder)) as store, contextlib.AsyncExitStack() as running:
         tokens, hour, now = {}, timedelta(hours=1), datetime.now(UTC)

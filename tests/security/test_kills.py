@@ -1,9 +1,7 @@
-"""kill -9 of the worker, the gateway and the server, at every step of a call; no acknowledged answer is lost.
-
-Each of the three is killed once, in a separate installation, while six turns are at six different steps: before the
-decision, while it is sent, between its receipt and the tool's start, in the tool after its effect, after the tool's
-outcome was recorded but before the turn has it, and after a model's calls were judged and answered, but before the
-turn has them.
+"""Gateway, worker and server are each killed once, in a separate installation, while six turns are at six steps: before
+the decision, while it is sent, between its receipt and the tool's start, in the tool after its effect, after the
+tool's outcome was recorded but before the turn has it, and after a model's calls were judged and answered but before
+the turn has them.
 """
 
 import asyncio
@@ -47,8 +45,6 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Story:
-    """The story of one installation, by tool: results, receipts, and audit entries."""
-
     results: dict[str, TurnResult] = field(default_factory=dict)
     receipts: dict[str, str] = field(default_factory=dict)
     records: dict[str, list[Record]] = field(default_factory=dict)
@@ -60,8 +56,6 @@ class Story:
 
 @dataclass
 class Stack:
-    """Server, worker and gateway as three processes over one directory."""
-
     folder: Path
     queue: str
     port: int
@@ -89,19 +83,17 @@ class Stack:
             await process.wait()
 
     async def send(self, person: str, url: str, headers: dict[str, str] | None = None, **body: Any) -> httpx2.Response:
-        """Send one request to the gateway with a person's token. Raises httpx2's error without a gateway."""
+        """Raises httpx2's error without a gateway."""
         given = {"authorization": f"Bearer {self.tokens[person]}", **(headers or {})}
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=60) as http:
             return await http.post(url, json=body, headers=given)
 
     async def start(self, tool: str) -> TurnKey:
-        """Start a turn as Guest that calls `tool`."""
         answer = await self.send("guest", "/v1/turns", text=tool, actor="desk")
         assert answer.status_code == 201, answer.text
         return TurnKey(*(answer.json()[part] for part in ("tenant", "session", "turn")))
 
     async def answer(self, key: TurnKey, delivery: str, **body: Any) -> str:
-        """Send Ana's answer to the turn's latest question, and return the receipt's status or the error."""
         approval_id = ApprovalKey(key, "c1.1").id
         url = f"/v1/approvals/{approval_id}/decide"
         asked = await Questions(self.store).read(approval_id)
@@ -132,7 +124,6 @@ async def asks(signoff: TurnClient, key: TurnKey, kind: str = "approval") -> App
 
 
 async def kill_in_the_middle(stack: Stack, victim: Victim, encryption: Encryption) -> Story:
-    """Play six turns at six steps with one kill, and everything needed to continue."""
     story = Story()
     await stack.begin("server")
     await asyncio.gather(stack.begin("worker"), stack.begin("gateway"))
@@ -175,7 +166,6 @@ async def kill_in_the_middle(stack: Stack, victim: Victim, encryption: Encryptio
 
 @contextlib.asynccontextmanager
 async def stack_in(folder: Path) -> AsyncIterator[Stack]:
-    """Return an installation without processes, with keys and two people's tokens."""
     make_keys(folder)
     options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
     async with open_store(store_url(folder)) as store, contextlib.AsyncExitStack() as running:
@@ -225,9 +215,8 @@ async def test_kill_loses_no_answer_and_repeats_no_effect(victim: Victim, step: 
 @pytest.mark.parametrize("step", TOOLS)
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_kill_repeats_no_completion_and_no_question(victim: Victim, step: str, stories: dict[str, Story]) -> None:
-    """Also for the worker that had the model's reply but not passed it on: it is kept, and paid for once.
-
-    Without `Completions.keep` the killed worker's successor asked the model again.
+    """The model's reply is kept and paid for once. Without `Completions.keep` the killed worker's successor asked the
+    model again.
     """
     story = stories[victim]
     assert (story.proposed[step], story.questions[step]) == (1, 1)

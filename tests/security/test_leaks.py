@@ -1,5 +1,3 @@
-"""Arguments and secrets stay in the call, on its card and with its tool, and appear nowhere else."""
-
 import logging
 from typing import Any
 
@@ -28,8 +26,6 @@ ARGS = {"to": TO, "pin": PIN}
 
 
 def catalog() -> Any:
-    """Build tools that end in every way, each with the arguments in its message."""
-
     async def fails(args: dict[str, Any], ctx: ToolContext) -> str:
         raise ValueError(f"cannot pay with {args}")
 
@@ -58,7 +54,6 @@ SCRIPT = [
 
 
 async def played(turns: RunningTurns) -> TurnKey:
-    """Play a turn whose calls run, fail, are retried, are wrong, and are denied."""
     key = await turns.start()
     await turns.waiting(key)
     await turns.signoff.decide(yes(key))

@@ -35,7 +35,6 @@ EVERYBODY = (*PEOPLE, *CROWD)
 
 @pytest.fixture
 async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """Run a worker of the production profile and a gateway where every person has a token."""
     folder = tmp_path_factory.mktemp("race")
     people, queue = FixedDirectory(EVERYBODY), f"race-{uuid.uuid4().hex[:12]}"
     async with (
@@ -46,8 +45,6 @@ async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Async
 
 
 class Race:
-    """One request, and the ways to answer it. Each returns its author's final receipt."""
-
     def __init__(self, rig: GatewayRig, request: ApprovalRequest, tokens: dict[str, str]) -> None:
         self._rig = rig
         self._request = request
@@ -59,7 +56,6 @@ class Race:
         self._handle = rig.turns.client.get_workflow_handle(key.workflow_id)
 
     async def run(self, number: int) -> tuple[str, Receipt]:
-        """Answer as one person, in the way of their number. Every third denies."""
         door = (self.by_client, self.by_http, self.by_signal)[number % 3]
         receipt = await door(f"p{number}", "denied" if number % 9 == 0 else "approved")
         unnamed = receipt.code == "already_decided" and not receipt.decided_by
@@ -70,7 +66,6 @@ class Race:
         return door.__name__, receipt
 
     async def by_client(self, person: str, verdict: Verdict) -> Receipt:
-        """Answer through another gateway over the same store."""
         found = self._rig.deps.people.find(person, "main")
         assert found is not None
         other = dataclasses.replace(self._rig.deps, attempts=AttemptRecords())
@@ -88,7 +83,7 @@ class Race:
         return receipt
 
     async def by_signal(self, person: str, verdict: str) -> Receipt:
-        """Send a raw Signal, which bypasses the gateway and wins nothing, and query the receipt afterwards."""
+        """A raw Signal bypasses the gateway and wins nothing. Return the receipt that the turn then has."""
         with contextlib.suppress(RPCError):
             body = self._signed(person, verdict).model_dump(mode="json", exclude_none=True)
             await self._handle.signal(names.APPROVAL_RESPONSE, body)

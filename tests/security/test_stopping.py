@@ -1,5 +1,3 @@
-"""Refusals before a start: a tenant's freeze, and a worker whose gated tools have no approver."""
-
 import asyncio
 import os
 import shutil
@@ -20,7 +18,6 @@ PROJECT = Path(__file__).parents[1] / "cli" / "cli_project"
 
 
 async def recorded(rig: GatewayRig, approval: str, kind: str) -> list[str]:
-    """Return the audit entries of one kind for a request's turn, as JSON."""
     return [record.data for record in await rig.records(approval) if record.kind == kind]
 
 

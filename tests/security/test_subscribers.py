@@ -1,5 +1,3 @@
-"""The subscribers of docs/events.md receive every step of a turn approved by email after a worker's kill -9."""
-
 import asyncio
 import base64
 import contextlib
@@ -147,15 +145,11 @@ async def test_subscribers_receive_every_step_of_a_turn_approved_by_email_after_
 
 
 def _ended(kept: Path, posted: dict[str, dict[str, Any]]) -> bool:
-    """Return whether both subscribers have received the turn's end."""
     handled = kept.read_text() if kept.exists() else ""
     return "turn.ended" in handled and any(each["type"] == "turn.ended" for each in posted.values())
 
 
 async def _list_owed(folder: Path) -> list[str]:
-    """Return the deliveries that are owed or were given up, with attempts and last failure, and the subscriptions
-    that have not looked at the newest event yet.
-    """
     owed = text("SELECT subscription, number, state, attempts, code FROM event_deliveries")
     behind = text(
         "SELECT name, subscriptions.number, event_heads.number AS newest"
