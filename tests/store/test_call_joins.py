@@ -1,5 +1,3 @@
-"""Equal proposals of all gateways join one call until its result is handed out."""
-
 import asyncio
 import contextlib
 from datetime import timedelta

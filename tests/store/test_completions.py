@@ -1,5 +1,3 @@
-"""Model replies, kept until their calls are settled."""
-
 import asyncio
 from datetime import timedelta
 

@@ -1,5 +1,3 @@
-"""Card deliveries on every database: one per person and channel, despite retries."""
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,7 +23,6 @@ def a_card(person: str = "bo", channel: str = "slack", **fields: Any) -> NewDeli
 
 
 async def out(deliveries: DeliveryQueue, **fields: Any) -> DeliveryRow:
-    """Deliver a card as the vendor's message `m1`."""
     await deliveries.plan([a_card(**fields)])
     (row,) = await deliveries.claim_due(9, ON)
     await deliveries.record_sent(row.token, "m1", {"ts": "1"})

@@ -1,5 +1,3 @@
-"""Footers below people's sign-offs."""
-
 from datetime import timedelta
 
 from signoff.contracts.limits import FOOTERS_PER_PERSON

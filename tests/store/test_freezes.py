@@ -1,5 +1,3 @@
-"""Freezes on every database: after the row exists, nothing is claimed."""
-
 import asyncio
 import functools
 import threading
@@ -22,7 +20,6 @@ PAID = CallOutcome(call="c1.1", tool="pay", code="ok")
 
 
 def tickets(connection: Connection, keys: list[str]) -> set[str]:
-    """Return the existing tickets among these."""
     return set(connection.scalars(select(TICKETS.c.key).where(TICKETS.c.key.in_(keys))))
 
 

@@ -1,5 +1,3 @@
-"""Grants on every database: written once and used at most as often as allowed."""
-
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -103,7 +101,6 @@ async def test_malformed_grant_row_does_not_affect_others(store: Store, odd: str
 
 
 async def test_claim_spends_one_use_of_a_grant(store: Store) -> None:
-    """Without a use left nothing is claimed, so that an approver can be asked."""
     await written(store, uses=2)
     kinds = [(await store.claim(f"k{number}", **of_call(number), grant="g1")).kind for number in range(3)]
     assert kinds == ["fresh", "fresh", "ungranted"]

@@ -1,5 +1,3 @@
-"""Incoming channel messages on every database: kept once, for any vendor key."""
-
 import asyncio
 from datetime import timedelta
 
@@ -14,8 +12,6 @@ DAYS = timedelta(days=30)
 
 
 class Something(FrozenModel):
-    """A message received by a channel."""
-
     key: str
     text: str = "yes"
 

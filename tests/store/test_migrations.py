@@ -1,5 +1,3 @@
-"""Databases of every version are migrated to the present tables."""
-
 import asyncio
 import shutil
 import subprocess
@@ -44,7 +42,6 @@ def upgrade() -> None:
 
 
 async def on(url: str, work: Any) -> Any:
-    """Run `work` in one transaction on a database that no store opened."""
     base = open_database(read_url(url), durable=False)
     try:
         return await base.run(work)
@@ -53,14 +50,12 @@ async def on(url: str, work: Any) -> Any:
 
 
 def difference(connection: Connection) -> list[Any]:
-    """Return alembic's differences between the database's tables and METADATA."""
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
     return list(compare_metadata(context, METADATA))
 
 
 @pytest.fixture
 def next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Add a migration step and return its name."""
     folder = tmp_path / "migrations"
     shutil.copytree(migrations.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     name = f"r{len(STEPS) + 1:04}"
@@ -71,7 +66,6 @@ def next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def pigeons(connection: Connection) -> list[tuple[Any, ...]]:
-    """Return the rows of the step's table."""
     return [tuple(row) for row in connection.execute(text("SELECT name FROM pigeons"))]
 
 

@@ -1,5 +1,3 @@
-"""Refusals are counted on every database, by all processes together."""
-
 import asyncio
 from datetime import timedelta
 from typing import Any, get_args

@@ -1,5 +1,3 @@
-"""Requests for people: read from the store and recomputed. Unproved requests are not shown."""
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,7 +32,6 @@ ASKER = signed_asker(SIGNER, GUEST, *TURN, at=NOW)
 
 
 async def put(store: Store, args: Any = None, **more: Any) -> ApprovalRequest:
-    """Write the question about one call like a worker's gates, with `user` as the requester if given."""
     tool = pay_tool(Ledger(), ApprovalPolicy(edit="approve"), title="Payment")
     deps = WorkerDeps(
         catalog=catalog_of([tool]), store=store, people=catalog_of([tool]).people, drivers={}, mark_key=KEY
@@ -47,12 +44,10 @@ KEY = b"k" * 32
 
 
 def reader(store: Store, *, development: bool = False, verifier: Verifier | None = None) -> RequestReader:
-    """Return the reader of pages, API and channels."""
     return RequestReader(store, lambda: verifier or SIGNER.verifier(), development=development)
 
 
 async def unproved(store: Store) -> int:
-    """Return the number of unproved rows reported to the operator."""
     await store._refusals.flush()
     return (await refusals_since(store.run, timedelta(days=1))).get("unproved", 0)
 
@@ -125,7 +120,6 @@ async def test_settled_request_shows_its_state(store: Store) -> None:
     ],
 )
 async def test_row_that_does_not_match_its_call_is_not_shown(store: Store, fields: dict[str, Any]) -> None:
-    """Other arguments, another call, or a digest that the tool would not compute."""
     await put(store)
     await change(store, **fields)
     assert await refuses(store)

@@ -1,9 +1,7 @@
-"""The store and Temporal's database are restored from backups of different moments: no call runs again unasked.
-
-Backups use the operator's tools: SQLite's backup interface while the server runs, and PostgreSQL's programs. No worker
-runs during a backup: its unfinished activities would first have to time out after a restoration. A restored Temporal
-database gets a new server. If only the store is restored, the server keeps running. Worker and gateway restart each
-time.
+"""Backups use the operator's tools: SQLite's backup interface while the server runs, and PostgreSQL's programs. No
+worker runs during a backup: its unfinished activities would first have to time out after a restoration. A restored
+Temporal database gets a new server. If only the store is restored, the server keeps running. Worker and gateway
+restart each time.
 """
 
 import contextlib
@@ -48,7 +46,6 @@ class Installation:
 
     @contextlib.asynccontextmanager
     async def running_restored(self, name: str) -> AsyncIterator[GatewayRig]:
-        """Run it at a separate server, over a copy of Temporal's database."""
         options = ServerOptions(self.folder / name, port=free_port(), ui_port=None)
         async with run_server(options) as server, replace(self, server=server).running() as rig:
             yield rig
@@ -63,7 +60,6 @@ class Installation:
             source.backup(copy)
 
     def restore_store(self, of: str) -> None:
-        """Replace the store, which is closed, by a copy."""
         if self.store_url.startswith("postgresql"):
             load = [postgres_program("pg_restore"), "--clean", "--if-exists", "-d", self.store_url, self.folder / of]
             subprocess.run(load, check=True, timeout=60)
@@ -77,14 +73,13 @@ class Installation:
         return Path(self.store_url.removeprefix("sqlite:///"))
 
     async def say_restored(self) -> None:
-        """Mark the store as restored, like `signoff store restored`."""
         async with open_store(self.store_url) as store:
             await store.run(lambda connection: add_restoration(connection, by="an operator"))
 
 
 @pytest.fixture(scope="module")
 async def first_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
-    """The server from before any restoration. Its database holds no turns of other files and is copied whole."""
+    """Its database holds no turns of other files and is copied whole."""
     file = tmp_path_factory.mktemp("temporal") / "temporal.db"
     async with run_server(ServerOptions(file, port=free_port(), ui_port=None)) as handle:
         yield handle
@@ -119,8 +114,6 @@ async def ran(rig: GatewayRig, approval: str) -> None:
 
 
 async def in_doubt(rig: GatewayRig, approval: str) -> int:
-    """Wait for the in-doubt question about the call, and return its revision."""
-
     def asks(view: TurnView) -> bool:
         found = [call.approval for call in view.calls if call.approval is not None]
         return any((each.kind, each.state) == ("in_doubt", "pending") for each in found)
@@ -159,7 +152,6 @@ async def test_call_that_ran_after_the_backup_is_asked_before_it_runs_again(
 
 
 async def listed_as_lost(rig: GatewayRig, approval: str) -> bool:
-    """Return whether a request's turn is listed among those whose question is missing in the store."""
     lists = RequestLists(rig.deps.store)
     lost = [each.workflow_id async for each in lost_questions(rig.turns.client, lists)]
     return turn_of(approval).workflow_id in lost

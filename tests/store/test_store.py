@@ -1,5 +1,3 @@
-"""The guarantees of every store, on every database."""
-
 import asyncio
 import hashlib
 import subprocess

@@ -1,5 +1,3 @@
-"""An unavailable store reports it in one sentence, without SQL, arguments or passwords."""
-
 import asyncio
 import sqlite3
 import stat
@@ -22,12 +20,10 @@ WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "book_flight"}
 
 
 def summary(error: BaseException) -> str:
-    """Return everything that a log would show of the error."""
     return "".join(traceback.format_exception(error))
 
 
 async def drop_tickets(url: str) -> None:
-    """Drop the tickets table without the store."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
             connection.execute("DROP TABLE tickets")
@@ -138,7 +134,6 @@ async def test_unreadable_ticket_is_an_unavailable_store(sqlite_url: str) -> Non
 
 
 def take_away(file: Path, aside: Path, *, replaced: bool) -> None:
-    """Move a file without the store, and leave an empty one if `replaced`."""
     file.replace(aside)
     if replaced:
         file.touch()

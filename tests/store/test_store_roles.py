@@ -1,5 +1,3 @@
-"""Each database role has exactly the listed rights, and a store knows its role immediately."""
-
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ async def urls(postgres_server: str, tmp_path: Path) -> RoleUrls:
 
 @table("role", *ROLES)
 def test_every_table_has_rights_for_each_role(role: str) -> None:
-    """A new table needs rights for each role: a missing entry would stop a process in production."""
+    """A missing entry would stop a process in production."""
     assert {name: set(rights) for name, rights in RIGHTS.items()}[role] == set(METADATA.tables)
 
 
@@ -106,10 +104,7 @@ async def test_process_roles_cannot_create_or_change_tables(urls: RoleUrls, role
 
 @pytest.mark.postgres
 async def test_worker_drops_old_replies_and_gateway_cannot_read_them(urls: RoleUrls) -> None:
-    """The worker needs row locks on rows that it may not change otherwise.
-
-    The gateway has no right to read them.
-    """
+    """The worker needs row locks on rows that it may not change otherwise."""
     async with open_store(urls.worker) as opened:
         kept = Completions(opened)
         await kept.keep("old", 1, b"reply", SessionKey("main", "s"))

@@ -1,5 +1,3 @@
-"""Personal tokens and sessions on every database."""
-
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

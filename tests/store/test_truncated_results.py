@@ -1,5 +1,3 @@
-"""Cut text is read by a handle that is valid in one turn and cannot be forged."""
-
 import base64
 
 import pytest

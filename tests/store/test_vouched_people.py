@@ -1,5 +1,3 @@
-"""The rows of signed-in undeclared people on every database."""
-
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import update

@@ -1,5 +1,3 @@
-"""Starts in tenants with a limit, counted on every database by several processes."""
-
 import asyncio
 
 from sqlalchemy import func, select, update

@@ -1,5 +1,3 @@
-"""Uses of limited tools on every database: taken with tickets, never above the limit."""
-
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -23,7 +21,6 @@ DAY = 86_400.0
 
 
 def a_use(number: int = 1, limit: UsageLimit | None = None, **fields: Any) -> LimitedUse:
-    """Return the use of `pay` by the call with this number."""
     given = {"tenant": "main", "tool": "pay", "person": "ana", "session": "s", "turn": "t"} | fields
     return LimitedUse(limit or UsageLimit(1, "user", DAY), call=f"c1.{number}", **given)
 

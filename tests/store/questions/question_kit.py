@@ -1,5 +1,3 @@
-"""Questions as the gates write them, and answers taken as by the gateway."""
-
 from typing import Any
 
 from sqlalchemy import Connection
@@ -19,7 +17,6 @@ DECLARED = {"name": "pay"}
 
 
 def question(approval: str = "main.s.t.c1.1", **fields: Any) -> Question:
-    """Return a question as the gates ask it, without revision, code and time."""
     given: dict[str, Any] = {
         "id": approval, "definition": sha256_hex(DECLARED),
         "args": Content(inline={"amount": 5}), "digest": "d" * 64, "timeout": 3600.0,
@@ -32,7 +29,7 @@ async def put(store: Store, asked: Question | None = None) -> Question:
 
 
 async def take(store: Store, who: str, verdict: Any = "approved", approval: str = "main.s.t.c1.1") -> bool:
-    """Take an answer like the gateway, only if earlier answers leave room, and return whether it was taken."""
+    """Take an answer only if earlier answers leave room, and return whether it was taken."""
 
     def work(connection: Connection, rows: ApprovalRows | None) -> bool:
         assert rows is not None

@@ -1,5 +1,3 @@
-"""Number and age of waiting entries on every database."""
-
 from typing import Any
 
 from question_kit import put, question, take
@@ -17,8 +15,6 @@ HOUR = 3_600_000
 
 
 class Message(FrozenModel):
-    """A message received by a channel."""
-
     key: str
 
     @property

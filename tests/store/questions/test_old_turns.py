@@ -1,5 +1,3 @@
-"""Removal of old turns on every database: a turn is removed as a whole, and only if no other row needs it."""
-
 import asyncio
 from collections.abc import Callable
 from functools import partial
@@ -49,8 +47,6 @@ LIKE = GrantScope(
 
 
 async def age(store: Store, days: float) -> None:
-    """Move everything in the store this many days back."""
-
     def shift(connection: Connection) -> None:
         for table in METADATA.sorted_tables:
             times = [each for each in table.columns if isinstance(each.type, BigInteger) and _is_time(each.name)]

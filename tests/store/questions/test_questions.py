@@ -86,7 +86,6 @@ def question_of(turn: str, tenant: str = "main", **fields: Any) -> Question:
 
 
 async def ask_within(store: Store, asked: Question, waiting: int) -> Question | None:
-    """Return the question if at most `waiting` may wait, or `None` if it is not asked."""
     try:
         return await Questions(store).ask(asked, canonical_json(DECLARED), waiting=waiting)
     except QuestionRefused:

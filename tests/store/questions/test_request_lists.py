@@ -1,5 +1,3 @@
-"""Lists of waiting requests for possible readers, without ended ones."""
-
 from typing import Any
 
 import pytest

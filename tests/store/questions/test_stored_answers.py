@@ -1,5 +1,3 @@
-"""Stored answers have one order, exactly one settles, and each is owed until its turn has it."""
-
 import asyncio
 from datetime import UTC, datetime
 
@@ -51,10 +49,6 @@ async def test_approval_is_final_after_its_call_has_begun(
 
 
 async def race(stores: list[Store], settings: int) -> list[bool]:
-    """Let fifty people answer concurrently through alternating stores, and return the taken answers.
-
-    A wait that is too long raises.
-    """
     verdicts = ("approved", "denied")
     return await asyncio.gather(
         *(take(stores[number % len(stores)], f"p{number}", verdicts[number % settings]) for number in range(DECIDERS))

@@ -1,5 +1,3 @@
-"""The start and end of a turn's questions on every database."""
-
 from question_kit import put, question, take
 from sqlalchemy import update
 
