@@ -1,5 +1,3 @@
-"""Spans kept in memory."""
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,5 +1,3 @@
-"""Spans of external calls: in the caller's trace, named by a header or in an MCP message."""
-
 import asyncio
 import json
 import uuid
@@ -19,19 +17,17 @@ BY_HEADER, BY_MESSAGE = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd844
 
 
 def parent(trace: str) -> str:
-    """The header of a caller with this trace."""
     return f"00-{trace}-00f067aa0ba902b7-01"
 
 
 @pytest.fixture
 async def traced(client: Client, store: Store, spans: SpanSender) -> AsyncIterator[CallRig]:
-    """An external agent with a gateway and a worker that make spans."""
     async with call_rig(client, store, f"call-spans-{uuid.uuid4().hex[:12]}", spans=spans) as rig:
         yield rig
 
 
 async def finished(memory: InMemorySpanExporter, number: int) -> Sequence[ReadableSpan]:
-    """The spans once there are `number`: a worker ends its own after its answer."""
+    """Wait for `number` spans: a worker ends its own after its answer."""
     while len(memory.get_finished_spans()) < number:
         await asyncio.sleep(0.02)
     return memory.get_finished_spans()

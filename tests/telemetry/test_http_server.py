@@ -1,5 +1,3 @@
-"""A failure to listen names the setting that repairs it."""
-
 import socket
 
 import pytest

@@ -1,5 +1,3 @@
-"""JSON logs: each line has the ids of its subject, and no user data."""
-
 import asyncio
 import gc
 import json
@@ -36,8 +34,6 @@ SCHEMA = {
 
 
 def marked_catalog(ledger: Ledger) -> Catalog:
-    """Tools with every kind of end, each with the arguments in its texts."""
-
     async def fails(args: dict[str, Any], context: ToolContext) -> str:
         logging.getLogger("signoff.test").info("a handler runs")
         raise ValueError(f"cannot pay with {args}")
@@ -48,13 +44,11 @@ def marked_catalog(ledger: Ledger) -> Catalog:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call both tools, then report their outcomes."""
     return respond(f"done with {MARKER}") if results(request) else calls(("pay", ARGS), ("fails", ARGS))
 
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway and a worker whose model passes the marker to every call."""
     queue = f"log-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue, catalog_of_ledger=marked_catalog, model=ScriptedModel(react)) as found:
         yield found

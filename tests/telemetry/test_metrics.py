@@ -1,5 +1,3 @@
-"""A process's counters of its turns, its gauges of its store, and a scrape of both."""
-
 import asyncio
 import json
 import subprocess
@@ -43,7 +41,6 @@ QUEUES = {"cards", "card_endings", "arrivals", "answers", "events", "dead_events
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway and a worker with a shared store and shared counters."""
     async with gateway_rig(client, store, f"metrics-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
@@ -52,14 +49,12 @@ NO_GAUGES = Gauges({}, {})
 
 
 def families(counts: ProcessCounts, gauges: Gauges = NO_GAUGES) -> dict[str, Metric]:
-    """The metrics of a scrape, as a strict OpenMetrics parser reads them."""
     kind, body = write_metrics(counts, gauges, (), ("1.2.3", "gateway"), OPENMETRICS)
     assert kind.startswith("application/openmetrics-text")
     return {family.name: family for family in text_string_to_metric_families(body.decode())}
 
 
 def samples(family: Metric, suffix: str = "") -> dict[tuple[str, ...], float]:
-    """The values of one metric by their labels."""
     named = f"{family.name}{suffix}"
     labels = METRICS[family.name].labels
     return {tuple(each.labels[label] for label in labels): each.value for each in family.samples if each.name == named}

@@ -1,5 +1,3 @@
-"""The dashboard and the alerts of `deploy/observability`: they use existing metrics, and Prometheus can read them."""
-
 import json
 import re
 import subprocess
@@ -37,13 +35,11 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions() -> list[str]:
-    """Every expression of both, with the dashboard's variable filled in as by Grafana."""
     shown = [target["expr"].replace("$__rate_interval", "1m") for panel in panels() for target in panel["targets"]]
     return [*(rule["expr"] for rule in rules()), *shown]
 
 
 def series() -> dict[str, tuple[str, ...]]:
-    """The labels of every series of Signoff, by its name in Prometheus."""
     found: dict[str, tuple[str, ...]] = {}
     suffixes = {
         "counter": ("_total",),
@@ -58,7 +54,6 @@ def series() -> dict[str, tuple[str, ...]]:
 
 
 def mistakes(expression: str) -> list[str]:
-    """The missing metrics, and the labels that none of the expression's metrics has."""
     own, found = series(), []
     labels: set[str] = set(OF_EVERY_SCRAPE)
     for name, matchers in _METRIC.findall(expression):
@@ -94,7 +89,6 @@ def test_missing_metric_or_label_is_noticed(expression: str, wrong: list[str]) -
 
 
 def test_every_metric_is_shown_or_watched() -> None:
-    """By its own name: an unused metric is not worth its series."""
     every = " ".join(expressions())
     assert [name for name in METRICS if name not in every] == []
 

@@ -1,5 +1,3 @@
-"""Spans of turns: two with a link around a wait, with their actions as children, and without arguments."""
-
 import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator

@@ -1,5 +1,3 @@
-"""The place of an error, without its message."""
-
 from signoff.telemetry.stack_trace import trace_without_words
 
 
