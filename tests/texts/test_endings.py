@@ -1,5 +1,3 @@
-"""Receipts as text, for any values from a turn."""
-
 from datetime import UTC, datetime
 
 from tables import table

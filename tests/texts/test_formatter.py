@@ -1,5 +1,3 @@
-"""The format of times, numbers and arguments."""
-
 import io
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -21,7 +19,6 @@ NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
 
 
 def reader(locale: str = "en", zone: str = "Europe/Lisbon") -> Formatter:
-    """For an English reader of a locale, at a fixed time."""
     return Formatter("en", ZoneInfo(zone), NOW, locale)
 
 

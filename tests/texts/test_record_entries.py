@@ -1,5 +1,3 @@
-"""Audit entries as text, in the language of the page."""
-
 from typing import Any
 
 from tables import table
