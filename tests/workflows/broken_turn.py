@@ -1,4 +1,4 @@
-"""A turn with a deliberate mistake: it waits a second before it starts, which no recorded history contains."""
+"""A deliberate mistake: the turn waits a second before it starts, which no recorded history contains."""
 
 import asyncio
 
@@ -12,14 +12,11 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.ACTOR_TURN)
 class Hesitant(ActorTurn):
-    """Run `ActorTurn` with one more command at its start."""
-
     @workflow.init
     def __init__(self, turn: TurnInput) -> None:
         super().__init__(turn)
 
     @workflow.run
     async def run(self, turn: TurnInput) -> TurnResult:
-        """Wait, then run the turn."""
         await asyncio.sleep(1)
         return await super().run(turn)

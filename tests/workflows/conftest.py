@@ -1,5 +1,3 @@
-"""A real PostgreSQL server, for tests that slow down a single store operation, and fast heartbeats."""
-
 from datetime import timedelta
 from functools import partial
 
@@ -15,7 +13,7 @@ __all__ = ["postgres_server", "postgres_url"]
 
 @pytest.fixture
 def quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten heartbeats to half a second, because a cancellation reaches an activity with its next heartbeat."""
+    """A cancellation reaches an activity with its next heartbeat."""
     options, interval = worker.worker_options, timedelta(seconds=0.5)
     for module in (model_activity, tool_activity):
         monkeypatch.setattr(module, "send_heartbeats", partial(send_heartbeats, 0.5))

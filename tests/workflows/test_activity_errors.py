@@ -1,4 +1,4 @@
-"""Tests how a turn reads activity errors, which the SDK raises differently live and in replay."""
+"""The SDK raises activity errors differently live and in replay."""
 
 from tables import table
 from temporalio.exceptions import (

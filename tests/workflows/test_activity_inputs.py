@@ -1,5 +1,3 @@
-"""The data that a turn passes to its tools with the call."""
-
 from datetime import UTC, datetime
 
 from signoff.contracts.activity_messages import GateDecision

@@ -14,24 +14,19 @@ from signoff.workflows.alarm import Alarm
 
 @workflow.defn(sandboxed=False)
 class Waiting:
-    """Waits the given number of times, each time for one more signal, and returns the result of each wait."""
-
     def __init__(self) -> None:
         self._heard = 0
 
     @workflow.signal
     def call(self) -> None:
-        """Count one signal."""
         self._heard += 1
 
     @workflow.query
     def heard(self) -> int:
-        """Return the number of signals received."""
         return self._heard
 
     @workflow.run
     async def run(self, spans: list[float], at_once: bool) -> list[bool]:
-        """End each wait at the latest after its span in seconds from its start."""
         alarm = Alarm()
         waits = [self._wait(alarm, number, span) for number, span in enumerate(spans, 1)]
         return list(await asyncio.gather(*waits)) if at_once else [await each for each in waits]

@@ -1,5 +1,3 @@
-"""Checks that an approver's reason reaches the model."""
-
 from datetime import UTC, datetime
 
 from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, yes

@@ -1,5 +1,3 @@
-"""The approver is not asked twice if a worker dies between a question and its turn."""
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partialmethod
@@ -50,7 +48,6 @@ async def start(signoff: TurnClient, key: TurnKey) -> None:
 
 
 async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) -> Question:
-    """Return the question that is asked while the turn's call is carried out."""
     approval = ApprovalKey(key, CALLS[way]).id
     if way == "fallback":
         return await asked(store, approval)
@@ -72,7 +69,6 @@ async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) 
 async def approved(
     turn_rig: TurnRig, way: str, key: TurnKey, question: Question, ledger: Path
 ) -> tuple[Receipt, TurnResult]:
-    """Return the receipt of an approval sent before the next worker starts, and the turn's result."""
     given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
     decision = yes(key, CALLS[way], **given)
     await answer(turn_rig.store, decision)

@@ -1,5 +1,3 @@
-"""Whole turns with tools that declare availability, permissions and capabilities."""
-
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +67,6 @@ async def test_unavailable_tool_is_recorded_and_not_run_after_it_becomes_availab
 
 
 def guarded(ledger: Ledger, says: list[Permission], **fields: Any) -> Catalog:
-    """Return a catalog whose permission check gives the next entry of `says`, then repeats the last one."""
-
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         return says.pop(0) if len(says) > 1 else says[0]
 
@@ -79,7 +75,6 @@ def guarded(ledger: Ledger, says: list[Permission], **fields: Any) -> Catalog:
 
 @pytest.mark.row("X10")
 async def test_permission_override_is_asked_and_covers_one_call(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """No rule asks for approval here. The next such call needs its own approval."""
     catalog = guarded(ledger, [Permission.deny("over the limit", can_override=True)])
     async with turn_rig.running(catalog, [calls(PAY), calls(PAY), respond("done")]) as turns:
         key = await turns.start()
@@ -146,7 +141,7 @@ async def test_override_covers_only_the_reason_on_its_card(turn_rig: TurnRig, le
 
 
 async def test_edit_cannot_override_a_denied_permission(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """The turn refuses the edit with the tool's reason: the editor has not seen the objection."""
+    """The editor has not seen the tool's objection."""
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         listed = args["to"] == "Mallory"
@@ -195,7 +190,6 @@ async def test_tool_runs_with_its_declared_capabilities(
 
 
 def capitals(args: Any) -> list[SchemaProblem] | Correction:
-    """Capitalize names."""
     name = args["to"]
     return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")
 

@@ -1,5 +1,3 @@
-"""Tests which parts of an oversized turn result are left out, in which order."""
-
 from typing import Any
 
 from signoff.contracts.call import CallOutcome, ToolDenied
@@ -14,7 +12,7 @@ EURO = "€"
 
 
 def outcome(number: int, **fields: Any) -> CallOutcome:
-    """Return a successful call with a value of 7,500 bytes."""
+    """The value has 7,500 bytes."""
     given = {"call": f"c1.{number}", "tool": "look", "code": "ok", "value": Content(inline=EURO * 2_500)} | fields
     return CallOutcome(**given)
 

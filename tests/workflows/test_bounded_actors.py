@@ -1,5 +1,3 @@
-"""Whole turns of an actor whose limits read the arguments of its calls."""
-
 import pytest
 from turn_fixtures import Ledger, TurnRig, pay_tool, yes
 

@@ -1,5 +1,3 @@
-"""A tool's handler cannot tell which channels the requester and the approver used."""
-
 import dataclasses
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Many approvers answer at once while readers query the turn. Every history replays on another worker."""
-
 import asyncio
 import contextlib
 from collections import Counter

@@ -1,5 +1,3 @@
-"""Updates of a batch apply in call order, within the limit of one session."""
-
 import itertools
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +22,6 @@ from signoff.workflows.outcomes import fallback_outcome
 
 
 def refused(taken: AppliedUpdates) -> list[tuple[str, tuple[str, ...], str]]:
-    """Return the rejected updates: call, names and reason."""
     return [(each.outcome.call, each.names, each.why) for each in taken.refused]
 
 
@@ -34,7 +31,6 @@ def turn(**fields: Any) -> TurnInput:
 
 
 def outcome(call: str, data: dict[str, Any] | None = None, **context: Any) -> CallOutcome:
-    """Return a successful call with these updates."""
     updates = Updates(data=data or {}, context=context)
     return CallOutcome(call=call, tool="choose", code="ok", gate="execute", direct=True, updates=updates)
 
@@ -127,7 +123,6 @@ def session(*turns: str) -> Conversation:
 
 
 def begun(found: Conversation, turn_id: str, **fields: Any) -> TurnInput:
-    """Start a new turn while others run, and return its input."""
     found.say([message("go", turn_id, **fields).model_dump(mode="json")], NOW)
     item = some(found.next(NOW))
     given = found.begin(item, NOW)

@@ -1,5 +1,3 @@
-"""Deadlines and lapsed approvals, with each turn's own clock moved forward."""
-
 import asyncio
 from datetime import timedelta
 from functools import partial
@@ -118,9 +116,6 @@ async def test_deadline_that_passes_without_a_worker_denies_the_call(turn_rig: T
 async def test_unused_approval_lapses_and_the_request_is_asked_again(
     turn_rig: TurnRig, failure: Failure, ledger: Ledger
 ) -> None:
-    """A call not started within `grant_ttl` asks as revision 2. An approval of revision 1 is stale, and the new one
-    runs once.
-    """
     tool = pay_tool(ledger, ApprovalPolicy(grant_ttl=1.0), task_queue=f"{turn_rig.task_queue}-tools")
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start_waiting()

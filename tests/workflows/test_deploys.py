@@ -1,5 +1,3 @@
-"""Deploys while turns wait: which approvals stay valid under the new worker."""
-
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,13 +31,11 @@ WIDER_SCHEMA = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "m
 
 
 async def suspended(turn_rig: TurnRig, tools: Sequence[Tool]) -> TurnKey:
-    """Return a waiting turn whose worker is stopped."""
     async with turn_rig.running(tools, SCRIPT) as turns:
         return await turns.start_waiting()
 
 
 async def approve_and_finish(turns: RunningTurns, key: TurnKey) -> TurnResult:
-    """Approve the first revision and wait for the result."""
     assert (await turns.signoff.decide(yes(key))).status == "accepted"
     return await turns.signoff.result(key)
 

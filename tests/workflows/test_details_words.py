@@ -1,5 +1,3 @@
-"""A model's text on a card is rendered as literal text, never as Temporal Markdown."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,7 +42,6 @@ def _written(request: ApprovalRequest, card: Card | None = None, address: str = 
 
 
 def _tokens(written: str) -> list[Token]:
-    """Return every token of the text, including inline tokens, as Markdown parses it."""
     found: list[Token] = []
     for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(written):
         found += [token, *(token.children or ())]

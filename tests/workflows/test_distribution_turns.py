@@ -1,5 +1,3 @@
-"""Scope, routing and distribution in whole turns: dispatched as declared, gated alike, all recorded."""
-
 from typing import Any
 
 import pytest

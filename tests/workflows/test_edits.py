@@ -1,5 +1,3 @@
-"""Whole turns whose call an approver edits before it runs."""
-
 import asyncio
 import contextlib
 from collections.abc import Callable
@@ -53,7 +51,6 @@ class _AwayForGates(Store):
     away = False
 
     async def run(self, work: Callable[[Connection], Any]) -> Any:
-        """See `Store`."""
         if self.away and activity.in_activity() and activity.info().activity_type == names.GATE:
             raise StoreUnavailable("away for a moment")
         return await super().run(work)
@@ -258,7 +255,6 @@ async def test_edited_request_keeps_its_code(turn_rig: TurnRig) -> None:
 
 
 def capitals(args: Any) -> list[SchemaProblem] | Correction:
-    """Capitalize names."""
     name = args["to"]
     return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")
 

@@ -1,5 +1,3 @@
-"""Reminders, escalation and expiry over days and weeks, with each turn's own clock moved forward."""
-
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -90,7 +88,6 @@ class _AwayAtFirst(FixedDirectory):
     """Answers the gates at their second attempt, when the turn asks them."""
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
         kind = activity.info().activity_type if activity.in_activity() else ""
         if kind == names.MODEL or (kind == names.GATE and activity.info().attempt == 1):
             raise StoreUnavailable("away for a moment")

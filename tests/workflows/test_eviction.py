@@ -32,7 +32,6 @@ class KeepsEndedTask:
 
     @workflow.query
     def is_ready(self) -> bool:
-        """Return whether the ended task is in the set."""
         return self._is_ready
 
 

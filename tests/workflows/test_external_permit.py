@@ -1,5 +1,3 @@
-"""Over random sequences of uses, replies and lapses, one use at most receives the permit."""
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,8 +13,6 @@ REFUSALS = st.sampled_from([use_refusal("stale"), use_refusal("frozen"), use_ref
 
 
 class PermitModel(RuleBasedStateMachine):
-    """The replies to uses, with the minimum that must hold."""
-
     def __init__(self) -> None:
         super().__init__()
         self.permit = ExternalPermit()
@@ -27,23 +23,19 @@ class PermitModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.was_opened)
     @rule()
     def judge(self) -> None:
-        """Open the permit."""
         self.permit, self.was_opened = self.permit.open_up(), True
 
     @precondition(lambda self: self.was_opened and not self.was_closed)
     @rule()
     def close(self) -> None:
-        """Close the permit: it lapsed, was withdrawn or was handed out."""
         self.permit, self.was_closed = self.permit.close(), True
 
     @rule()
     def stop(self) -> None:
-        """Stop its turn."""
         self.stopped = True
 
     @rule(wish=TRIES)
     def use(self, wish: str) -> None:
-        """Send a use, which is answered at once, examined, or waits for another use."""
         reply = examine_use(self.permit, wish, stopped=self.stopped, why_closed="lapsed")
         if isinstance(reply, UseReply) and reply.permit is not None:
             assert self.handed == {wish: reply}
@@ -63,7 +55,6 @@ class PermitModel(RuleBasedStateMachine):
     @precondition(lambda self: self.permit.tried_by and self.permit.answer is None and not self.was_closed)
     @rule(reply=st.one_of(st.just(HANDED), REFUSALS))
     def answer(self, reply: UseReply) -> None:
-        """Answer the use: its permit is derived and its ticket claimed, or not."""
         tried = self.permit.tried_by
         self.permit = self.permit.answer_try(reply)
         if reply.permit is not None:
@@ -72,7 +63,6 @@ class PermitModel(RuleBasedStateMachine):
     @precondition(lambda self: self.permit.tried_by and self.permit.answer is not None)
     @rule()
     def hear(self) -> None:
-        """Deliver the answer to the use."""
         answer = self.permit.answer
         assert answer is not None
         assert answer.permit is None or self.handed == {self.permit.tried_by: answer}
@@ -80,7 +70,6 @@ class PermitModel(RuleBasedStateMachine):
 
     @invariant()
     def one_try(self) -> None:
-        """Check that one use at most received the permit."""
         assert len(self.handed) <= 1
         assert (self.permit.used is not None) == bool(self.handed)
 

@@ -1,5 +1,3 @@
-"""Fallback tools after a failed tool. Each passes every gate, and one result is returned under the call's id."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -147,7 +145,6 @@ async def test_denied_fallback_denies_the_call(turn_rig: TurnRig, ledger: Ledger
 
 @pytest.mark.row("F40", "N19")
 async def test_denied_or_invalid_call_has_no_fallback(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """Only a call that failed without an effect has a fallback."""
     tools = [rates(ledger, "older", requires_approval=True), other(ledger, "older")]
     script = [calls(("rates", ARGS), ("rates", {"amount": "?"})), respond("done")]
     async with turn_rig.running(tools, script) as turns:
@@ -236,7 +233,6 @@ async def test_tool_with_invalid_output_has_no_fallback(turn_rig: TurnRig, ledge
 
 
 async def test_cancelled_turn_does_not_wait_for_a_fallbacks_approval() -> None:
-    """The turn is cancelled while the gates judge a fallback, so its approvers are no longer asked."""
     turn = TurnInput(
         engine=ENGINE, session_id="s", turn_id="t", actor="desk", messages=(), principal=Principal(user="guest")
     )

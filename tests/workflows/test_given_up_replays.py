@@ -16,7 +16,7 @@ _SECONDS = 0.5
 
 
 class _SlowOnce:
-    """The module `asyncio`, whose first `create_task` takes longer than a workflow may."""
+    """Stands for the module `asyncio`: its first `create_task` takes longer than a workflow may."""
 
     def __init__(self) -> None:
         self.given: list[Any] = []
@@ -25,7 +25,7 @@ class _SlowOnce:
         return getattr(asyncio, name)
 
     def create_task(self, coroutine: Any) -> Any:
-        """Call the module's function, sleeping in steps because the SDK cannot interrupt a C call."""
+        """Sleep in steps, because the SDK cannot interrupt a C call."""
         until = time.monotonic() + 6 * _SECONDS
         self.given.append(coroutine)
         while len(self.given) == 1 and time.monotonic() < until:

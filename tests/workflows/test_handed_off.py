@@ -1,5 +1,3 @@
-"""Work that a handler hands off: the call succeeds at once, its result arrives later in the turn or its successor."""
-
 import pytest
 from session_rig import talk, words
 from turn_fixtures import Ledger, TurnRig, pay_tool, yes
@@ -22,7 +20,6 @@ def export() -> Tool:
 
 
 def waiting(request: CompletionRequest) -> Completion:
-    """Hand the export off, wait for it, and repeat the result."""
     text = last_user_text(request)
     if text.startswith("Result of"):
         return respond(f"It came. {text}")

@@ -1,5 +1,3 @@
-"""Whole turns with a call whose outcome is unknown, so approvers are asked."""
-
 from typing import Any
 
 import pytest
@@ -32,7 +30,6 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0", timeout=7_200.0)
 
 
 async def in_doubt(turns: RunningTurns, key: TurnKey, revision: int = 2) -> ApprovalRequest:
-    """Return the question about the first call's outcome once it waits."""
     view = await turns.until(key, lambda view: bool(view.calls) and _asks(view.calls[0].approval, revision))
     return some(view.calls[0].approval)
 

@@ -1,5 +1,3 @@
-"""Signals that no turn can decode."""
-
 import logging
 
 import pytest

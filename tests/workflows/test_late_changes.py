@@ -1,5 +1,3 @@
-"""An edit that was lost in transit although its new revision is already asked and answered."""
-
 from datetime import UTC, datetime
 
 from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, pay_tool, yes

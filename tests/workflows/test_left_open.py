@@ -1,5 +1,3 @@
-"""With `leave_open`, a session's turn ends before its calls are decided, and each outcome reaches the session later."""
-
 import asyncio
 import contextlib
 
@@ -34,7 +32,6 @@ def _catalog(ledger: Ledger) -> Catalog:
 
 
 def _react(request: CompletionRequest) -> Completion:
-    """Pay the given amounts and repeat the outcomes."""
     newest = request.messages[-1]
     if newest.role == "tool":
         late = [part for part in newest.parts if isinstance(part, ResultPart) and part.late]
@@ -46,7 +43,6 @@ def _react(request: CompletionRequest) -> Completion:
 
 
 async def _told_after(turns: RunningTurns, session: Talk) -> list[str]:
-    """Return the texts added to the turns after the first, in order."""
     texts: list[str] = []
     for turn in (await turns.sessions.session(session.key)).turns[1:]:
         # A session lists a turn a moment before the server has it.

@@ -13,7 +13,6 @@ ARGS = {"amount": 20, "to": "Ana"}
 
 
 def once(request: CompletionRequest) -> Completion:
-    """Call `pay` once, then answer."""
     return respond("done") if results(request) else calls(("pay", ARGS))
 
 

@@ -1,5 +1,3 @@
-"""Long results on the real server: reduced, cut and read in pieces."""
-
 import re
 from typing import Any
 
@@ -32,8 +30,6 @@ def _between_fences(text: str) -> str:
 
 
 class _Reader:
-    """A model that reads a book to its end by following the handles in its results."""
-
     def __init__(self) -> None:
         self.told: list[ResultPart] = []
         self.offered: list[str] = []

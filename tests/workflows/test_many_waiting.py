@@ -1,7 +1,4 @@
-"""A catalog that changes while turns wait: each continues as documented and none is lost.
-
-200 turns, or 1,000 with `SIGNOFF_THOROUGH=1`.
-"""
+"""200 turns wait, or 1,000 with `SIGNOFF_THOROUGH=1`."""
 
 import asyncio
 import os
@@ -46,12 +43,11 @@ WIDER = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "memo": {
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call the named tool once."""
     return respond("done") if results(request) else calls((last_user_text(request), {"amount": 20, "to": "Ana"}))
 
 
 async def waiting(store: Store, number: int) -> None:
-    """Wait until exactly this many requests wait, without reading them, which takes longer."""
+    """Count exactly, without reading the requests, which takes longer."""
     backlog = BacklogReader(store)
     for pause in pauses():
         found = (await backlog.read()).requests.get("main")
@@ -61,7 +57,7 @@ async def waiting(store: Store, number: int) -> None:
 
 
 async def ends_of(turns: RunningTurns, keys: Iterable[TurnKey]) -> list[TurnResult]:
-    """Return the turns' results. Fails if a turn asks about a call whose worker was lost."""
+    """Fails if a turn asks about a call whose worker was lost."""
     ends = asyncio.gather(*map(turns.signoff.result, keys))
     for pause in pauses():
         done, _ = await asyncio.wait((ends,), timeout=pause)

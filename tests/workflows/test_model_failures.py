@@ -1,5 +1,3 @@
-"""A turn whose model is unavailable, returns nothing, or fails with a driver error."""
-
 import pytest
 from failures import Failure
 from turn_fixtures import TurnRig
@@ -12,7 +10,6 @@ from signoff.testing.scripted_model import ScriptedModel, respond, say
 
 
 def busy(request: CompletionRequest) -> Completion:
-    """Fail like a provider without capacity."""
     raise ModelUnavailable("the model's provider answered 503", retry_after=60)
 
 

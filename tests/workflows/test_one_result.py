@@ -1,5 +1,3 @@
-"""Each call of a completion has one result, under its own id and in proposal order, whatever happens to it."""
-
 import asyncio
 import contextlib
 import random
@@ -49,8 +47,6 @@ def handled(ledger: Ledger, name: str, chance: random.Random) -> Any:
 
 
 def toolbox(ledger: Ledger, chance: random.Random) -> list[Tool]:
-    """Return every kind of tool that a batch may contain."""
-
     async def never(context: HookContext) -> bool:
         return False
 
@@ -77,8 +73,6 @@ def toolbox(ledger: Ledger, chance: random.Random) -> list[Tool]:
 
 @dataclass(frozen=True)
 class Deal:
-    """The script of one turn: the calls of two completions, the approval rate, and the time of a cancellation."""
-
     batches: tuple[tuple[tuple[str, Any], ...], ...]
     actor: str
     approve: float
@@ -94,7 +88,6 @@ def dealt(chance: random.Random) -> Deal:
 
 
 async def lived(turns: RunningTurns, deal: Deal, number: int, chance: random.Random) -> tuple[TurnKey, TurnResult]:
-    """Run one script's turn to its end, answering its requests."""
     key = await turns.start(str(number), actor=deal.actor)
     result = asyncio.create_task(turns.signoff.result(key))
     began = asyncio.get_running_loop().time()
@@ -115,7 +108,7 @@ async def lived(turns: RunningTurns, deal: Deal, number: int, chance: random.Ran
 
 
 async def _asked(turns: RunningTurns, key: TurnKey) -> list[tuple[str, int]]:
-    """Return the stored requests with their revisions, without querying the worker."""
+    """Read from the store, without querying the worker."""
     asked = (await RequestLists(turns.store).of_turns([key])).get(key, ())
     return [(request.id, request.revision) for request in asked]
 

@@ -1,5 +1,3 @@
-"""A session keeps a turn with undecided calls, and room for each outcome, until every outcome has arrived."""
-
 from datetime import UTC, datetime
 
 from session_rig import message

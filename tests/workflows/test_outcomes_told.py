@@ -1,5 +1,3 @@
-"""Over random orders of proposals, decisions and ends: no outcome is lost or repeated, and no undecided call runs."""
-
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,25 +32,18 @@ _LEDGER = Ledger()
 
 
 def _catalog() -> Catalog:
-    """Build `pay`, which continues while approvers decide, `hold`, which waits for them, and `look`, which needs no
-    approval.
-    """
     pay = pay_tool(_LEDGER, ApprovalPolicy(while_waiting="continue"))
     return catalog_of([pay, pay_tool(_LEDGER, name="hold"), pay_tool(_LEDGER, False, name="look")])
 
 
 @dataclass
 class Step:
-    """One completion: the requests answered during it, by position, and the calls it proposes."""
-
     answered: list[tuple[int, Verdict]]
     proposed: list[tuple[Tool, int]]
 
 
 @dataclass
 class Plan:
-    """A whole turn: its completions, the answers to the remaining requests, and whether it is cancelled."""
-
     steps: list[Step]
     rest: list[Verdict]
     cancelled: bool
@@ -71,8 +62,6 @@ PLANS = st.builds(Plan, steps=st.lists(STEPS, min_size=1, max_size=4), rest=st.l
 
 @dataclass
 class Played:
-    """A plan's turn on the server, answered from within its model and from outside."""
-
     plan: Plan
     turns: RunningTurns | None = None
     key: TurnKey | None = None
@@ -80,7 +69,6 @@ class Played:
     approved: Counter[str] = field(default_factory=Counter)
 
     async def react(self, request: CompletionRequest) -> Completion:
-        """Answer some requests, then propose the step's calls, or end the turn after the last step."""
         await self.started.wait()
         number = sum(message.role == "assistant" for message in request.messages)
         if number >= len(self.plan.steps):
@@ -91,7 +79,6 @@ class Played:
         return calls(*((tool, {"amount": amount}) for tool, amount in step.proposed))
 
     async def answer(self, place: int, verdict: Verdict) -> bool:
-        """Answer one waiting request and return whether there was one."""
         assert self.turns is not None
         assert self.key is not None
         view = await self.turns.signoff.view(self.key)
@@ -123,7 +110,6 @@ class Played:
 
 
 def _told(messages: list[Message]) -> dict[str, list[ResultPart]]:
-    """Return the results of each call in the model's order."""
     found: dict[str, list[ResultPart]] = {}
     for message in messages:
         for part in message.parts:

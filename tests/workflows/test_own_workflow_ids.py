@@ -1,5 +1,3 @@
-"""Turns and sessions started under the id of another workflow."""
-
 from typing import Any
 
 import pytest

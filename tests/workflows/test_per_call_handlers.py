@@ -1,5 +1,3 @@
-"""Whole turns of tools whose handler is built for each call from its user or tenant."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""The person behind an account: known to handler, rules and audit log, and one voter under every account."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Calls of one completion run in parallel: at most ten, an exclusive one alone, or all in order."""
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,15 +17,13 @@ from signoff.testing.scripted_model import calls, respond
 
 @dataclass
 class Gauge:
-    """Records which calls ran in parallel. Handlers wait until `open` is set."""
+    """Handlers wait until `open` is set."""
 
     inside: list[str] = field(default_factory=list)
     beside: dict[str, tuple[str, ...]] = field(default_factory=dict)
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tool(self, name: str, **fields: Any) -> Tool:
-        """Build a tool that returns its argument after a moment."""
-
         async def run(args: dict[str, Any], ctx: ToolContext) -> Any:
             self.beside[ctx.call_id] = tuple(self.inside)
             self.inside.append(ctx.call_id)
@@ -40,7 +36,6 @@ class Gauge:
 
 
 def proposed(*tools: str) -> list[Any]:
-    """Return a model that calls these tools at once with 1, 2, 3 ..., and then answers."""
     return [calls(*((tool, {"amount": number}) for number, tool in enumerate(tools, 1))), respond("done")]
 
 
@@ -49,7 +44,6 @@ def states(*wanted: str) -> Callable[[TurnView], bool]:
 
 
 async def answers(turns: RunningTurns) -> list[Any]:
-    """Return the results of each call in order, once a turn has ended."""
     key = await turns.start()
     await turns.signoff.result(key)
     await turns.replays(key)

@@ -1,7 +1,3 @@
-"""Over random catalogs, policies, deploys, models and approvers: unoffered tools never execute, and no gated call
-runs without its decisions.
-"""
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,7 +104,6 @@ def offered(catalog: Catalog) -> set[str]:
 
 
 def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kind: str) -> Permit:
-    """Return a permit as the workflow builds it after the gates of `catalog`, or as an attacker forges it."""
     found = catalog.registry.resolve(tool)
     assert found is not None
     policy_hash = catalog.policy(tool).hash
@@ -116,14 +111,12 @@ def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kin
 
 
 def gates(catalog: Catalog, tool: str, args: Any) -> LocalGateDecision:
-    """Return the decision of `catalog`'s gates about call `c1.1`."""
     return judge(catalog, CTX, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 
 
 def rows_of(
     catalog: Catalog, tool: str, args: Any, found: LocalGateDecision, votes: Sequence[Decision]
 ) -> ApprovalRows | None:
-    """Return the stored rows after the gates of `catalog` asked and approvers answered; `None` if they did not ask."""
     present = catalog.registry.resolve(tool)
     if found.kind != "ask" or present is None:
         return None

@@ -1,5 +1,3 @@
-"""A query that arrives in a task whose local activity ends before the query is answered."""
-
 import asyncio
 import contextlib
 import uuid
@@ -44,15 +42,12 @@ async def look_up(end: str) -> None:
 
 @workflow.defn
 class Waits:
-    """Waits with a deadline while a lookup ends the wait, like a turn that is answered while it asks."""
-
     def __init__(self) -> None:
         self._begun = self._known = False
         self._end = ""
 
     @workflow.run
     async def run(self) -> None:
-        """Start the timer and the local activity in one task."""
         await workflow.wait_condition(lambda: self._begun)
         looking = asyncio.create_task(self._look())
         await workflow.wait_condition(lambda: self._known, timeout=3600)
@@ -66,12 +61,10 @@ class Waits:
 
     @workflow.signal
     async def begin(self, end: str) -> None:
-        """Continue; `end` selects how the activity ends."""
         self._begun, self._end = True, end
 
     @workflow.query
     def known(self) -> bool:
-        """Return whether the lookup has ended."""
         return self._known
 
 
@@ -104,7 +97,7 @@ class Held:
 async def run_queried(
     client: Client, task_queue: str, plugin: SignoffPlugin, held: Held, end: str
 ) -> WorkflowHandle[Any, Any]:
-    """Run a workflow to its end, querying it in the task that starts its timer if the query arrives in time."""
+    """The query arrives in the task that starts the workflow's timer if it is in time."""
     shared: dict[str, Any] = {"task_queue": task_queue, "workflows": [Waits], "activities": [look_up]}
     shared["workflow_runner"] = UnsandboxedWorkflowRunner()
     handle = await client.start_workflow(Waits.run, id=f"waits-{uuid.uuid4().hex}", task_queue=task_queue)

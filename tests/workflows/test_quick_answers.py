@@ -1,5 +1,3 @@
-"""Answers to stored questions before their turn knows them."""
-
 import asyncio
 from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
@@ -45,13 +43,12 @@ class Held:
 
 
 async def asked(turns: RunningTurns, key: TurnKey) -> None:
-    """Wait until the question is stored."""
     while not (await RequestLists(turns.store).of_turns([key])).get(key):
         await asyncio.sleep(0.02)
 
 
 async def taken_in(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, Any, Receipt]) -> "asyncio.Task[Receipt]":
-    """Send an answer that the turn accepts but leaves open while the gates are held."""
+    """The turn accepts the answer but leaves it open while the gates are held."""
     accepted = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED"
     before = (await turns.events(key)).count(accepted)
     answering = asyncio.create_task(sending)
@@ -61,7 +58,6 @@ async def taken_in(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, An
 
 
 async def held_back(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, Any, Receipt], held: Held) -> Receipt:
-    """Return the receipt of an answer sent while the gates were held."""
     answering = await taken_in(turns, key, sending)
     held.go.set()
     return await answering

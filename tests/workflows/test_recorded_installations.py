@@ -43,7 +43,6 @@ RELEASED = re.findall(r"^## (\S+) \(\d{4}-\d\d-\d\d\)", (ROOT / "CHANGELOG.md").
 
 @contextlib.asynccontextmanager
 async def recorded_store(version: str, folder: Path) -> AsyncIterator[Store]:
-    """Open the store of an installation of that version with today's code."""
     (folder / record.STORE).write_bytes(gzip.decompress((FOLDER / version / f"{record.STORE}.gz").read_bytes()))
     async with open_store(f"sqlite:///{folder / record.STORE}") as store:
         yield store
@@ -51,7 +50,6 @@ async def recorded_store(version: str, folder: Path) -> AsyncIterator[Store]:
 
 @contextlib.asynccontextmanager
 async def recorded_server(version: str, folder: Path) -> AsyncIterator[Client]:
-    """Return a client of today's embedded server over the recorded database."""
     (folder / record.SERVER).write_bytes(gzip.decompress((FOLDER / version / f"{record.SERVER}.gz").read_bytes()))
     async with run_server(ServerOptions(folder / record.SERVER, port=free_port(), ui_port=None)) as server:
         yield await Client.connect(server.address, data_converter=DATA_CONVERTER)
@@ -64,7 +62,6 @@ async def today(
     own_tools: Callable[[Ledger], list[Tool]] = record.tools,
     handlers: Mapping[str, EventHandler] = MappingProxyType({}),
 ) -> AsyncIterator[CallRig]:
-    """Run today's worker and gateway on an installation of that version."""
     keys = PrivateKeys.model_validate_json((FOLDER / version / record.KEYS).read_text(encoding="utf-8"))
     async with (
         recorded_store(version, folder) as store,
@@ -80,7 +77,6 @@ def _recorded(version: str, part: str) -> dict[str, str]:
 
 
 def recorded_turns(version: str) -> dict[str, TurnKey]:
-    """Return the waiting turns by their intended outcome."""
     return {name: _turn(workflow_id) for name, workflow_id in _recorded(version, "turns").items()}
 
 
@@ -201,7 +197,6 @@ async def _shown(agent: CallRig, call: str, state: str) -> dict[str, Any]:
 
 
 async def _refused(agent: CallRig, call: str) -> str:
-    """Return the code with which another use of the permit is refused."""
     answer = await agent.use(call, "try-of-today")
     assert answer.status_code == 409, answer.text
     return str(answer.json()["code"])
@@ -213,7 +208,6 @@ async def _approve(agent: CallRig, call: str) -> None:
 
 
 async def _use_once(agent: CallRig, call: str, key: str) -> None:
-    """Check that one use receives the permit and reports, and another use is refused."""
     first, again = await agent.use(call, key), await agent.use(call, key)
     assert (first.status_code, again.json()) == (200, first.json()), first.text
     assert await _refused(agent, call) == "used"
@@ -221,7 +215,6 @@ async def _use_once(agent: CallRig, call: str, key: str) -> None:
 
 
 async def _run_task(agent: CallRig, call: str) -> None:
-    """Read an MCP task, approve its call, and read the task until it completes."""
     assert (await ask_mcp(agent, "tasks/get", taskId=call))["status"] == "working"
     await agent.decide(call)
     while (task := await ask_mcp(agent, "tasks/get", taskId=call))["status"] == "working":

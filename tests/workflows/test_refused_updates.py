@@ -1,5 +1,3 @@
-"""An approver's answer is sent as a signal if its update is refused or dropped."""
-
 import asyncio
 from datetime import timedelta
 from typing import Any
@@ -26,7 +24,6 @@ class _Full(Interceptor):
         self.status = status
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
-        """Put the refusal in front of `next`."""
         return _Refusing(next, self.status)
 
 
@@ -68,7 +65,6 @@ class _Once(Interceptor):
         self.failed: set[str] = set()
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
-        """Put the failure in front of `next`."""
         return _FailingOnce(next, self.failed)
 
 

@@ -1,5 +1,3 @@
-"""Whole turns in which an answer is remembered, used, spent, refused and frozen."""
-
 import asyncio
 from datetime import UTC, datetime
 from typing import Any
@@ -25,19 +23,16 @@ SMALL = GrantRequest(scope="tenant", where="args.amount <= 50.0", seconds=600, u
 
 
 def react(request: Any) -> Any:
-    """Pay the amount in the message, then answer."""
     return (
         respond("done") if results(request) else calls(("pay", {"amount": int(last_user_text(request)), "to": "Ana"}))
     )
 
 
 def catalog_with(ledger: Ledger, **policy: Any) -> Catalog:
-    """Return a catalog of one tool that always asks and allows remembered answers."""
     return catalog_of([pay_tool(ledger, ApprovalPolicy(**({"allow_remember": True} | policy)))])
 
 
 async def receipt_of(found: RunningTurns, decision: Decision) -> Receipt:
-    """Return the turn's receipt of an answer sent through the gateway, which stores it."""
     rows = await Questions(found.store).read(decision.approval_id)
     assert rows is not None
     named = replace(decision, question_hash=question_hash(rows.latest), received_at=datetime.now(UTC))

@@ -1,5 +1,3 @@
-"""A model that repeats a denied call."""
-
 import asyncio
 from functools import partial
 

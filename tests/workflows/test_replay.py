@@ -1,7 +1,3 @@
-"""Turns of every version must continue: recorded histories replay, a broken workflow fails, and the module imports
-little.
-"""
-
 import base64
 import json
 import re
@@ -59,7 +55,6 @@ def _plugin(store: Store) -> SignoffPlugin:
 
 
 def _store_id(path: Path) -> str:
-    """Return the id of the store with which the gateway started a turn, or "" if none is recorded."""
     given = _started(json.loads(path.read_text())["events"]).get("input")
     asker = next(map(_decoded, _fields(given, "data")), {}).get("principal") or {}
     return str(asker.get("store_id", ""))
@@ -71,7 +66,6 @@ def _started(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _state(events: list[dict[str, Any]]) -> str:
-    """Return the state of a recorded workflow: its end state, or its own state while it is open."""
     last = events[-1]
     results = list(_fields(last.get("workflowExecutionCompletedEventAttributes", {}), "data"))
     if results and isinstance(_decoded(results[0]), dict):

@@ -15,7 +15,7 @@ from signoff.testing.scripted_model import calls, respond
 
 
 class Elsewhere:
-    """Tools on a separate worker, which continue while no worker serves turns."""
+    """The tools continue while no worker serves turns."""
 
     def __init__(self, task_queue: str) -> None:
         self.task_queue = f"{task_queue}-tools"
@@ -23,7 +23,6 @@ class Elsewhere:
         self.inside: set[str] = set()
 
     def tool(self, name: str, *, fails: bool = False, **fields: Any) -> Tool:
-        """Build a tool that ends when its gate opens."""
         gate = self.gates.setdefault(name, asyncio.Event())
 
         async def run(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -39,9 +38,6 @@ class Elsewhere:
 async def ended_at_once(
     turn_rig: TurnRig, tools: list[Tool], elsewhere: Elsewhere, actor: Actor, cancel: bool
 ) -> TurnResult:
-    """Return the result of a turn whose tools end in this order, after an optional cancellation, while no worker
-    serves it.
-    """
     catalog = catalog_of(tools, actors=[actor])
     script = [calls(*((tool.name, {"amount": 1}) for tool in tools)), respond("done")]
     async with contextlib.AsyncExitStack() as stack:

@@ -1,5 +1,3 @@
-"""Tools of a route on the server: each has its own activity, and no approval carries over to another tool."""
-
 from typing import Any
 
 import pytest
@@ -20,12 +18,10 @@ SCRIPT = [calls(PAY), respond("done")]
 
 
 def tool(ledger: Ledger, who: str, asks: bool = False, **fields: Any) -> Tool:
-    """Build a tool `pay` that records the layer it belongs to."""
     return pay_tool(ledger, asks, handler=ledger.handler(who, who), **fields)
 
 
 def layered(far: Tool, near: Tool, **fields: Any) -> Catalog:
-    """Build a catalog with `near` on the route `trip` and `far` in the registry."""
     routes = (Route(name="trip", tools=(near,), steps=(Step(name="buy", mode="only", tools=("look",)),)),)
     look = pay_tool(Ledger(), False, name="look", effect="")
     given: dict[str, Any] = {"name": "desk", "model": "scripted:x:y", "routes": routes, "shadowing": "allow"}
@@ -33,7 +29,6 @@ def layered(far: Tool, near: Tool, **fields: Any) -> Catalog:
 
 
 async def activities(turns: RunningTurns, key: TurnKey) -> list[str]:
-    """Return the types of the turn's activities without those of the framework."""
     history = await turns.client.get_workflow_handle(key.workflow_id).fetch_history()
     kinds = [
         event.activity_task_scheduled_event_attributes.activity_type.name

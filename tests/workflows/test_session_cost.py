@@ -18,7 +18,7 @@ def _names(history: WorkflowHistory) -> list[str]:
 
 
 def _under_way(history: WorkflowHistory) -> bool:
-    """Return whether a workflow task is open or due, so that the history cannot be replayed to an end."""
+    """A history with a workflow task that is open or due cannot be replayed to an end."""
     found = _names(history)
     tasks = [name for name in found if name.startswith("WORKFLOW_TASK_")]
     return tasks[-1:] != ["WORKFLOW_TASK_COMPLETED"] or found[-1] == "WORKFLOW_EXECUTION_SIGNALED"
@@ -75,9 +75,8 @@ async def test_every_run_of_a_session_replays_in_the_sandbox(turn_rig: TurnRig) 
 
 
 async def replay(history: WorkflowHistory, client: Client) -> None:
-    """Replay a history in a sandbox and fail on a difference.
-
-    Tried twice: on a busy machine the SDK's replayer (1.35) hung, although no prefix of such a history reproduces it.
+    """Tried twice: on a busy machine the SDK's replayer (1.35) hung, although no prefix of such a history reproduces
+    it.
     """
     light = SandboxRestrictions.default.with_passthrough_modules("signoff.contracts", "signoff.approvals")
     for _ in range(2):

@@ -1,5 +1,3 @@
-"""The rules of a session: order, parallel turns, duplicates and late results."""
-
 import asyncio
 
 import pytest
@@ -86,8 +84,6 @@ async def test_repeated_message_is_accepted_once_by_update_or_signal(turn_rig: T
 
 
 class Slow:
-    """A model that waits for `go` when it reads `slow`."""
-
     def __init__(self) -> None:
         self.go = asyncio.Event()
 

@@ -1,5 +1,3 @@
-"""Turns passed on, late results, and turns that end without an answer."""
-
 import pytest
 from session_rig import model, react, talk, words
 from some import some
@@ -15,12 +13,10 @@ ACTORS = [Actor(name="desk", model="first"), Actor(name="bank", model="second", 
 
 
 def text_read(request: CompletionRequest) -> str:
-    """Return the whole text of a request, in order."""
     return " | ".join(words(message) for message in request.messages)
 
 
 def passing(request: CompletionRequest) -> Completion:
-    """Pass money matters to the bank, and wait for news of everything else."""
     text = last_user_text(request)
     if "money" in text:
         return respond("The bank will tell you.", "passed", passTo="bank")

@@ -1,5 +1,3 @@
-"""A route belongs to an actor. A message without an actor needs one for its route after the session was passed on."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,7 +35,6 @@ def begun(found: Conversation) -> TurnInput:
 
 
 def passed_on(found: Conversation, message_id: str = "a") -> None:
-    """Start a turn that passes the session on to `bank`, whose turn answers."""
     receipt_of(found, message_id)
     begun(found)
     found.report([TurnReport(turn=message_id, state="passed", pass_to="bank").model_dump(mode="json")], NOW)
@@ -126,7 +123,6 @@ async def test_refused_route_message_names_the_current_actor(turn_rig: TurnRig) 
 
 
 def moved(found: Conversation, turn: str, step: str, **fields: Any) -> None:
-    """Report that the turn ended at this step."""
     place = Place(actor="desk", route="trip", step=step, seal=step)
     report = TurnReport(**{"turn": turn, "state": "complete", "place": place} | fields)
     found.report([report.model_dump(mode="json")], NOW)
@@ -138,7 +134,6 @@ def place_of(found: Conversation) -> tuple[str, str]:
 
 
 def on_a_trip() -> Conversation:
-    """Return a session whose turn `a` started at the beginning of the route."""
     found = session()
     receipt_of(found, "a", route="trip")
     begun(found)

@@ -1,5 +1,3 @@
-"""A session's refusals and lost turns are recorded in the audit log by the next turn that it starts."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +21,6 @@ EVE = (Principal(user="eve", name="Eve"),)
 
 
 async def records_of(session: Talk, turn: str) -> list[Record]:
-    """Return the session events that a turn has recorded."""
     key = session.turn_key(turn)
     return [
         each for each in await AuditLog(session.turns.store).stream(key.workflow_id) if "session_event" in each.facts

@@ -1,5 +1,3 @@
-"""A session survives its runs, its workers and every malformed message."""
-
 import asyncio
 from pathlib import Path
 

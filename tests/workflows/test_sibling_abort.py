@@ -1,5 +1,3 @@
-"""The effect of a failed call on its siblings: none, unless the actor aborts them (X17)."""
-
 import asyncio
 from typing import Any
 
@@ -22,14 +20,11 @@ STRICT = Actor(name="desk", model="scripted", on_failure="abort_siblings")
 
 
 class Scene:
-    """Tools that wait for their gate: `gates` by name, and the tools inside."""
-
     def __init__(self) -> None:
         self.inside: set[str] = set()
         self.gates: dict[str, asyncio.Event] = {}
 
     def tool(self, name: str, *, fails: bool = False, asks: bool = False, **fields: Any) -> Tool:
-        """Build a tool that ends once its gate opens."""
         gate = self.gates.setdefault(name, asyncio.Event())
 
         async def run(args: dict[str, Any], ctx: ToolContext) -> Any:
@@ -46,12 +41,10 @@ class Scene:
             await asyncio.sleep(0.01)
 
     def catalog(self, *tools: Tool, actor: Actor = STRICT) -> Catalog:
-        """Return a catalog of one actor."""
         return catalog_of(tools, actors=[actor])
 
 
 def at_once(*names: str) -> list[Any]:
-    """Return a model that calls these tools at once, each with its own argument, and then answers."""
     return [calls(*((name, {"amount": number}) for number, name in enumerate(names, 1))), respond("done")]
 
 

@@ -1,5 +1,3 @@
-"""Edits and lost calls outside the development profile: the tool's activity trusts only signatures."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -33,7 +31,6 @@ SCRIPT = [calls(("pay", {"amount": 420, "to": "Ana"})), respond("done")]
 async def production(
     client: Client, store: Store, queue: str, ledger: Ledger, quorum: int
 ) -> AsyncIterator[tuple[RunningTurns, TurnKey, ApprovalRequest]]:
-    """Run a production worker with a signed requester's turn, and return its request."""
     catalog, verifier = (
         catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=quorum))]),
         Verifier(KEYS.public().keys),
@@ -53,7 +50,6 @@ async def now(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
 
 
 def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -> Decision:
-    """Return an answer to `request` as the gateway signs it."""
     given = {
         "subject": who,
         "revision": request.revision,
@@ -64,7 +60,6 @@ def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -
 
 
 async def given(turns: RunningTurns, decision: Decision) -> Receipt:
-    """Store an answer as the gateway does, then send it."""
     await answer(turns.store, decision)
     return await turns.signoff.decide(decision)
 

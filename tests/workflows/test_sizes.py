@@ -1,5 +1,3 @@
-"""Every size limit is soft: with non-ASCII text the turn continues or ends with an error message."""
-
 import json
 from typing import Any
 
@@ -28,7 +26,7 @@ def look(ledger: Ledger, name: str = "look", **fields: Any) -> Tool:
 
 
 def sized(amount: int, size: int) -> dict[str, Any]:
-    """Return arguments of exactly `size` bytes of compact JSON, mostly three-byte characters."""
+    """Exactly `size` bytes of compact JSON, mostly three-byte characters."""
     args: dict[str, Any] = {"amount": amount, "to": ""}
     left = size - len(json.dumps(args, separators=(",", ":")))
     args["to"] = EURO * (left // 3) + "a" * (left % 3)

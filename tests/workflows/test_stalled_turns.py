@@ -1,5 +1,3 @@
-"""A turn blocked by a broken worker: Temporal shows the failure, and a correct worker continues it."""
-
 import asyncio
 
 import pytest
@@ -42,7 +40,6 @@ async def test_turn_blocked_by_a_broken_worker_continues_after_the_fix(
 
 
 async def history_of(server: ServerHandle, workflow: str) -> str:
-    """Return the output of Temporal's command line for a turn."""
     process = await asyncio.create_subprocess_exec(
         *(str(find_temporal()), "workflow", "show", "--address", server.address, "--workflow-id", workflow),
         stdout=asyncio.subprocess.PIPE,

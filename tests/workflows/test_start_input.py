@@ -1,5 +1,3 @@
-"""Input that a worker cannot read is refused before Temporal receives it, so an accepted turn always starts."""
-
 from typing import Any
 
 import pytest

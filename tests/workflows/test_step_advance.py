@@ -1,5 +1,3 @@
-"""Turns and sessions that move from step to step as they collect data."""
-
 from typing import Any
 
 from session_rig import Talk, talk
@@ -38,8 +36,6 @@ def kept(**args: Any) -> Completion:
 
 
 class Script:
-    """Returns its completions in order and records the model's instructions and tools."""
-
     def __init__(self, *script: Completion) -> None:
         self._left = list(script)
         self.told: list[tuple[str, list[str]]] = []
@@ -59,7 +55,7 @@ PAY = calls(("pay", {"amount": 20}))
 
 
 async def moves(turns: RunningTurns, key: TurnKey) -> list[tuple[str, str, str]]:
-    """Return the recorded moves: completion, from, to."""
+    """Each move: completion, from, to."""
     entries = [each.facts for each in await AuditLog(turns.store).stream(key.workflow_id) if "moved" in each.facts]
     return [(str(each["completion"]), str(each.get("from", "")), str(each["moved"])) for each in entries]
 
@@ -191,7 +187,6 @@ async def test_reset_turn_moves_the_session_once(turn_rig: TurnRig, ledger: Ledg
 
 
 async def quoted(args: dict[str, Any], ctx: Any) -> ToolResult:
-    """Name the argument as the next step; a move back forgets the card."""
     forget = {"card": None} if args["to"] == "gather" else None
     return ToolResult("quoted", data_update=forget, next=args["to"])
 

@@ -1,5 +1,3 @@
-"""At most one side effect per call: over resets, lost workers, failures, timeouts and store outages."""
-
 import asyncio
 from typing import Any
 
@@ -82,8 +80,6 @@ async def test_idempotent_tool_runs_again_under_the_same_key(turn_rig: TurnRig, 
 
 
 def failing(ledger: Ledger, error: Exception, times: int = 100) -> Any:
-    """Return a handler that writes its row and then fails, that many times."""
-
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append(("pay", args, ctx.idempotency_key))
         if len(ledger.rows) <= times:
@@ -142,8 +138,6 @@ async def test_tool_timeout_leaves_outcome_unknown_unless_it_only_reads(
 
 
 class _Flaky(Store):
-    """A store that fails the first calls of each kind."""
-
     refuse_record = 1
     refuse_blobs = 0
 
@@ -154,7 +148,6 @@ class _Flaky(Store):
         return await super().record(key, outcome, also=also)
 
     async def put_blob(self, body: bytes, place: SessionKey | None) -> BlobRef:
-        """Fail the given number of times, then store."""
         if self.refuse_blobs > 0:
             self.refuse_blobs -= 1
             raise StoreUnavailable("the store is away")

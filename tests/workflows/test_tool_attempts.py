@@ -1,5 +1,3 @@
-"""Retries after broken connections: only tools for which a retry is harmless (X18)."""
-
 import asyncio
 import contextlib
 from collections import Counter
@@ -33,8 +31,6 @@ INLINE: dict[str, Any] = {
 
 
 def unlucky(ledger: Ledger, name: str, error: Exception | None = None, times: int = 2, **fields: Any) -> Tool:
-    """Build a tool that raises a connection error, or `error`, this many times before it answers."""
-
     def answer(args: dict[str, Any], ctx: ToolContext) -> str:
         if sum(row[0] == name for row in ledger.rows) <= times:
             raise error or ConnectionResetError("reset by peer")
@@ -77,10 +73,7 @@ async def test_broken_connection_is_retried_only_for_read_only_and_idempotent_to
 
 
 class _AwayForTools(Store):
-    """Fails for tools."""
-
     async def run(self, work: Callable[[Connection], Any]) -> Any:
-        """See `Store`."""
         if activity.in_activity() and activity.info().activity_type == "inline":
             raise StoreUnavailable("PostgreSQL at `db.internal` did not answer")
         return await super().run(work)

@@ -1,5 +1,3 @@
-"""The tool activity trusts no caller: without a valid permit nothing runs."""
-
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -37,7 +35,6 @@ RULE = ApprovalPolicy(auto_approve_if="args.amount < 10.0 && ctx.user.tier == 't
 
 
 async def schedule(activity: str, activity_id: str, queue: str, task: Any) -> Any:
-    """Schedule an activity as any holder of a credential can."""
     return await workflow.execute_activity(
         activity,
         task,
@@ -52,7 +49,6 @@ async def schedule(activity: str, activity_id: str, queue: str, task: Any) -> An
 class Intruder:
     @workflow.run
     async def run(self, activity: str, activity_id: str, queue: str, task: Any) -> Any:
-        """Schedule one activity on another worker's task queue."""
         return await schedule(activity, activity_id, queue, task)
 
 
@@ -62,20 +58,16 @@ class Impostor:
 
     @workflow.run
     async def run(self, activity: str, activity_id: str, queue: str, task: Any) -> Any:
-        """Schedule one activity on another worker's task queue."""
         return await schedule(activity, activity_id, queue, task)
 
 
 @dataclass
 class Forge:
-    """Turns with one gated tool and an intruder's worker."""
-
     turns: RunningTurns
     ledger: Ledger
     key: TurnKey
 
     def permit(self, args: dict[str, Any] | None = None, **fields: Any) -> Permit:
-        """Return the best permit that an intruder can make for call `c1.1` of the forged turn."""
         tool = some(self.turns.deps.catalog.registry.resolve("pay"))
         ctx = replace(
             CallContext(actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST),
@@ -85,16 +77,13 @@ class Forge:
         return a_permit(tool, args or ARGS, **{"kind": "approved", "ctx": ctx, "policy_hash": policy_hash} | fields)
 
     async def ask(self, call: str = "c1.1", user: Principal = GUEST) -> None:
-        """Ask about a call with `ARGS` like the gates of the forged turn."""
         tool = some(self.turns.deps.catalog.registry.resolve("pay"))
         await ask(self.turns.deps, self.permit(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
 
     async def approve(self, **fields: Any) -> None:
-        """Store an approval of call `c1.1`, as the gateway would."""
         await answer(self.turns.deps.store, self.decision(**fields))
 
     def decision(self, **fields: Any) -> Decision:
-        """Return a decision that approves call `c1.1` of the forged turn."""
         return yes(self.key, **fields)
 
     async def run(
@@ -106,7 +95,6 @@ class Forge:
         activity_id: str = "c1.1",
         **fields: Any,
     ) -> ToolReply:
-        """Return the tool activity's reply, scheduled by a workflow of that type under the turn's own id."""
         task = ToolTask(permit=permit, tool="pay", args=Content(inline=args or ARGS), **fields)
         return ToolReply.model_validate(await self.schedule("pay", task, workflow_type, activity_id))
 
@@ -121,7 +109,6 @@ class Forge:
 
 @contextlib.asynccontextmanager
 async def forging(turn_rig: TurnRig, requires_approval: RequiresApproval = True, **fields: Any) -> AsyncIterator[Forge]:
-    """Run turns with a request about call `c1.1` by `user`, and an intruder."""
     ledger = Ledger()
     user = fields.pop("user", GUEST)
     worker = {name: fields.pop(name) for name in ("profile", "verifier") if name in fields}
@@ -303,7 +290,6 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(SIGNED_AT),)))
 
 @contextlib.asynccontextmanager
 async def signed_forging(turn_rig: TurnRig, policy: RequiresApproval) -> AsyncIterator[Any]:
-    """Run turns of the production profile, and return the gateway's signatures for one turn."""
     asker = signed_asker(SIGNER, GUEST, "main", "s", turn_rig.task_queue, at=SIGNED_AT)
     production: dict[str, Any] = {"profile": "production", "verifier": SIGNER.verifier(), "user": asker}
     async with forging(turn_rig, policy, **production) as forge:

@@ -1,5 +1,3 @@
-"""Whole turns that trace how each tool name was resolved."""
-
 import json
 import logging
 from typing import Any
@@ -17,7 +15,6 @@ ARGS = {"amount": 20, "to": "Ana"}
 
 
 def catalog(ledger: Ledger, **fields: Any) -> Catalog:
-    """Build a `search` in registry, agent, route and step, and a `late` that needs data."""
     search = pay_tool(ledger, False, name="search")
     late = pay_tool(ledger, False, name="late")
     query = Step(name="query", tools=(search,))

@@ -1,5 +1,3 @@
-"""The effects of cancelling a turn through Temporal and of withdrawing a request."""
-
 import asyncio
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The history events of a turn: a stable measure, and the unit that a hosted Temporal bills."""
+"""A hosted Temporal bills history events."""
 
 from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, running_turns, yes

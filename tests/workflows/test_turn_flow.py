@@ -1,5 +1,3 @@
-"""The rules of one turn: parallel calls, the model's messages, limits and cancellation."""
-
 import asyncio
 from functools import partial
 from typing import Any

@@ -1,5 +1,3 @@
-"""Messages that cannot wedge a turn, and receipts for every answer, with and without a worker."""
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
@@ -50,7 +48,6 @@ def json_payload(text: bytes, encoding: bytes = b"json/plain") -> Payload:
 
 
 def sealed_payload(key: str, introduced: bytes = b"") -> Payload:
-    """Return a payload that claims encryption with `key`."""
     metadata = {"encoding": ENCODING, "key": key.encode()} | ({"introduced": introduced} if introduced else {})
     return Payload(metadata=metadata, data=place_of("default", "") + b"x" * 60)
 
@@ -95,7 +92,6 @@ async def raw_signal(client: Client, key: TurnKey, payloads: list[Payload], name
 
 
 async def raw_update(client: Client, key: TurnKey, payloads: list[Payload], name: str) -> str:
-    """Send these payloads as an update, and return `success` or the failure's message."""
     request = UpdateWorkflowExecutionRequest(
         namespace=client.namespace,
         workflow_execution=WorkflowExecution(workflow_id=key.workflow_id),

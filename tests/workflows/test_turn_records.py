@@ -1,5 +1,3 @@
-"""The audit entries at a turn's start and end: the requester, and the reason of a failure, at no extra event."""
-
 import asyncio
 
 import pytest
@@ -76,7 +74,6 @@ async def test_turn_cancelled_during_a_completion_records_its_end(turn_rig: Turn
 
 @pytest.mark.failure("error, model_refused")
 async def test_failed_turn_records_its_error_code(turn_rig: TurnRig, failure: Failure) -> None:
-    """The audit log holds the error's code without the provider's text. With another key the turn can be repeated."""
     keys = ["not good"]
 
     def refuses(request: CompletionRequest) -> Completion:

@@ -1,5 +1,3 @@
-"""The report of a turn at its end, and the budgets that end it (P16)."""
-
 import asyncio
 from typing import Any
 
@@ -20,8 +18,6 @@ from signoff.testing.scripted_model import calls, respond
 
 
 def costly(cost: float, seconds: float = 0.0, **fields: Any) -> Any:
-    """Build a tool with this cost and duration."""
-
     async def run(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
         await asyncio.sleep(seconds)
         return ToolResult("done", cost=cost)

@@ -1,5 +1,3 @@
-"""The context of handlers, and the path of their results to the model."""
-
 from typing import Any
 
 import pytest

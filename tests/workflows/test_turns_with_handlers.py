@@ -1,5 +1,3 @@
-"""Whole turns under a policy whose handler function selects the gate decision."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,7 +56,6 @@ async def test_each_call_follows_its_handlers_verdict(turn_rig: TurnRig, ledger:
 
 
 async def test_handler_that_asks_before_the_run_needs_one_approval(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """The handler returns `auto` at the gate and `ask` before the run."""
     SAYS.update(Ana=["auto", "ask"])
     async with turn_rig.running(handled(ledger), script("Ana")) as turns:
         key = await turns.start()

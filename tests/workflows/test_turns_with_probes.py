@@ -1,5 +1,3 @@
-"""Whole turns in which a call's worker is lost and the tool's own probe finds the outcome."""
-
 from typing import Any
 
 import pytest
@@ -25,8 +23,6 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 class Finder:
-    """A probe that returns `answer` and records each use."""
-
     def __init__(self, answer: Any) -> None:
         self.answer = answer
         self.asked: list[str] = []

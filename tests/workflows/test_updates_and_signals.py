@@ -1,6 +1,4 @@
-"""Whole turns in production, by Update and by Signal, compared with the pure rules.
-
-Each story is drawn from a seed. Every event goes to a real turn and to a book of `approvals/` alone, in the same
+"""Each story is drawn from a seed. Every event goes to a real turn and to a book of `approvals/`, in the same
 order, and both must agree. The calls that ran are then checked a third time against the sent decisions.
 
 An answer that the rules accept is stored before it is sent, like the gateway's; other signed answers are not stored.
@@ -78,28 +76,21 @@ Facts = tuple[Any, ...]
 
 @dataclass
 class Keys:
-    """The gateway's keys, in files that the worker reads."""
-
     folder: Path
 
     @property
     def files(self) -> tuple[Path, Path]:
-        """Return the private and the public file."""
         return self.folder / "private.json", self.folder / "public.json"
 
     def signer(self, key: PrivateKey) -> Signer:
-        """Return a signer with this key, even if it has been retired."""
         return Signer(PrivateKeys(keys=(replace(key, retired_at=None),)))
 
     def retired_at(self, key: PrivateKey) -> datetime | None:
-        """Return the time from which the key vouches for nothing."""
         return next(each.retired_at for each in read_private(self.files[0]).keys if each.id == key.id)
 
 
 @dataclass
 class Sent:
-    """One decision, with the kind of its key, whether the gateway vouches for it, and whether it is stored."""
-
     decision: Decision
     how: str
     holds: bool
@@ -133,19 +124,16 @@ class Story:
 
     @property
     def now(self) -> datetime:
-        """Return the store's clock, apart from message delays."""
         return self.opened + timedelta(seconds=time.monotonic() - self.began)
 
     @property
     def request(self) -> ApprovalRequest:
-        """Return the request in the model."""
         found = self.model.get(self.id)
         assert found is not None
         return found
 
     @property
     def over(self) -> bool:
-        """Return whether the request has an end state in the model."""
         return self.request.state != "pending"
 
     async def step(self) -> None:
@@ -171,7 +159,6 @@ class Story:
                 await self.stop()
 
     async def answer(self, *, edit: bool, times: int) -> None:
-        """Send an answer, mostly by an approver and mostly with a key in force."""
         chance, request = self.chance, self.request
         fields: dict[str, Any] = {
             "subject": chance.choice((*APPROVERS * 3, "cfo", "cfo", "guest", "eve")),
@@ -187,7 +174,6 @@ class Story:
         await self.send(self.signed(yes(self.key, **fields)), times)
 
     def signed(self, decision: Decision) -> Sent:
-        """Sign by the newest, an older, a retired, an unknown or no key, or alter the decision afterwards."""
         how = self.chance.choices(("new", "old", "unknown", "none", "altered"), (12, 3, 1, 1, 1))[0]
         if how == "none":
             return Sent(decision, how, holds=False)
@@ -202,7 +188,6 @@ class Story:
         return Sent(signed, how, holds=retired is None or decision.received_at < retired)
 
     def found(self, sent: Sent) -> Authority:
-        """Return the authority that the gateway finds, by the model's own rule."""
         decision = sent.decision
         may = decision.subject in APPROVERS
         return Authority(
@@ -214,7 +199,7 @@ class Story:
         )
 
     def authority(self, sent: Sent) -> Authority:
-        """Return the authority that the turn finds: only stored answers count."""
+        """The turn counts only stored answers."""
         if sent.kept:
             return self.found(sent)
         if sent.holds:
@@ -222,7 +207,6 @@ class Story:
         return Authority(allowed=False, code="assurance", unsigned=not sent.decision.signature)
 
     async def keep(self, sent: Sent) -> None:
-        """Store an answer if the gateway would accept it."""
         if not sent.holds or sent.kept:
             return
         who = self.found(sent)
@@ -231,7 +215,6 @@ class Story:
             sent.kept = True
 
     def expected(self, sent: Sent) -> Receipt:
-        """Return the receipt of the pure rules."""
         decision, now = sent.decision, self.now
         receipt = self.model.precheck(decision, now)
         if receipt is not None:
@@ -318,7 +301,7 @@ class Story:
         return request.state
 
     def entitled(self) -> set[str]:
-        """Return the approvers, judged by the sent decisions alone: signed, in time, about exactly these arguments."""
+        """Judged by the sent decisions alone: signed, in time, about exactly these arguments."""
         request = self.request
         return {
             sent.decision.subject
@@ -347,7 +330,6 @@ def facts(request: ApprovalRequest | None) -> Facts:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call the tool that the message names."""
     return respond("done") if results(request) else calls((last_user_text(request), {"amount": 20, "to": "Ana"}))
 
 
@@ -371,7 +353,6 @@ async def production(
 
 
 async def lived(story: Story, ledger: Ledger) -> str:
-    """Play four to ten events and return the end state."""
     await story.begin()
     for _ in range(story.chance.randint(4, 10)):
         if not story.over:

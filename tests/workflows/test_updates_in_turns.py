@@ -1,5 +1,3 @@
-"""Updates that tools make to a conversation on the server: in the same turn, in the next one, in the next run."""
-
 import asyncio
 from typing import Any
 
@@ -35,14 +33,12 @@ def choose(city: Any, project: str = "") -> tuple[str, dict[str, Any]]:
 
 
 async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    """Delay the first of several calls, so that it ends last."""
     await asyncio.sleep(0.1 if args["city"] == "slow" else 0)
     project = {"project": args["project"]} if "project" in args else None
     return ToolResult(f"to {args['city']}", data_update={"city": args["city"]}, context_update=project)
 
 
 def trips(ledger: Ledger, policy: ApprovalPolicy | bool = False, **fields: Any) -> Catalog:
-    """Build `choose`, which collects the data that the step with `book` needs; `policy` applies to `book`."""
     given = {"name": "choose", "effect": "", "input_schema": SCHEMA, "handler": chosen, "updates": ("city", "project")}
     collecting: Tool = pay_tool(ledger, **{"requires_approval": False} | given | fields)
     steps = (
@@ -61,7 +57,6 @@ def trips(ledger: Ledger, policy: ApprovalPolicy | bool = False, **fields: Any) 
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Make one call from the message and answer with its outcome."""
     entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
     if entries:
         return respond(f"{entries[-1].tool}: {entries[-1].code}")
@@ -74,13 +69,12 @@ def ends(result: TurnResult) -> list[tuple[str, str, str]]:
 
 
 async def updates(turns: RunningTurns, key: TurnKey) -> list[dict[str, Any]]:
-    """Return the recorded updates."""
     facts = [each.facts for each in await AuditLog(turns.store).stream(key.workflow_id) if each.kind == "outcome"]
     return [{name: each[name] for name in ("updates", "untaken") if name in each} for each in facts]
 
 
 async def turn(turns: RunningTurns, **fields: Any) -> tuple[TurnKey, TurnResult]:
-    """Run a turn at the step that waits for the city; check that it replays and return its result."""
+    """Check that the turn at the step that waits for the city replays."""
     key = await turns.start(**AT | fields)
     result = await turns.signoff.result(key)
     await turns.replays(key)
@@ -195,7 +189,6 @@ async def test_failed_call_keeps_its_updates(turn_rig: TurnRig, ledger: Ledger) 
 
 
 async def ready(session: Talk, text: str, turn_id: str, **fields: Any) -> str:
-    """Send a message at the step and return the answer."""
     await session.say(text, turn_id, **AT | fields)
     return await session.answer(turn_id)
 

@@ -1,5 +1,3 @@
-"""Every message to a turn, while six readers query it and a worker is replaced: all histories replay."""
-
 import asyncio
 import contextlib
 import random
@@ -71,7 +69,6 @@ CODES = {"approved": "ok", "happened": "ok", "denied": "denied", "timed_out": "d
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call the tool in `<tool> <payee>`."""
     if any(isinstance(part, ResultPart) for each in request.messages for part in each.parts):
         return respond("done")
     # Read the first message: late results are user messages, too.
@@ -99,7 +96,6 @@ class Site:
         return key
 
     async def watched(self, key: TurnKey, payee: str) -> None:
-        """Register a turn with the readers and return once it waits for approvers."""
         self.payees[key] = payee
         self.open.append(key)
         # A busy machine may show a turn of `brief` only after its deadline.
@@ -107,11 +103,9 @@ class Site:
             await asyncio.sleep(0.03)
 
     async def request(self, key: TurnKey) -> ApprovalRequest:
-        """Return the turn's request from the store."""
         return (await self.gateway.requests.load(ApprovalKey(key, "c1.1").id)).request
 
     async def by_gateway(self, decision: Decision, gateway: GatewayDeps | None = None) -> Receipt:
-        """Answer the current question through the gateway, which signs and stores the decision."""
         gateway = gateway or self.gateway
         request = (await gateway.requests.load(decision.approval_id)).request
         return await gateway.decision_writer.write(
@@ -122,12 +116,10 @@ class Site:
         )
 
     async def by_update(self, decision: Decision) -> Receipt:
-        """Answer by an unsigned Update."""
         turns = self.turns.signoff
         return await (turns.withdraw if decision.verdict == "withdrawn" else turns.decide)(decision)
 
     async def by_signal(self, decision: Decision) -> Receipt:
-        """Answer by an unsigned Signal."""
         named = parse_approval_id(decision.approval_id)
         assert named is not None
         handle = self.turns.client.get_workflow_handle(named.turn.workflow_id)
@@ -151,7 +143,6 @@ class Site:
         return result
 
     async def last_receipt(self, key: TurnKey) -> Receipt:
-        """Return the turn's own receipt."""
         handle = self.turns.client.get_workflow_handle(key.workflow_id)
         args = [ApprovalKey(key, "c1.1").id]
         halves = 0
@@ -172,7 +163,6 @@ class Site:
                 return found
 
     def ran(self, key: TurnKey) -> list[float]:
-        """Return the amounts with which the turn's call ran."""
         return [row[1]["amount"] for row in self.ledger.rows if row[1]["to"] == self.payees[key]]
 
 
@@ -180,10 +170,7 @@ Door = Callable[[Decision], Awaitable[Receipt]]
 
 
 class CutOff(TurnClient):
-    """A turn client without a reachable server."""
-
     async def decide(self, decision: Decision) -> Receipt:
-        """See `Signoff`."""
         raise ServerUnavailable("no server")
 
 
@@ -196,7 +183,6 @@ async def approves(site: Site) -> None:
 
 
 async def approve_together(site: Site, door: Door) -> None:
-    """Approve by all, where half of them suffice; the call runs once."""
     key = await site.asked("large")
     receipts = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(CROWD)))
     await site.ended(key, receipts)
@@ -204,7 +190,6 @@ async def approve_together(site: Site, door: Door) -> None:
 
 
 async def denies(site: Site) -> None:
-    """Deny by all over three paths; the call never runs."""
     key = await site.asked()
     doors: list[Door] = [site.by_update, site.by_gateway, site.by_signal] * (CROWD // 3)
     receipts = await asyncio.gather(*(door(no(key, subject=f"p{n}")) for n, door in enumerate(doors)))
@@ -213,7 +198,6 @@ async def denies(site: Site) -> None:
 
 
 async def contradicts(site: Site, door: Door) -> None:
-    """Approve and deny at the same moment; at most one answer is `accepted`, and it is the outcome."""
     key = await site.asked()
     decisions = [verdict(key, subject=f"p{n}") for n, verdict in enumerate([yes, no] * (CROWD // 2))]
     receipts = await asyncio.gather(*(door(each) for each in decisions))
@@ -222,7 +206,6 @@ async def contradicts(site: Site, door: Door) -> None:
 
 
 async def edits(site: Site, door: Door) -> None:
-    """Edit the amount by two people at once; one edit runs."""
     key = await site.asked()
     amounts = (380, 300)
     changes = [
@@ -235,14 +218,12 @@ async def edits(site: Site, door: Door) -> None:
 
 
 async def withdraws(site: Site, door: Door) -> None:
-    """Withdraw as the requester while an approver approves."""
     key = await site.asked()
     receipts = await asyncio.gather(door(withdrawn(key)), door(yes(key, subject="p0")))
     await site.ended(key, receipts)
 
 
 async def says_it_happened(site: Site, door: Door) -> None:
-    """Lose an approved call and answer twice that it happened; it does not run again."""
     key = await site.asked()
     digest = (await site.request(key)).digest
     await site.turns.store.claim(ticket_key(digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
@@ -255,7 +236,6 @@ async def says_it_happened(site: Site, door: Door) -> None:
 
 
 async def injects(site: Site) -> None:
-    """Add late results to a turn of a session while it is answered."""
     session, payee = talk(site.turns), uuid.uuid4().hex[:8]
     await session.say(f"pay {payee}", "a")
     key = session.turn_key("a")
@@ -269,7 +249,6 @@ async def injects(site: Site) -> None:
 
 
 async def cancels(site: Site, door: Door) -> None:
-    """Cancel the turn while approvers answer; only calls approved before have run."""
     key = await site.asked()
     answers = asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n in range(2)))
     await site.turns.signoff.cancel_turn(key)
@@ -280,14 +259,12 @@ async def cancels(site: Site, door: Door) -> None:
 
 
 async def waits(site: Site) -> None:
-    """Let the deadline pass without an answer while readers query the turn."""
     key = await site.asked("brief")
     result = await site.ended(key, [])
     assert [each.denied and each.denied.source for each in result.calls] == ["timeout"]
 
 
 async def answers_unheard(site: Site) -> None:
-    """Store an answer in time that never reaches the turn, which takes it in at the deadline."""
     key = await site.asked("brief")
     receipt = await site.by_gateway(yes(key, subject="p0"), site.cut_off)
     result = await site.ended(key, [])
@@ -310,7 +287,6 @@ async def played(act: Coroutine[Any, Any, None], places: asyncio.Semaphore) -> N
 
 
 async def read(site: Site, number: int, newest: float) -> None:
-    """Query turns without a pause until cancelled; the newest one with the probability `newest`."""
     dice = random.Random(number)
     while True:
         if not site.open:
@@ -340,7 +316,6 @@ async def read(site: Site, number: int, newest: float) -> None:
 
 
 async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
-    """Replay every history with the workers' runner and with the SDK's, and return the failures."""
     histories = [await site.turns.client.get_workflow_handle(each).fetch_history() for each in workflow_ids]
     client = site.turns.client
     given: dict[str, Any] = {"data_converter": client.data_converter, "namespace": client.namespace}

@@ -1,5 +1,3 @@
-"""With `while_waiting: continue`, the model continues while approvers decide and reads each outcome once."""
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -33,12 +31,10 @@ LOOK = ("look", {"amount": 1})
 
 
 def summary(request: CompletionRequest) -> list[ResultPart]:
-    """Return every result in the model's messages, in order."""
     return [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]
 
 
 def tools(ledger: Ledger, **fields: Any) -> list[Any]:
-    """Build `pay`, which asks while the model continues, and `look`, which needs no approval."""
     look = pay_tool(ledger, False, name="look", effect="", read_only=True)
     return [pay_tool(ledger, ON, **fields), look]
 
@@ -53,7 +49,6 @@ class Model:
 
     @property
     def driver(self) -> ScriptedModel:
-        """Return the driver for a bench."""
         return ScriptedModel(self._react)
 
     async def _react(self, request: CompletionRequest) -> Completion:

@@ -1,5 +1,3 @@
-"""kill -9 of the worker while a turn continues and approvers decide: no outcome is lost or repeated."""
-
 import asyncio
 import os
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A withdrawal names its author only if the authorship is proved."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Answers about a lost call are kept in its ticket, so a reset turn does not ask again."""
-
 import asyncio
 from typing import Any
 
@@ -22,8 +20,6 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 def slow(ledger: Ledger) -> Any:
-    """Return a handler that times out after its effect."""
-
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append(("pay", args, ctx.idempotency_key))
         await asyncio.Event().wait()

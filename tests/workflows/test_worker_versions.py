@@ -1,5 +1,3 @@
-"""Worker versions on the real server: which version continues turns as they start, wait and are decided."""
-
 import asyncio
 import contextlib
 import os
@@ -30,8 +28,6 @@ OLD, NEW = "1-old", "2-new"
 
 @dataclass
 class Deployment:
-    """Two versions of one deployment, and the documented commands for them."""
-
     server: ServerHandle
     client: Client
     starter: Client
@@ -41,7 +37,6 @@ class Deployment:
 
     @contextlib.asynccontextmanager
     async def worker(self, build_id: str, *, pinned: bool = False) -> AsyncIterator[RunningTurns]:
-        """Run a worker of that version, whose tool returns the version, once the server knows it."""
         catalog = catalog_of([pay_tool(Ledger(), handler=Ledger().handler("pay", build_id))])
         config = deployment_config(self.queue, build_id, pinned=pinned)
         model = ScriptedModel(react)
@@ -54,7 +49,6 @@ class Deployment:
             yield replace(turns, signoff=signoff)
 
     async def info(self) -> WorkerDeploymentInfo:
-        """Return the server's state of the deployment, empty before its first worker polls."""
         request = DescribeWorkerDeploymentRequest(namespace=self.client.namespace, deployment_name=self.queue)
         try:
             return (await self.client.workflow_service.describe_worker_deployment(request)).worker_deployment_info
@@ -62,7 +56,6 @@ class Deployment:
             return WorkerDeploymentInfo()
 
     async def polled(self, build_id: str) -> set[int]:
-        """Return the kinds of task queues that the server knows of a version."""
         version = WorkerDeploymentVersion(deployment_name=self.queue, build_id=build_id)
         request = DescribeWorkerDeploymentVersionRequest(namespace=self.client.namespace, deployment_version=version)
         try:
@@ -72,13 +65,11 @@ class Deployment:
         return {each.type for each in found.version_task_queues}
 
     async def route(self, part: str, build_id: str) -> None:
-        """Run a command that changes the routing, and wait until every task queue knows it."""
         await self.run(part, build_id)
         while (await self.info()).routing_config_update_state == IN_PROGRESS:
             await asyncio.sleep(0.05)
 
     async def run(self, part: str, build_id: str = "", turn: str = "") -> str:
-        """Run the one command of docs/deploys.md that contains `part`, and return its output."""
         [line] = [line for line in shell_lines(ROOT / "docs" / "deploys.md") if part in line]
         program = find_temporal()
         assert program is not None
@@ -112,7 +103,6 @@ async def waiting_turn(turns: RunningTurns) -> TurnKey:
 
 
 async def paid_by(turns: RunningTurns, keys: Sequence[TurnKey]) -> list[object]:
-    """Approve each turn and return the version that ran its call."""
     for key in keys:
         assert (await turns.signoff.decide(yes(key))).status in ("accepted", "pending")
     return [(await turns.signoff.result(key)).calls[0].value.inline for key in keys]
