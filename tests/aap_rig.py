@@ -1,5 +1,4 @@
-"""An adapter of the Agent Approval Protocol in front of a gateway: its own client, with each answer checked against the
-protocol."""
+"""Its client checks each answer against the protocol's schemas."""
 
 import asyncio
 import contextlib
@@ -31,19 +30,16 @@ class Adapter:
         return AsyncClient(f"{BASE}{self.base}", self.token, http=self.http)
 
     def gate(self, **options: Any) -> AsyncGate:
-        """The protocol's gate, which creates, waits, consumes and reports."""
         return AsyncGate(self.client, **options)
 
     async def ask(self, body: dict[str, Any], key: str = "") -> Request:
-        """Ask under a key, by default an unused one."""
         return await self.client.create(body, key or uuid.uuid4().hex)
 
     async def allowed(self, **fields: Any) -> Request:
-        """A request that a rule approves, after any delay."""
         return await self.until_settled(await self.ask(asking(20, **fields)))
 
     async def send(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str]:
-        """Send requests that its client would not send. Return the status and the refusal's code."""
+        """Send a request that the client would not send. Return the status and the refusal's code."""
         own = {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {} if body is None else {"json": body}
         if body is None and path.endswith("/outcome"):
@@ -53,7 +49,6 @@ class Adapter:
         return answer.status_code, str(answer.json().get("error", {}).get("code", ""))
 
     async def until_settled(self, request: Request) -> Request:
-        """The request after it is settled, after any delay."""
         while (found := await self.client.get(request.id, wait=25)).status == "pending":
             pass
         return found
@@ -68,7 +63,6 @@ class Adapter:
         raise AssertionError
 
     async def decide(self, arguments: Mapping[str, Any], **fields: Any) -> str:
-        """Answer the request about an order as a person, and return its call when it knows the answer."""
         call = await self.call_about(str(arguments["order"]))
         assert (await self.agent.decide(call, **fields)).json()["status"] == "accepted"
         assert (await self.agent.show(call, wait=50))["state"] != "waiting"
@@ -78,7 +72,6 @@ class Adapter:
 def asking(
     euro: float = 200, order: str = "", tool: str = "refund", timeout: str = "10m", **fields: Any
 ) -> dict[str, Any]:
-    """A request about a new refund."""
     return {"tool": tool, "arguments": {"order": order or uuid.uuid4().hex, "euro": euro}, "timeout": timeout} | fields
 
 

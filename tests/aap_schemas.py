@@ -1,7 +1,6 @@
-"""The answers that the Agent Approval Protocol allows a provider, as JSON schemas.
-
-Based on the protocol's description (version 1, September 2026), and on fields that its Python client 0.3.3 also reads:
-`server`, and the consumption of an approval."""
+"""Answers that the Agent Approval Protocol allows, as JSON schemas. Sources: its description (version 1, September
+2026), and the fields that its Python client 0.3.3 also reads: `server`, and an approval's consumption.
+"""
 
 from typing import Any, Final
 
@@ -83,7 +82,6 @@ _FORMATS: Final = FormatChecker()
 
 
 def answer_problems(status: int, headers: Any, body: Any) -> list[str]:
-    """The problems of an answer, empty for an answer that the protocol allows."""
     exchange = headers.get("x-request-id", "")
     if status in (200, 201):
         schema = _REQUEST

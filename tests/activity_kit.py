@@ -1,5 +1,3 @@
-"""One tool activity at a time, without a server: dependencies, a real store, a permit, and a server's info."""
-
 import asyncio
 import dataclasses
 from collections.abc import Sequence
@@ -40,12 +38,10 @@ class MoodyStore(Store):
     refusals = 0
 
     async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
-        """Fail while refusals remain, then write."""
         self._sulk()
         return await super().record(key, outcome, also=also)
 
     async def put_blob(self, body: bytes, place: SessionKey | None) -> Any:
-        """Fail while refusals remain, then write."""
         self._sulk()
         return await super().put_blob(body, place)
 
@@ -60,7 +56,6 @@ def pinned(**fields: Any) -> CallContext:
 
 
 def worker_deps(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
-    """Dependencies whose catalog holds `tools`. `policies`, `people` and similar fields go to the catalog."""
     profile = fields.pop("profile", "development")
     drivers = fields.pop("drivers", {})
     catalog = catalog_of(tools, **fields)
@@ -84,17 +79,14 @@ def decision(**fields: Any) -> Decision:
 async def asked(
     deps: WorkerDeps, tool: Tool, args: Any = None, *, ctx: CallContext | None = None, **more: Any
 ) -> ApprovalRequest:
-    """The question about the one call, as a worker's gates write it. `more` is for `testing.questions.ask`."""
     return await ask(deps, ctx or pinned(), tool, ARGS if args is None else args, **more)
 
 
 def about(request: ApprovalRequest, **fields: Any) -> Decision:
-    """An answer bound to the question as shown."""
     return decision(**{"revision": request.revision, "question_hash": request.question_hash} | fields)
 
 
 def permit_for(tool: Tool, args: Any = None, **fields: Any) -> Permit:
-    """A permit bound to the current `tool` and `args`: `auto`, or `approved` by the approver."""
     decisions = (decision(),) if fields.get("kind") == "approved" else ()
     return a_permit(tool, ARGS if args is None else args, **{"ctx": pinned(), "decisions": decisions} | fields)
 
@@ -121,19 +113,16 @@ def task_for(tool: Tool, permit: Permit | None = None, args: Any = None, **field
 
 
 def in_another_turn(tool: Tool) -> ToolTask:
-    """The task of the one call in a later turn of the same id, because a store runs one action under a call in one
-    turn."""
+    """A store runs one action under a call in one turn: this task is of a later turn with the same id."""
     return task_for(tool, permit_for(tool, ctx=pinned(user=replace(GUEST, nonce="later"))))
 
 
 async def outcome_of_lost(deps: WorkerDeps, task: OutcomeTask, env: ActivityEnvironment | None = None) -> ToolReply:
-    """The outcome of the one call after its activity was lost, converted through JSON."""
     reply = await (env or environment(OUTCOME, activity_id="17")).run(OutcomeActivity(deps).outcome, task)
     return ToolReply.model_validate_json(reply.model_dump_json())
 
 
 async def run(deps: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
-    """The activity's reply as the worker sends it, converted through JSON."""
     reply = await (env or environment(tool.name)).run(ToolActivity(deps, tool, pause=0.0).run, task)
     return ToolReply.model_validate_json(reply.model_dump_json())
 
@@ -155,7 +144,7 @@ def request_of(found: ApprovalRequest | None) -> ApprovalRequest:
 
 
 def sent(reply: GateReply) -> GateReply:
-    """A reply of the gates converted through JSON, with the complete requests that are not sent."""
+    """The reply through JSON, with the complete requests, which a worker does not send."""
     read = GateReply.model_validate_json(reply.on_wire())
     pairs = zip(read.gate_decisions, reply.gate_decisions, strict=True)
     return replace(read, gate_decisions=tuple(replace(each, request=whole.request) for each, whole in pairs))
@@ -166,7 +155,6 @@ def codes(replies: Sequence[ToolReply]) -> list[str]:
 
 
 async def begun(running: "asyncio.Future[ToolReply]", started: asyncio.Event) -> None:
-    """Return when the handler has started. Fail at once if the activity ends before."""
     waiting = asyncio.ensure_future(started.wait())
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -1,5 +1,3 @@
-"""The channels of `signoff.testing.channels`, one by name, for tests of written answers."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,7 +39,7 @@ async def answer_rig(kind: Kind, folder: Path, locale: str = "en") -> AsyncItera
 
 
 async def answered(rig: ChannelRig, words: str, number: int = 1) -> str:
-    """The state of a new request after Bo's answer to its card. `{code}` in `words` is its code."""
+    """`{code}` in `words` is the request's code."""
     request = await rig.ask(number)
     code = show_code(request.code)
     await reply(rig, words.replace("{code}", code), code)
@@ -49,7 +47,6 @@ async def answered(rig: ChannelRig, words: str, number: int = 1) -> str:
 
 
 async def reply(rig: ChannelRig, words: str, code: str) -> None:
-    """Reply as Bo to the card with that code."""
     raw = rig.vendor.reply(rig.card(rig.bo, code), rig.bo, words)
     assert raw is not None
     await rig.receive(raw)

@@ -1,5 +1,3 @@
-"""Serves a test's ASGI application on a loopback port."""
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
@@ -12,9 +10,7 @@ from signoff.contracts.limits import IDLE_SECONDS
 
 @contextlib.asynccontextmanager
 async def running_app(app: Any, port: int, *, grace: int | None = None) -> AsyncIterator[None]:
-    """Serve `app` from the start of the block until its end, when its sockets are closed.
-
-    Running requests then have `grace` seconds, or are answered first without it."""
+    """At the end of the block, running requests have `grace` seconds. Without it they are answered first."""
     config = uvicorn.Config(
         app,
         host="127.0.0.1",

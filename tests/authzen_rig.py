@@ -1,6 +1,3 @@
-"""An AuthZEN enforcement point in front of a gateway: its requests, and a check of every answer against the
-specification."""
-
 import contextlib
 import copy
 import uuid
@@ -20,8 +17,6 @@ REQUESTS = "/access/v1/requests"
 
 @dataclass
 class EnforcementPoint:
-    """An AuthZEN client of the gateway with an agent's token."""
-
     agent: CallRig
     http: httpx2.AsyncClient
 
@@ -34,12 +29,10 @@ class EnforcementPoint:
         return found
 
     async def submit(self, body: dict[str, Any], decision: dict[str, Any], key: str = "") -> httpx2.Response:
-        """Request approval after the denial `decision`."""
         headers = {"idempotency-key": key} if key else {}
         return await self.http.post(REQUESTS, json=submission(body, decision), headers=headers)
 
     async def asked(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The task of a denied request with a pending approval."""
         answer = await self.submit(body, await self.evaluate(body))
         assert answer.status_code == 202, answer.text
         task: dict[str, Any] = answer.json()["task"]
@@ -52,7 +45,6 @@ class EnforcementPoint:
         return found
 
     async def approved(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The approval of a request that an approver has approved."""
         task = await self.asked(body)
         await self.decide(task)
         found = await self.show(task)
@@ -61,14 +53,12 @@ class EnforcementPoint:
         return approval
 
     async def decide(self, task: dict[str, Any], **fields: Any) -> None:
-        """Answer as a person, and wait until the call knows."""
         call = call_of(task)
         assert (await self.agent.decide(call, **fields)).json()["status"] == "accepted"
         assert (await self.agent.show(call, wait=50))["state"] != "waiting"
 
 
 def asking(euro: float = 200, order: str = "", tool: str = "refund", **context: Any) -> dict[str, Any]:
-    """A request about a new refund."""
     return {
         "subject": {"type": "user", "id": "guest", "properties": {"act": {"sub": "coder"}}},
         "action": {
@@ -81,19 +71,16 @@ def asking(euro: float = 200, order: str = "", tool: str = "refund", **context: 
 
 
 def submission(body: dict[str, Any], decision: dict[str, Any]) -> dict[str, Any]:
-    """The access request after a denial."""
     told = decision["context"]
     denial = {"evaluation_id": told["evaluation_id"], "evaluated_at": told["evaluated_at"], "reason": told["reason"]}
     return copy.deepcopy(body) | {"denial": denial | {"expires_at": told["access_request"]["expires_at"]}}
 
 
 def with_approval(body: dict[str, Any], approval: Any) -> dict[str, Any]:
-    """The same request, evaluated again."""
     return body | {"context": {**body.get("context", {}), "approval": approval}}
 
 
 def call_of(task: dict[str, Any]) -> str:
-    """The call of a task, as approvers see it."""
     return str(task["links"]["ticket"]).rpartition("/")[2]
 
 

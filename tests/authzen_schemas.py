@@ -1,5 +1,3 @@
-"""The JSON schemas of AuthZEN's Authorization API 1.0, for requests and answers in tests."""
-
 import json
 from functools import cache
 from pathlib import Path
@@ -11,7 +9,6 @@ _FOLDER = Path(__file__).parent / "authzen"
 
 
 def schema_problems(kind: Literal["request", "response"], value: Any) -> list[str]:
-    """The problems of an evaluation's request or response, empty for a valid one."""
     return [error.message for error in _validator(kind).iter_errors(value)]
 
 

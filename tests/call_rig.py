@@ -1,5 +1,3 @@
-"""A gateway with external agents: tools that they run themselves, and one that Signoff runs for them."""
-
 import asyncio
 import contextlib
 import dataclasses
@@ -67,8 +65,6 @@ def refund_tool(requires_approval: Any = RULES, **fields: Any) -> Tool:
 
 
 def call_catalog(ledger: Ledger, *more: Tool) -> Catalog:
-    """The agents `coder` and `roamer`, which may call undeclared tools, `clerk` for finance, and the internal actor
-    `desk`."""
     tools = [
         refund_tool(),
         refund_tool(name="quick", timeout=1.0),
@@ -98,8 +94,6 @@ def call_catalog(ledger: Ledger, *more: Tool) -> Catalog:
 
 @dataclass
 class CallRig:
-    """A client of the gateway as an external agent, here `coder`."""
-
     rig: GatewayRig
 
     @property
@@ -107,13 +101,12 @@ class CallRig:
         return self.rig.http
 
     async def propose(self, euro: float = 20, key: str = "", **fields: Any) -> httpx2.Response:
-        """Propose a refund, by default with an unused key."""
         body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
         headers = {"idempotency-key": key or uuid.uuid4().hex}
         return await self.http.post("/v1/calls", json=body, headers=headers)
 
     async def join(self, euro: float = 20, **fields: Any) -> httpx2.Response:
-        """Propose a refund without a key: it joins an equal one."""
+        """Without a key a proposal joins an equal one."""
         body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": euro}} | fields
         return await self.http.post("/v1/calls", json=body)
 
@@ -124,7 +117,7 @@ class CallRig:
         return found
 
     async def ended(self, call: str, **params: Any) -> dict[str, Any]:
-        """The call after its end: a busy server may answer from the store for a moment longer."""
+        """A busy server may answer from the store for a moment longer."""
         for pause in pauses():
             found = await self.show(call, **params)
             if found["state"] == "ended":
@@ -145,14 +138,12 @@ class CallRig:
         return await self.http.delete(f"/v1/calls/{call}", params={"agent": "coder"}, headers=headers)
 
     async def decide(self, call: str, **fields: Any) -> httpx2.Response:
-        """Answer its request over the API, bound to the shown revision."""
         approval = approval_of(call)
         request = await self.rig.request(approval)
         shown = {"revision": request.revision, "question_hash": request.question_hash}
         return await self.rig.decide(approval, **({"verdict": "approved"} | shown | fields))
 
     async def record(self, call: str) -> list[tuple[str, dict[str, Any]]]:
-        """The audit entries of a call, with kinds and facts."""
         answer = await self.http.get(f"/v1/audit/{call}")
         assert answer.status_code == 200, answer.text
         return [(each["kind"], json.loads(each["data"])) for each in answer.json()["records"]]
@@ -166,12 +157,10 @@ def approval_of(call: str) -> str:
 
 
 def second_gateway(agent: CallRig) -> CallRig:
-    """Another gateway over the same store and server, without other state."""
     return CallRig(agent.rig.beside())
 
 
 def with_callbacks(deps: GatewayDeps, callbacks: Callbacks) -> GatewayDeps:
-    """The same gateway, with callbacks in the declaration of `coder`."""
     coder = deps.catalog.actors["coder"]
     assert coder.external is not None
     changed = dataclasses.replace(coder, external=dataclasses.replace(coder.external, callbacks=callbacks))
@@ -192,13 +181,11 @@ def production_gateway(rig: GatewayRig, clock: Callable[[], datetime] | None = N
 
 
 async def refusals(rig: GatewayRig, subject: str, tool: str = "") -> list[dict[str, Any]]:
-    """The recorded refusals of a subject, optionally about one tool."""
     found = [each.facts for each in await rig.acts() if (each.kind, each.subject) == ("attempt", subject)]
     return [each for each in found if each.get("tool", "") == tool]
 
 
 @contextlib.asynccontextmanager
 async def call_rig(client: Client, store: Store, task_queue: str, **more: Any) -> AsyncIterator[CallRig]:
-    """A running worker and a gateway with external agents."""
     async with gateway_rig(client, store, task_queue, **({"catalog_of_ledger": call_catalog} | more)) as rig:
         yield CallRig(rig)

@@ -1,5 +1,3 @@
-"""A real policy decision point as a process: Cerbos with AuthZEN."""
-
 import asyncio
 import contextlib
 from asyncio.subprocess import DEVNULL, PIPE
@@ -18,7 +16,6 @@ telemetry: {{disabled: true}}
 
 @contextlib.asynccontextmanager
 async def running_cerbos(folder: Path, policy: str) -> AsyncIterator[str]:
-    """Run it with one policy in `folder` and yield its address."""
     port = free_port()
     (folder / "policies").mkdir()
     (folder / "policies" / "policy.yaml").write_text(policy)

@@ -1,5 +1,3 @@
-"""Self-signed certificates."""
-
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -12,7 +10,6 @@ from cryptography.x509.oid import NameOID
 
 
 def certified(folder: Path, host: str = "127.0.0.1") -> Path:
-    """A certificate of a name or an address, and its key, in one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.now(UTC)

@@ -1,7 +1,7 @@
-"""The services of docker-compose.yml as processes, with the file's commands and environment.
-
-The container engine's work is done here: `.env` is inserted, hosts become addresses of this machine, volumes and
-configs become directories and files. Nothing else changes, and a service gets only the file's values."""
+"""Runs the services of docker-compose.yml as processes, with the file's commands and environment. It does the container
+engine's work: `.env` is inserted, hosts become addresses of this machine, volumes and configs become directories and
+files. A service gets only the file's values.
+"""
 
 import asyncio
 import contextlib
@@ -40,8 +40,7 @@ _READY_SECONDS: Final = 60.0
 
 
 def read_compose(env: Mapping[str, str]) -> dict[str, Any]:
-    """Read the file as Compose does, with `env` inserted. Raises `KeyError` with the file's message for a missing
-    value."""
+    """Raises `KeyError` with the file's message for a missing value."""
 
     def value(found: re.Match[str]) -> str:
         name, form, word = found.groups()
@@ -68,14 +67,11 @@ def read_compose(env: Mapping[str, str]) -> dict[str, Any]:
 
 @dataclass
 class Box:
-    """The services over one running PostgreSQL and one running Temporal server."""
-
     folder: Path
     postgres: str
     server: ServerHandle
     env: dict[str, str]
     ui: str = ""
-    """The address of Temporal's UI, instead of the service `temporal-ui`."""
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in PUBLISHED})
     metrics: dict[str, int] = field(default_factory=lambda: defaultdict(free_port))
 
@@ -85,13 +81,11 @@ class Box:
         return services
 
     def volume(self, name: str) -> Path:
-        """The directory of a named volume, private to its owner as in the image."""
         path = self.folder / "volumes" / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
     def environment(self, name: str, **more: str) -> dict[str, str]:
-        """A service's environment, with this machine's paths and addresses, and with `more`."""
         service = self.services[name]
         told = {key: self._here(name, service, str(value)) for key, value in service["environment"].items()}
         if told.get("PGHOST") == "postgres":
@@ -101,7 +95,6 @@ class Box:
         return {"PATH": path, "HOME": str(self.folder), **told, **more}
 
     def command(self, name: str) -> list[str]:
-        """A service's command, by default the image's."""
         service = self.services[name]
         entry = service.get("entrypoint") or json.loads(_ENTRYPOINT.findall((ROOT / "Dockerfile").read_text())[0])
         return [*entry, *(each.replace("http://temporal-ui:8080", self.ui) for each in service["command"])]
@@ -112,22 +105,21 @@ class Box:
         return [self._here(name, self.services[name], word) for word in words]
 
     async def run(self, name: str, *words: str, **more: str) -> str:
-        """Run a service to its end, or `words` in it as `docker compose exec` does. Raises with its output."""
+        """Run `words` in a service as `docker compose exec` does, or its own command. Raises with its output."""
         process = await self._begin(name, words or self.command(name), PIPE, more)
         output = (await process.communicate())[0].decode()
         assert process.returncode == 0, f"{name}: {output}"
         return output
 
     async def start(self, name: str, **more: str) -> "Running":
-        """Start a long-running service that logs to a file. Returns at once."""
         log = self.folder / f"{name}.log"
         with log.open("ab") as words:
             return Running(await self._begin(name, self.command(name), words, more), log)
 
     async def healthy(self, name: str, running: "Running", **more: str) -> None:
-        """Wait until a service's own health check succeeds.
-
-        A check is a program: it runs once there is a listener, not repeatedly during a start."""
+        """Wait until the health check succeeds. A check is a program: it runs once there is a listener, not repeatedly
+        during a start.
+        """
         port = int(_LOOKS_AT.findall(" ".join(self.check_command(name)))[0])
         async with asyncio.timeout(_READY_SECONDS):
             while not await _listens(port):
@@ -149,7 +141,6 @@ class Box:
         )
 
     def _here(self, name: str, service: Mapping[str, Any], text: str) -> str:
-        """Replace a container's paths and addresses by this machine's."""
         places = {"postgres:5432": self.postgres, "temporal:7233": self.server.address, "/app": str(ROOT)}
         for mount in service.get("configs", ()):
             file = self.folder / mount["source"]
@@ -181,7 +172,6 @@ class Running:
         assert await self.process.wait() == -signal.SIGKILL, self.log.read_text()
 
     async def stop(self) -> int:
-        """Stop it normally and return its exit code."""
         if self.process.returncode is None:
             self.process.terminate()
         return await self.process.wait()
@@ -189,7 +179,7 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running_box(folder: Path, **env: str) -> AsyncIterator[Box]:
-    """A box with a running but empty PostgreSQL and Temporal. `env` is added to `.env` after the passwords."""
+    """`env` is added to `.env` after the passwords."""
     options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
     with running_postgres("postgres", PASSWORDS["POSTGRES_PASSWORD"]) as address:
         async with run_server(options) as server:

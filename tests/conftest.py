@@ -1,5 +1,3 @@
-"""Fixtures of all tests: one real server per session, and a separate client, task queue and store."""
-
 import asyncio
 import contextlib
 import functools
@@ -136,16 +134,16 @@ LONGEST = {
     "test_tables.py": 14,
     "cli/test_cli_production.py": 13,
 }
-"""Files of over 14 s by how many they take: they begin early, so that no process works on one alone in the end.
+"""Files of over 14 s, with their seconds: they begin early, so that no process works on one alone in the end.
 
-Without those that `make test` is to run all the same: of documents and words, tickets and the store itself.
+Files that `make test` must run have no entry: documents and words, tickets and the store itself.
 """
 
 
 def order_of_files(files: Sequence[Path], seconds: Mapping[Path, int]) -> list[Path]:
-    """The longest files first, each followed by short ones of about the same total time.
-
-    Most of the longest wait more than they compute. Side by side they would leave processors idle until the end."""
+    """The longest files first, each followed by short ones of about the same total time. The longest files mostly wait:
+    together they would leave processors idle until the end.
+    """
     long = [path for path in seconds if path in files]
     short = [path for path in files if path not in seconds]
     total, passed, ordered, taken = sum(seconds[path] for path in long), 0, list[Path](), 0
@@ -165,7 +163,6 @@ os.environ.setdefault("GOGC", "400")
 
 @functools.cache
 def programs() -> Mapping[str, bool]:
-    """The system programs by their markers, and whether this machine has each."""
     return {
         "cerbos": CERBOS.exists(),
         "chromium": shutil.which("chromium") is not None,
@@ -201,7 +198,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def waiting_tasks() -> list[str]:
-    """The waiting place of each open task, outermost frame first, one line per task."""
     tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done()]
     return sorted(" > ".join(_places(task.get_coro())) for task in tasks)
 
@@ -215,7 +211,7 @@ def _places(awaited: Any) -> Iterator[str]:
 
 
 def pytest_sessionstart() -> None:
-    """Give each of several test processes its own ports: another process could take a chosen one before its use."""
+    """Give each test process its own ports: another process could take a chosen one before its use."""
     name, count = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if name:
         ports = embedded_server._FREE_PORTS
@@ -223,13 +219,13 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return three processes for two cores: tests also wait for servers and disks, and their servers need a share."""
+    """Three processes for two cores: tests also wait for servers and disks, and their servers need a share."""
     return max(2, (os.cpu_count() or 1) * 3 // 2)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Skip garbage collection during imports and collection: those objects stay to the end."""
+    """Skip garbage collection: objects of imports and of the collection stay to the end."""
     gc.disable()
     try:
         return (yield)
@@ -240,7 +236,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
 def pytest_longest_first(items: list[pytest.Item]) -> None:
-    """Mark long tests, and tests of system programs, before `-m` selects. Sort files as `order_of_files` does."""
+    """Mark tests before `-m` selects."""
     here = Path(__file__).parent
     long = {here / name for name in (*LONG, *LONGEST)}
     # Once per file and not per test: there are twenty times as many tests.
@@ -255,7 +251,7 @@ def pytest_longest_first(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests with a missing program, long ones and rehearsals, unless they are named or required."""
+    """Leave out tests with a missing program, long ones and rehearsals, unless they are named or required."""
     everything = config.args_source == pytest.Config.ArgsSource.TESTPATHS
     everything = everything and not (config.option.markexpr or config.option.keyword)
     rehearsed = {item: None for item in items if everything and item.get_closest_marker("rehearsal")}
@@ -285,20 +281,18 @@ def _leave_out(config: pytest.Config, result: str, rows: list[str]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test with a missing program if all are required."""
     if names := needed(item):
         pytest.fail(f"needs programs that are not installed: {', '.join(names)} ({REQUIRE_ALL}=1)", pytrace=False)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over the omissions of one of several test processes. All of them omit the same."""
+    """All test processes omit the same tests."""
     if left_out := getattr(node, "workeroutput", {}).get("left_out"):
         _leave_out(node.config, *left_out)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Print the omissions on the last line of the run."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and LEFT_OUT in config.stash:
         reporter.write_line(config.stash[LEFT_OUT], yellow=True)
@@ -306,7 +300,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def policy_pool() -> Iterator[None]:
-    """Costly expressions are evaluated as in every program of Signoff: in processes, which end with the tests."""
+    """Processes evaluate costly expressions in every program of Signoff, and in these tests."""
     pool = PolicyPool()
     set_evaluator(pool)
     yield
@@ -315,14 +309,14 @@ def policy_pool() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New stores are copies of an empty one, see `EmptyStores`, and share compiled statements."""
+    """New stores are copies of an empty one, see `EmptyStores`."""
     with EmptyStores(tmp_path_factory.mktemp("empty-store")).used(), shared_statements():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_programs(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Programs of Signoff that tests start are forks of one that has imported it, see `fork_server`."""
+    """Programs of Signoff that tests start are forks, see `fork_server`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", ForkingPopen)
         # Not by the environment: a test's own run of pytest, which starts no program, has it as well.
@@ -334,7 +328,7 @@ def forked_programs(pytestconfig: pytest.Config) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Remove modules that a test imported from a temporary directory: another test may write one with the same name."""
+    """Another test may write a module with the same name."""
     known = set(sys.modules)
     yield
     folder = str(tmp_path_factory.getbasetemp())
@@ -346,7 +340,6 @@ def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
-    """One real server for the whole session, with adjustable workflow clocks."""
     folder = tmp_path_factory.mktemp("temporal")
     options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)
     handle = await start_server(options)
@@ -357,7 +350,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 @pytest.fixture(scope="session")
 async def encryption(tmp_path_factory: pytest.TempPathFactory) -> Encryption:
-    """The encryption of the session's client: turns send encrypted data to the server, as in production."""
+    """Turns send encrypted data to the server, as in production."""
     return await make_encryption(tmp_path_factory.mktemp("keys") / "encryption-keys.json")
 
 
@@ -368,7 +361,6 @@ async def client(server: ServerHandle, encryption: Encryption) -> Client:
 
 @pytest.fixture(scope="session")
 async def plain_client(server: ServerHandle) -> Client:
-    """A client of the session's server without encryption, for measurements in bytes."""
     return await server.connect()
 
 
@@ -404,7 +396,7 @@ def ledger() -> Ledger:
 
 @pytest.fixture
 def failure(request: pytest.FixtureRequest) -> Iterator[Failure]:
-    """The row of docs/failures.md that a test causes. Fails a test that used neither its words nor its remedy."""
+    """Fails a test that used neither the row's words nor its remedy."""
     caused = documented_failure(request.node.get_closest_marker(MARKER).args[0])
     yield caused
     assert (caused.seen, bool(caused.done)) == (True, True), f"not all of `{caused.row.words}` was seen and done"
@@ -412,7 +404,7 @@ def failure(request: pytest.FixtureRequest) -> Iterator[Failure]:
 
 @pytest.fixture
 def clean_env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """An empty working directory without variables of Signoff, Temporal or an editor. More may be set."""
+    """An empty working directory without variables of Signoff, Temporal or an editor."""
     for name in list(os.environ):
         if name.upper().startswith(("SIGNOFF_", "TEMPORAL_", "VISUAL")):
             monkeypatch.delenv(name)

@@ -1,5 +1,3 @@
-"""The documents as data: blocks, tables, links, and the markers for features.md."""
-
 import ast
 import functools
 import gc
@@ -21,8 +19,6 @@ _FILE = re.compile(r"(?:#|//) (\S+\.\w+)\n")
 
 
 class Block(NamedTuple):
-    """One fenced block: its page, language and text, and the file named in its first line."""
-
     page: str
     language: str
     text: str
@@ -34,7 +30,6 @@ def page(name: str) -> str:
 
 
 def blocks(path: Path, language: str = "") -> list[Block]:
-    """The fenced blocks of a page, optionally of one language."""
     found = [
         Block(path.name, kind, text, named[1] if (named := _FILE.match(text)) else "")
         for kind, text in _BLOCK.findall(path.read_text(encoding="utf-8"))
@@ -43,7 +38,6 @@ def blocks(path: Path, language: str = "") -> list[Block]:
 
 
 def blocks_below(path: Path, heading: str) -> list[str]:
-    """The texts of the fenced blocks between a heading of a page and the next one."""
     below, found = "", []
     for each in _BLOCK_OR_HEADING.finditer(path.read_text(encoding="utf-8")):
         below = each["heading"] or below
@@ -53,31 +47,26 @@ def blocks_below(path: Path, heading: str) -> list[str]:
 
 
 def headings(path: Path, above: str) -> list[str]:
-    """The third-level headings below a second-level one."""
     text = _BLOCK.sub("", path.read_text(encoding="utf-8"))
     section = text.partition(f"\n## {above}\n")[2].partition("\n## ")[0]
     return re.findall(r"^### (.+)$", section, re.MULTILINE)
 
 
 def shell_lines(path: Path) -> list[str]:
-    """The commands of a page's shell blocks, with continued lines joined."""
     joined = (block.text.replace("\\\n", " ") for block in blocks(path, "sh"))
     return [line for text in joined for line in text.splitlines() if line.strip()]
 
 
 def links(path: Path) -> list[str]:
-    """The targets of a page's links, outside its blocks."""
     return _LINK.findall(_BLOCK.sub("", path.read_text(encoding="utf-8")))
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", _BLOCK.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def tables(name: str, heading: str) -> list[list[str]]:
-    """The cells of every table row below a heading of a document, without header rows."""
     text = page(name)
     found = re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE)
     assert found, f"{name} has no heading `{heading}`"
@@ -89,19 +78,16 @@ def tables(name: str, heading: str) -> list[list[str]]:
 
 
 def names(cell: str) -> list[str]:
-    """The texts in backticks in a cell."""
     return _NAME.findall(cell)
 
 
 def named(name: str, heading: str) -> list[str]:
-    """The names in the first cells of a document's tables below a heading."""
     return [each for row in tables(name, heading) for each in names(row[0])]
 
 
 @functools.cache
 def parsed(path: Path) -> ast.Module:
-    """A module's syntax tree, parsed once, without garbage collection, which would take four times as long as the
-    parser."""
+    """Parsed once, without garbage collection, which takes four times as long as the parser."""
     looked = gc.isenabled()
     gc.disable()
     try:
@@ -118,7 +104,7 @@ def _test_modules() -> list[tuple[Path, ast.Module]]:
 
 @functools.cache
 def row_markers() -> dict[str, set[str]]:
-    """Row -> the tests, `path::name`, that carry it, by a marker or by a case of a parameter list."""
+    """Row -> tests as `path::name`, by a marker or by a case of a parameter list."""
     found: dict[str, set[str]] = {}
     for path, tree in _test_modules():
         cases = _rows_of_lists(tree)
@@ -131,7 +117,7 @@ def row_markers() -> dict[str, set[str]]:
 
 
 def marked_rows() -> dict[str, list[str]]:
-    """The rows that a test proves in each of its cases, by its markers, by `path::name`."""
+    """`path::name` -> the rows that every case of the test proves."""
     found: dict[str, list[str]] = {}
     for path, tree in _test_modules():
         for node in ast.walk(tree):
@@ -142,7 +128,6 @@ def marked_rows() -> dict[str, list[str]]:
 
 
 def _rows_of_lists(tree: ast.Module) -> dict[str, list[str]]:
-    """The rows of `case(...)` entries, by the name of their module-level list."""
     return {
         ast.unparse(node.targets[0]): [_text(each.args[0]) for each in ast.walk(node.value) if _is_call(each, "case")]
         for node in tree.body

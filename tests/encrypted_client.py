@@ -1,5 +1,3 @@
-"""Connects processes that tests start with the encryption keys of the test run."""
-
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +22,6 @@ async def make_encryption(path: Path) -> Encryption:
 
 
 async def encrypted_client(address: str, **more: Any) -> Client:
-    """Connect a process that a test started to the test's server."""
     codec = (await _read(Path(os.environ[_KEYS]))).codec("default")
     return await Client.connect(address, data_converter=encrypting_converter(codec), **more)
 

@@ -1,4 +1,4 @@
-"""Separate environments for packages whose pins exclude ours: created once by the test run and kept."""
+"""Environments for packages whose pins exclude ours: created once by the test run and kept."""
 
 import fcntl
 import hashlib
@@ -12,7 +12,6 @@ FOLDER = Path(sys.prefix) / "environments"
 
 
 def environment(name: str, pins: Path) -> Path:
-    """The Python of an environment with exactly the packages in a file of pins."""
     text = pins.read_text(encoding="utf-8")
     made = f"{text}\n{sys.version}"
     folder = FOLDER / f"{name}-{hashlib.sha256(made.encode()).hexdigest()[:12]}"
@@ -37,7 +36,6 @@ def _run(*command: str) -> None:
 
 
 def installed_wheel(name: str, wheel: Path, extra: str, constraints: Path) -> Path:
-    """Return the Python of an environment with a wheel and one of its extras. Dependencies are installed once."""
     with zipfile.ZipFile(wheel) as files:
         (described,) = (files.read(each) for each in files.namelist() if each.endswith(".dist-info/METADATA"))
     made = described.partition(b"\n\n")[0] + constraints.read_bytes() + sys.version.encode()

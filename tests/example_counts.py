@@ -1,5 +1,3 @@
-"""The number of examples of the costliest properties."""
-
 import os
 
 THOROUGH = "SIGNOFF_THOROUGH"
@@ -7,5 +5,4 @@ THOROUGH = "SIGNOFF_THOROUGH"
 
 
 def examples(count: int) -> int:
-    """The examples of a property that deserves `count` without a time limit."""
     return count if os.environ.get(THOROUGH) == "1" else count // 2

@@ -12,7 +12,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 @workflow.defn
 class AsksForTheFace:
-    """Uses the name in the sandbox, like an author's module imported there. The name loads quickly."""
+    """Uses the name in the sandbox, like an author's module imported there."""
 
     @workflow.run
     async def run(self) -> str:
@@ -22,7 +22,6 @@ class AsksForTheFace:
 
 
 async def main(address: str, task_queue: str) -> None:
-    """Run the workflow, then check that the name is the process's own."""
     client = await Client.connect(address)
     runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("signoff"))
     async with Worker(client, task_queue=task_queue, workflows=[AsksForTheFace], workflow_runner=runner):

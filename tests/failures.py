@@ -1,5 +1,3 @@
-"""The failures of docs/failures.md: the message, the remedy, and the test that causes each."""
-
 import ast
 import re
 from collections.abc import Iterator
@@ -16,22 +14,19 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Row(NamedTuple):
-    """One row of a table of failures: the printed words, their meaning, and the remedy."""
-
     words: str
     meaning: str
     remedy: str
 
 
 def failure_rows(text: str | None = None) -> list[Row]:
-    """The rows of all tables of docs/failures.md, or of `text`."""
     lines = (page(PAGE) if text is None else text).splitlines()
     cells = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in lines if line.startswith("| ")]
     return [Row(_words(seen), meaning, remedy) for seen, meaning, remedy in cells if seen != "you see"]
 
 
 def _words(cell: str) -> str:
-    """The words at the start of a row's first cell. Markdown has a blank next to nested backticks."""
+    """Markdown has a blank next to nested backticks."""
     found = _CODE.match(cell)
     assert found, f"a failure begins with its words in backticks: {cell}"
     return found[2].strip()
@@ -39,20 +34,17 @@ def _words(cell: str) -> str:
 
 @dataclass
 class Failure:
-    """The failure of a test: it finds the row's words, follows its remedy, and expects recovery."""
-
     row: Row
     seen: bool = False
     done: list[str] = field(default_factory=list)
 
     def assert_seen(self, text: str) -> None:
-        """Fail unless the output contains the row's words. `...` matches any text within a line."""
+        """`...` matches any text within a line."""
         pattern = ".*".join(re.escape(part) for part in self.row.words.split("..."))
         assert re.search(pattern, text), f"`{self.row.words}` does not stand in: {text}"
         self.seen = True
 
     def follow(self, *steps: str) -> None:
-        """Fail unless the row's remedy has each of the steps, which the test takes next."""
         assert self.seen, "the words come before the remedy"
         for step in steps:
             assert step in self.row.remedy, f"the remedy does not say `{step}`: {self.row.remedy}"
@@ -65,15 +57,12 @@ def documented_failure(words: str) -> Failure:
 
 
 class CausingTest(NamedTuple):
-    """A test with the marker: its place, the words of its row, and its missing steps."""
-
     place: str
     words: str
     lacks: str
 
 
 def causing_tests(paths: list[Path] | None = None) -> list[CausingTest]:
-    """Every test that names the row that it causes, of all test modules or of `paths`."""
     found = sorted((ROOT / "tests").rglob("test_*.py")) if paths is None else paths
     return [each for path in found for each in _of_module(path)]
 
@@ -92,7 +81,6 @@ def _constant(node: ast.expr) -> str:
 
 
 def _lacking(test: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """The steps missing in a test's own body: finding the words, following the remedy, or checking the recovery."""
     lines = dict.fromkeys(("assert_seen", "follow"), 0)
     expects = 0
     for node in ast.walk(test):

@@ -1,13 +1,10 @@
-"""Starts programs of Signoff as forks of a process that has imported Signoff once, at a tenth of the time.
-
-The import is most of a start, 1.5 s of processor time, and the tests start hundreds of processes. A fork of a process
-that has only imported is such a process in everything except its start: it has its own pid, is a child of the tests'
-process, has its directory, environment, arguments and files, is killed and awaited like any other, and runs the same
-module as `__main__`.
-
-Programs with another environment or with `-c` start normally. So do the programs that a program starts, except for the
-demo and the benchmarks, which are forks and start forks. A shell with `ForkServer.shell_programs` first in its search
-path starts forks by the name `signoff`, see `shell_fork`."""
+"""Starts programs of Signoff as forks of a process that has imported Signoff once, at a tenth of the time. The import
+takes 1.5 s of processor time, and the tests start hundreds of processes. A fork has its own pid, directory,
+environment, arguments and files, is a child of the tests' process, and runs its module as `__main__`. Programs with
+another environment or with `-c` start normally. So do the programs that a program starts, except for the demo and
+the benchmarks, which start forks. A shell with `ForkServer.shell_programs` first in its search path starts forks by
+the name `signoff`, see `shell_fork`.
+"""
 
 import atexit
 import contextlib
@@ -74,7 +71,6 @@ class ForkRequest(TypedDict):
 
 
 def forkable_words(args: Any, env: Mapping[str, str]) -> list[str] | None:
-    """The command line from its module or file on if a fork can run it. None for any other program."""
     words = [os.fsdecode(each) for each in args] if isinstance(args, list | tuple) else []
     if not words or _interpreter_options(env) != _OURS:
         return None
@@ -89,7 +85,7 @@ def forkable_words(args: Any, env: Mapping[str, str]) -> list[str] | None:
 
 
 def _interpreter_options(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that the interpreter and the C library read at their start."""
+    """The variables that the interpreter and the C library read at their start, and a fork does not."""
     names = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
     told = {name: value for name, value in env.items() if value and name.startswith(names)}
     # Python's default for no language.
@@ -110,7 +106,7 @@ class ForkServer:
         self.shell_folder: Path | None = None
 
     def start(self) -> None:
-        """Start the server, which imports in the background: a later fork request does not wait for it."""
+        """The server imports in the background: a later fork request does not wait for it."""
         with self._lock:
             self._peer = self._peer or self._start()
 
@@ -130,9 +126,9 @@ class ForkServer:
         return int(reply)
 
     def become_own(self) -> None:
-        """Give this process, itself a fork, its own server with its imports, which ends with it.
-
-        Not the server that it was forked from: its children must be its own, so that it can kill and await them."""
+        """Give this process, itself a fork, its own server, which ends with it. Its children must be its own, so that
+        it can kill and await them.
+        """
         self._address, self.shell_folder = _new_address(), None
         ours, theirs = self._pair()
         listener = self._listen()
@@ -145,7 +141,7 @@ class ForkServer:
         self._peer = ours
 
     def shell_programs(self) -> Path:
-        """Return a directory for a shell's search path whose `signoff` is a fork. It is removed with the tests."""
+        """The directory's `signoff` is a fork. It is removed with the tests."""
         self.start()
         with self._lock:
             if self.shell_folder is None:
@@ -186,7 +182,7 @@ class ForkServer:
 
 
 def _new_address() -> str:
-    """A Linux abstract name, which leaves no file."""
+    """A Linux abstract name leaves no file."""
     return f"signoff-forks-{uuid.uuid4().hex}"
 
 
@@ -194,8 +190,6 @@ SERVER: Final = ForkServer()
 
 
 class ForkingPopen(subprocess.Popen[Any]):
-    """Forks programs that `forkable_words` accepts, and starts all others like `Popen`."""
-
     def _execute_child(self, *given: Any) -> None:
         start: Any = super()._execute_child  # type: ignore[misc]
         option = inspect.signature(start).bind(*given).arguments
@@ -220,13 +214,11 @@ class ForkingPopen(subprocess.Popen[Any]):
 
 
 def _adopt_orphans(wanted: bool) -> None:
-    """Adopt orphans among this process's descendants as its children, or stop doing so."""
     if ctypes.CDLL(None, use_errno=True).prctl(_SET_SUBREAPER, int(wanted), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def serve(peer: socket.socket, listener: socket.socket) -> None:
-    """Fork for each request of the tests, and of shells that they start, until the tests have ended."""
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, "a fork has but one thread: what the others held would be held for ever"
     while True:
@@ -242,8 +234,7 @@ def serve(peer: socket.socket, listener: socket.socket) -> None:
 
 
 def _answer_shell(shell: socket.socket, peer: socket.socket, listener: socket.socket) -> None:
-    """Fork a keeper with the program as its child. The keeper reports the program's end to the shell's placeholder, and
-    ends with it."""
+    """A keeper has the program as its child. It reports its end to the shell's placeholder, and ends with it."""
     message, files, _, _ = socket.recv_fds(shell, _MESSAGE_BYTES, 3)
     if message and os.fork() == 0:
         try:

@@ -1,6 +1,6 @@
-"""Loads examples with an installed Signoff, and prints the errors of failed examples as JSON.
-
-Reads `[{"name", "language", "folder", "file", "text"}]` from standard input."""
+"""Prints the errors of failed examples as JSON. Reads `[{"name", "language", "folder", "file", "text"}]` from standard
+input.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Two gateways for the whole session, one of them with external agents. Each test starts its own turns."""
+"""Two gateways serve the whole session. Each test starts its own turns."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -23,14 +23,13 @@ async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest.fixture
 async def rig(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayRig]:
-    """A gateway with a separate store, for tenant-wide tests."""
+    """For tests that concern a whole tenant."""
     async with gateway_rig(client, store, task_queue) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 async def agent(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CallRig]:
-    """An external agent with a running worker and a gateway."""
     folder = tmp_path_factory.mktemp("calls")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,

@@ -1,5 +1,3 @@
-"""Helpers of sign-in tests: a gateway that requires sign-in, and personal tokens."""
-
 import html
 import re
 from collections.abc import Callable, Sequence
@@ -28,7 +26,7 @@ def locked_rig(
     people: Sequence[Person] = (*PEOPLE, STRANGER),
     **settings: Any,
 ) -> GatewayRig:
-    """The same worker with a gateway of the production profile. `http` has no token."""
+    """`http` has no token."""
     return gateway.beside(
         people=FixedDirectory(people),
         settings=Settings(profile="production", **settings),
@@ -37,7 +35,6 @@ def locked_rig(
 
 
 async def token_of(rig: GatewayRig, person: str, *scopes: Scope, tenant: str = "main", days: float = 1) -> str:
-    """A personal token's secret, by default with every scope."""
     secret, _ = await Tokens(rig.deps.store).create(
         tenant, person, scopes or SCOPES, lifetime=timedelta(days=days), now=rig.deps.clock()
     )
@@ -45,7 +42,6 @@ async def token_of(rig: GatewayRig, person: str, *scopes: Scope, tenant: str = "
 
 
 async def asked_of(rig: GatewayRig, text: str = "pay", by: str = "guest", **fields: Any) -> str:
-    """An open request of a turn that a person started with their token."""
     headers = bearer(await token_of(rig, by))
     answer = await rig.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields}, headers=headers)
     assert answer.status_code == 201, answer.text
@@ -55,12 +51,10 @@ async def asked_of(rig: GatewayRig, text: str = "pay", by: str = "guest", **fiel
 
 
 def bearer(secret: str) -> dict[str, str]:
-    """The header with a token."""
     return {"authorization": f"Bearer {secret}"}
 
 
 def browser(rig: GatewayRig) -> httpx2.AsyncClient:
-    """A separate browser: cookies, and the headers that a browser sends with a form."""
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=rig.app),
         base_url=BASE,
@@ -75,13 +69,11 @@ async def sign_in(page: httpx2.AsyncClient, secret: str, then: str = "/") -> htt
 
 
 async def as_person(page: httpx2.AsyncClient, person: str) -> None:
-    """Become another person, as the development profile permits."""
     form = hidden((await page.get("/")).text, "/person")
     await page.post("/person", data={**form, "person": person})
 
 
 async def answered(page: httpx2.AsyncClient, approval: str, **fields: str) -> httpx2.Response:
-    """Send the form of a request's card and return the next page."""
     path = f"/approvals/{approval}/decide"
     form = hidden((await page.get(f"/approvals/{approval}")).text, path)
     return await page.post(path, data={**form, **fields}, follow_redirects=True)
@@ -97,6 +89,5 @@ def words(page: str) -> str:
 
 
 def all_routes(rig: GatewayRig) -> list[tuple[str, str]]:
-    """Every method and path of the gateway, with placeholders filled."""
     routes = [route for route in rig.app.routes if isinstance(route, APIRoute)]
     return [(method, re.sub(r"\{\w+\}", "main.a.b.c1.1", each.path)) for each in routes for method in each.methods]

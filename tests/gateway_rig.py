@@ -1,5 +1,3 @@
-"""A gateway over a running worker: tools that pay, fail, hide and ask, and a model that follows the message."""
-
 import asyncio
 import contextlib
 import dataclasses
@@ -144,7 +142,6 @@ FLIGHT: dict[str, Any] = {
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call the tools that the message names, then report their outcomes."""
     settled = results(request)
     if settled:
         return respond("; ".join(f"{part.tool}: {part.code} {text_of(part.value)}".strip() for part in settled))
@@ -179,8 +176,6 @@ def react(request: CompletionRequest) -> Completion:
 
 
 def rig_catalog(ledger: Ledger) -> Catalog:
-    """One actor, `desk`, with a tool for every course of a call. `other` has no tools."""
-
     def fails(args: dict[str, Any], context: Any) -> ToolFailure:
         return ToolFailure("the bank is closed")
 
@@ -222,14 +217,11 @@ def turn_of(approval: str) -> TurnKey:
 
 
 def http_of(app: Any, **transport: Any) -> httpx2.AsyncClient:
-    """A client of an application of the gateway, in this process."""
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app, **transport), base_url=BASE, timeout=60)
 
 
 @dataclass
 class GatewayRig:
-    """A client of the gateway, and the parts behind it."""
-
     http: httpx2.AsyncClient
     app: FastAPI
     deps: GatewayDeps
@@ -237,13 +229,12 @@ class GatewayRig:
     ledger: Ledger = field(default_factory=Ledger)
 
     def beside(self, **changes: Any) -> "GatewayRig":
-        """Another gateway over the same worker, with changed parts. Without changes it only knows the store."""
+        """Without changes it only knows the store."""
         deps = dataclasses.replace(self.deps, **changes)
         app = build_app(deps)
         return dataclasses.replace(self, http=http_of(app), app=app, deps=deps)
 
     async def start(self, text: str, **fields: Any) -> TurnKey:
-        """Start a turn of `desk` over the API."""
         answer = await self.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields})
         assert answer.status_code == 201, answer.text
         body = answer.json()
@@ -266,11 +257,9 @@ class GatewayRig:
         return approval
 
     async def request(self, approval: str) -> ApprovalRequest:
-        """A request as shown to approvers."""
         return (await self.deps.requests.load(approval)).request
 
     async def records(self, approval: str) -> list[Record]:
-        """The audit log of a request's turn."""
         return await AuditLog(self.deps.store).stream(turn_of(approval).workflow_id)
 
     async def acts(self, tenant: str = "main") -> list[Record]:
@@ -278,7 +267,6 @@ class GatewayRig:
         return await AuditLog(self.deps.store).stream(f"admin/{tenant}")
 
     async def runs(self, approval: str) -> int:
-        """The number of executions of a request's call."""
         key = ticket_key((await self.turns.signoff.request(approval)).digest, 1)
         return sum(row[2] == key for row in self.ledger.rows)
 
@@ -305,9 +293,9 @@ async def gateway_rig(
     signer: Signer = SIGNER,
     **worker: Any,
 ) -> AsyncIterator[GatewayRig]:
-    """A running worker and a gateway over it that signs, as every gateway does. `worker` is passed to `running_turns`.
-
-    If it `dispatches`, the dispatcher delivers answers that a busy machine did not deliver at once."""
+    """`worker` is passed to `running_turns`. If it `dispatches`, the dispatcher delivers answers that a busy machine
+    did not deliver at once.
+    """
     ledger = Ledger()
     catalog = catalog_of_ledger(ledger)
     driver = ScriptedModel(react) if model is None else model

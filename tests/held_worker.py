@@ -1,6 +1,6 @@
-"""A worker as a separate process whose gates, on a repeated call, write the question and never answer.
-
-`held_worker.py ADDRESS STORE_URL TASK_QUEUE WAY LEDGER`. Its tests kill it there."""
+"""A worker process whose gates, on a repeated call, write the question and never answer: `held_worker.py ADDRESS
+STORE_URL TASK_QUEUE WAY LEDGER`. Its tests kill it there.
+"""
 
 import asyncio
 import contextlib
@@ -35,8 +35,6 @@ PEOPLE = development_directory([a_person(name) for name in ("approver", "ana")])
 
 
 def catalog_with(way: str, ledger: Path, *, old: bool = False) -> Catalog:
-    """The tools of a way. `old` uses their earlier definitions."""
-
     async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
         with ledger.open("a") as file:
             file.write(f"{args['amount']}\n")
@@ -62,7 +60,6 @@ def script(way: str) -> list[Any]:
 async def held(
     address: str, store_url: str, task_queue: str, way: str, ledger: Path
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The worker's process, killed at the end if it still runs."""
     given = (str(Path(__file__)), address, store_url, task_queue, way, str(ledger))
     process = await asyncio.create_subprocess_exec(sys.executable, *given)
     try:

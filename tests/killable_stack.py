@@ -1,7 +1,7 @@
-"""A worker or a gateway of the production profile as a separate process, for tests that kill it.
-
-`killable_stack.py worker|gateway ADDRESS FOLDER QUEUE PORT`. FOLDER holds the store, both key files, the ledger and the
-files that the tools wait for. Prints one line when it is ready."""
+"""A worker or a gateway of the production profile, for tests that kill it: `killable_stack.py worker|gateway ADDRESS
+FOLDER QUEUE PORT`. FOLDER holds the store, both key files, the ledger and the files that the tools wait for. Prints
+one line when it is ready.
+"""
 
 import asyncio
 import contextlib
@@ -51,12 +51,11 @@ def store_url(folder: Path) -> str:
 
 
 def make_keys(folder: Path) -> None:
-    """The gateway's private file and the worker's public one."""
     create_key(folder / "private.json", folder / "public.json", datetime.now(UTC))
 
 
 def lines(folder: Path, name: str = "ledger") -> list[str]:
-    """The effects, one tool per line, in order. In `asked`, the model's proposals."""
+    """One tool per line, in order. `asked` holds the model's proposals."""
     ledger = folder / name
     return ledger.read_text().splitlines() if ledger.exists() else []
 
@@ -67,7 +66,7 @@ async def seen(file: Path) -> None:
 
 
 def catalog_with(folder: Path, queue: str) -> Catalog:
-    """The tools. `undispatched` runs on its own queue, which is not polled before the file `go` exists."""
+    """`undispatched` runs on its own queue, which is not polled before the file `go` exists."""
 
     async def run(name: str, ctx: ToolContext) -> str:
         with (folder / "ledger").open("a") as ledger:
@@ -93,8 +92,6 @@ def catalog_with(folder: Path, queue: str) -> Catalog:
 
 
 def model(folder: Path) -> ScriptedModel:
-    """Calls the tool that the message names, and records the request."""
-
     def react(request: CompletionRequest) -> Completion:
         if results(request):
             return respond("done")
@@ -167,7 +164,6 @@ async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
 async def killable(
     role: str, address: str, folder: Path, queue: str, port: int
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """One of the two, ready, and killed at the end if it still runs."""
     given = (str(Path(__file__)), role, address, str(folder), queue, str(port))
     with (folder / f"{role}.log").open("a") as log:
         process = await asyncio.create_subprocess_exec(

@@ -1,9 +1,7 @@
-"""A worker as a separate process, for tests that kill it: `killable_worker.py ADDRESS STORE_URL TASK_QUEUE LEDGER
-[HELD]`.
-
-Its `pay` needs approval and appends a line to the file LEDGER. With HELD its turns continue while approvers decide:
-HELD is `model` or `tool`, which then waits until the file `go` is next to LEDGER and writes a file of its name, or
-`nothing`."""
+"""A worker process for tests that kill it: `killable_worker.py ADDRESS STORE_URL TASK_QUEUE LEDGER [HELD]`. Its `pay`
+needs approval and appends a line to LEDGER. With HELD its turns continue while approvers decide. HELD is
+`nothing`, or `model` or `tool`, which then waits until the file `go` is next to LEDGER and writes a file of its name.
+"""
 
 import asyncio
 import contextlib
@@ -29,7 +27,7 @@ _GLANCE_SECONDS = 0.05
 
 
 def hand_over_soon() -> None:
-    """Give a killed worker's turns to the next one after a second, not after the SDK's ten."""
+    """The next worker takes a killed worker's turns after a second, not after the SDK's ten."""
     options = worker.worker_options
 
     def quicker(cached: int) -> Any:
@@ -42,7 +40,6 @@ def hand_over_soon() -> None:
 async def killable(
     address: str, store_url: str, task_queue: str, ledger: Path, held: str = ""
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The worker's process, killed at the end if it still runs."""
     given = (str(Path(__file__)), address, store_url, task_queue, str(ledger), held)
     process = await asyncio.create_subprocess_exec(sys.executable, *given)
     try:
@@ -60,8 +57,6 @@ async def wait_held(ledger: Path, name: str) -> None:
 
 
 def model_that_goes_on(ledger: Path, held: str) -> ScriptedModel:
-    """Propose `pay`, then answer with the last message and record that."""
-
     async def react(request: CompletionRequest) -> Completion:
         parts = [part for message in request.messages for part in message.parts if isinstance(part, ResultPart)]
         if not parts:

@@ -1,5 +1,3 @@
-"""Emails for tests: built from their parts, and our own corpus of replies."""
-
 import base64
 import quopri
 import sys
@@ -56,7 +54,7 @@ def mail(
     sender: str = "Ana <ana@example.org>",
     more: str = "",
 ) -> bytes:
-    """One email with one part. `more` are further header lines, on top."""
+    """`more` are further header lines, on top."""
     encoded = body if isinstance(body, bytes) else body.encode(charset)
     if encoding == "base64":
         encoded = base64.encodebytes(encoded)
@@ -71,14 +69,12 @@ def mail(
 
 
 def parted(*parts: tuple[str, str], kind: str = "alternative") -> bytes:
-    """One email with several parts, each with its headers and body."""
     inner = "".join(f"--limit\n{head}\n\n{body}\n" for head, body in parts)
     head = f'From: ana@example.org\nTo: {TO}\nContent-Type: multipart/{kind}; boundary="limit"\n\n'
     return f"{head}preamble\n{inner}--limit--\nepilogue\n".replace("\n", "\r\n").encode()
 
 
 def first_line(mail_answer: MailAnswer) -> str:
-    """The first line that may decide, or ""."""
     return mail_answer.above[0] if mail_answer.above and not mail_answer.unclear else ""
 
 
@@ -87,14 +83,13 @@ def comment(mail_answer: MailAnswer) -> str:
 
 
 def read_by(mail_answer: MailAnswer, locale: str, *names: str) -> ParsedAnswer:
-    """The answer read from an email, with its author's language."""
     if mail_answer.unclear:
         return ParsedAnswer(None)
     return read_mail_answer(mail_answer.above, mail_answer.below, AnswerSender(locale, names))
 
 
 def work(run: Callable[[], object]) -> int:
-    """The number of executed Python lines, which a busy machine does not change."""
+    """Count the executed Python lines, which a busy machine does not change."""
     count = 0
 
     def step(frame: FrameType, event: str, argument: object) -> Any:

@@ -1,5 +1,3 @@
-"""People's email programs and servers, for tests: received, sent and signed emails."""
-
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -30,14 +28,12 @@ class Delivered:
 
     @property
     def mail(self) -> EmailMessage:
-        """The email, parsed by the standard library."""
         found = message_from_bytes(self.content, policy=policy.default)
         assert isinstance(found, EmailMessage)
         return found
 
     @property
     def plain(self) -> str:
-        """Its text, without the line breaks of its encoding."""
         return self._part("plain").replace("\r\n", "\n")
 
     @property
@@ -52,7 +48,7 @@ class Delivered:
 
 @dataclass
 class Relay:
-    """A relay that stores its emails. `trouble` is its misbehaviour, or its answer to a recipient."""
+    """`trouble` is its misbehaviour, or its answer to a recipient."""
 
     port: int = 0
     taken: list[Delivered] = field(default_factory=list)
@@ -81,7 +77,7 @@ class _Dead(asyncio.Protocol):
 
 @asynccontextmanager
 async def relay() -> AsyncIterator[Relay]:
-    """A relay on loopback, which refuses connections while its `trouble` is `down`."""
+    """Refuses connections while its `trouble` is `down`."""
     loop = asyncio.get_running_loop()
     made = Relay()
 
@@ -96,7 +92,6 @@ async def relay() -> AsyncIterator[Relay]:
 def replied(
     card: Delivered, sender: str, words: str, *, to: str = "", headers: Mapping[str, str] | None = None
 ) -> EmailMessage:
-    """The email of an email program when `sender` replies to `card`, with a quote below."""
     original = card.mail
     quoted = "\n".join(f"> {line}" for line in card.plain.split("\n"))
     mail = written(
@@ -124,7 +119,7 @@ def written(sender: str, to: str, words: str) -> EmailMessage:
 
 
 def judged(mail: EmailMessage, *, result: Literal["pass", "fail"] = "pass", by: str = OWN_SERVER) -> bytes:
-    """The email as delivered by a mail server that checked SPF and DMARC."""
+    """Add the field of a mail server that checked SPF and DMARC."""
     address = str(mail["From"]).partition("<")[2].rstrip(">")
     domain = address.partition("@")[2]
     verdict = f"{by}; spf={result} smtp.mailfrom={address}; dmarc={result} header.from={domain}"
@@ -132,7 +127,6 @@ def judged(mail: EmailMessage, *, result: Literal["pass", "fail"] = "pass", by: 
 
 
 def received(raw: bytes, by: str = OWN_SERVER) -> bytes:
-    """The email with the field that a receiving mail server adds on top."""
     at = "Sun, 22 Nov 2026 14:00:00 +0000"
     return (
         f"Received: from out.people.example (out.people.example [192.0.2.7]) by {by} with ESMTPS; {at}\r\n".encode()
@@ -148,9 +142,9 @@ def signed(
     signer: str = "",
     selector: str = SELECTOR,
 ) -> bytes:
-    """The email with the DKIM signature of its sender's domain, or of `domain`, over all except the omitted fields.
-
-    `signer` is the named signer (`i=`). Existing signatures are not covered."""
+    """The signature covers all fields except the omitted ones. `signer` is the named signer (`i=`). Existing signatures
+    are not covered.
+    """
     raw = mail if isinstance(mail, bytes) else mail.as_bytes()
     read = BytesHeaderParser().parsebytes(raw)
     by = (domain or str(read["From"]).partition("@")[2].rstrip(">")).encode()
@@ -161,7 +155,6 @@ def signed(
 
 
 def key_record(more: str = "") -> str:
-    """The record of the key that signs all these emails, with `more` tags."""
     return f"v=DKIM1; {more}k=rsa; p={_key()[1]}"
 
 

@@ -1,5 +1,3 @@
-"""Email as a vendor for the channel suite: a real mail server for sending, a signed webhook for receiving."""
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,8 +17,6 @@ HOW = {"approved": "Approve", "denied": "deny"}
 
 
 class Post(Vendor):
-    """A mail server for both directions, and the email programs of four people."""
-
     kind: ClassVar[str] = "email"
     identities = ("ana@people.example", "bo@people.example", "cy@people.example", "eve@else.example")
 
@@ -68,7 +64,6 @@ class Post(Vendor):
         return self._brought(judged(self._reply(card, identity, words)))
 
     def reply_with(self, card: VendorCard, identity: str, words: str, headers: Mapping[str, str]) -> InboundRequest:
-        """Reply with further header fields, such as `Cc`."""
         mail = self._reply(card, identity, words)
         for name, value in headers.items():
             mail[name] = value

@@ -1,5 +1,3 @@
-"""The email channel with a mail server, a fixed clock, and a card."""
-
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -41,14 +39,12 @@ class MailRig:
         return await self.receive(FetchedMail(raw, at=NOW, recipients=recipients))
 
     async def receive(self, raw: InboundRequest) -> InboundBatch:
-        """The actions of a request, read as in production."""
         with ThreadPoolExecutor(1) as threads:
             return await self.channel.read(raw, threads)
 
 
 @asynccontextmanager
 async def mail_rig(**options: Any) -> AsyncIterator[MailRig]:
-    """The channel with these options added to the usual ones, and a test's own DNS."""
     async with relay() as server:
         given: dict[str, Any] = {
             "smtp": {"host": "127.0.0.1", "port": server.port, "tls": "none"},
@@ -62,7 +58,6 @@ async def mail_rig(**options: Any) -> AsyncIterator[MailRig]:
 
 
 def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: int = 0, **given: Any) -> OutboundCard:
-    """A card for Bo. `token` is its own, and all other fields belong to the request."""
     token = given.pop("token", TOKEN)
     args = given.pop("args", {"to": "Example GmbH", "amount": 1200, "note": "the second half"})
     says = given.pop("agent_says", "It is due today.")

@@ -1,5 +1,3 @@
-"""The header lines that mail servers add to received emails, from `tests/channels/mails/servers.yaml`."""
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ _FILE = Path(__file__).parent / "channels" / "mails" / "servers.yaml"
 
 @dataclass(frozen=True)
 class MailServer:
-    """One mail server. `options` are the channel options that docs/channels.md names for it."""
+    """`options` are the channel options that docs/channels.md names for it."""
 
     server: str
     head: str
@@ -19,7 +17,6 @@ class MailServer:
     case: str = ""
 
     def takes(self, mail: bytes, sender: str) -> bytes:
-        """The email as this server delivers it, with a DMARC pass for `sender`."""
         filled = self.head.replace("{sender}", sender).replace("{domain}", sender.partition("@")[2])
         return filled.replace("\n", "\r\n").encode() + mail
 

@@ -1,5 +1,3 @@
-"""An installation with email only: the real inbound path over a real store and a name server."""
-
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,8 +18,6 @@ from signoff.testing.vendor import Vendor
 
 
 class SiteMail(Post):
-    """The email of people at `domain`. `more` options override the usual ones."""
-
     def __init__(self, server: Relay, domain: str, more: Mapping[str, Any]) -> None:
         super().__init__(server)
         self.identities = tuple(f"{name}@{domain}" for name in ("ana", "bo", "cy", "eve"))  # type: ignore[assignment, misc]
@@ -41,11 +37,9 @@ class MailSite:
 
     @property
     def bo(self) -> str:
-        """The approver's address."""
         return self.rig.bo
 
     def reply(self, words: str = "Approve", sender: str = "", **headers: str) -> EmailMessage:
-        """Bo's reply to his card, or another sender's."""
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         return replied(self.mails(self.bo)[0], sender or self.bo, words, headers=fields)
 
@@ -57,7 +51,6 @@ class MailSite:
         return self.rig.vendor._brought(mail)
 
     async def take(self, mail: bytes) -> InboundBatch:
-        """The actions of an email, before their processing."""
         return await self.rig.receiver.take(self.rig.channel.name, self.brought(mail))
 
     async def state_after(self, mail: bytes) -> str:
@@ -66,7 +59,6 @@ class MailSite:
 
 
 def with_keys(*domains: str, more: Zone | None = None) -> Zone:
-    """A zone with the keys of these domains, and `more`."""
     record = key_record()
     quoted = " ".join(f'"{record[at : at + 200]}"' for at in range(0, len(record), 200))
     return {**{f"s1._domainkey.{domain}": quoted for domain in domains}, **(more or {})}
@@ -76,7 +68,6 @@ def with_keys(*domains: str, more: Zone | None = None) -> Zone:
 async def mail_site(
     folder: Path, monkeypatch: pytest.MonkeyPatch, zone: Zone, *, domain: str = "people.example", **options: Any
 ) -> AsyncIterator[MailSite]:
-    """A site with people at `domain`, and requests to Bo and Ana."""
     async with name_server(zone, monkeypatch) as names, relay() as server:
 
         class Suite(ChannelSuite):

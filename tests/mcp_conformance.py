@@ -1,5 +1,3 @@
-"""The tools of the protocol's conformance suite, as far as served, and approvers for them."""
-
 import asyncio
 import contextlib
 import json
@@ -50,8 +48,6 @@ _SCHEMA_2020: Final[dict[str, Any]] = {
 
 
 def conformance_catalog(ledger: Ledger) -> Catalog:
-    """One agent with the tool names and answers that the suite expects. Long tools need approval."""
-
     def fail(args: dict[str, Any], context: Any) -> Any:
         raise ValueError("This tool intentionally returns an error for testing")
 
@@ -85,14 +81,13 @@ def conformance_catalog(ledger: Ledger) -> Catalog:
 
 
 class TaskRequests:
-    """An app that counts proposals of tasks: a call approved before that is no task."""
+    """Counts proposals of tasks: a call approved before its proposal is no task."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self.begun = self.ended = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count it while it is answered."""
         if scope["type"] != "http" or not scope["path"].startswith("/mcp"):
             await self._app(scope, receive, send)
             return
@@ -112,8 +107,6 @@ class TaskRequests:
 
 @contextlib.asynccontextmanager
 async def approvals(rig: GatewayRig, requests: TaskRequests) -> AsyncIterator[None]:
-    """Approve all open requests, except those to be withdrawn and those not yet reported as tasks."""
-
     async def approve() -> None:
         while True:
             ended = requests.ended
@@ -132,9 +125,9 @@ async def approvals(rig: GatewayRig, requests: TaskRequests) -> AsyncIterator[No
 
 
 async def failed_checks(url: str, folder: Path, allowed: tuple[str, ...], *options: str) -> set[str]:
-    """Run the suite with these options and return the failed checks, as `scenario: check`, except the allowed ones.
-
-    It gives up on a request after seconds, which no option changes: `node20.mjs` makes it wait for minutes."""
+    """Return the failed checks, as `scenario: check`. The suite gives up on a request after seconds, which no option
+    changes: `node20.mjs` makes it wait for minutes.
+    """
     words = ("node", "--import", "./node20.mjs", f"{_SUITE}/dist/index.js", "server", "--url", url)
     given = ("--timeout", "600000", "--output-dir", str(folder), *options)
     process = await asyncio.create_subprocess_exec(*words, *given, cwd=PACKAGES, stdout=PIPE, stderr=STDOUT)
@@ -145,7 +138,6 @@ async def failed_checks(url: str, folder: Path, allowed: tuple[str, ...], *optio
 
 
 def _read_reports(folder: Path) -> list[str] | None:
-    """The failed checks. None without a report."""
     reports = list(folder.rglob("checks.json"))
     found = [
         f"{_SCENARIO.sub('', path.parent.name)}: {check['id']}"

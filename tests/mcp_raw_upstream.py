@@ -1,4 +1,4 @@
-"""An MCP server that sends an unchecked list of tools over standard streams: `python mcp_raw_upstream.py FOLDER`."""
+"""Sends an unchecked list of tools over standard streams: `python mcp_raw_upstream.py FOLDER`."""
 
 import json
 import sys
@@ -7,7 +7,6 @@ from typing import Any
 
 
 def answer(folder: Path, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    """The result of a request. None for an unknown method."""
     if method == "initialize":
         info = {"name": "raw", "version": "1"}
         return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}

@@ -1,5 +1,3 @@
-"""A gateway on a port of this machine with an external MCP agent, and the protocol's own client."""
-
 import asyncio
 import contextlib
 import json
@@ -30,9 +28,6 @@ ERAS: Final = (LEGACY, MODERN)
 
 
 def mcp_catalog(ledger: Ledger) -> Catalog:
-    """The agents of `call_rig`, with tools that Signoff runs: they need approval, always or on request, only read, or
-    fail."""
-
     def breaks(args: dict[str, Any], context: Any) -> Any:
         raise ValueError("the bank is closed")
 
@@ -57,14 +52,12 @@ class McpRig:
     async def client(
         self, era: str, path: str = "/mcp/coder", *, secret: str = "", **fields: Any
     ) -> AsyncIterator[Client]:
-        """The protocol's own client of one era, with the agent's token."""
         async with httpx2.AsyncClient(headers=bearer(secret or self.secret), timeout=120) as http:
             transport = streamable_http_client(f"{self.url}{path}", http_client=http)
             async with Client(transport, mode=era, **fields) as client:
                 yield client
 
     async def asked(self, words: str) -> str:
-        """The id of the request whose effect starts with these words, once it is open."""
         while True:
             answer = await self.as_person("GET", "/v1/approvals?limit=100")
             found = [each["id"] for each in answer.json()["approvals"] if each["effect"].startswith(words)]
@@ -89,7 +82,6 @@ class McpRig:
             return await http.request(method, f"{self.url}{path}", **fields)
 
     async def post(self, body: Any, path: str = "/mcp/coder", **headers: str) -> httpx2.Response:
-        """A raw request of a client without a library."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         given = {
             "content-type": "application/json",
@@ -101,7 +93,6 @@ class McpRig:
             return await http.post(f"{self.url}{path}", content=content, headers=given)
 
     async def ask_modern(self, method: str, extensions: Any = None, **params: Any) -> dict[str, Any]:
-        """A request of 2026-07-28 from a client with tasks, and its answer."""
         body, headers = modern_request(method, extensions, **params)
         found: dict[str, Any] = (await self.post(body, **headers)).json()
         return found
@@ -115,7 +106,6 @@ class McpRig:
 
 
 def modern_request(method: str, extensions: Any = None, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """The body and the headers of a request of 2026-07-28 from a client with tasks."""
     declared = {TASKS: {}} if extensions is None else extensions
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,

@@ -42,29 +42,26 @@ class Upstream:
         part.replace(self.folder / "tools.json")
 
     def change(self, name: str, **fields: Any) -> None:
-        """From now on, list the tool `name` with these fields."""
         self.tools = [each | fields if each["name"] == name else each for each in self.tools]
 
     @property
     def calls(self) -> list[list[Any]]:
-        """Each started call: the tool, its arguments and the protocol's version."""
+        """Each entry: the tool, its arguments and the protocol's version."""
         path = self.folder / "calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     @property
     def looks(self) -> list[list[str]]:
-        """Each request about a task: `get` or `cancel`, and the task."""
+        """Each entry: `get` or `cancel`, and the task."""
         path = self.folder / "looks"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     @property
     def processes(self) -> list[int]:
-        """The ids of the processes that served over standard streams, in order."""
         path = self.folder / "processes"
         return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def forget_calls(self) -> None:
-        """Forget the calls so far, and the requests about tasks."""
         (self.folder / "calls").unlink(missing_ok=True)
         (self.folder / "looks").unlink(missing_ok=True)
 
@@ -124,7 +121,6 @@ def _task(name: str, status: str, **more: Any) -> dict[str, Any]:
 
 
 def _task_state(name: str, looks: int) -> dict[str, Any]:
-    """The state of a task named after its outcome."""
     if name == "die" and looks == 1:
         os._exit(1)
     if looks < 2 or name == "forever":

@@ -1,5 +1,3 @@
-"""Helpers for running the tools of `mcp_upstream` with Signoff, over either transport."""
-
 import asyncio
 import contextlib
 import sys
@@ -23,7 +21,6 @@ PATIENT: Final[dict[str, Any]] = {"timeout": 600.0}
 
 
 def imported(name: str, tools: list[dict[str, Any]], **fields: Any) -> ToolServer:
-    """A server whose `tools` were imported."""
     return ToolServer(name, tools=read_listing(name, tools).tools, **fields)
 
 
@@ -42,14 +39,12 @@ def imported_tool(server: ToolServer, remote: str = "note", **fields: Any) -> To
 
 
 def by_streams(upstream: Upstream, name: str = "up", **fields: Any) -> ToolServer:
-    """The server as a program, with its current tools imported."""
     command = (sys.executable, mcp_upstream.__file__, str(upstream.folder))
     return imported(name, upstream.tools, command=command, **PATIENT | fields)
 
 
 @contextlib.asynccontextmanager
 async def by_http(upstream: Upstream, wrap: Any = None, name: str = "up", **fields: Any) -> AsyncIterator[ToolServer]:
-    """The server on a port of this machine, its application wrapped by `wrap`, with its current tools imported."""
     app, port = upstream.server().streamable_http_app(), free_port()
     async with _lifespan(app), running_app(app if wrap is None else wrap(app), port):
         url = f"http://127.0.0.1:{port}/mcp"
@@ -58,7 +53,7 @@ async def by_http(upstream: Upstream, wrap: Any = None, name: str = "up", **fiel
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: Any) -> AsyncIterator[None]:
-    """Hold the application's lifespan in a separate task: a fixture ends in another task than it started in."""
+    """A separate task holds the lifespan: a fixture ends in another task than it started in."""
     begun, over = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -77,7 +72,6 @@ async def _lifespan(app: Any) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def using(*servers: ToolServer, secrets: Mapping[str, str] | None = None) -> AsyncIterator[WorkerServers]:
-    """A worker's connections to servers, all closed at the end."""
     found = WorkerServers({each.name: each for each in servers}, SecretProvider(environment=secrets or {}))
     try:
         yield found

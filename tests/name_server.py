@@ -1,5 +1,3 @@
-"""A name server on this machine, for tests: existing names, missing names, and names without an answer."""
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -17,8 +15,9 @@ Zone = Mapping[str, str | None]
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers TXT from `zone`, with quoted texts. A name with None, and all below, gets no answer. An empty text means
-    no TXT. Other names do not exist. `asked` counts the queries by name."""
+    """Answers TXT from `zone`. A name with None, and all below, gets no answer. An empty text means no TXT. Other names
+    do not exist. `asked` counts the queries by name.
+    """
 
     def __init__(self, zone: Zone) -> None:
         self.zone = dict(zone)
@@ -44,7 +43,6 @@ class NameServer(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def name_server(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NameServer]:
-    """This machine's resolver uses only this server during the block."""
     loop = asyncio.get_running_loop()
     transport, server = await loop.create_datagram_endpoint(lambda: NameServer(zone), local_addr=("127.0.0.1", 0))
     resolver = dns.asyncresolver.Resolver(configure=False)

@@ -1,5 +1,3 @@
-"""A small OpenID Connect provider on its own port: real HTTP, real RS256 keys, codes that work once."""
-
 import base64
 import contextlib
 import functools
@@ -32,14 +30,12 @@ def new_key() -> RSAKey:
 
 @functools.cache
 def usual_key() -> RSAKey:
-    """The default signing key of the providers: creating one takes 0.2 s."""
+    """Creating a key takes 0.2 s."""
     return new_key()
 
 
 @dataclass
 class Provider:
-    """Its metadata and the claims of a sign-in. Tests change them to make it lie."""
-
     issuer: str
     key: RSAKey = field(default_factory=usual_key)
     claims: dict[str, Any] = field(default_factory=dict)

@@ -1,5 +1,3 @@
-"""A real OpenID Connect provider as a process, and a browser that signs in there."""
-
 import asyncio
 import contextlib
 import html
@@ -33,7 +31,7 @@ class OpenIdServer:
 async def running_openid_server(
     redirect: str, secret: str, accounts: Mapping[str, Mapping[str, Any]]
 ) -> AsyncIterator[OpenIdServer]:
-    """Run the provider for one gateway. `accounts` are claims by login, and any password is accepted."""
+    """`accounts` are claims by login, and any password is accepted."""
     port = free_port()
     words = ("node", "server.mjs", str(port), redirect, secret, json.dumps(accounts))
     process = await asyncio.create_subprocess_exec(*words, cwd=_FOLDER, stdout=PIPE)
@@ -48,7 +46,6 @@ async def running_openid_server(
 
 
 async def sign_in_at(page: httpx2.AsyncClient, start: str, login: str) -> httpx2.Response:
-    """Go from the inbox's `start` to the provider, fill in its forms, and return the inbox's page."""
     answer = await page.get(start)
     for _ in range(_STEPS):
         if answer.is_redirect:

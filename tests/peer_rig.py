@@ -1,5 +1,3 @@
-"""A gateway on a port of this machine, with tools for other agents and other tools, and A2A's own client."""
-
 import contextlib
 import json
 import uuid
@@ -48,7 +46,6 @@ OUTPUT: Final = {"type": "string"}
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call every tool that the message names, offered or not. Otherwise answer in parts."""
     settled = results(request)
     if settled:
         return respond("; ".join(f"{part.tool}: {part.code} {text_of(part.value)}".strip() for part in settled))
@@ -71,7 +68,6 @@ def react(request: CompletionRequest) -> Completion:
 
 
 def peer_catalog(ledger: Ledger) -> Catalog:
-    """`desk` has exposed and other tools. `other` has no exposed ones."""
     exposed: dict[str, Any] = {"peer_exposed": True, "input_schema": SCHEMA}
     tools = [
         pay_tool(
@@ -104,7 +100,6 @@ class PeerRig:
 
     @contextlib.asynccontextmanager
     async def agent(self, person: str = "partner", **fields: Any) -> AsyncIterator["PeerClient"]:
-        """A2A's own client with a peer's token, after reading the card."""
         async with httpx.AsyncClient(headers=bearer(await self.token(person, **fields)), timeout=60) as http:
             card = await A2ACardResolver(http, self.url).get_agent_card()
             sdk, live = (
@@ -114,7 +109,6 @@ class PeerRig:
             yield PeerClient(sdk, live, card, http, self)
 
     async def rpc(self, method: str, params: Any = None, **fields: Any) -> dict[str, Any]:
-        """One raw request of a peer, and its answer."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}, **fields}
         return await self.post(json.dumps(body).encode())
 
@@ -129,8 +123,6 @@ class PeerRig:
 
 @dataclass
 class PeerClient:
-    """A2A's own client of one peer. `live` requests streams."""
-
     sdk: Client
     live: Client
     card: AgentCard
@@ -159,15 +151,12 @@ class PeerClient:
 
 
 def message(text: str, message_id: str = "", *, data: Any = None, **fields: Any) -> SendMessageRequest:
-    """A request with a message. `fields` belong to the message."""
     parts = [Part(text=text), *([] if data is None else [ParseDict({"data": data}, Part())])]
     given = Message(message_id=message_id or fresh_id(), role=Role.ROLE_USER, parts=parts, **fields)
     return SendMessageRequest(message=given)
 
 
 def fresh_id() -> str:
-    """An unused message id."""
-
     return uuid.uuid4().hex
 
 

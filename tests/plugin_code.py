@@ -1,5 +1,3 @@
-"""The source of plugins that tests install."""
-
 from collections.abc import Callable
 
 CHANNEL = """

@@ -1,5 +1,3 @@
-"""A test's pauses between two checks."""
-
 import asyncio
 from collections.abc import Callable, Iterator
 
@@ -9,10 +7,9 @@ _GROWTH = 1.25
 
 
 def pauses() -> Iterator[float]:
-    """Endless seconds, each longer than the one before: slow conditions are checked less often.
-
-    A check uses a gateway, a worker and a server. Twenty checks a second kept all of them so busy that the condition
-    took longer."""
+    """Endless seconds, each longer than the one before. A check uses a gateway, a worker and a server: twenty checks a
+    second kept all of them so busy that the condition took longer.
+    """
     seconds = FIRST_SECONDS
     while True:
         yield seconds

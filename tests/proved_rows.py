@@ -9,13 +9,11 @@ _NAME = "rows"
 
 
 def case(row: str, *values: Any, name: str = "") -> Any:
-    """Make one case of a parametrized test that proves `row` alone."""
     return pytest.param(*values, marks=pytest.mark.row(row), id=name or None)
 
 
 class ProvedRows:
-    """Fail a complete run without proof of a done row. `done` gives the rows, and `excused` those of tests that this
-    run left out."""
+    """`done` gives the rows, and `excused` the rows of tests that this run left out."""
 
     def __init__(
         self, config: pytest.Config, done: Callable[[], set[str]], excused: Callable[[], Collection[str]]
@@ -28,7 +26,6 @@ class ProvedRows:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Send the rows of a test along with its result."""
         report = yield
         report.user_properties.extend((_NAME, row) for mark in item.iter_markers("row") for row in mark.args)
         return report

@@ -1,5 +1,3 @@
-"""Helpers for tests of provider sign-ins: the provider, its settings, and the redirects."""
-
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -23,14 +21,12 @@ START = "/login/oidc?next=%2Ftools"
 
 @pytest.fixture
 async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
-    """A separate provider, and its client's secret in a variable."""
     monkeypatch.setenv("THE_SECRET", SECRET)
     async with running_provider() as running:
         yield running
 
 
 def login_settings(provider: Provider, roles: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The provider's settings, and the roles of its groups."""
     return {
         "oidc_issuer": provider.issuer,
         "oidc_client_id": CLIENT,
@@ -43,7 +39,6 @@ def login_settings(provider: Provider, roles: Mapping[str, Sequence[str]]) -> di
 async def provider_rig(
     client: Client, folder: Path, provider: Provider, people: Sequence[Person], groups: Mapping[str, Sequence[str]]
 ) -> AsyncIterator[GatewayRig]:
-    """A production worker that declares some people, and a gateway that also asks the provider."""
     queue = f"provider-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
@@ -53,7 +48,7 @@ async def provider_rig(
 
 
 async def to_provider(page: httpx2.AsyncClient) -> str:
-    """Go to the provider, which agrees at once. Return the address that it redirects the browser to."""
+    """Return the address that the provider redirects the browser to."""
     sent = await page.get(START)
     assert sent.status_code == 303, sent.text
     async with httpx2.AsyncClient(verify=False, timeout=60) as elsewhere:
@@ -63,7 +58,6 @@ async def to_provider(page: httpx2.AsyncClient) -> str:
 
 
 async def sign_in_at_provider(page: httpx2.AsyncClient) -> httpx2.Response:
-    """The complete sign-in with both redirects."""
     return await page.get(await to_provider(page))
 
 

@@ -1,5 +1,3 @@
-"""A proxy in front of several gateways that forwards each connection to an available one."""
-
 import asyncio
 import contextlib
 import itertools
@@ -11,7 +9,6 @@ _BLOCK = 64 * 1024
 
 @contextlib.asynccontextmanager
 async def running_proxy(port: int, behind: Sequence[int]) -> AsyncIterator[None]:
-    """Forward connections on `port` to the ports `behind`, in turn, without closed ones."""
     turn = itertools.count()
 
     async def serve(reader: StreamReader, writer: StreamWriter) -> None:
@@ -29,7 +26,6 @@ async def running_proxy(port: int, behind: Sequence[int]) -> AsyncIterator[None]
 
 
 async def _pass(reader: StreamReader, writer: StreamWriter) -> None:
-    """Forward data until it ends, or until either side disconnects."""
     with contextlib.suppress(OSError):
         while block := await reader.read(_BLOCK):
             writer.write(block)

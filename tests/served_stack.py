@@ -1,5 +1,3 @@
-"""A gateway on its own port, and a worker, in this process, over the small project of the command line's tests."""
-
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +19,6 @@ MANIFEST = PROJECT / "signoff.yaml"
 async def gateway_alone(
     clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str, manifest: Path = MANIFEST
 ) -> AsyncIterator[None]:
-    """A gateway of the project without a worker, known to commands by variables."""
     for name, value in (("MANIFEST", str(manifest)), ("TASK_QUEUE", task_queue), ("PORT", str(free_port()))):
         clean_env.setenv(f"SIGNOFF_{name}", value)
     clean_env.setenv("TEMPORAL_ADDRESS", server.address)
@@ -33,7 +30,6 @@ async def gateway_alone(
 
 @contextlib.asynccontextmanager
 async def worker_alone(server: ServerHandle, task_queue: str) -> AsyncIterator[None]:
-    """A worker of the project, chosen by variables."""
     place = find_installation()
     async with (
         working_store(place.settings) as store,

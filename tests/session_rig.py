@@ -1,5 +1,3 @@
-"""A session for tests of complete conversations on the real server."""
-
 import asyncio
 import contextlib
 import uuid
@@ -31,7 +29,6 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Pay on request, otherwise answer `<words> after <the previous message>`."""
     entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
     text = last_user_text(request)
     if entries:
@@ -68,11 +65,9 @@ class Talk:
 
     @property
     def handle(self) -> WorkflowHandle[Any, Any]:
-        """The session's workflow, in its latest run."""
         return self.turns.client.get_workflow_handle(self.key.workflow_id)
 
     async def begin(self, **fields: Any) -> None:
-        """Start the session directly, differently from a client."""
         first = SessionInput(
             engine=names.ENGINE, tenant_id=self.key.tenant, session_id=self.key.session, actor="desk", **fields
         )
@@ -88,7 +83,6 @@ class Talk:
         return await self.turns.sessions.inject(self.key, injection)
 
     async def until(self, seen: Callable[[SessionView], bool]) -> SessionView:
-        """The first view of the session that satisfies `seen`."""
         waits = pauses()
         while True:
             with contextlib.suppress(ServerUnavailable, NotFound):
@@ -98,7 +92,6 @@ class Talk:
             await asyncio.sleep(next(waits))
 
     async def turn(self, turn_id: str, *states: str) -> SessionTurnView:
-        """One turn of the session once it is in one of `states`."""
         view = await self.until(lambda view: any(t.turn == turn_id and t.state in states for t in view.turns))
         return next(turn for turn in view.turns if turn.turn == turn_id)
 

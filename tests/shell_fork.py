@@ -14,9 +14,7 @@ HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signa
 
 
 def stand_for_fork(address: str, program: str) -> NoReturn:
-    """Fork the program with this process's arguments, forward signals to it and end as it does.
-
-    Becomes the program itself if a fork would differ from it."""
+    """Forward signals to the fork and end as it does. Becomes the program itself if a fork would differ from it."""
     # Until their receiver is known.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

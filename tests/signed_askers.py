@@ -1,5 +1,3 @@
-"""The requester of a turn, signed as by the gateway."""
-
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +11,9 @@ from signoff.keys.signatures import Signer
 def signed_asker(
     signer: Signer, user: Principal, tenant: str, session: str, turn: str, *, at: datetime, **fields: Any
 ) -> Principal:
-    """`user` as the requester of this turn of any actor, without a nonce, so that the digests of its calls are known.
-
-    `fields` belong to the context: the channel, `extra`, route and step."""
+    """The requester has no nonce, so that the digests of its calls are known. `fields` belong to the context: the
+    channel, `extra`, route and step.
+    """
     ctx = CallContext(**{"actor": "desk", "tenant": tenant, "session": session, "turn": turn, "user": user} | fields)
     asker = principal_as_asked(ctx, nonce="", at=at, any_actor="actor" not in fields)
     return signer.sign_principal(replace(ctx, user=asker))

@@ -26,7 +26,7 @@ from signoff.temporal.embedded_server import free_port
 
 
 def postgres_programs() -> Path:
-    """The directory of `initdb` and `pg_ctl`, which Debian keeps off PATH."""
+    """Debian keeps them off PATH."""
     found = [
         *sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")),
         *map(Path, filter(None, [shutil.which("initdb")])),
@@ -36,7 +36,7 @@ def postgres_programs() -> Path:
 
 
 def _unprivileged() -> str | None:
-    """The user of the server if the tests run as root, which it refuses."""
+    """PostgreSQL refuses to run as root: tests that do give it another user."""
     if os.getuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -45,7 +45,7 @@ def _unprivileged() -> str | None:
 
 @contextlib.contextmanager
 def running_postgres(superuser: str, password: str = "") -> Iterator[str]:
-    """The address, `host:port`, of a separate PostgreSQL server. Without a password it admits all clients."""
+    """Yields `host:port`. Without a password the server admits all clients."""
     programs, user, port = postgres_programs(), _unprivileged(), free_port()
     folder = Path(tempfile.mkdtemp(prefix="signoff-pg-"))
     (folder / "password").write_text(password)
@@ -69,10 +69,10 @@ def running_postgres(superuser: str, password: str = "") -> Iterator[str]:
 
 
 class EmptyStores:
-    """Starts each new SQLite store of this process as a copy of an empty one: creating tables takes five times as long.
-
-    The first actions of the opening process, the id and the keys, are not in the copy. Tests of the creation, and other
-    processes, create their stores."""
+    """New SQLite stores of this process are copies of an empty one: creating tables takes five times as long. The id
+    and the keys, which the opening process writes first, are not in the copy. Tests of the creation, and other
+    processes, create their stores.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "empty.db"
@@ -106,7 +106,6 @@ class EmptyStores:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """During the block, stores of this process start like this."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store_module, "make_private", self.make_private)
             yield
@@ -114,10 +113,9 @@ class EmptyStores:
 
 @contextlib.contextmanager
 def shared_statements() -> Iterator[None]:
-    """During the block, SQLite stores of this process share their compiled statements.
-
-    SQLAlchemy compiles each statement once per engine, which is once per program. The tests open thousands. A compiled
-    statement holds no value and no connection."""
+    """SQLite stores of this process share their compiled statements. SQLAlchemy compiles each statement once per
+    engine, and the tests open thousands. A compiled statement holds no value and no connection.
+    """
     compiled: LRUCache[Any, Any] = LRUCache(2000)
     make = database_module._sqlite_engine
 
@@ -136,14 +134,13 @@ def shared_statements() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The URL, without a database, of a PostgreSQL server that lives as long as the test session."""
     with running_postgres("signoff") as address:
         yield f"postgresql://signoff@{address}"
 
 
 @pytest.fixture
 async def postgres_url(postgres_server: str) -> str:
-    """The URL of an empty PostgreSQL database. Emptying one is far quicker than creating one."""
+    """Emptying a database is far quicker than creating one."""
     url = f"{postgres_server}/postgres"
     admin = await asyncpg.connect(url)
     await admin.execute("DROP SCHEMA public CASCADE")
@@ -154,27 +151,24 @@ async def postgres_url(postgres_server: str) -> str:
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
-    """The URL of a SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path}/store.db"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def store_url(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty store, of every kind in turn."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
 
 
 @pytest.fixture
 async def store(store_url: str) -> AsyncIterator[Store]:
-    """An open, empty store, of every kind in turn."""
     async with open_store(store_url) as opened:
         yield opened
 
 
 @pytest.fixture(autouse=True)
 def made_stores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In tests of the stores, each is created, see `EmptyStores`."""
+    """Tests of the stores create each one, see `EmptyStores`."""
     monkeypatch.setattr(store_module, "make_private", make_private)
 
 

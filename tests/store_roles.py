@@ -1,5 +1,3 @@
-"""A PostgreSQL store with its two roles, created by the operators' command."""
-
 import asyncio
 import contextlib
 import io
@@ -32,7 +30,7 @@ async def sql(url: str, *statements: str) -> None:
 
 
 async def made_roles(server: str) -> RoleUrls:
-    """A separate database with an owner who is no superuser, and two roles without rights."""
+    """The owner is no superuser, and the two roles have no rights yet."""
     database = f"store_{uuid.uuid4().hex[:12]}"
     names = {each: f"{database}_{each}" for each in ("owner", "worker", "gateway")}
     await sql(
@@ -46,9 +44,7 @@ async def made_roles(server: str) -> RoleUrls:
 
 
 async def store_command(url: str, folder: Path, *words: str) -> tuple[int, str]:
-    """Run `signoff store` with these words and this address, and return its exit code and output.
-
-    In a thread of this process: starting a program and loading all of Signoff takes longer than the command."""
+    """Runs in a thread of this process: starting a program and loading all of Signoff takes longer than the command."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     env |= {"SIGNOFF_STORE_URL": url, "SIGNOFF_STATE_DIR": str(folder / "state")}
 
@@ -63,7 +59,6 @@ async def store_command(url: str, folder: Path, *words: str) -> tuple[int, str]:
 
 
 async def given_roles(urls: RoleUrls, folder: Path) -> None:
-    """Give the roles their rights with `signoff store roles`."""
     code, output = await store_command(
         urls.owner, folder, "roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"]
     )

@@ -42,9 +42,6 @@ def store_url(folder: Path) -> str:
 
 
 def subscribed_catalog(folder: Path, port: int, options: Any) -> Catalog:
-    """A tool for all and a specialist of the desk, both with approval by email. Public events go to a webhook and a
-    handler, and the specialist's only to the handler."""
-
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         with (folder / "ledger").open("a") as ledger:
             ledger.write(f"{ctx.idempotency_key}\n")
@@ -75,19 +72,17 @@ def subscribed_catalog(folder: Path, port: int, options: Any) -> Catalog:
 
 
 async def _never(event: Any) -> None:
-    """Takes public events only. A specialist's event would end the test."""
+    """A specialist's event would end the test."""
     assert not event.private, event
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call both tools, then end the turn."""
     args = {"amount": 20, "password": SECRET}
     return respond("done") if results(request) else calls(("pay", args), ("vault", args))
 
 
 @contextlib.asynccontextmanager
 async def killable(address: str, folder: Path, queue: str, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The worker's process, ready, and killed at the end if it still runs."""
     given = (str(Path(__file__)), address, str(folder), queue, str(port))
     process = await asyncio.create_subprocess_exec(sys.executable, *given, stdout=asyncio.subprocess.PIPE, cwd=folder)
     assert process.stdout is not None

@@ -27,7 +27,6 @@ class Row(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name, or otherwise the shortened values."""
         return self.name or ", ".join(f"{name}={SHORT.repr(value)}" for name, value in self.values.items())
 
 
@@ -36,9 +35,9 @@ def table(names: str | Sequence[str], *rows: Any, ids: Ids | None = None) -> Cal
 
     A row is a tuple, a `pytest.param` or, in a table of one column, the value.
 
-    Each row has a `tmp_path`, `monkeypatch`, `store` and `caplog` of its own. The rows share other fixtures and the
-    time limit of the test, and `--lf` runs all of them. Use `parametrize` where a row takes time or needs more of its
-    own.
+    Each row has its own `tmp_path`, `monkeypatch`, `store` and `caplog`. The rows share other fixtures and the time
+    limit of the test, and `--lf` runs all of them. Use `parametrize` where a row takes time or needs other separate
+    fixtures.
     """
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
     assert [type(row) for row in rows] != [list], "each row is an argument of its own"
@@ -99,7 +98,6 @@ def _asynchronous(test: Test, whole: list[tuple[Row, ...]], own: list[str]) -> T
 
 @contextlib.contextmanager
 def _made(folder: Path | None, number: int, log: pytest.LogCaptureFixture | None) -> Iterator[dict[str, Any]]:
-    """Make the directory of a row and its patch, and forget what earlier rows logged."""
     if log is not None:
         log.clear()
     with pytest.MonkeyPatch.context() as patch:
@@ -112,7 +110,6 @@ def _made(folder: Path | None, number: int, log: pytest.LogCaptureFixture | None
 
 @contextlib.contextmanager
 def _reported(subtests: pytest.Subtests, rows: Sequence[Row]) -> Iterator[None]:
-    """Report the result under the label of the row, and end a table that runs out of time."""
     late = False
     with subtests.test("-".join(row.label for row in rows)):
         try:

@@ -173,7 +173,6 @@ async def test_app_with_too_few_people_names_the_place_for_more(outside: None) -
 
 
 def watch(request: CompletionRequest) -> Completion:
-    """Refund for a person, and file an event's text."""
     if results(request):
         return respond("done")
     if last_user_text(request).startswith("An event happened."):

@@ -1,5 +1,3 @@
-"""The builders of `signoff.testing`: complete without any field, and with each given field."""
-
 from datetime import UTC, datetime, timedelta
 
 from turn_fixtures import Ledger, pay_tool

@@ -1,5 +1,3 @@
-"""Differing clocks are reported with the remedy."""
-
 import asyncio
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,9 +19,7 @@ def late() -> datetime:
 
 
 async def lead_of_server(client: Client, clock: Clock = system_clock) -> timedelta:
-    """The lead of the server's clock over `clock`.
-
-    Repeated: a busy server may not yet have counted the poll that would give the time within a second."""
+    """Repeated: a busy server may not yet have counted the poll that would give the time within a second."""
     while (ahead := await server_clock_lead(client, clock=clock)) is None:
         await asyncio.sleep(0.1)
     return ahead

@@ -1,5 +1,3 @@
-"""The compose file, as far as it can be checked without an engine, and its containers' commands as processes."""
-
 import asyncio
 import itertools
 import os
@@ -39,7 +37,6 @@ PROCESSES = ("signoff-worker", "signoff-gateway", "signoff-codec")
 
 @pytest.fixture(scope="module")
 async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
-    """A box with databases and namespace, and nothing of Signoff yet."""
     async with running_box(tmp_path_factory.mktemp("box")) as begun:
         await begun.run("database")
         await begun.run("temporal-namespace")

@@ -1,8 +1,7 @@
-"""The story of `make demo` on docker-compose.yml, in the production profile.
-
-The file's commands and environment as processes, over PostgreSQL and a Temporal server, with encryption: two workers
-and two gateways behind a proxy, each killed during the story, people with tokens, and people who sign in at an OpenID
-Connect provider."""
+"""The story of `make demo`, in the production profile and with encryption. The commands of docker-compose.yml run as
+processes over PostgreSQL and a Temporal server. Two workers and two gateways behind a proxy are each killed during
+the story. People have tokens, or sign in at an OpenID Connect provider.
+"""
 
 import asyncio
 import base64
@@ -46,8 +45,6 @@ _PATIENCE_SECONDS = 90.0
 
 @dataclasses.dataclass
 class Stage:
-    """The processes, and people who use any available gateway."""
-
     box: Box
     provider: OpenIdServer
     tokens: dict[str, str]
@@ -61,12 +58,11 @@ class Stage:
         return f"http://127.0.0.1:{self.box.ports['8300']}"
 
     def desk(self, query: str) -> list[tuple[Any, ...]]:
-        """Rows from the travel desk's own database."""
         with closing(sqlite3.connect(self.box.volume(WORKER) / "travel.db", timeout=30)) as database:
             return database.execute(query).fetchall()
 
     async def start_workers(self, *, pause_seconds: int = 0) -> None:
-        """Start the stopped workers. With a pause, their tools sleep after they have written."""
+        """With a pause, their tools sleep after they have written."""
         for number, running in enumerate(self.workers):
             if running is None:
                 pause = {"TRAVEL_DESK_SLEEP_AFTER_WRITE": str(pause_seconds)}
@@ -75,7 +71,6 @@ class Stage:
                 self.workers[number] = await self.box.start(WORKER, SIGNOFF_METRICS_PORT=port, **pause)
 
     async def start_gateway(self, number: int) -> None:
-        """Start one on its own port, like a container with its own address, until it is healthy."""
         port = self.ports[number]
         own = {"SIGNOFF_PORT": str(port), "SIGNOFF_METRICS_PORT": str(free_port())}
         self.gateways[number] = started = await self.box.start(GATEWAY, **own)
@@ -120,12 +115,10 @@ class Stage:
         assert receipt["status"] in ("accepted", "pending"), receipt
 
     async def command(self, *words_: str) -> Any:
-        """The output of `signoff ... --json` at the gateway."""
         return from_json((await self.box.run(GATEWAY, "signoff", *words_, "--json")).encode())
 
 
 async def until(look: Callable[[], Awaitable[Any]], is_so: Callable[[Any], Any]) -> Any:
-    """Repeat the check until it holds. A killed worker is waited for."""
     deadline, found = time.monotonic() + _PATIENCE_SECONDS, None
     while time.monotonic() < deadline:
         with suppress(ServerUnavailable):
@@ -138,7 +131,6 @@ async def until(look: Callable[[], Awaitable[Any]], is_so: Callable[[Any], Any])
 
 @pytest.fixture(scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    """All services as the file starts them, twice if several are allowed."""
     secret = "a secret of the client's"
     async with AsyncExitStack() as stack:
         box = await stack.enter_async_context(running_box(tmp_path_factory.mktemp("story")))
@@ -277,7 +269,6 @@ async def check_record(stage: Stage, booking: str, cancelling: str, dear: str, f
 
 
 async def check_codec(stage: Stage, turn: str) -> None:
-    """Temporal's UI decrypts with it for a signed-in person with permission, and for no other."""
     temporal = await stage.box.server.connect()
     history = await temporal.get_workflow_handle(workflow_of(turn)).fetch_history()
     started = history.events[0].workflow_execution_started_event_attributes.input.payloads
@@ -304,7 +295,6 @@ async def check_codec(stage: Stage, turn: str) -> None:
 
 
 async def answer_in(page: httpx2.AsyncClient, approval: str, **fields: str) -> None:
-    """Open a card in the inbox and send its form."""
     path = f"/approvals/{approval}/decide"
     form = hidden((await page.get(f"/approvals/{approval}")).text, path)
     answer = await page.post(path, data={**form, **fields})

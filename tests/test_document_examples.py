@@ -88,7 +88,6 @@ def test_every_public_name_is_in_an_example(face: str) -> None:
 
 
 def write_modules(folder: Path) -> None:
-    """Write each Python example as a separate module."""
     for number, block in enumerate(block for block in EXAMPLES if block.language == "python"):
         page = block.page.removesuffix(".md").replace("-", "_")
         (folder / f"{page}_{number}.py").write_text(block.text, encoding="utf-8")
@@ -98,9 +97,9 @@ def write_modules(folder: Path) -> None:
 
 @pytest.mark.long
 def test_python_of_every_example_type_checks(tmp_path: Path) -> None:
-    """In mypy's strict mode, except that functions may lack types, as in short examples.
-
-    Files of `examples/` use frameworks whose pins exclude ours: they run with their frameworks instead."""
+    """mypy is strict, but functions may lack types, as in short examples. Files of `examples/` use frameworks whose
+    pins exclude ours: they run with their frameworks instead.
+    """
     write_modules(tmp_path)
     kept = ("--cache-dir", str(Path(sys.prefix) / ".mypy_cache_of_examples"), "--follow-imports", "silent")
     allowed = ("--allow-untyped-defs", "--allow-incomplete-defs", "--no-warn-return-any", "--ignore-missing-imports")
@@ -129,7 +128,6 @@ async def call() -> str:
 @pytest.mark.long
 @pytest.mark.pyright
 def test_pyright_accepts_every_example_and_refuses_misspelt_keywords(tmp_path: Path) -> None:
-    """In strict mode: an unknown type in the public API would be an error in the example that uses it."""
     write_modules(tmp_path)
     (tmp_path / "misspelt.py").write_text(MISSPELT, encoding="utf-8")
     paths = [str(ROOT / "src"), str(ROOT / "clients" / "python")]
@@ -200,8 +198,6 @@ def test_program_of_the_readme_has_at_most_twenty_lines() -> None:
 
 
 class Terminal:
-    """A shell with the `temporal` program, TURN and APPROVAL set, for one turn of one server."""
-
     def __init__(self, server: ServerHandle, key: TurnKey) -> None:
         program = find_temporal()
         assert program is not None
@@ -222,7 +218,6 @@ class Terminal:
 
 
 def documented(part: str) -> str:
-    """The one command of docs/temporal.md that contains `part`."""
     [line] = [line for line in shell_lines(ROOT / "docs" / "temporal.md") if part in line]
     return line
 

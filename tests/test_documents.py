@@ -1,5 +1,3 @@
-"""The documents are complete and correct."""
-
 import dataclasses
 import json
 import re

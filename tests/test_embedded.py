@@ -1,5 +1,3 @@
-"""The embedded server: start, clean stop, continuation, no orphans, and errors with remedies."""
-
 import asyncio
 import contextlib
 import os
@@ -60,7 +58,6 @@ asyncio.run(main())
 
 
 def options_in(folder: Path) -> ServerOptions:
-    """A separate headless server on a free port, with its files in `folder`."""
     return ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
 
 
@@ -70,13 +67,11 @@ async def leave_waiting(client: Client) -> str:
 
 
 async def is_running(client: Client, workflow_id: str) -> bool:
-    """Whether that workflow exists and is open."""
     description = await client.get_workflow_handle(workflow_id).describe()
     return description.status == WorkflowExecutionStatus.RUNNING
 
 
 async def bare_namespace(server: ServerHandle) -> Client:
-    """A client of a fresh namespace without Signoff's setup."""
     client = await server.connect()
     name = f"bare-{uuid.uuid4().hex[:8]}"
     day = Duration(seconds=86_400)
@@ -86,14 +81,12 @@ async def bare_namespace(server: ServerHandle) -> Client:
 
 
 def half_made(options: ServerOptions) -> None:
-    """A database whose creation was interrupted before all tables existed."""
     with contextlib.closing(sqlite3.connect(options.db_file)) as database:
         database.execute("create table schema_version (x)")
 
 
 @contextlib.contextmanager
 def taken_port() -> Iterator[int]:
-    """A port with a listener that never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -154,7 +147,7 @@ async def test_server_has_its_own_process_group(server: ServerHandle) -> None:
 
 
 async def test_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
-    """An aborted start ends the server, so that the next start finds port and file free."""
+    """The next start must find port and file free."""
     options = options_in(tmp_path)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
@@ -164,7 +157,7 @@ async def test_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
 
 
 async def test_incomplete_database_of_ours_is_created_again(tmp_path: Path) -> None:
-    """A server killed during its first tables could never start on that file again: it is created again."""
+    """A server killed during its first tables could never start on that file again."""
     options = options_in(tmp_path)
     half_made(options)
     options.new_database_mark.touch()
@@ -185,7 +178,6 @@ async def test_foreign_database_is_never_removed(tmp_path: Path) -> None:
 
 
 async def test_temporal_ui_answers(tmp_path: Path) -> None:
-    """With a UI port, Temporal's UI runs and `ui_url` names it."""
     options = replace(options_in(tmp_path), ui_port=free_port())
     async with run_server(options) as server:
         assert server.ui_url == f"http://127.0.0.1:{options.ui_port}"

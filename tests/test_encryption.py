@@ -1,5 +1,3 @@
-"""Data in Temporal is encrypted: the server's files contain no plain text of a turn, and keys may change meanwhile."""
-
 import asyncio
 import dataclasses
 import logging
@@ -49,7 +47,6 @@ def ring_of(*keys: Any) -> EncryptionKeyRing:
 
 
 async def codec_of(*keys: Any) -> EncryptionCodec:
-    """The codec of a process with these keys, for the workflow `HERE`."""
     ring = ring_of(*keys)
     await ring.load()
     return EncryptionCodec(ring, "default").with_context(HERE)
@@ -179,7 +176,6 @@ async def test_servers_files_contain_no_text_of_a_turn(
 
 
 async def play(client: Client, store: Store, queue: str) -> None:
-    """Run turns with calls that succeed, are denied, fail and raise an error."""
     ledger = Ledger()
 
     async def fails(args: Any, ctx: Any) -> Any:

@@ -1,5 +1,3 @@
-"""The public API: its names, its light import, and examples that use only it."""
-
 import ast
 import asyncio
 import json
@@ -89,7 +87,6 @@ async def test_name_first_loaded_in_the_sandbox_is_the_same_object(server: Serve
 
 
 def imported(text: str) -> Iterator[str]:
-    """Every module of Signoff that a program imports."""
     for node in ast.walk(ast.parse(text)):
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -1,5 +1,3 @@
-"""Each row of docs/failures.md has a test that causes it, finds its words and recovers with its remedy."""
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Forked programs of Signoff equal started ones, and no other program is forked."""
-
 import asyncio
 import os
 import signal
@@ -54,7 +52,6 @@ def test_fork_is_a_child_that_can_be_killed_and_awaited(number: signal.Signals) 
 
 
 def test_orphan_is_not_adopted_by_the_tests() -> None:
-    """An orphan of a test's process becomes the system's child, as usual."""
     subprocess.run([str(SIGNOFF), "--version"], check=True, stdout=subprocess.DEVNULL)
     left = subprocess.run(
         ["sh", "-c", "sleep 600 >&- 2>&- & echo $!"], capture_output=True, text=True, check=True
@@ -100,7 +97,6 @@ def test_fork_of_the_demo_starts_its_own_forks(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shell_env() -> dict[str, str]:
-    """The environment of a shell whose `signoff` is a fork."""
     path = os.pathsep.join([str(SERVER.shell_programs()), os.environ["PATH"]])
     return {name: value for name, value in os.environ.items() if not name.startswith("SIGNOFF_")} | {"PATH": path}
 

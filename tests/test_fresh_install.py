@@ -1,5 +1,3 @@
-"""An installation of the wheel with `[dev]` only: the examples work without the tests' extras."""
-
 import asyncio
 import json
 import os
@@ -26,7 +24,6 @@ MANIFESTS = sorted((ROOT / "examples").rglob("signoff.yaml"))
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a virtual environment with the wheel of this checkout and `[dev]`."""
     built = tmp_path_factory.mktemp("wheel")
     (command,) = [line for line in shell_lines(ROOT / "README.md") if "pip wheel" in line]
     words = [sys.executable, *shlex.split(command)[1:]]
@@ -50,7 +47,7 @@ def document_examples(folder: Path) -> list[dict[str, str]]:
 
 
 def repository_examples(folder: Path) -> list[dict[str, str]]:
-    """Return the manifests of `examples/`. Their tools also need aiosqlite, which `make dev` installs."""
+    """The tools of `examples/` also need aiosqlite, which `make dev` installs."""
     (folder / "aiosqlite").symlink_to(Path(aiosqlite.__file__).parent)
     return [
         {
@@ -66,7 +63,6 @@ def repository_examples(folder: Path) -> list[dict[str, str]]:
 
 
 def names_its_need(error: str, text: str) -> bool:
-    """Return whether the text around an example names the needed installation."""
     if extra := re.search(r"pip install '(signoff\[\w+\])'", error):
         return extra[1] in text
     return error.startswith("ModuleNotFoundError: No module named") and "pip install" in text

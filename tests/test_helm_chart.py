@@ -1,5 +1,3 @@
-"""The Helm chart: linted and rendered by Helm's library, checked with Kubernetes' schemas, and run as processes."""
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -60,8 +58,6 @@ PROCESSES: Final = ("worker", "gateway", "codec")
 
 
 def values_with(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a valid installation, with some changes."""
-
     def merged(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in new.items():
             old[key] = merged(old.get(key, {}), value) if isinstance(value, dict) else value
@@ -273,7 +269,6 @@ def test_chart_has_the_current_version() -> None:
 
 @pytest.fixture(scope="module")
 async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
-    """PostgreSQL, Temporal and keys, as an operator has them who installs the chart."""
     async with running_box(tmp_path_factory.mktemp("cluster")) as begun:
         await begun.run("database")
         await begun.run("temporal-namespace")
@@ -303,7 +298,7 @@ async def test_commands_run_and_probes_succeed(box: Box) -> None:
 
 
 class Cluster:
-    """Runs rendered pods as processes: Secrets and ConfigMaps are files, and each pod has its own ports."""
+    """Secrets and ConfigMaps are files, and each pod has its own ports."""
 
     def __init__(self, box: Box) -> None:
         self._box = box
@@ -325,7 +320,6 @@ class Cluster:
         return Running(process, log)
 
     async def probed(self, name: str, pod: dict[str, Any], probe: str, running: Running) -> None:
-        """Repeat a probe up to its failure limit until it succeeds."""
         asked = pod["containers"][0][probe]["httpGet"]
         (number,) = [each["containerPort"] for each in pod["containers"][0]["ports"] if each["name"] == asked["port"]]
         headers = {each["name"]: each["value"] for each in asked["httpHeaders"]}
@@ -350,7 +344,6 @@ class Cluster:
         return f"postgresql://signoff_{role}:{PASSWORDS[f'{role.upper()}_PASSWORD']}@{self._box.postgres}/signoff"
 
     def _here(self, name: str, pod: dict[str, Any], text: str) -> str:
-        """Replace a container's paths and addresses by this machine's."""
         people = self._box.environment("signoff-init")["SIGNOFF_PEOPLE"]
         keys = self._box.volume("signoff-gateway")
         mounts = {
@@ -371,7 +364,6 @@ def key_items(pod: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def secrets_of(pod: dict[str, Any]) -> dict[str, str]:
-    """The Secrets of a container's variables."""
     refs = ((each["name"], each.get("valueFrom")) for each in pod["containers"][0]["env"])
     return {name: ref["secretKeyRef"]["name"] for name, ref in refs if ref is not None}
 

@@ -1,5 +1,3 @@
-"""Structure of the repository: places of files, and no content of one machine."""
-
 import ast
 import json
 import re
@@ -41,7 +39,6 @@ MACHINE_PATH = re.compile(r"(?<![\w./-])(?:/wo" + r"rk/|/ro" + r"ot/|/ho" + r"me
 
 
 def committed_texts() -> dict[str, str]:
-    """Path -> text of every committed text file, without links."""
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     texts = {}
     for name in filter(None, listing.split("\0")):
@@ -80,7 +77,7 @@ def test_map_names_every_part(part: str) -> None:
 
 @table("name", *sorted(mutants.AREAS))
 def test_mutation_sources_and_tests_exist(name: str) -> None:
-    """Every path in `tools/mutants.py` exists: a moved one would be skipped."""
+    """A moved path would be skipped."""
     area = mutants.AREAS[name]
     package = mutants.PACKAGES[area.package]
     assert [each for each in area.sources if not list(package.glob(each))] == []
@@ -92,7 +89,7 @@ def package_modules() -> list[Path]:
 
 
 def all_modules() -> list[Path]:
-    """The package's modules. A walk over the package would not follow its links."""
+    """A walk over the package would not follow its links."""
     parts = [PACKAGE / part for part in package_parts()]
     modules = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
     assert len(modules) > 100
@@ -233,7 +230,6 @@ def _normal(name: str) -> str:
 
 
 def _branches_on_a_version(path: Path) -> list[str]:
-    """Every use of `workflow.patched`, and every comparison of an engine number outside `run`, in a module."""
     found = []
     functions = (ast.AsyncFunctionDef, ast.FunctionDef)
     for function in (node for node in ast.walk(parsed(path)) if isinstance(node, functions)):
@@ -251,7 +247,7 @@ def test_no_workflow_branches_on_a_version(path: Path) -> None:
     """A branch on a patch or a version after a local activity makes unreadable histories.
 
     If a query ends the workflow task just as the local activity ends, the marker is written to another task than the
-    one that is searched. The engine number is only read at the start of `run`."""
+    searched one. The engine number is only read at the start of `run`."""
     assert _branches_on_a_version(path) == []
 
 
@@ -267,7 +263,6 @@ CLOCK = PACKAGE / "contracts" / "clock.py"
 
 
 def _times_of_day(path: Path) -> list[str]:
-    """Places in a module that read the machine's time of day. Durations use a monotonic clock."""
     found = []
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute):
@@ -296,7 +291,6 @@ def test_use_of_the_time_of_day_is_noticed(tmp_path: Path) -> None:
 
 
 def _plain_json_readers(path: Path) -> list[str]:
-    """Return each place that reads JSON without `read_json`."""
     found = []
     for node in ast.walk(parsed(path)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -324,7 +318,6 @@ _ARGUMENTS = re.compile(r"(?:\w+_)?args|arguments|tool_input")
 
 
 def _holds_arguments(node: ast.expr) -> bool:
-    """Return whether an expression's name means the arguments of a tool, a part of them, or a copy."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
             return _ARGUMENTS.fullmatch(name) is not None or (
@@ -342,7 +335,6 @@ def _holds_arguments(node: ast.expr) -> bool:
 
 
 def _equal_arguments(path: Path) -> list[str]:
-    """Return each place that compares arguments by `==` or `!=`, except with a literal text."""
     found = []
     for node in ast.walk(parsed(path)):
         if not isinstance(node, ast.Compare) or not any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops):

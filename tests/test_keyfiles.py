@@ -1,5 +1,3 @@
-"""Key files: permissions, growth, and a worker's reaction to a changed file."""
-
 import errno
 import os
 import stat

@@ -1,5 +1,3 @@
-"""Tests with a missing program are left out and named last. With all required, that is a failure."""
-
 import os
 import shutil
 import subprocess
@@ -32,7 +30,7 @@ NOT_PLAYED = "left out 1 tests of the rehearsal: make rehearsal runs them"
 
 
 def run_without_programs(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run tests under this suite's conftest on a machine with an empty PATH. `args` are pytest's own."""
+    """Run tests under this suite's conftest with an empty PATH. `args` are pytest's own."""
     shutil.copy(Path(__file__).with_name("conftest.py"), folder)
     (folder / "pytest.ini").write_text(INI)
     (folder / "test_it.py").write_text(TESTS)
@@ -48,7 +46,6 @@ def run_without_programs(folder: Path, *args: str, **variables: str) -> subproce
 
 
 def test_missing_program_is_named_on_the_last_line(tmp_path: Path) -> None:
-    """Without the program its tests are deselected, the others run, and the last line names the omission."""
     run = run_without_programs(tmp_path, "-k", "test_browser or test_plain")
     assert run.returncode == 0, run.stdout
     assert "1 passed, 3 deselected" in run.stdout

@@ -1,5 +1,3 @@
-"""Lists of turns and sessions: open requests come from the store, never from a memo or a search attribute."""
-
 import asyncio
 import uuid
 from datetime import timedelta

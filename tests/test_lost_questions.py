@@ -1,5 +1,3 @@
-"""A query that a worker loses is repeated within the same patience."""
-
 import asyncio
 from datetime import timedelta
 from typing import Any
@@ -23,7 +21,7 @@ from signoff.formats.replace import replace
 
 @pytest.fixture(autouse=True)
 def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Omit the watch over the server: these stand-in clients have no service."""
+    """These stand-in clients have no service that the watch could ask."""
     monkeypatch.setattr(workflow_runs, "watch_server", lambda client: client)
 
 
@@ -46,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Forgetful:
-    """A turn that loses this number of queries and records each allowed time."""
+    """Loses this number of queries and records each allowed time."""
 
     id = KEY.workflow_id
 
@@ -68,8 +66,6 @@ class Forgetful:
 
 
 class Unreadable(Forgetful):
-    """An ended turn whose history no worker can read."""
-
     async def execute_update(self, *args: Any, **named: Any) -> Any:
         raise RPCError("workflow execution already completed", RPCStatusCode.NOT_FOUND, b"")
 
@@ -110,7 +106,7 @@ async def test_request_of_an_unreadable_turn_is_not_reported_as_unknown() -> Non
 
 
 class HalfRead(Forgetful):
-    """A turn whose history is first read up to the middle of a task."""
+    """Its history is first read up to the middle of a task."""
 
     async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
         self.waits.append(rpc_timeout.total_seconds())
@@ -126,7 +122,7 @@ async def test_query_of_a_partially_read_history_is_repeated(clock: Clock) -> No
 
 
 class Unpolled(Forgetful):
-    """A turn whose worker the server has not seen yet. Each query takes it 0.2 s."""
+    """The server has not seen its worker yet. Each query takes 0.2 s."""
 
     async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
         self.waits.append(rpc_timeout.total_seconds())
@@ -151,8 +147,6 @@ async def test_query_without_a_polling_worker_ends_before_its_patience(clock: Cl
 
 
 class Failing(Forgetful):
-    """A turn whose workflow task fails again and again."""
-
     async def query(self, query: str, **asked: Any) -> str:
         words = "Unable to query workflow due to Workflow Task in failed state.\nmore"
         raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
@@ -166,7 +160,7 @@ async def test_query_refused_by_the_server_is_reported_with_its_message() -> Non
 
 
 class Stuck(Forgetful):
-    """A turn whose task has failed so often that the server accepts no Update for it."""
+    """Its task has failed so often that the server accepts no Update for it."""
 
     async def execute_update(self, *args: Any, **named: Any) -> Any:
         words = "Unable to perform workflow execution update due to Workflow Task in failed state."
@@ -180,14 +174,14 @@ async def test_withdrawal_from_a_failing_turn_is_refused_for_now() -> None:
 
 
 class Endless(Forgetful):
-    """A turn or session that accepts an Update and never completes it, because its worker was lost in between."""
+    """Accepts an Update and never completes it, because its worker was lost in between."""
 
     def __init__(self) -> None:
         super().__init__(0)
         self.signals: list[str] = []
 
     async def execute_update(self, *args: Any, **named: Any) -> Any:
-        """Like the SDK, which waits forever for the result, and raises this error on cancellation."""
+        """The SDK waits forever for the result, and raises this error on cancellation."""
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

@@ -1,5 +1,3 @@
-"""docs/operations.md typed from the first command to the last, in an empty directory, on PostgreSQL, with the codec."""
-
 import asyncio
 import os
 import re
@@ -55,7 +53,6 @@ decide() {
 
 
 def path_script(places: dict[str, str]) -> str:
-    """The page's commands in order, with this machine's paths, and the actions of its sentences."""
     typed, written = [HELPERS], re.compile("|".join(map(re.escape, places)))
     for block in blocks(PAGE, "sh"):
         # All at once: a found port may contain the digits of a written one.
@@ -97,7 +94,6 @@ async def test_operations_page_leads_to_production(tmp_path: Path) -> None:
 
 
 async def typed(script: str, folder: Path, port: int, codec_port: str) -> tuple[int, str]:
-    """The output and exit code of a shell that runs the script."""
     there = (sys.executable, find_temporal(), shutil.which("psql"))
     programs = [SERVER.shell_programs(), *(Path(each).parent for each in there if each is not None)]
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}

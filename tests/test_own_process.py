@@ -1,5 +1,3 @@
-"""A worker and a gateway in a custom program, with the public API."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The conditions of a release and its contents. `make release` itself is run manually."""
-
 import hashlib
 import io
 import os
@@ -72,8 +70,6 @@ def test_version_is_released_with_its_recording(tmp_path: Path) -> None:
 
 
 def test_only_an_untagged_commit_is_released(tmp_path: Path) -> None:
-    """Uncommitted changes would be missing in the release, and a version is released once."""
-
     def git(*arguments: str) -> None:
         names = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
         subprocess.run(("git", *names, *arguments), cwd=tmp_path, check=True, capture_output=True)

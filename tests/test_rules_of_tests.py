@@ -1,5 +1,3 @@
-"""Rules for every test: it waits for a condition, and asserts in its own body."""
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,14 +22,12 @@ def modules(pattern: str = "*.py") -> list[Path]:
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The tests of a module, with nested functions."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, _FUNCTIONS) and node.name.startswith("test_"):
             yield node
 
 
 def called(node: ast.AST) -> str:
-    """The last name of a called expression, or ""."""
     if not isinstance(node, ast.Call):
         return ""
     return getattr(node.func, "attr", "") or getattr(node.func, "id", "")
@@ -82,7 +78,6 @@ def test_long_sleep_is_noticed(tmp_path: Path, body: str, long: bool) -> None:
 
 
 def says_nothing(path: Path) -> list[str]:
-    """The tests of a module without an assertion in their own body."""
     return [
         f"{path.name}:{function.lineno} {function.name}"
         for function in functions(path)
@@ -118,7 +113,6 @@ def test_every_test_directory_matches_a_package_directory_or_is_listed() -> None
 
 
 def imported(path: Path) -> set[str]:
-    """The directories of the package that a test imports, directly or through a neighbouring helper."""
     names = [node.module or "" for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom)]
     kits = [path.parent / f"{name}.py" for name in names]
     found = {name.split(".")[1] for name in names if name.startswith("signoff.")}

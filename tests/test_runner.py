@@ -1,5 +1,3 @@
-"""The first messages of a workflow instance, with the SDK's bridge alone."""
-
 import asyncio
 import time
 from types import SimpleNamespace
@@ -34,7 +32,6 @@ class Inner(WorkflowRunner, WorkflowInstance):
         return self
 
     def activate(self, act: Any) -> Any:
-        """Start a local activity when requested."""
         self.jobs.append([_name(job) for job in act.jobs])
         done = WorkflowActivationCompletion()
         done.successful.SetInParent()
@@ -82,7 +79,6 @@ def inner() -> Inner:
 
 
 def watched(inner: Inner, looks: QueryFence) -> WorkflowInstance:
-    """An instance that has started local activity 3, `who`."""
     det: WorkflowInstanceDetails = None  # type: ignore[assignment]
     instance = FencedRunner(inner, looks, contexts="none").create_instance(det)
     instance.activate(act(1, "initialize_workflow"))
@@ -94,7 +90,6 @@ async def ended(looks: QueryFence, *, done: bool = True) -> None:
 
 
 def ends_at_once(looks: QueryFence, run: str = RUN) -> bool:
-    """Whether a local activity of a run ends without a pause, on a machine of any speed."""
     end = looks.end(run, "who", done=True)
     try:
         end.send(None)

@@ -1,4 +1,4 @@
-"""The sandbox as a check: workers run our workflows without it, and the replay here runs them with it."""
+"""Workers run our workflows without the sandbox, and the replay here runs them with it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -52,8 +52,6 @@ def test_our_workflows_use_no_sandbox(kind: type) -> None:
 
 
 class OwnCodec(PayloadCodec):
-    """A foreign codec that changes nothing."""
-
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         return list(payloads)
 

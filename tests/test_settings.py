@@ -1,5 +1,3 @@
-"""Settings come from the environment, then the file, then defaults. A wrong one gets one sentence."""
-
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,6 @@ from signoff.settings import Settings, load_settings, login_roles, require_ready
 
 
 def refusal(**overrides: object) -> str:
-    """The error message of `load_settings`."""
     with pytest.raises(ConfigError) as caught:
         load_settings(**overrides)
     message = caught.value.message
@@ -110,7 +107,6 @@ def test_wrong_argument_is_named(clean_env: pytest.MonkeyPatch) -> None:
 
 
 def test_directory_instead_of_the_file_does_not_crash(clean_env: pytest.MonkeyPatch) -> None:
-    """An unreadable `signoff.toml` is an error or counts as absent, but never crashes."""
     Path("signoff.toml").mkdir()
     assert load_settings().port == 8300
 

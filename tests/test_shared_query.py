@@ -1,5 +1,3 @@
-"""One query of a run at a time, shared by callers that asked before it started."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""Signatures: changed, copied, expired or foreign-signed data is rejected."""
-
 import hashlib
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -55,13 +53,11 @@ ASKED = asked_by(SIGNER)
 
 
 def retired(*, at: datetime) -> tuple[Signer, Verifier]:
-    """A signer with the old key, and the verifier of a worker for which it is retired and the new one active."""
     keys = PrivateKeys(keys=(replace(OLD, retired_at=at), NEW))
     return Signer(PrivateKeys(keys=(OLD,))), Verifier(keys.public().keys)
 
 
 def test_signed_decision_survives_histories() -> None:
-    """Through JSON, once and twice, in any time zone: it verifies and is otherwise unchanged."""
     signed = SIGNER.sign_decision(DECISION)
     assert signed.key_id == NEW.id == SIGNER.key_id
     assert replace(signed, key_id="", signature="") == DECISION
@@ -192,9 +188,7 @@ def test_context_changes_by_tools_break_no_signature() -> None:
 def test_turn_that_may_be_handed_over_loses_at_most_its_place(
     place: tuple[str, str, tuple[str, ...]], holds: bool
 ) -> None:
-    """For a session's new actor: the route, the step and the transient tools, or none after a handover.
-
-    When the tools were part of the context's digest, a turn handed over with tools had no valid requester."""
+    """When the tools were part of the context's digest, a turn handed over with tools had no valid requester."""
     asked = pinned(actor="whoever", transient=("pay",))
     asker = principal_as_asked(asked, nonce="n", at=NOW, any_actor=True)
     asked = replace(asked, user=asker)

@@ -1,6 +1,3 @@
-"""The installed files equal the repository's: wheel and sdist are built from a checkout without links and are
-complete."""
-
 import re
 import subprocess
 import sys
@@ -24,7 +21,7 @@ def run(*command: str, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with both, built from a clone with files instead of links, as on Windows."""
+    """Built from a clone with files instead of links, as on Windows."""
     folder = tmp_path_factory.mktemp("wheel")
     run("git", "clone", "--quiet", "--config", "core.symlinks=false", str(ROOT), str(folder / "clone"), cwd=folder)
     # Uncommitted changes are tested as well.
@@ -36,7 +33,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def installed_files() -> set[str]:
-    """Every committed file of the package, by its name below `signoff`."""
     listed = run("git", "ls-files", "-s", cwd=ROOT).splitlines()
     files = [line.split("\t")[1] for line in listed if not line.startswith("120000")]
     # The README pages of directories are for readers of the repository.
@@ -46,7 +42,6 @@ def installed_files() -> set[str]:
 
 
 def compiled_name(file: str) -> str:
-    """A file's name in a wheel, which contains compiled languages."""
     return f"{file.removesuffix('.po')}.mo" if file.endswith(".po") else file
 
 
@@ -64,7 +59,6 @@ def test_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None
 
 
 def test_wheel_holds_each_language_compiled_from_its_file(built: Path) -> None:
-    """As a checkout compiles it on demand, so that both have the same texts."""
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         for file in sorted(FOLDER.glob("*.po")):
             expected = compile_po(file.read_text(encoding="utf-8"), file.name)

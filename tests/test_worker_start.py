@@ -1,5 +1,3 @@
-"""The preparation of a worker's activities at its start."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tools that pay, and a worker that runs turns, for tests of whole turns on the real server."""
-
 import asyncio
 import contextlib
 import uuid
@@ -63,8 +61,6 @@ GUEST = Principal(user="guest", name="Guest")
 
 @dataclass
 class Ledger:
-    """Side effects in order: one entry per execution."""
-
     rows: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
 
     def handler(self, name: str, answer: Any = "paid") -> Callable[[dict[str, Any], ToolContext], Any]:
@@ -89,7 +85,6 @@ def pay_tool(ledger: Ledger, requires_approval: RequiresApproval = True, **field
 
 
 def catalog_of(tools: Sequence[Tool], **more: Any) -> Catalog:
-    """A catalog with one actor, `desk`, that may use every tool."""
     actors = more.pop("actors", [Actor(name="desk", description="", instructions="", model="scripted")])
     return build_catalog(tools=tools, actors=actors, **more)
 
@@ -107,7 +102,6 @@ class RunningTurns:
         return SessionClient(self.signoff)
 
     async def start(self, text: str = "go", **fields: Any) -> TurnKey:
-        """Start a turn of `desk` for guest."""
         turn = f"t{uuid.uuid4().hex[:12]}"
         given: dict[str, Any] = {
             "engine": names.ENGINE,
@@ -120,7 +114,6 @@ class RunningTurns:
         return await self.signoff.start_turn(TurnInput(**given))
 
     async def start_waiting(self, text: str = "go", **fields: Any) -> TurnKey:
-        """Start a turn of `desk`, and return its key once a request waits."""
         key = await self.start(text, **fields)
         await self.waiting(key)
         return key
@@ -133,12 +126,10 @@ class RunningTurns:
         return request
 
     async def result_after(self, decision: Decision) -> TurnResult:
-        """Send a decision and return the turn's result."""
         await self.signoff.decide(decision)
         return await self.signoff.result(TurnKey(*decision.approval_id.split(".")[:3]))
 
     async def until(self, key: TurnKey, seen: Callable[[TurnView], bool]) -> TurnView:
-        """The first view of the turn that satisfies `seen`."""
         waits = pauses()
         while True:
             # A busy machine may not answer one query in time, and a session starts its turns a moment later.
@@ -161,24 +152,23 @@ class RunningTurns:
     async def reset(
         self, key: TurnKey, before: EventType.ValueType = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
     ) -> None:
-        """Reset the turn to the last workflow task completed before the first event of a type, or to its first task.
-
-        Later answers are sent again."""
+        """Reset to the last workflow task completed before the first event of a type, or to the first task. Later
+        answers are sent again.
+        """
         await reset_turn(self.client, key, (before,))
 
     async def question(self, key: TurnKey, call: str = "c1.1") -> Question:
-        """The current question about a call, from the store: the turn keeps little of it."""
+        """Read from the store: the turn keeps little of a question."""
         rows = await Questions(self.store).read(ApprovalKey(key, call).id)
         assert rows is not None
         return rows.latest
 
     async def results(self, key: TurnKey) -> list[ResultPart]:
-        """Every result that the model was given, in its order."""
         messages = await self.signoff.transcript(key)
         return [part for message in messages for part in message.parts if isinstance(part, ResultPart)]
 
     async def replays(self, key: TurnKey) -> None:
-        """Replay the turn's history, as another worker would. Raises if the result differs."""
+        """Raises if another worker's replay differs."""
         history = await self.client.get_workflow_handle(key.workflow_id).fetch_history()
         replayer = Replayer(
             workflows=[ActorTurn],
@@ -188,9 +178,9 @@ class RunningTurns:
         await replayer.replay_workflow(history)
 
     async def happened(self, key: TurnKey, event: str, count: int = 1) -> None:
-        """Wait until a history event, named without `EVENT_TYPE_`, occurs this number of times in the turn's history.
-
-        During a workflow task the server keeps new events out of the history."""
+        """Wait until the history has this number of an event, named without `EVENT_TYPE_`. During a workflow task the
+        server keeps new events out of the history.
+        """
         while (await self.events(key)).count(event) < count:
             await asyncio.sleep(_GLANCE_SECONDS)
 
@@ -207,7 +197,7 @@ class RunningTurns:
         await asyncio.gather(forward, return_exceptions=True)
 
     async def events(self, key: TurnKey) -> list[str]:
-        """Short names of the turn's history events, without workflow tasks that timed out on a busy machine."""
+        """Leaves out workflow tasks that timed out on a busy machine."""
         handle = self.client.get_workflow_handle(key.workflow_id)
         events = (await handle.fetch_history()).events
         again: set[int] = set()
@@ -220,8 +210,9 @@ class RunningTurns:
 
 
 async def query_workflow(handle: WorkflowHandle[Any, Any], query: str, *about: Any, **options: Any) -> Any:
-    """The answer to a raw query, repeated if lost: the SDK drops the queries of a run that it evicts. The server gives
-    them up after ten seconds."""
+    """Repeats a lost query: the SDK drops the queries of a run that it evicts, and the server gives them up after ten
+    seconds.
+    """
     while True:
         try:
             return await handle.query(query, args=about, **options)
@@ -252,7 +243,6 @@ def no(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
 
 
 def withdrawn(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
-    """A requester's withdrawal of a request."""
     return yes(key, call, **({"verdict": "withdrawn", "subject": "guest", "revision": None} | fields))
 
 
@@ -275,7 +265,6 @@ async def running_turns(
     deployment: WorkerDeploymentConfig | None = None,
     tenant_limits: TenantLimits = NO_LIMITS,
 ) -> AsyncIterator[RunningTurns]:
-    """A running worker for `catalog` whose actors all use `model`."""
     driver = steps(model) if isinstance(model, Sequence) else model
     deps = WorkerDeps(
         catalog=catalog,
@@ -308,7 +297,6 @@ class TurnRig:
     def running(
         self, catalog: Catalog | Sequence[Tool], model: Driver | Sequence[Completion], **options: Any
     ) -> contextlib.AbstractAsyncContextManager[RunningTurns]:
-        """A running worker for `catalog`, or for tools that `desk` may use, see `running_turns`."""
         whole = catalog if isinstance(catalog, Catalog) else catalog_of(catalog)
         return running_turns(self.client, self.store, self.task_queue, whole, model, **options)
 
@@ -329,7 +317,6 @@ __all__ = [
 
 
 def slow_once(ledger: Ledger) -> Any:
-    """A handler whose first attempt never answers in time."""
     tries: list[int] = []
 
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -343,6 +330,5 @@ def slow_once(ledger: Ledger) -> Any:
 
 
 def doubted(view: TurnView) -> bool:
-    """Whether a request about the first call's outcome is open."""
     request = view.calls[0].approval if view.calls else None
     return request is not None and request.kind == "in_doubt" and request.state == "pending"

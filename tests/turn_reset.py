@@ -1,5 +1,3 @@
-"""Resetting a turn as a holder of a Temporal client may."""
-
 import uuid
 from collections.abc import Collection
 
@@ -25,7 +23,6 @@ async def reset_turn(
     to_start: bool = False,
     without_answers: bool = False,
 ) -> None:
-    """Reset a turn. Later answers are sent again, unless it is to be `without_answers`."""
     await reset_workflow(client, key.workflow_id, before, to_start=to_start, without_answers=without_answers)
 
 
@@ -37,8 +34,9 @@ async def reset_workflow(
     to_start: bool = False,
     without_answers: bool = False,
 ) -> None:
-    """Reset it to the last workflow task completed before the first event of these types, or to its first task.
-    `to_start` resets it to its first workflow task in any case."""
+    """Reset to the last workflow task completed before the first event of these types, or to the first task. `to_start`
+    resets to the first workflow task in any case.
+    """
     point = 0
     async for event in client.get_workflow_handle(workflow).fetch_history_events():
         if event.event_type in before or (point and to_start):

@@ -1,5 +1,3 @@
-"""A server on its own port that records its posts."""
-
 import asyncio
 import json
 from collections.abc import AsyncIterator
