@@ -45,7 +45,7 @@ async def book(
     Every leg at once.
 
     Args:
-        passenger: Who travels,
+        passenger: The traveller,
             by full name.
         legs (list): The legs.
 
@@ -62,7 +62,7 @@ def test_schema_comes_from_the_signature() -> None:
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["passenger", "legs"]
     assert set(schema["properties"]) == {"passenger", "legs", "totalCost", "seat", "schema"}
-    assert schema["properties"]["passenger"] == {"type": "string", "description": "Who travels, by full name."}
+    assert schema["properties"]["passenger"] == {"type": "string", "description": "The traveller, by full name."}
     assert schema["properties"]["totalCost"] == {"type": "number", "minimum": 0, "default": 1.0}
     assert book.description == "Book a journey.\n\nEvery leg at once."
     assert book.name == "book"

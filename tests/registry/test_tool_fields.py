@@ -24,7 +24,7 @@ class WiderTool(Tool):
     """A tool with fields that a later version might have: one line each."""
 
     colour: Annotated[str, DEFINITION] = "red"
-    """Of which colour it is.
+    """The colour of the tool.
 
     [Below](#colours).
     """
@@ -51,12 +51,12 @@ def test_new_field_is_one_line_with_its_description() -> None:
     keys = section.model_json_schema()["properties"]
     assert {"colour", "smells"} <= set(section.model_fields)
     assert "secretive" not in section.model_fields
-    assert keys["colour"]["description"] == "Of which colour it is."
+    assert keys["colour"]["description"] == "The colour of the tool."
     assert keys["smells"]["anyOf"][0] == {"type": "array", "items": {"type": "string"}}
     file = YamlFile("m.yaml", {}, {})
     read = read_section(file, (), section, {"handler": "a:b", "odours": ["tar"]}, "tool `x`")
     assert dict(read)["smells"] == ["tar"]
-    assert "| `colour` | Of which colour it is. [Below](#colours). | `red` |" in tool_table(WiderTool).splitlines()
+    assert "| `colour` | The colour of the tool. [Below](#colours). | `red` |" in tool_table(WiderTool).splitlines()
 
 
 def test_new_field_is_hashed_as_declared_and_only_if_used() -> None:
