@@ -150,7 +150,7 @@ class GateActivity:
         )
         if task.edit is not None and found.corrected is not None:
             # A person's signed arguments never run in a corrected form.
-            changed = Remark.of("not_as_they_are", what=found.notes)
+            changed = Remark.of("not_as_they_are", detail=found.notes)
             return settled_decision(call, "schema", "input_invalid", changed, found.tool)
         if task.edit is not None and found.objection:
             # The edit also counts as its author's approval, and they never saw an objection to override.

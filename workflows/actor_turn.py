@@ -44,9 +44,9 @@ with workflow.unsafe.imports_passed_through():
 
 
 _ERROR_CODES = {"ConfigError": "config_error", "ModelRefused": "model_refused"}
-_NOBODY_WAITS = "its agent does not wait for it any more"
-_NO_ANSWER = "no worker brought an answer of the model"
-_ASKED_LONG = "it was asked again for ten minutes: ask anew later; what ran before that has run"
+_NOBODY_WAITS = "its agent stopped waiting for it"
+_NO_ANSWER = "no worker returned an answer of the model"
+_ASKED_LONG = "retries for ten minutes failed: try again later; earlier calls have run"
 
 
 class _Stop(Exception):
@@ -111,7 +111,7 @@ class ActorTurn:
 
     # Handlers for turns of external agents. Only the gateway sends these messages, and it checks the replies.
 
-    @workflow.update(name=names.CALL_STATE, description="Tell how far the proposed call has come, by a refusal")
+    @workflow.update(name=names.CALL_STATE, description="Report the state of the proposed call, as a refusal")
     async def call_state(self, *envelopes: Any) -> None:
         """Report the state of the proposed call in the validator's error. The handler itself never runs."""
 
@@ -145,12 +145,12 @@ class ActorTurn:
             return use_refusal("unavailable")
         return await self._external.use(use_request.use)
 
-    @workflow.signal(name=names.REPORT_CALL, description="Tell that the store has the report of the used call")
+    @workflow.signal(name=names.REPORT_CALL, description="Announce that the store has the report of the used call")
     def report_call(self, *envelopes: Any) -> None:
         """Trigger a lookup of the agent's report in the store."""
         self._external.hear_report()
 
-    @workflow.signal(name=names.ATTEND_CALL, description="Tell whether the agent still waits for the proposed call")
+    @workflow.signal(name=names.ATTEND_CALL, description="Report whether the agent still waits for the proposed call")
     async def attend_call(self, *envelopes: Any) -> None:
         """Withdraw the pending requests about the call if its agent does not return in time."""
         presence = read_envelope(envelopes[0] if envelopes else None, CallPresence)
@@ -360,7 +360,7 @@ class ActorTurn:
         info = workflow.info()
         # End before the server's own limits. At those it terminates the workflow, which leaves no result.
         if info.get_current_history_length() > HISTORY_EVENTS or info.get_current_history_size() > HISTORY_BYTES:
-            raise _Stop("history_limit", "the turn has grown too long to go on safely")
+            raise _Stop("history_limit", "the turn's history has reached its limit")
         over = self._state.reached_cap()
         if over is not None:
             raise _Stop(over.code, over.message)
@@ -444,7 +444,7 @@ class ActorTurn:
             await workflow.execute_activity(
                 names.RECORD,
                 RecordTask(audit=(*rest, ended)),
-                summary="Write down what was seen last",
+                summary="Record the last entries",
                 **options.RECORD,
             )
         return True

@@ -19,7 +19,7 @@ from signoff.contracts.updates import (
 )
 from signoff.formats.replace import replace
 
-_FULL: Final = f"all that tools changed of it would be over {SESSION_UPDATES_BYTES} bytes"
+_FULL: Final = f"all changes by tools together would exceed {SESSION_UPDATES_BYTES} bytes"
 
 
 class UpdateRefusal(NamedTuple):

@@ -79,7 +79,7 @@ class Conversation:
             return message
         user = message.principals[0].user
         if self._owner not in ("", user):
-            return self._refuse("not_allowed", "this session is somebody else's; begin one of your own")
+            return self._refuse("not_allowed", "this session belongs to another user; start your own")
         # Check after the owner, so that a stranger learns no ids. Check before the rest, so that a duplicate is never
         # refused because of the first delivery's effects.
         receipt = self._find_known(message.id, message, message.id)
@@ -87,12 +87,12 @@ class Conversation:
             return receipt
         message = replace(message, message=_reduce_message(message.message))
         if message.id in self._turns:
-            return self._refuse("conflict", f"there is a turn `{message.id}` already; choose another id")
+            return self._refuse("conflict", f"the turn `{message.id}` exists; choose another id")
         if not (message.actor or self._actor):
-            return self._refuse("malformed", "`actor`: say whom this session talks to")
+            return self._refuse("malformed", "`actor` is missing: name the session's actor")
         # The mailbox becomes part of the next run's input, which the server limits to 2 MiB.
         if len(self._mailbox) >= SESSION_MAILBOX or self._open_bytes() + _size(message) > SESSION_OPEN_BYTES:
-            return self._refuse("full", "too much waits for an answer in this session; try again later")
+            return self._refuse("full", "too many messages of this session wait for an answer; try again later")
         actor, chosen_actor = self._spoken_to()
         has_place = bool(message.route or message.step or message.transient) and not message.actor
         if has_place and actor != chosen_actor:
@@ -126,7 +126,7 @@ class Conversation:
         if not self._close_call(injection):
             number = turn.number + self._kept_turns(turn.origin.id)
             if number >= MAX_TURNS_PER_MESSAGE or self._open_bytes() + _size(injection) > SESSION_OPEN_BYTES:
-                return self._refuse("full", f"turn `{injection.turn}` cannot take any more")
+                return self._refuse("full", f"turn `{injection.turn}` is full")
         self._remember(injection.id, injection)
         if turn.state in _OPEN:
             self._injected[injection.id] = injection

@@ -9,14 +9,14 @@ from signoff.formats.replace import replace
 
 _WORDS: Final[dict[UseCode, str]] = {
     "used": "this permit was used already",
-    "waiting": "people are still asked about this call",
+    "waiting": "this call still waits for approval",
     "denied": "this call was denied",
     "lapsed": "this permit was withdrawn, or not used in time",
-    "stale": "what was permitted has changed meanwhile; the call is judged again",
-    "frozen": "nothing is begun, as the tenant is frozen",
+    "stale": "the rules or the arguments changed after the approval; the call is judged again",
+    "frozen": "the tenant is frozen, so no call starts",
     "ended": "this call has ended",
     "conflict": "this key names a call with other content; choose another key",
-    "unavailable": "it cannot be said now whether it may run; try again with the same id",
+    "unavailable": "the right to run could not be checked; try again with the same id",
 }
 _LAPSED_AS: Final[dict[str, UseCode]] = {"denied": "denied", "skipped": "lapsed"}
 

@@ -210,7 +210,7 @@ class ExternalRunner:
             task = replace(begun(), report="look" if is_heard else "give_up")
             async with self._lock():
                 kept: ToolReply = await workflow.execute_local_activity(
-                    names.OUTCOME, task, result_type=ToolReply, summary="Find out what was reported", **options.OUTCOME
+                    names.OUTCOME, task, result_type=ToolReply, summary="Look up the agent's report", **options.OUTCOME
                 )
             if kept.outcome is not None:
                 return kept

@@ -37,8 +37,8 @@ DETAIL_CHARS: Final = 200
 """Maximum length, in characters, of an argument's name and value. Longer texts end with `…`."""
 
 _HONEST: Final = (
-    "These are the words of the workflow, for whoever looks after it. Nobody should decide by them: what counts is the "
-    "card in the inbox, which is drawn from the store."
+    "The workflow wrote these details for operators. Decide by the card in the inbox: Signoff draws the card from its "
+    "store."
 )
 
 
@@ -126,7 +126,7 @@ def details(
     doubtful = [outcome for outcome in outcomes if outcome.code == "in_doubt"]
     if doubtful:
         lines += ["", "### In doubt", ""]
-        lines += [f"- {_code(each.tool)} ({_code(each.call)}): nobody knows whether it happened" for each in doubtful]
+        lines += [f"- {_code(each.tool)} ({_code(each.call)}): outcome unknown" for each in doubtful]
     return "\n".join(lines)
 
 

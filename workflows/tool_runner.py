@@ -198,9 +198,7 @@ class ToolRunner:
             text = _NO_STORE if kind == "StoreUnavailable" else outcomes.error_text(error)
             return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "execution_failed", text))
         # Only the ticket shows whether the effect had started. The server's error does not.
-        return await _became(
-            self._question(call, gate_decision, permit, ticket), f"Find out what became of {call.tool}"
-        )
+        return await _became(self._question(call, gate_decision, permit, ticket), f"Look up the outcome of {call.tool}")
 
     def _question(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> OutcomeTask:
         return OutcomeTask(

@@ -401,7 +401,7 @@ def untaken_answer(reply: ModelReply, codes: Iterable[str]) -> tuple[ResultPart,
     if not reply.respond_call:
         return ()
     waits = f"waiting for approval, {', '.join(map(show_code, codes))}"
-    words = f"{waits}. This turn ends with what you answer once you are told the outcome."
+    words = f"{waits}. After you receive the outcome, your next answer ends this turn."
     return (replace(correction(reply), code="waiting", value=Content(inline=words)),)
 
 

@@ -68,7 +68,7 @@ async def _play(story: Story, *, stay: bool, as_json: bool) -> None:
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     with tempfile.TemporaryDirectory(prefix="signoff-demo-") as folder:
         async with _set_up(story, Path(folder)) as (stage, play):
-            say(f"a server, a worker and a gateway of its own in {folder}\n")
+            say(f"a separate server, worker and gateway in {folder}\n")
             seen = await _unless(stop.wait(), _told(say, play(stage)))
             say(f"\nall of it was seen, in {time.monotonic() - began:.0f} s")
             if as_json:

@@ -68,7 +68,9 @@ class Vendors:
         await self.mail.reply(self.mail.mails(MAIL)[0], MAIL, "approve", verdict="fail")
         await until("an answer to the mail", self._mails, lambda mails: len(mails) == 2)
         expect("votes after both", (), (await stage.asked(key)).votes)
-        return Scene("a click that Slack did not sign is 401, a mail without DMARC is told so; nothing is decided", key)
+        return Scene(
+            "a click without Slack's signature gets 401, an email without DMARC a reply; both decide nothing", key
+        )
 
     async def answered_by_mail(self, stage: Stage, key: TurnKey) -> Scene:
         """A decision and a courtesy count. Any further word would bring a question back."""
@@ -102,7 +104,7 @@ class Vendors:
         found = await recorded(stage, key)
         sent = [facts["channel"] for _, facts in found.of(key, "delivery") if facts.get("event") == "sent"]
         expect("cards in the record", ["mail", "phone", "slack"], sorted(sent))
-        return Scene(f"a late Deny in Slack is told who was first, and changes nothing; {found.words}", key)
+        return Scene(f"a late Deny in Slack changes nothing, and its reply names the first decider; {found.words}", key)
 
     async def _bring(self, stage: Stage, channel: str, raw: InboundRequest) -> int:
         reply = await stage.http.post(f"/channels/{channel}", content=raw.body, headers=dict(raw.headers))

@@ -66,7 +66,7 @@ async def agreed_anew(stage: Stage, key: TurnKey) -> Scene:
 async def told_and_recorded(stage: Stage, key: TurnKey) -> Scene:
     """The model reads the change, and the audit log names its author."""
     note = await _note(stage, key)
-    expect("whether the model was told", True, note.startswith("A person changed") and "amount is 7400" in note)
+    expect("the model's note about the edit", True, note.startswith("A person changed") and "amount is 7400" in note)
     found = await recorded(stage, key)
     changed = [(who, facts["changed"]) for who, facts in found.of(key, "revision")]
     expect("the change in the record", [("ana", ["amount"])], changed)
@@ -86,4 +86,4 @@ async def _note(stage: Stage, key: TurnKey) -> str:
         for part in message.parts:
             if isinstance(part, ResultPart) and part.note:
                 return part.note
-    raise Unexpected(f"turn `{key.turn}`: expected a note of what was changed in its transcript, seen none")
+    raise Unexpected(f"turn `{key.turn}`: its transcript lacks the note about the edit")

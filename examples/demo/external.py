@@ -120,8 +120,8 @@ class Agents:
         async def cards() -> list[Any]:
             return [each for each in self.vendors.mail.mails(MAIL) if _COMMAND in text_of(each)]
 
-        mail = (await until("a mail about the command", cards, bool))[0]
-        expect("who runs it, by the mail", True, "itself, outside Signoff" in text_of(mail))
+        mail = (await until("a message about the command", cards, bool))[0]
+        expect("the runner that the message names", True, "itself, outside Signoff" in text_of(mail))
         await self.vendors.mail.reply(mail, MAIL, "Approve")
         said, complaint = await self.hook.communicate()
         expect("how the hook ended", (0, ""), (self.hook.returncode, complaint.decode()))
@@ -130,7 +130,7 @@ class Agents:
         after = await self._start_hook(stage, "PostToolUse", tool_response={"stdout": "restarted", "stderr": ""})
         _, complaint = await after.communicate()
         expect("how the hook after the command ended", (0, ""), (after.returncode, complaint.decode()))
-        words = "Ana answers the mail with “Approve”: the hook allows the command, and reports what came of it"
+        words = "Ana answers the mail with “Approve”: the hook allows the command, and reports its outcome"
         return Scene(words, self._key("Bash"))
 
     async def denied_in_slack(self, stage: Stage) -> Scene:
@@ -172,7 +172,7 @@ class Agents:
         first, second = [await self._end(await self._start_caller(stage)) for _ in range(2)]
         expect("the refund", ["ended", "refunded 120 EUR for A7"], first[1:])
         expect("the refund, asked for again", first, second)
-        words = "started again with its key it refunds 120 EUR, and once: a third start is told what became of it"
+        words = "started again with its key, it refunds 120 EUR once: a third start gets the outcome"
         return Scene(words, self._key("refund"))
 
     async def in_the_record(self, stage: Stage) -> Scene:
@@ -183,7 +183,7 @@ class Agents:
         attempts = [[each for each in found.of(key, "attempt") if each[0]][-1] for key in keys]
         by = [(who, facts["verdict"], facts["channel"]) for who, facts in attempts]
         doors = [("ana", "approved", "email"), ("ana", "denied", "slack"), ("ana", "approved", "inbox")]
-        expect("who decided what, and where", doors, by)
+        expect("each decision with its approver and channel", doors, by)
         outcomes = [[facts["code"] for _, facts in found.of(key, "outcome")] for key in keys]
         expect("what became of each", [["ok"], [], ["ok"]], outcomes)
         return Scene(f"each by Ana, by mail, Slack and inbox; {found.words}", self._key("refund"))

@@ -55,7 +55,8 @@ async def by_grant(stage: Stage, key: TurnKey, grant: str) -> Scene:
     left = [each["uses_left"] for each in await _grants(stage)]
     expect("uses that are left", [1], left)
     return Scene(
-        f"95 EUR for Lisbon ran in another session by rule `grant:{grant[:8]}…`; nobody was asked; 1 use left", key
+        f"95 EUR for Lisbon ran in another session by rule `grant:{grant[:8]}…`; no approver was asked; 1 use is left",
+        key,
     )
 
 

@@ -63,7 +63,7 @@ async def by_itself(stage: Stage) -> Scene:
         (outcome.code, outcome.rule, outcome.approval_id),
     )
     expect("bookings", [("TP 1951", 39.0)], stage.rows("SELECT flight, total FROM bookings"))
-    return Scene("39 EUR for a trusted traveller ran by rule `auto_approve_if`; nobody was asked", key)
+    return Scene("39 EUR for a trusted traveller ran by rule `auto_approve_if`; no approver was asked", key)
 
 
 async def denied(stage: Stage) -> Scene:
@@ -86,7 +86,9 @@ async def denied_by_policy(stage: Stage) -> Scene:
     expect("who denied the refund", "policy", told.get("source"))
     expect("requests for the refund", None, view.calls[0].approval)
     expect("refunds", [(0,)], stage.rows("SELECT count(*) FROM refunds"))
-    return Scene("a refund of 420 EUR was denied by rule `deny_if`; nobody was asked, the model was told", key)
+    return Scene(
+        "a refund of 420 EUR was denied by rule `deny_if`; no approver was asked, and the model read the denial", key
+    )
 
 
 async def by_signal(stage: Stage) -> Scene:
@@ -111,7 +113,7 @@ async def two_waiting(stage: Stage) -> tuple[Scene, TurnKey]:
     before = stage.rows(_COUNT)
     await stage.kill_worker()
     await stage.start_worker(pause_seconds=PAUSE_SECONDS)
-    expect("bookings made while nobody had decided", before, stage.rows(_COUNT))
+    expect("bookings before a decision", before, stage.rows(_COUNT))
     words = "420 EUR and a cancellation waited; their worker was killed (SIGKILL) and started again: both still wait"
     await asyncio.gather(stage.suspended(booking), stage.suspended(cancelling))
     return Scene(words, booking), cancelling
@@ -173,14 +175,14 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
         how = "its effect is known, so no person was asked"
         what = f"still one row, {' '.join(re.findall(r'TD-[0-9]+', _text(outcome)))}"
     else:
-        how, what = "asked again, as its effect is unknown; it stays given up", "still carried out once"
+        how, what = "a new question, since its outcome is unknown; it stays given up", "still carried out once"
     return Scene(f"{outcome.tool}, `temporal workflow reset` to before the request: {how}; {what}", key)
 
 
 async def _give_up(stage: Stage, key: TurnKey) -> None:
     """Answer the question about the first call's unknown outcome: give it up."""
     asked = await until(
-        f"turn `{key.turn}` asks what became of its call",
+        f"turn `{key.turn}` asks for the outcome of its call",
         lambda: stage.signoff.view(key),
         lambda view: view.state == "suspended" and _is_doubt(view),
     )

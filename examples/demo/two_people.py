@@ -38,13 +38,13 @@ async def one_is_not_enough(stage: Stage, key: TurnKey) -> Scene:
     expect("the yes of who asked", ("refused", "self_approval"), (clerk["status"], clerk["code"]))
     expect("payments after one yes", [], _paid(stage))
     return Scene(
-        "12,000 EUR: Ana said yes (1 of 2) and once more (still 1); who asked was refused; nothing is paid", key
+        "12,000 EUR: Ana approved (1 of 2) and repeated it (still 1); the requester was refused; no payment", key
     )
 
 
 async def in_place_of(stage: Stage, key: TurnKey) -> Scene:
     """Dee answers for Bo. Bo's later answer returns the name of the first."""
-    dee = await stage.answer(key, "dee", verdict="approved", reason="for Bo, who is away")
+    dee = await stage.answer(key, "dee", verdict="approved", reason="for Bo during his absence")
     outcome = await stage.outcome(key)
     votes = [(vote.subject, vote.on_behalf) for vote in (await stage.asked(key)).votes]
     bo = await stage.answer(key, "bo", verdict="denied", reason="too late")
@@ -53,7 +53,7 @@ async def in_place_of(stage: Stage, key: TurnKey) -> Scene:
     expect("whose votes count", [("ana", ""), ("dee", "bo")], votes)
     expect("payments", [("INV-4711", 12000.0)], _paid(stage))
     expect("the answer after it", ("refused", "already_decided", "dee"), (bo["status"], bo["code"], bo["decided_by"]))
-    return Scene("Dee stands in for Bo: 2 of 2, paid once; Bo's no came later, and names who was first", key)
+    return Scene("Dee decided for Bo: 2 of 2, paid once; Bo's later denial was refused, and its receipt names Dee", key)
 
 
 async def too_early(stage: Stage, key: TurnKey) -> Scene:
@@ -61,7 +61,7 @@ async def too_early(stage: Stage, key: TurnKey) -> Scene:
     expect("the first yes", ("counted", 1, 2), _counted(await stage.answer(key, "ana", verdict="approved")))
     early = await stage.answer(key, "cleo", verdict="approved")
     expect("the officer's yes before the deadline", ("refused", "not_allowed"), (early["status"], early["code"]))
-    return Scene("8,000 EUR: Ana said yes (1 of 2); the CFO, who is not asked yet, was refused", key)
+    return Scene("8,000 EUR: Ana approved (1 of 2); the CFO was refused, since the request has not escalated", key)
 
 
 async def reminded(stage: Stage, key: TurnKey) -> Scene:
@@ -89,7 +89,7 @@ async def recorded_twice(stage: Stage, first: TurnKey, second: TurnKey) -> Scene
     expect("the clerk's refused attempt in the record", True, ("clerk", "refused", "self_approval") in answers)
     expect("Bo's late attempt in the record", True, ("bo", "refused", "already_decided") in answers)
     ran = [sorted(each["subject"] for each in facts["decisions"]) for _, facts in found.of(first, "execution")]
-    expect("by whom the payment ran", [["ana", "dee"]], ran)
+    expect("the approvers of the payment", [["ana", "dee"]], ran)
     return Scene(found.words, first)
 
 

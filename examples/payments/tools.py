@@ -17,8 +17,8 @@ async def release_payment(
 
     Args:
         invoice: The invoice's number.
-        payee: Who is paid.
-        amount: How much.
+        payee: The recipient of the payment.
+        amount: The amount of the payment.
         currency: Currency of the amount, three letters.
     """
     async with ledger() as bank:

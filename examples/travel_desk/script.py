@@ -95,7 +95,7 @@ def _words(tool: str, found: Any) -> str:
             listed = [
                 f"{row['flight']} to {row['destination']} for {row['price']:g} {row['currency']}" for row in found
             ]
-            return f"I found {', '.join(listed)}." if listed else "I found nothing that goes there."
+            return f"I found {', '.join(listed)}." if listed else "I found no flight to that city."
         case "book_flight":
             paid = f"{found['total']:g} {found['currency']}"
             return (

@@ -44,9 +44,9 @@ async def book_flight(
 
     Args:
         flight: The flight's number.
-        destination: The city it goes to.
-        total_cost: What it costs in all.
-        passenger: Who travels.
+        destination: The destination city.
+        total_cost: The total cost.
+        passenger: The passenger.
         currency: Currency of the cost, three letters.
     """
     async with books() as database:

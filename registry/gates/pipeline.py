@@ -242,11 +242,11 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
         checked = ArgumentCheck((SchemaProblem("", why),)) if why else check_corrected(tool, args)
         proposal = dataclasses.replace(proposal, args=args, corrected=True, notes=(correction,))
     if checked.problems:
-        words = Remark.of("invalid.call", tool=quote_name(tool.name), what=problem_remarks(checked.problems))
+        words = Remark.of("invalid.call", tool=quote_name(tool.name), detail=problem_remarks(checked.problems))
         return proposal.settle("schema", "input_invalid", words, tool)
     if not checked.misfits:
         return proposal
-    misfit = Remark.of("misfit", what=problem_remarks(checked.misfits))
+    misfit = Remark.of("misfit", detail=problem_remarks(checked.misfits))
     return dataclasses.replace(proposal, notes=(*proposal.notes, misfit))
 
 

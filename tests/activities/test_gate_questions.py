@@ -210,7 +210,7 @@ async def denies(args: Any, context: HookContext) -> Permission:
     (
         {"validate_input": corrects},
         "schema",
-        "the tool would not accept these arguments as they are. The arguments were corrected (`amount`): "
+        "the tool would reject these arguments. The arguments were corrected (`amount`): "
         "whole units only.",
     ),
     ({"check_permissions": denies}, "permission", "the tool does not permit these arguments: over the budget"),

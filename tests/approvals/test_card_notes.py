@@ -71,7 +71,7 @@ def german(card: Card) -> str:
 
 def test_note_with_a_secret_is_redacted_in_every_language() -> None:
     card = drawn(
-        editor_note("Bo of 4711"), Remark.of("misfit", what=(Remark.of("constant", value="4711"),)), pin="4711"
+        editor_note("Bo of 4711"), Remark.of("misfit", detail=(Remark.of("constant", value="4711"),)), pin="4711"
     )
     assert german(card) == (
         f"Bo of {HIDDEN} hat die Argumente bearbeitet; Die Argumente passen nicht zum Schema: muss `{HIDDEN}` sein."
@@ -102,8 +102,8 @@ def test_long_note_is_truncated_in_every_language() -> None:
 
 
 def test_note_with_many_problems_is_truncated() -> None:
-    problems = tuple(Remark.of("at", place=f"`a{number}`", what=Remark.of("required")) for number in range(100))
-    card = drawn(Remark.of("misfit", what=problems))
+    problems = tuple(Remark.of("at", place=f"`a{number}`", detail=Remark.of("required")) for number in range(100))
+    card = drawn(Remark.of("misfit", detail=problems))
     assert german(card).startswith("Die Argumente passen nicht zum Schema: `a0` ist nötig; `a1` ist nötig")
     assert german(card).endswith("; ….")
     assert len(german(card)) < 2 * NOTE_CHARS

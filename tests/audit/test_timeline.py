@@ -73,7 +73,7 @@ def test_too_deeply_nested_data_is_shown_as_json() -> None:
 @pytest.mark.parametrize("nested", [1, 9, 200, 2_000])
 @pytest.mark.parametrize("language", sorted(language_codes()))
 def test_longest_remark_is_rendered_quickly(nested: int, language: str) -> None:
-    remark = '{"code": "line", "values": {"what": ' * nested + '"is late"' + "}}" * nested
+    remark = '{"code": "line", "values": {"detail": ' * nested + '"is late"' + "}}" * nested
     notes = f"[{', '.join([remark] * max(1, (DATA_BYTES - 100) // len(remark)))}]"
     begun = time.process_time()
     (entry,) = timeline([a_record("revision", f'{{"notes": {notes}}}')], language)

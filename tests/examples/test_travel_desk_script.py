@@ -48,7 +48,7 @@ def test_unclear_travel_message_is_asked_back() -> None:
     ),
     ("cancel_booking", "ok", json.dumps({"booking": "TD-1", "state": "cancelled"}), "Booking TD-1 is cancelled."),
     ("refund", "ok", json.dumps({"booking": "TD-1", "refunded": 20.0}), "20 EUR are paid back for TD-1."),
-    ("flight_search", "ok", "[]", "I found nothing that goes there."),
+    ("flight_search", "ok", "[]", "I found no flight to that city."),
     ("book_flight", "ok", "[dry-run] book_flight would be called", "Done: [dry-run] book_flight would be called"),
     ("book_flight", "denied", {"reason": "too dear"}, "I could not do that: it was denied (too dear)."),
     ("book_flight", "in_doubt", "It is not known.", "That did not work: It is not known."),

@@ -168,9 +168,9 @@ def test_remarks_are_completely_translated(language: str) -> None:
     [
         (editor_note("Bo Berg"), "Bo Berg hat die Argumente bearbeitet"),
         (SchemaProblem("[2].price", Remark.of("minimum", n="5")).words, "`[2].price` muss mindestens 5 sein"),
-        (Remark.of("line", what=Remark.of("integer")), "jede Zeile: muss eine ganze Zahl sein, etwa 380"),
+        (Remark.of("line", detail=Remark.of("integer")), "jede Zeile: muss eine ganze Zahl sein, etwa 380"),
         (
-            Remark.of("verdict", rule="deny_if", answer="true", what=Remark.of("deny")),
+            Remark.of("verdict", rule="deny_if", answer="true", detail=Remark.of("deny")),
             "`deny_if` ergibt true: der Aufruf wird abgelehnt",
         ),
         ("the flight is full", "the flight is full"),
@@ -228,12 +228,12 @@ def test_remarks_of_a_list_are_joined() -> None:
 def test_endlessly_nested_remark_is_truncated() -> None:
     remark = Remark.of("required")
     for _ in range(100):
-        remark = Remark.of("line", what=remark)
+        remark = Remark.of("line", detail=remark)
     assert english(remark).endswith("line")
 
 
 def test_remark_survives_json() -> None:
-    remark = Remark.of("misfit", what=(Remark.of("line", what=Remark.of("required")), "it is full"))
+    remark = Remark.of("misfit", detail=(Remark.of("line", detail=Remark.of("required")), "it is full"))
     assert Remark.model_validate_json(remark.model_dump_json()) == remark
 
 

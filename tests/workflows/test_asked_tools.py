@@ -209,7 +209,7 @@ async def test_corrected_arguments_are_shown_approved_and_run(turn_rig: TurnRig,
             assert request.args.inline == {"amount": 20, "to": "Ana"}
             refused = await turns.signoff.decide(yes(key, edited_args={"amount": 5, "to": "bo"}))
             assert (refused.status, refused.code) == ("refused", "malformed")
-            assert "would not accept these arguments as they are" in refused.message
+            assert "would reject these arguments" in refused.message
             await turns.signoff.decide(yes(key))
         result = await turns.signoff.result(key)
         await turns.replays(key)

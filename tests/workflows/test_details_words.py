@@ -78,8 +78,8 @@ def test_request_details_show_action_approvers_deadline_and_answer_format() -> N
     assert written.splitlines() == [
         "### Waiting for people",
         "",
-        "These are the words of the workflow, for whoever looks after it. Nobody should decide by them: what counts is "
-        "the card in the inbox, which is drawn from the store.",
+        "The workflow wrote these details for operators. Decide by the card in the inbox: Signoff draws the card from "
+        "its store.",
         "",
         "**K7Q-2FM**: [open the card](https://desk.example/approvals/main.s.t.c1.1)",
         "",

@@ -31,7 +31,7 @@ async def test_view_shows_model_retries(turn_rig: TurnRig, failure: Failure) -> 
     assert [result.state for result in results] == ["complete", "cancelled"]
 
 
-@pytest.mark.failure("it was asked again for ten minutes")
+@pytest.mark.failure("retries for ten minutes failed")
 async def test_unavailable_model_ends_the_turn_with_its_error(turn_rig: TurnRig, failure: Failure) -> None:
     answering = [busy]
     model = ScriptedModel(lambda request: answering[-1](request))
@@ -46,7 +46,7 @@ async def test_unavailable_model_ends_the_turn_with_its_error(turn_rig: TurnRig,
         answering.append(lambda request: respond("done"))
         again = await turns.signoff.result(await turns.start())
     assert (result.state, result.error.code, again.state) == ("error", "model_unavailable", "complete")
-    assert result.error.message.startswith("the model's provider answered 503; it was asked again for ten minutes")
+    assert result.error.message.startswith("the model's provider answered 503; retries for ten minutes failed")
 
 
 async def ended(turn_rig: TurnRig, *script: Completion | Exception) -> TurnResult:

@@ -52,7 +52,7 @@ class SchemaProblem(NamedTuple):
     @property
     def words(self) -> Words:
         """The message, preceded by its place."""
-        return Remark.of("at", place=f"`{self.path}`", what=self.message) if self.path else self.message
+        return Remark.of("at", place=f"`{self.path}`", detail=self.message) if self.path else self.message
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _problems(error: ValidationError, within: tuple[str | int, ...] | None = Non
         unknown = [name for name in given if name not in known]
         yield from (SchemaProblem(describe_place((*path, name)), _unknown(name, known)) for name in unknown[:3])
     elif keyword in {"anyOf", "oneOf"} and not _names_types(expected):
-        remark = Remark.of("keyword.nearest", keyword=keyword, what=_nearest_branch(error))
+        remark = Remark.of("keyword.nearest", keyword=keyword, detail=_nearest_branch(error))
         # A schema may nest unions endlessly. Only the outermost one is translated.
         yield SchemaProblem(describe_place(path), english(remark) if within is not None else remark)
     else:
@@ -184,7 +184,7 @@ def _nearest_branch(error: ValidationError) -> Remark:
     written: Any = error.validator_value
     title = written[at].get("title") if isinstance(written[at], Mapping) else None
     name = quote_name(title) if isinstance(title, str) else str(at + 1)
-    return Remark.of("branch", name=name, what=first.words)
+    return Remark.of("branch", name=name, detail=first.words)
 
 
 def _distance(errors: list[ValidationError]) -> tuple[int, int, int]:

@@ -24,7 +24,7 @@ def syntax_error(error: json.JSONDecodeError) -> Remark:
     """Return a remark on a syntax error, in the parser's own words if they are unknown."""
     message = error.msg.lower()
     what: Words = _SYNTAX.get(message, message)
-    return Remark.of("json", what=what, line=str(error.lineno))
+    return Remark.of("json", detail=what, line=str(error.lineno))
 
 
 def double_name(name: str) -> Remark:

@@ -447,12 +447,12 @@ def _rule_remark(rule: str, pair: Iterable[EngineAnswer], what: Remark) -> Remar
     answers = tuple(pair)
     kinds = {answer.kind for answer in answers}
     if kinds == {"true"} or kinds == {"false"}:
-        return Remark.of("verdict", rule=rule, answer=answers[0].kind, what=what)
+        return Remark.of("verdict", rule=rule, answer=answers[0].kind, detail=what)
     if (failed := _failure(answers)) is not None:
-        return Remark.of("verdict.error", rule=rule, why=failed, what=what)
+        return Remark.of("verdict.error", rule=rule, why=failed, detail=what)
     if "other" in kinds:
-        return Remark.of("verdict.other", rule=rule, what=what)
-    return Remark.of("verdict.differs", rule=rule, what=what)
+        return Remark.of("verdict.other", rule=rule, detail=what)
+    return Remark.of("verdict.differs", rule=rule, detail=what)
 
 
 def _failure(answers: Iterable[EngineAnswer]) -> str | None:

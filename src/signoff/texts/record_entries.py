@@ -97,7 +97,7 @@ def _turn(of: _Facts) -> str:
     if of.has("session_event"):
         return of.text("entry.turn.gone", id=of.get("id"), code=of.get("code"))
     if of.has("stop"):
-        return of.text("entry.turn.stop", what=of.get("stop"))
+        return of.text("entry.turn.stop", detail=of.get("stop"))
     if of.has("moved"):
         return of.text("entry.turn.moved", step=of.get("moved"), route=of.get("route"))
     if of.has("ended"):
@@ -137,13 +137,13 @@ def _attempt(of: _Facts) -> str:
     became = ": ".join(filter(None, (_status(of, "receipt"), of.remarks("remarks"))))
     key = "entry.attempt.for" if of.has("on_behalf") else "entry.attempt"
     whom = of.get("on_behalf", "")
-    return of.text(key, verdict=of.code("verdict", "entry.no_verdict"), whom=whom, how=how, became=became)
+    return of.text(key, verdict=of.code("verdict", "entry.no_verdict"), principal=whom, how=how, became=became)
 
 
 def _write_input(of: _Facts) -> str:
     what = f"{of.get('session_event')} {of.get('id', '')}".strip()
     key = "entry.session_event.more" if of.has("more") else "entry.session_event"
-    return of.text(key, what=what, status=_status(of, "code"), n=str(of.get("more", "")))
+    return of.text(key, detail=what, status=_status(of, "code"), n=str(of.get("more", "")))
 
 
 def _status(of: _Facts, code: str) -> str:
@@ -200,7 +200,7 @@ def _write_ending(of: _Facts) -> str:
 def _delivery(of: _Facts) -> str:
     words = f"{of.get('event', 'delivered')} {of.get('approval', '')}".strip()
     if of.has("person"):
-        words = of.text("entry.delivery.card", what=words, who=of.get("person"), channel=of.get("channel"))
+        words = of.text("entry.delivery.card", detail=words, who=of.get("person"), channel=of.get("channel"))
     return words + (f" ({of.get('code')})" if of.get("code", "") else "")
 
 

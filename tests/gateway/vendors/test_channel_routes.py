@@ -146,7 +146,7 @@ async def test_request_page_lists_its_channel_messages(spoken: Spoken) -> None:
     request, cards = await spoken.asked("pay")
     page = await spoken.http.get(f"/approvals/{request.id}")
     assert page.status_code == 200
-    assert f"Messages sent beside the inbox: {len(cards)}" in page.text
+    assert f"Messages sent outside the inbox: {len(cards)}" in page.text
     assert "chat (signoff.testing.recording_channel): sent" in page.text
 
 

@@ -119,7 +119,7 @@ def read_fields(
     if not isinstance(whole, dict):
         return ParsedArguments(tuple(replace(field, problem=Remark.of("object")) for field in typed), None)
     if problem := bounds_remark(whole):
-        return ParsedArguments(tuple(typed), None, (Remark.of("hold", what=problem),))
+        return ParsedArguments(tuple(typed), None, (Remark.of("hold", detail=problem),))
     checked = _check(tuple(typed), whole, schema.check(whole) if schema is not None else ())
     return replace(checked, written=written, changed=changed)
 
@@ -168,9 +168,9 @@ def problem_words(typed: ParsedArguments, language: str = ENGLISH) -> str:
 
 def _placed_problem(field: ArgumentField) -> Words:
     if field.path:
-        return Remark.of("at", place=f"`{field.dotted}`", what=field.problem)
+        return Remark.of("at", place=f"`{field.dotted}`", detail=field.problem)
     # A problem of all arguments usually names its place itself.
-    return field.problem if english(field.problem).startswith("`") else Remark.of("whole", what=field.problem)
+    return field.problem if english(field.problem).startswith("`") else Remark.of("whole", detail=field.problem)
 
 
 def _first(field: ArgumentField) -> Any:
@@ -255,7 +255,7 @@ def _item(field: ArgumentField, line: str) -> Any:
     try:
         return _number(line, whole=field.items == "integer")
     except RemarkError as error:
-        raise RemarkError(Remark.of("line", what=error.words)) from None
+        raise RemarkError(Remark.of("line", detail=error.words)) from None
 
 
 def _put(args: Any, path: Path, value: Any) -> Any:

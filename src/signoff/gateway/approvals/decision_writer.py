@@ -234,7 +234,7 @@ def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decisi
 def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
     """Return the receipt of an approval that its turn refused. For an edit, the message comes from the gates."""
     if decision.edited_args is not None and receipt.code in _OF_ARGUMENTS and receipt.message:
-        remark = Remark.of("not_taken", what=receipt.remarks or receipt.message)
+        remark = Remark.of("not_taken", detail=receipt.remarks or receipt.message)
         return refusal(request, receipt.code, english(remark), remarks=(remark,))
     return refusal(request, receipt.code if receipt.code in _TAKEN_OVER else "unavailable")
 

@@ -245,7 +245,7 @@ def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Direct
     language = visitor.formatter.language
     who = _name_person(vote.name or vote.subject, vote.subject, visitor)
     if vote.on_behalf:
-        who = text("card.for_whom", language, who=who, whom=display_name(people, vote.on_behalf, request.tenant))
+        who = text("card.for_whom", language, who=who, principal=display_name(people, vote.on_behalf, request.tenant))
     words = text(f"doubt.state.{vote.verdict}" if request.kind == "in_doubt" else f"state.{vote.verdict}", language)
     return VoteLine(who, vote.verdict, words, visitor.formatter.moment(vote.at), vote.reason)
 

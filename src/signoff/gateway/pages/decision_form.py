@@ -68,7 +68,7 @@ def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor
     """
     if request.state != "pending" or is_confirmed(request, draft.confirm):
         return ""
-    return text("card.typed_wrong", visitor.formatter.language, what=word_to_type(request, visitor))
+    return text("card.typed_wrong", visitor.formatter.language, detail=word_to_type(request, visitor))
 
 
 def author_of(visitor: Visitor, channel: str = INBOX) -> DecisionAuthor:

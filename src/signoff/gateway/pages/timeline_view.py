@@ -161,7 +161,7 @@ def _standing_in(
         if person not in own:
             delegators = [each for each in people.delegators(person.id, request.tenant, formatter.now) if each in own]
             names += [
-                text("card.for_whom", formatter.language, who=person.name or person.id, whom=each.name or each.id)
+                text("card.for_whom", formatter.language, who=person.name or person.id, principal=each.name or each.id)
                 for each in delegators
             ]
     return names
