@@ -40,5 +40,5 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 def large(to: str) -> dict[str, Any]:
-    """Return arguments that any model may propose: 1,900 values, 50 KiB of text."""
+    """1,900 values, 50 KiB of text: any model may propose this."""
     return {"items": list(range(1_900)), "memo": "m" * 51_000, "to": to}

@@ -1,5 +1,3 @@
-"""An installation of the production profile to attack: worker and gateway processes, and people with tokens."""
-
 import asyncio
 import html
 import json
@@ -43,7 +41,7 @@ PLAIN_HTTP: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 @dataclass(frozen=True)
 class StoreUrls:
-    """The store URL of each process; with database roles, each has its own."""
+    """With database roles, each process has its own URL."""
 
     worker: str
     gateway: str
@@ -51,8 +49,6 @@ class StoreUrls:
 
 @dataclass(frozen=True)
 class Shown:
-    """A request as shown to a person: the status, the text of the page or view, and the view if there is one."""
-
     status: int
     words: str
     view: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +56,7 @@ class Shown:
 
 @dataclass
 class AttackSite:
-    """A running installation. The directory holds the ledger, both processes' state and their logs."""
+    """The directory holds the ledger, both processes' state and their logs."""
 
     folder: Path
     server: ServerHandle
@@ -75,7 +71,6 @@ class AttackSite:
 
     @property
     def url(self) -> str:
-        """Return the gateway's address."""
         return f"http://127.0.0.1:{self.port}"
 
     def env(self, process: str) -> dict[str, str]:
@@ -95,7 +90,6 @@ class AttackSite:
         }
 
     async def run(self, process: str, *words: str) -> None:
-        """Run one `signoff` command line as that process' user."""
         ran = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "signoff.cli.main", *words),
             cwd=self.folder,
@@ -107,7 +101,6 @@ class AttackSite:
         assert ran.returncode == 0, out.decode()
 
     async def start(self, process: str) -> None:
-        """Start `worker` or `gateway` and wait until it is ready."""
         log = self.folder / f"{process}-{uuid.uuid4().hex[:6]}.out"
         with log.open("wb") as out:
             started = await asyncio.create_subprocess_exec(
@@ -133,7 +126,6 @@ class AttackSite:
 
     @asynccontextmanager
     async def without(self, process: str) -> AsyncIterator[None]:
-        """Run a block without `process`."""
         await self.stop(process)
         try:
             yield
@@ -141,12 +133,10 @@ class AttackSite:
             await self.start(process)
 
     def person(self, name: str) -> "Caller":
-        """Return a person with their own token, over the API."""
         headers = {"authorization": f"Bearer {self.tokens[name]}"}
         return Caller(name, self._opened(headers))
 
     async def browser(self, name: str) -> "Browser":
-        """Return a person signed in to the inbox with their token."""
         page = self._opened({"sec-fetch-site": "same-origin"})
         fields = form_fields((await page.get("/login")).text, "/login")
         answer = await page.post("/login", data={**fields, "secret": self.tokens[name]})
@@ -163,13 +153,11 @@ class AttackSite:
         self.opened.clear()
 
     def ledger(self, to: str) -> list[dict[str, Any]]:
-        """Return the effects for this payee, in order."""
         file = self.folder / "ledger"
         lines = file.read_text().splitlines() if file.exists() else []
         return [line for line in map(json.loads, lines) if line["to"] == to]
 
     def amounts(self, to: str) -> list[int]:
-        """Return the amounts that were moved to this payee, in order."""
         return [line["amount"] for line in self.ledger(to)]
 
 
@@ -179,7 +167,7 @@ class Caller:
     http: httpx2.AsyncClient
 
     async def ask(self, *rounds: list[Call], **fields: Any) -> TurnKey:
-        """Start a turn whose model proposes the calls of one round after the other."""
+        """The model proposes the calls of one round after the other."""
         answer = await self.http.post("/v1/turns", json={"text": json.dumps(rounds), "actor": "clerk", **fields})
         assert answer.status_code == 201, answer.text
         body = answer.json()
@@ -204,13 +192,10 @@ class Caller:
         return answer.json().get("result") if answer.status_code == 200 else None
 
     async def see(self, approval: str) -> Shown:
-        """Return a request as this person sees it now."""
         answer = await self.http.get(f"/v1/approvals/{approval}")
         return Shown(answer.status_code, answer.text, answer.json() if answer.status_code == 200 else {})
 
     async def waiting(self, approval: str) -> Shown:
-        """Return a request as this person sees it, once it waits."""
-
         async def look() -> Shown | None:
             shown = await self.see(approval)
             return shown if shown.view.get("state") == "pending" else None
@@ -218,16 +203,13 @@ class Caller:
         return await until(look)
 
     async def decide(self, shown: Shown, verdict: str = "approved", **fields: Any) -> httpx2.Response:
-        """Answer a shown request, bound to its view."""
         body = {"verdict": verdict, "revision": shown.view["revision"], **binding(shown.view), **fields}
         return await self.http.post(f"/v1/approvals/{shown.view['id']}/decide", json=body)
 
     async def approve(self, approval: str, **fields: Any) -> dict[str, Any]:
-        """Read a request once it waits, approve it, and return the receipt."""
         return receipt(await self.decide(await self.waiting(approval), **fields))
 
     async def record(self, key: TurnKey) -> list[dict[str, Any]]:
-        """Return the audit entries of a turn; the person needs the right to read them."""
         answer = await self.http.get(f"/v1/audit/{'.'.join(key)}")
         assert answer.status_code == 200, answer.text
         return [{**each, "data": json.loads(each["data"])} for each in answer.json()["records"]]
@@ -239,29 +221,26 @@ class Browser:
     http: httpx2.AsyncClient
 
     async def open(self, approval: str) -> tuple[Shown, dict[str, str]]:
-        """Return the card's page and its form's fields, or {} without a form."""
+        """The form's fields are empty without a form."""
         answer = await self.http.get(f"/approvals/{approval}")
         action = f"/approvals/{approval}/decide"
         fields = form_fields(answer.text, action) if f'action="{action}"' in answer.text else {}
         return Shown(answer.status_code, words(answer.text)), fields
 
     async def send(self, approval: str, fields: dict[str, str], verdict: str = "approved") -> httpx2.Response:
-        """Send the card's form with the button of this verdict."""
         return await self.http.post(f"/approvals/{approval}/decide", data={**fields, "verdict": verdict})
 
 
 def binding(view: dict[str, Any]) -> dict[str, Any]:
-    """Return the field that binds an answer to the question in the gateway's view."""
     return next(({name: view[name]} for name in BINDINGS if view.get(name)), {})
 
 
 def is_turns_word(record: dict[str, Any]) -> bool:
-    """Return whether an audit entry is marked as the turn's own claim."""
+    """Return whether the entry is marked as the turn's own claim."""
     return "turn" in (record.get("by"), record["data"].get("by"))
 
 
 def receipt(answer: httpx2.Response) -> dict[str, Any]:
-    """Return the receipt of an answer; anything else fails with its text."""
     body: dict[str, Any] = answer.json()
     assert "status" in body, answer.text
     return body
@@ -278,7 +257,6 @@ def form_fields(page: str, action: str) -> dict[str, str]:
 
 
 def words(page: str) -> str:
-    """Return the text of a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
@@ -287,7 +265,6 @@ def payee() -> str:
 
 
 async def until(look: Callable[[], Awaitable[Any]], seconds: float = WAIT_SECONDS) -> Any:
-    """Return the first true result of `look`."""
     deadline = time.monotonic() + seconds
     waits = pauses()
     while True:
@@ -309,7 +286,6 @@ async def passed(moment: datetime) -> None:
 async def running_site(
     folder: Path, server: ServerHandle, stores: StoreUrls | None = None, **settings: str
 ) -> AsyncIterator[AttackSite]:
-    """Run an installation with keys made by `signoff keys`, both processes and every person's token."""
     both = f"sqlite:///{folder}/signoff.db"
     queue = f"attacked-{uuid.uuid4().hex[:8]}"
     site = AttackSite(folder, server, await server.connect(), queue, free_port(), stores or StoreUrls(both, both))

@@ -16,7 +16,6 @@ MOST_BYTES = 1024 * MIB
 
 @contextlib.asynccontextmanager
 async def bearable(site: AttackSite) -> AsyncIterator[None]:
-    """Drive a limit inside the block and compare health with an idle server."""
     before = peaks(site)
     async with probed(site.url) as found:
         yield
@@ -26,7 +25,7 @@ async def bearable(site: AttackSite) -> AsyncIterator[None]:
 
 
 def peaks(site: AttackSite) -> dict[str, int]:
-    """Return each process's peak memory in bytes, or nothing where the system does not report it."""
+    """In bytes. Empty if the system does not report it."""
     if sys.platform != "linux":
         return {}
     found = {}

@@ -1,5 +1,3 @@
-"""A test's own installation, whose manifest and tools may change before it starts and while it runs."""
-
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +13,6 @@ from signoff.temporal.embedded_server import ServerHandle
 async def changed_site(
     server: ServerHandle, folder: Path, appended: str = "", **variables: str
 ) -> AsyncIterator[tuple[AttackSite, Impostor, Path]]:
-    """Yield the installation, an impostor, and the directory of its manifest with `appended` at its end."""
     site_folder, state = folder / "desk", folder / "state"
     shutil.copytree(MANIFEST.parent, site_folder, ignore=shutil.ignore_patterns("__pycache__"))
     state.mkdir()

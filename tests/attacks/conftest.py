@@ -1,5 +1,3 @@
-"""A server, an installation of the production profile, and an impostor with a Temporal client only."""
-
 from collections.abc import AsyncIterator
 
 import pytest
@@ -24,14 +22,13 @@ async def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
 
 @pytest.fixture(scope="session")
 async def site(attacked_server: ServerHandle, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AttackSite]:
-    """Run an installation over SQLite, where worker and gateway share the store's rights."""
+    """Over SQLite, worker and gateway share the store's rights."""
     async with running_site(tmp_path_factory.mktemp("site"), attacked_server) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 async def role_urls(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> RoleUrls:
-    """Create a PostgreSQL database with a role each for worker and gateway."""
     urls = await made_roles(postgres_server)
     await given_roles(urls, tmp_path_factory.mktemp("roles"))
     return urls
@@ -41,7 +38,6 @@ async def role_urls(postgres_server: str, tmp_path_factory: pytest.TempPathFacto
 async def site_of_roles(
     attacked_server: ServerHandle, role_urls: RoleUrls, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[AttackSite]:
-    """Run an installation over PostgreSQL with a role each for worker and gateway."""
     stores = StoreUrls(role_urls.worker, role_urls.gateway)
     async with running_site(tmp_path_factory.mktemp("site-of-roles"), attacked_server, stores) as running:
         yield running
@@ -49,7 +45,6 @@ async def site_of_roles(
 
 @pytest.fixture(scope="session")
 async def impostor(site: AttackSite) -> AsyncIterator[Impostor]:
-    """Run an impostor with a credential of the namespace."""
     async with impostor_of(site.client, site.queue, MANIFEST) as found:
         yield found
 
@@ -58,7 +53,6 @@ async def impostor(site: AttackSite) -> AsyncIterator[Impostor]:
 async def channel_site(
     attacked_server: ServerHandle, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[AttackSite]:
-    """Run an installation whose gateway has channels, too."""
     settings = channel_settings(tmp_path_factory.mktemp("channel-desk"))
     async with running_site(tmp_path_factory.mktemp("channel-site"), attacked_server, **settings) as running:
         yield running

@@ -1,8 +1,7 @@
 """Asks a gateway for its health repeatedly from a separate process and measures each answer.
 
-`health_probe.py URL` runs until its standard input ends, then prints the seconds as JSON. Between its requests it
-asks a reference server in one more process, which computes a fixed number of steps. The time of that answer measures
-the speed and the load of the machine.
+`health_probe.py URL` runs until its standard input ends, then prints the seconds as JSON. In between it measures a
+reference server in one more process: the speed and load of the machine.
 """
 
 import asyncio
@@ -39,10 +38,10 @@ class Answers:
 
     @property
     def in_time(self) -> bool:
-        """Whether the gateway answered in time for this machine.
+        """Return whether the gateway answered in time for this machine.
 
-        One answer may be late: a busy machine can pause one process and not the other. A request that blocks the
-        gateway blocks it each time, and every test sends it several times.
+        One answer may be late: a busy machine can pause one process and not the other. A blocking request blocks the
+        gateway each time, and every test sends several.
         """
         assert self.health
         return sum(each > FLOOR_SECONDS + RATIO * max(self.reference) for each in self.health) <= 1
@@ -53,7 +52,7 @@ class Answers:
 
 @contextlib.asynccontextmanager
 async def probed(url: str) -> AsyncIterator[Answers]:
-    """Yield the answers during the block, filled in at its end."""
+    """The answers are filled in at the end of the block."""
     found = Answers()
     process = await asyncio.create_subprocess_exec(
         sys.executable, __file__, url, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -1,7 +1,7 @@
 """An attacker with a Temporal credential of the namespace, but without key, token or store.
 
-They read every history, query, start, terminate and reset workflows, run workers on any task queue, and register
-workflows under Signoff's type names with forged queries, memo and search attributes.
+They read every history, reset and terminate workflows, and register workflows under Signoff's type names with forged
+data.
 """
 
 import uuid
@@ -42,8 +42,6 @@ from signoff.testing.builders import a_permit
 
 @workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
 class ImpostorTurn:
-    """A workflow under the turn's type that answers queries with forged values and follows commands."""
-
     @workflow.init
     def __init__(self, answers: dict[str, Any]) -> None:
         self._answers = answers
@@ -52,38 +50,31 @@ class ImpostorTurn:
 
     @workflow.run
     async def run(self, answers: dict[str, Any]) -> Any:
-        """Run until it receives `end`."""
         await workflow.wait_condition(lambda: self._over)
         return self._answers.get("result")
 
     @workflow.query(name=names.STATE)
     def state(self) -> Any:
-        """Return the forged view."""
         return self._answers.get(names.STATE)
 
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending(self) -> Any:
-        """Return the forged requests."""
         return self._answers.get(names.PENDING_APPROVALS, [])
 
     @workflow.query(name=names.RECEIPT)
     def receipt(self, approval: str) -> Any:
-        """Return the forged receipt."""
         return self._answers.get(names.RECEIPT)
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> Any:
-        """Return the forged conversation."""
         return self._answers.get(names.TRANSCRIPT, [])
 
     @workflow.query
     def decisions(self) -> list[Any]:
-        """Return every decision received."""
         return self._decisions
 
     @workflow.update(name=names.DECIDE)
     def decide(self, *envelopes: Any) -> Any:
-        """Keep a decision and return a forged or accepting receipt."""
         self._decisions.extend(envelopes)
         return self._answers.get(names.DECIDE) or Receipt(
             status="accepted", approval_id=str(envelopes[0].get("approval_id", ""))
@@ -91,28 +82,23 @@ class ImpostorTurn:
 
     @workflow.update(name=names.CANCEL)
     def cancel(self, *envelopes: Any) -> Any:
-        """Keep a withdrawal and accept it."""
         self._decisions.extend(envelopes)
         return Receipt(status="accepted", approval_id=str(envelopes[0].get("approval_id", "")))
 
     @workflow.signal(name=names.APPROVAL_RESPONSE)
     def approval_response(self, *envelopes: Any) -> None:
-        """Keep a decision."""
         self._decisions.extend(envelopes)
 
     @workflow.signal
     def forge(self, answers: dict[str, Any]) -> None:
-        """Answer with these values from now on."""
         self._answers = {**self._answers, **answers}
 
     @workflow.signal
     def end(self) -> None:
-        """Complete the workflow."""
         self._over = True
 
     @workflow.update
     async def schedule(self, activity: str, activity_id: str, queue: str, task: Any) -> Any:
-        """Schedule an activity on any task queue and return its result."""
         return await workflow.execute_activity(
             activity,
             task,
@@ -131,29 +117,24 @@ class ForgedTurn:
     handle: WorkflowHandle[Any, Any]
 
     async def forge(self, **answers: Any) -> None:
-        """Answer queries with these values from now on."""
         await self.handle.signal(ImpostorTurn.forge, answers)
 
     async def decisions(self) -> list[Decision]:
-        """Return the decisions that the gateway sent, with their signatures."""
         found: list[Any] = await self.handle.query(ImpostorTurn.decisions)
         return [Decision.model_validate(each) for each in found]
 
     async def schedule(self, activity: str, activity_id: str, task: Any) -> Any:
-        """Return the result of an activity that the honest worker runs for this impostor."""
         return await self.handle.execute_update(
             ImpostorTurn.schedule, args=[activity, activity_id, self.impostor.honest_queue, task]
         )
 
     async def run(self, tool: str, args: dict[str, Any], permit: Permit, *, ticket: int = 1) -> ToolReply:
-        """Return the honest worker's reply to a tool run under this permit."""
         task = ToolTask(permit=permit, tool=tool, args=Content(inline=args), ticket=ticket)
         return ToolReply.model_validate(await self.schedule(tool, permit.call, task))
 
     async def gate(
         self, ctx: CallContext, tool: str, args: dict[str, Any], *, call: str = "c1.1", **fields: Any
     ) -> GateDecision:
-        """Return the honest gate's decision about a call proposed in this turn's name."""
         part = CallPart(call=call, tool=tool, args=Content(inline=args))
         task = GateTask(ctx=ctx, calls=(part,), **fields)
         reply = await self.schedule(names.GATE, f"gate-{uuid.uuid4().hex[:8]}", task)
@@ -162,21 +143,17 @@ class ForgedTurn:
 
 @dataclass
 class Impostor:
-    """The credential: a client, a separate task queue, and the public source code."""
-
     client: Client
     queue: str
     honest_queue: str
     manifest: Path
 
     def tool(self, name: str) -> Tool:
-        """Return a tool as the manifest declares it, which histories reveal."""
         found = load_manifest(self.manifest).registry.resolve(name)
         assert found is not None
         return found
 
     async def input(self, key: TurnKey) -> TurnInput:
-        """Return the input in a turn's first event, with the signed requester."""
         handle = self.client.get_workflow_handle(key.workflow_id)
         async for event in handle.fetch_history_events():
             payloads = event.workflow_execution_started_event_attributes.input.payloads
@@ -184,7 +161,6 @@ class Impostor:
         raise AssertionError("a history has a first event")
 
     async def ctx(self, key: TurnKey) -> CallContext:
-        """Return the context under which the turn's calls are judged, copied from its history."""
         turn = await self.input(key)
         return CallContext(
             actor=turn.actor,
@@ -197,7 +173,7 @@ class Impostor:
         )
 
     async def view(self, key: TurnKey) -> TurnView:
-        """Return the genuine turn's view once it contains a call: approvers are asked before the turn knows."""
+        """Wait until it contains a call: approvers are asked before the turn knows."""
         handle = self.client.get_workflow_handle(key.workflow_id)
 
         async def look() -> TurnView | None:
@@ -208,7 +184,7 @@ class Impostor:
         return found
 
     async def decisions(self, key: TurnKey, run_id: str | None = None) -> list[Decision]:
-        """Return every signed decision in a turn's history, even if the turn ignored it."""
+        """Return every signed decision in the history, even if the turn ignored it."""
         handle = self.client.get_workflow_handle(key.workflow_id, run_id=run_id)
         found = []
         async for event in handle.fetch_history_events():
@@ -223,13 +199,11 @@ class Impostor:
         return found
 
     def digest(self, ctx: CallContext, tool: str, args: dict[str, Any], call: str = "c1.1") -> str:
-        """Return the digest that an honest tool activity computes for a call."""
         return digest_of(ctx, call, self.tool(tool), args)
 
     def permit(
         self, ctx: CallContext, digest: str, decisions: Sequence[Decision], call: str = "c1.1", **fields: Any
     ) -> Permit:
-        """Return a permit as an honest turn would build it."""
         approval = ".".join((ctx.tenant, ctx.session, ctx.turn, call))
         return a_permit(
             kind="approved",

@@ -1,5 +1,3 @@
-"""A stranger who has only the gateway's address and talks to it byte by byte."""
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
@@ -28,7 +26,7 @@ routing: {{default: [mail]}}
 
 
 def channel_settings(folder: Path) -> dict[str, str]:
-    """Return the settings of an installation with channels; its manifest is written to `folder`."""
+    """Also write the manifest to `folder`."""
     for file in MANIFEST.parent.iterdir():
         if file.is_file():
             (folder / file.name).write_bytes(file.read_bytes())
@@ -42,7 +40,7 @@ def channel_settings(folder: Path) -> dict[str, str]:
 
 @dataclass
 class Answered:
-    """The status (0 if the connection closed without one), the body, and the number of bytes accepted."""
+    """The status is 0 if the connection closed without one."""
 
     status: int
     body: str
@@ -63,7 +61,7 @@ class Line:
         return not self.reader.at_eof()
 
     async def answer(self, seconds: float = 60) -> tuple[int, str]:
-        """Return the status and the rest, or 0 if the gateway closes without an answer."""
+        """The status is 0 if the gateway closes without an answer."""
         try:
             async with asyncio.timeout(seconds):
                 received = await self.reader.read(1 << 20)

@@ -1,5 +1,3 @@
-"""Attack 01: a Temporal credential shows one call to approvers and uses their approval to run another."""
-
 import json
 import re
 
@@ -17,12 +15,11 @@ SMALL, LARGE = 9, 9_400
 
 
 def says_large(words: str) -> bool:
-    """Return whether a text contains the large amount outside of hashes and ids."""
     return re.search(rf"(?<![\w-])(?:{LARGE}|{LARGE:,})(?![\w-])", words) is not None
 
 
 async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, CallContext]:
-    """Take over a turn that asked about 9 EUR: it shows the same card but names the digest of 9,400 EUR."""
+    """The turn shows the same card for 9 EUR, but names the digest of 9,400 EUR."""
     key = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
     await site.person("ana").waiting(approval_id(key))
     ctx, view = await impostor.ctx(key), await impostor.view(key)
@@ -35,7 +32,6 @@ async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple
 
 
 async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
-    """Have the honest worker pay 9,400 EUR with every approval signed for this turn."""
     args = {"amount": LARGE, "to": to}
     given = [each for each in await forged.decisions() if each.verdict == "approved"]
     await forged.run("pay", args, forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), given))

@@ -1,5 +1,3 @@
-"""Attack 02: a grant for one person's session serves or is shown to another person."""
-
 import uuid
 from typing import Any
 
@@ -9,7 +7,6 @@ from signoff.contracts.ids import TurnKey
 
 
 async def remembered(site: AttackSite, to: str) -> tuple[str, TurnKey]:
-    """Have Ana approve all gifts to a payee in Rui's session; return the session and the turn."""
     rui, session = site.person("rui"), f"s{uuid.uuid4().hex[:12]}"
     key = await rui.ask([("gift", {"amount": 5, "to": to})], session=session)
     remember = {"scope": "session", "where": f"args.to == '{to}'", "uses": 10}
@@ -19,8 +16,6 @@ async def remembered(site: AttackSite, to: str) -> tuple[str, TurnKey]:
 
 
 async def over_or_asked(site: AttackSite, key: TurnKey) -> None:
-    """Return once a turn has ended or waits for approvers."""
-
     async def look() -> Any:
         answer = await site.person("adm").http.get(f"/v1/turns/{'.'.join(key)}")
         view = answer.json() if answer.status_code == 200 else {}

@@ -1,5 +1,3 @@
-"""Attack 03: a Temporal credential uses approvals that are void or should never have been signed."""
-
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -109,5 +107,4 @@ async def test_answer_after_the_deadline_is_not_signed(site: AttackSite, imposto
 
 
 async def passed_since(moment: datetime, seconds: float) -> None:
-    """Return once this many seconds have passed since a moment."""
     await passed(moment + timedelta(seconds=seconds))

@@ -1,5 +1,3 @@
-"""Attack 4: one turn's tickets used for another's calls: foreign results, and calls that never run."""
-
 import uuid
 
 from attack_site import AttackSite, approval_id, payee

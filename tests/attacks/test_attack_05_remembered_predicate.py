@@ -1,10 +1,4 @@
-"""Attack 05: an approver's predicate needs gigabytes or minutes for a call that any model may propose.
-
-Each predicate succeeded before: in a child with 3 GiB of address space it took 1.1 to 3 GiB, or 2 to 60 seconds, when
-it was to be remembered and at every later call. Without the limits (`GrantPredicate.holds` asking
-`Expression.evaluate_here`, `compile_where` and `growth_problem` refusing nothing, `GrantUse.consulted` counting no
-steps) these tests fail.
-"""
+"""Each predicate succeeded before: it took 1.1 to 3 GiB, or 2 to 60 seconds, at approval and at every later call."""
 
 import json
 import resource
@@ -71,7 +65,6 @@ for name, where in bombs.items():
 
 @pytest.fixture(scope="module")
 def tried() -> dict[str, tuple[str, int, float]]:
-    """Return the result of each bomb with its process's memory and processor time."""
     asked = json.dumps([BOMBS, SCHEMA, large("Ana")])
     command = [sys.executable, "-c", CHILDREN]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
@@ -106,7 +99,7 @@ def limited(site: AttackSite) -> Iterator[None]:
 
 
 def peaks(site: AttackSite) -> dict[str, int]:
-    """Return each process's peak memory in bytes."""
+    """In bytes."""
     found = {}
     for name, process in site.processes.items():
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()

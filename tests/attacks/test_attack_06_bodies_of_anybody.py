@@ -1,9 +1,4 @@
-"""Attack 6: an endless body by `GET /channels/x`, or to an unknown channel, before any sign-in.
-
-Before the fix the gateway read 256 MiB of one `GET` into its memory, stayed 262 MB larger, and answered 401. The
-tests fail with `gateway/transport/middleware.py` accepting bodies of a `GET` and chunked ones, and
-`gateway/transport/body_limit.py` giving an unknown channel 1 MiB.
-"""
+"""Before the fix the gateway read 256 MiB of one `GET` into memory, before any sign-in."""
 
 from collections.abc import Iterator
 

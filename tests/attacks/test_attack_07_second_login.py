@@ -1,9 +1,4 @@
-"""Attack 7: a login becomes a second approver for a person declared by address in the directory.
-
-Before the fix the second login was accepted through its group, and one person met a quorum of two. Each test fails
-without its fix: `ClaimsDirectory` asking `DeclaredNames`, the signed names of a row in `doubt`, and
-`Directory.person_id` in `seat_of` and `authority`.
-"""
+"""Before the fix a second login was accepted through its group, and one person met a quorum of two."""
 
 import asyncio
 import contextlib
@@ -37,14 +32,13 @@ DECLARED = (*(each for each in PEOPLE if each.id != "bo"), BO)
 
 @pytest.fixture
 async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
-    """Run worker and gateway with Bo declared by his address only."""
     async with rig_for(client, tmp_path, provider, *DECLARED) as open_rig:
         yield open_rig
 
 
 @contextlib.asynccontextmanager
 async def rig_for(client: Client, folder: Path, provider: Provider, *people: Person) -> AsyncIterator[GatewayRig]:
-    """Run worker and gateway in production; the group `money` gives the role `finance`, which `both` asks."""
+    """The group `money` gives the role `finance`, which `both` asks."""
     async with provider_rig(client, folder, provider, people, {"money": ("finance",)}) as open_rig:
         yield open_rig
 

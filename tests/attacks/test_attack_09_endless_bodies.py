@@ -1,8 +1,4 @@
-"""Attack 9: endless bodies and heads, which each held memory and a connection forever.
-
-The tests fail with `BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, and with uvicorn's own connection instead of
-`gateway/transport/server.py`: the gateway then waited for both until the test timed out.
-"""
+"""Endless bodies and heads held memory and a connection forever."""
 
 import asyncio
 import contextlib
@@ -23,7 +19,6 @@ SHARE = BODIES_AT_ONCE // SENDER_SHARE
 
 
 async def dribble(line: Line, begins: bytes, piece: bytes) -> int:
-    """Send a head and then single bytes, and return the answer's status. Fails without an answer, see `Line.answer`."""
     await line.send(begins)
 
     async def more() -> None:
@@ -108,14 +103,12 @@ async def test_aborted_form_signs_no_one_in_and_frees_its_place(channel_site: At
 
 
 async def _sign_in_form(site: AttackSite) -> tuple[dict[str, str], str]:
-    """Return the hidden fields of the sign-in form and its browser's cookie."""
     async with httpx2.AsyncClient(base_url=site.url, timeout=60) as page:
         fields = form_fields((await page.get("/login")).text, "/login")
         return fields, "; ".join(f"{name}={value}" for name, value in page.cookies.items())
 
 
 async def _signed_in(site: AttackSite, person: str) -> int:
-    """Return the number of browsers in which a person is signed in."""
     query = select(func.count()).select_from(SESSIONS).where(SESSIONS.c.person == person)
     async with open_store(site.stores.gateway) as store:
         return await store.run(lambda connection: connection.execute(query).scalar_one())

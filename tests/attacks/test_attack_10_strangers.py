@@ -1,5 +1,3 @@
-"""Attack 10: a tenant member learns that a request unrelated to them exists, its people and its reason."""
-
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -49,14 +47,13 @@ class Names:
         )
 
     def blank(self, text: str) -> str:
-        """Remove these names from an answer: the rest must not reveal which of them exist."""
+        """The rest must not reveal which names exist."""
         for name in (self.key.turn, self.key.session, show_code(self.code), self.code):
             text = text.replace(name, "X")
         return text
 
 
 async def probed(page: httpx2.AsyncClient, probe: Probe, names: Names) -> tuple[int, str]:
-    """Return the status and text of a stranger's answer."""
     method, path, body = probe
     if body is not None and "approval_id" in body:
         item = {
@@ -71,7 +68,6 @@ async def probed(page: httpx2.AsyncClient, probe: Probe, names: Names) -> tuple[
 
 
 async def a_request(site: AttackSite, *, decided: bool) -> Names:
-    """Make a request in Rui's session that waits, or that Ana denied with a reason while the turn continues."""
     to, ana, name = payee(), site.person("ana"), f"s{uuid.uuid4().hex[:12]}"
     response = await site.person("rui").say(
         name, [("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})]

@@ -1,5 +1,3 @@
-"""Attack 11: the requester chooses a request's short code, or the code changes its request."""
-
 import hashlib
 import uuid
 

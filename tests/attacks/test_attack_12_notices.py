@@ -1,5 +1,3 @@
-"""Attack 12: a workflow sends notices about another turn's request, or about an end that never happened."""
-
 import asyncio
 from contextlib import suppress
 from pathlib import Path
@@ -32,8 +30,6 @@ routing: {{default: [hook]}}
 
 
 class Ears:
-    """The other end of a webhook, which keeps every notice."""
-
     def __init__(self) -> None:
         self.messages: list[str] = []
 

@@ -1,5 +1,3 @@
-"""Attack 12: a workflow writes false audit entries, in its own name and in others'."""
-
 import json
 import uuid
 from datetime import UTC, datetime
@@ -17,7 +15,6 @@ SAID = "Ana said yes on the phone"
 
 
 def false_entries(key: TurnKey, stream: TurnKey) -> tuple[AuditEntry, ...]:
-    """Return a turn's false claims: that Ana answered, how the request ended, that its call ran."""
     approval, at = approval_id(key), datetime.now(UTC)
 
     def entry(kind: Any, **data: Any) -> AuditEntry:

@@ -1,5 +1,3 @@
-"""Attack 13: a signature of the gateway for one request is used later, elsewhere, or for another purpose."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +14,6 @@ from signoff.testing.builders import a_permit
 
 
 async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, CallContext]:
-    """Return an ended turn that the impostor took, and its signed context."""
     rui = site.person("rui")
     key = await rui.ask([("look", {"place": "here"})])
     await rui.result(key)
@@ -25,7 +22,6 @@ async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, Call
 
 
 async def tipped(impostor: Impostor, forged: ForgedTurn, ctx: CallContext, args: dict[str, Any]) -> Any:
-    """Return the honest worker's reply to a tip, which needs no approval, under this context."""
     permit = a_permit(call="c1.9", digest=impostor.digest(ctx, "tip", args, "c1.9"), ctx=ctx)
     return await forged.run("tip", args, permit)
 

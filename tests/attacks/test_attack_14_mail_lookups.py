@@ -1,8 +1,7 @@
-"""Attack 14: a stranger's email keeps its reader busy with silent name servers or an expensive body hash.
+"""Silent name servers or an expensive body hash must not keep the reader of emails busy.
 
-The tests fail without the fix. Without the time limit for all names of an email, the first test takes as long as its
-names. Without turns per domain, an honest email waits for every stranger's. With dkimpy over the whole email, 10 MiB
-take 2.3 seconds of processor time instead of a quarter. Without the limit in `MailQueue` nothing is refused.
+Without turns per domain, an honest email waits for every stranger's. With dkimpy over the whole email, 10 MiB take 2.3
+seconds of processor time instead of a quarter.
 """
 
 import asyncio
@@ -27,13 +26,11 @@ SECONDS = 0.6
 
 
 def mute(number: int) -> str:
-    """Return a stranger's domain whose name servers never answer."""
     return f"d{number}.mute{number}.example"
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the time for emails."""
     monkeypatch.setattr(dns_names, "MAIL_LOOKUP_SECONDS", SECONDS)
 
 
@@ -44,7 +41,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def strange(sender: str, *selectors: str, domain: str = "") -> bytes:
-    """Return an email with a signature for each selector, plausible until its key is looked up."""
+    """Each signature is plausible until its key is looked up."""
     mail: EmailMessage | bytes = written(sender, "approvals@signoff.example", "approve K7Q-2FM")
     for selector in selectors or ("s1",):
         mail = signed(mail, selector=selector, domain=domain)
@@ -135,14 +132,12 @@ async def test_mail_beyond_the_queue_limit_is_refused_temporarily(
 
 
 async def left(tasks: list[asyncio.Task[InboundBatch]]) -> list[Any]:
-    """Cancel these emails and return their results."""
     for task in tasks:
         task.cancel()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def held_by(site: MailSite) -> int:
-    """Return the bytes of emails that have a turn or wait for one."""
     return int(vars(vars(site.rig.channel)["_queue"])["_bytes"].total())
 
 

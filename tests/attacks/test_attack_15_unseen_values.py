@@ -1,5 +1,3 @@
-"""Attack 15: a call is approved although one of its values is on no page, in no terminal and in no JSON."""
-
 import asyncio
 import html
 import json
@@ -14,23 +12,20 @@ from signoff.contracts.ids import TurnKey
 LINES = 300
 LAST = {"article": "consulting, see contract", "pieces": 99_999, "price": 1_000_000}
 PAGES = 400
-"""The most pages followed from one card."""
 
 
 async def long_order(site: AttackSite, to: str) -> TurnKey:
-    """Request an order whose last line no approver would accept."""
     items = [{"article": f"pencil no. {n}", "pieces": 10, "price": 1} for n in range(1, LINES)]
     return await site.person("rui").ask([("order", {"items": [*items, LAST], "to": to})])
 
 
 def has_last(text: str) -> bool:
-    """Return whether a text has both numbers of the last line, in any grouping."""
+    """Find both numbers of the last line, in any grouping."""
     plain = re.sub(r"(?<=\d)[\s,.  ](?=\d{3})", "", text)
     return str(LAST["pieces"]) in plain and str(LAST["price"]) in plain
 
 
 async def all_pages(browser: Browser, approval: str) -> list[str]:
-    """Return the texts of the card and of every page below it."""
     start = f"/approvals/{approval}"
     waiting, seen, found = [start], {start}, []
     while waiting and len(seen) <= PAGES:
@@ -45,7 +40,6 @@ async def all_pages(browser: Browser, approval: str) -> list[str]:
 
 
 async def read_all(browser: Browser, approval: str) -> int:
-    """Confirm each page of values at its end; return the number of pages."""
     path, number = f"/approvals/{approval}/values", 0
     address = path
     while address.startswith(path):

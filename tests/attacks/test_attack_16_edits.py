@@ -1,5 +1,3 @@
-"""Attack 16: one approver edits a small call into a large one to themselves, without another approval."""
-
 import re
 
 from attack_site import AttackSite, approval_id, payee

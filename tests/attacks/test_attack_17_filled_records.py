@@ -1,8 +1,4 @@
-"""Attack 17: a token holder tries to answer another's request repeatedly, filling its audit log.
-
-Before the fix each of 100 attempts was an entry in the log of another's turn. The tests fail with
-`AttemptRecords.note` in `gateway/audit_writer.py` recording every attempt.
-"""
+"""Before the fix each of 100 attempts was an entry in the log of another's turn."""
 
 from typing import Any
 
@@ -14,7 +10,6 @@ TRIES = 100
 
 
 async def counts(site: AttackSite, name: str) -> dict[str, int]:
-    """Return the refusal counts that a person reads."""
     found: dict[str, int] = (await site.person(name).http.get("/readyz")).json().get("refused", {})
     return found
 

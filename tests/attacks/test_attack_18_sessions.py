@@ -1,5 +1,3 @@
-"""Attack 18: another person restarts a terminated session and then reads its old turns."""
-
 import uuid
 
 from attack_site import AttackSite, approval_id, payee, until

@@ -1,5 +1,3 @@
-"""Attack 19: a permit claims that approvers overrode the objection of a tool's permission check."""
-
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 
@@ -8,7 +6,6 @@ from signoff.contracts.call import PERMISSION_RULE
 from signoff.registry.hooks import override_hash
 
 OBJECTION = "no refunds to this address at present"
-"""The objection of `may_refund` in the attacked tools."""
 
 
 async def test_override_that_was_not_shown_runs_nothing(site: AttackSite, impostor: Impostor) -> None:

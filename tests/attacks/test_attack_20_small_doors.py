@@ -1,9 +1,7 @@
-"""Attacks 20 to 25: forged log lines, files readable by others, a malformed answer among good ones, a malformed memo.
+"""Forged log lines, files readable by others, a malformed answer among good ones, a malformed memo.
 
-Each succeeded before its fix and fails without it: no umask in `temporal/embedded_server.py`, no separate receipt in
-`gateway/api/approvals.py`, memos read unchecked in `engine/turn_list.py`. No path of this installation is known to
-raise an unexpected error, so the gateway is made to raise one for the forged lines. Look-alike keys are in
-tests/approvals/test_argument_rows.py, expired links in tests/gateway/approvals/test_approval_links.py.
+No path of this installation is known to raise an unexpected error, so the gateway is made to raise one for the forged
+lines.
 """
 
 import stat

@@ -1,5 +1,3 @@
-"""A turn reports the ends of questions: only its own are believed."""
-
 from datetime import UTC, datetime
 
 import pytest
@@ -20,7 +18,6 @@ async def finished_turn(site: AttackSite, impostor: Impostor) -> ForgedTurn:
 
 
 async def end(forged: ForgedTurn, approval: str, state: str, tenant: str) -> None:
-    """Claim in a turn's own audit log that another's question has ended this way."""
     ending = AuditEntry(
         tenant=tenant,
         stream=forged.key.workflow_id,

@@ -1,8 +1,4 @@
-"""Attack 22: a sign-in without a second factor passes for one because its `acr` contains the letters `mfa`.
-
-Before the fix `urn:example:mfa:none` approved a request that needs `mfa`. The test fails if the words of `acr` are
-split and searched, as before.
-"""
+"""Before the fix the `acr` value `urn:example:mfa:none` approved a request that needs `mfa`."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -29,7 +25,6 @@ ACR = "https://refeds.example/profile/mfa"
 
 
 def wire_catalog(ledger: Ledger) -> Catalog:
-    """Build one tool that needs a second factor, under a name that the desk's script calls."""
     policy = ApprovalPolicy(min_assurance="mfa")
     return catalog_of([pay_tool(ledger, policy, name="easy", effect="Pay {amount} to {to}", input_schema=_MONEY)])
 
@@ -43,7 +38,6 @@ _MONEY: dict[str, Any] = {
 
 @pytest.fixture
 async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
-    """Run worker and gateway in production with `ana` declared by her login."""
     login = f"{provider.issuer}#ana-at-work"
     people = [replace(each, identities={"oidc": (login,)}) if each.id == "ana" else each for each in PEOPLE]
     queue = f"attack22-{uuid.uuid4().hex[:12]}"
@@ -64,7 +58,6 @@ async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterat
 
 
 async def approved_by(rig: GatewayRig, approval: str) -> str:
-    """Return the request's state after Ana, signed in through the provider, tried to approve it."""
     async with browser(rig) as page:
         sent = await page.get("/login/oidc?next=%2Ftools")
         async with httpx2.AsyncClient(verify=False, timeout=60) as elsewhere:

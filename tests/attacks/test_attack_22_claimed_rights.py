@@ -1,5 +1,3 @@
-"""Claims of a permit or a task reach neither the audit log nor the tool."""
-
 import asyncio
 import json
 from typing import Any
@@ -21,7 +19,6 @@ BOARD = "board_resolution"
 
 
 def made_up(signed: Decision) -> list[Decision]:
-    """Return answers of people who gave none."""
     more = {"signature": "AAAA", "reason": "the board agreed", "assurance": "mfa"}
     return [replace(signed, subject=who, delivery_id=who, **more) for who in ("cy", "bo", "adm")]
 

@@ -18,7 +18,6 @@ async def asked(site: AttackSite, tool: str, to: str) -> tuple[TurnKey, Shown]:
 
 
 async def by_page(site: AttackSite, shown: Shown) -> None:
-    """Answer twice through Ana's browser."""
     browser, approval = await site.browser("ana"), shown.view["id"]
     _, fields = await browser.open(approval)
     for verdict in ("approved", "denied"):
@@ -26,7 +25,6 @@ async def by_page(site: AttackSite, shown: Shown) -> None:
 
 
 async def by_key(site: AttackSite, shown: Shown) -> None:
-    """Send both through Ana's client under one key, the denial twice."""
     for verdict in ("approved", "denied", "denied"):
         body = {"verdict": verdict, "revision": 1, **binding(shown.view)}
         path, headers = f"/v1/approvals/{shown.view['id']}/decide", {"idempotency-key": "k" * 200}
@@ -35,7 +33,6 @@ async def by_key(site: AttackSite, shown: Shown) -> None:
 
 
 async def by_link(site: AttackSite, shown: Shown) -> None:
-    """Answer twice through the page of Ana's link."""
     async with open_store(site.stores.gateway) as store:
         key = await store.secret_key(LINK_KEY)
     expires = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)

@@ -1,5 +1,3 @@
-"""Attack 28: a requester sets the context that rules read, and the route and step of a turn."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""The holder of a Temporal credential schedules Signoff's own activities on the honest worker."""
-
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -27,14 +25,12 @@ ONCE = RetryPolicy(maximum_attempts=1)
 class Reconnaissance:
     @workflow.run
     async def run(self, activity: str, queue: str, task: Any) -> Any:
-        """Schedule one activity on the honest task queue."""
         return await workflow.execute_activity(
             activity, task, task_queue=queue, start_to_close_timeout=timedelta(seconds=20), retry_policy=ONCE
         )
 
 
 async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
-    """Build a spy's tasks from the history of a turn: identify, gate, model and record."""
     key = await site.person("rui").ask([("pay", {"amount": 3, "to": payee()})])
     ctx = await impostor.ctx(key)
     message = Message(role="user", parts=(TextPart(text=Content(inline="[]")),))
@@ -57,7 +53,6 @@ async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
 
 
 async def alone(client: Client, queue: str, name: str, task: Any) -> Any:
-    """Return the honest worker's answer to a standalone activity."""
     return await client.execute_activity(
         name,
         task,
@@ -69,7 +64,6 @@ async def alone(client: Client, queue: str, name: str, task: Any) -> Any:
 
 
 def words(error: BaseException | None) -> str:
-    """Return the message of the innermost failure."""
     while error is not None and not isinstance(error, ApplicationError):
         error = error.__cause__
     assert error is not None

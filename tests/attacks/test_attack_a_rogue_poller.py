@@ -1,5 +1,3 @@
-"""Attack a: a Temporal credential polls the honest task queue and answers its tasks."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +16,6 @@ from signoff.engine.workflow_runs import execute_update
 pytestmark = pytest.mark.timeout(300)
 
 RAN = "Ran, approved by"
-"""The words on a call's card after a run."""
 
 
 def unproved(records: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:

@@ -1,5 +1,3 @@
-"""Two approvers of finance instead of finance and legal: by their answers, and by a permit that claims enough."""
-
 from attack_site import AttackSite, approval_id, payee, receipt
 from impostor import Impostor
 

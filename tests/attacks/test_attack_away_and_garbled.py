@@ -1,5 +1,3 @@
-"""While no worker answers, strangers learn nothing, and a turn that answers nonsense hides no card."""
-
 import uuid
 from typing import Any
 
@@ -14,7 +12,7 @@ GARBAGE: tuple[Any, ...] = ("garbage", None, {"x": 1}, ["a"], 7, {"calls": [{"ca
 
 
 async def summary(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int, str]]:
-    """Return the answers of every endpoint of a turn and a session to a person, without their names."""
+    """Return the answers without the person's names."""
     http, turn, session = site.person(person).http, ".".join(key), ".".join(key[:2])
     answers = [
         await http.get(f"/v1/turns/{turn}"),

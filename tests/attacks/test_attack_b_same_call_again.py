@@ -1,5 +1,3 @@
-"""Attack b: the same call is repeated after Temporal or the store has forgotten it, or its tool has changed."""
-
 import os
 import shutil
 import sqlite3

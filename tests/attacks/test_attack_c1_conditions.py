@@ -1,7 +1,4 @@
-"""Attack C1: an approval whose condition, question or retraction is on another line counts as unconditional.
-
-The tests fail if the reader sees only the first line: every one of these approves.
-"""
+"""A reader of only the first line would approve every one of these."""
 
 from pathlib import Path
 

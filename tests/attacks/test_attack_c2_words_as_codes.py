@@ -1,8 +1,4 @@
-"""Attack C2: six letters next to a decision are read as a code: `cannot approve` approves the request CANN0T.
-
-The tests fail if any six letters of the code alphabet count as a code: `hardly approved` decides a request with that
-code.
-"""
+"""If any six letters are a code, `hardly approved` decides a request with that code."""
 
 from pathlib import Path
 
@@ -14,7 +10,7 @@ from signoff.testing.rig import ChannelRig
 
 
 async def answered_as(rig: ChannelRig, words: str, code: str, number: int) -> str:
-    """Return the state after Bo's answer to a request with this code; real codes contain digits."""
+    """Real codes contain digits."""
     request = await rig.ask(number, code=code)
     await reply(rig, words, show_code(code))
     return rig.request(request.id).state

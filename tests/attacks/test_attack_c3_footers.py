@@ -1,8 +1,6 @@
-"""Attack C3: because of a company's footer, banner or greeting every answer is asked back, so that its approvers
-cannot answer.
+"""A company's footer, banner or greeting must not block its approvers' answers.
 
-The tests fail if all text below a quote and every line above an answer counts as part of it: each of the first is
-asked back. If all text below our first line is ignored, the bottom posts approve.
+If all text below our first line is ignored, the bottom posts approve.
 """
 
 from pathlib import Path

@@ -1,7 +1,6 @@
-"""Attack C4: an email carries its own Authentication-Results in our mail server's name, a forged `Received`, or both.
+"""An email carries its own Authentication-Results in our server's name, a forged `Received`, or both.
 
-The tests fail if fields count at any position: forgeries above a made-up `Received` and below the sender's own are
-`approved`. If one `pass` among several suffices, so are forgeries next to a `fail`.
+Fields must not count at any position, and one `pass` among several must not suffice.
 """
 
 from pathlib import Path
@@ -22,7 +21,6 @@ def name_of(server: MailServer) -> str:
 
 
 def forged(name: str) -> bytes:
-    """Return the header that a stranger adds to an email in Bo's name."""
     results = "spf=pass smtp.mailfrom=people.example; dmarc=pass header.from=people.example"
     return f"Authentication-Results: {name}; {results}\r\n".encode()
 
@@ -103,7 +101,7 @@ async def test_greeting_of_the_sender_cannot_hide_our_received_field(
 
 
 def _fields(head: bytes) -> list[bytes]:
-    """Split a header into fields with their line ends."""
+    """Each field keeps its line ends."""
     fields: list[bytes] = []
     for line in head.splitlines(keepends=True):
         if line[:1] in b" \t" and fields:

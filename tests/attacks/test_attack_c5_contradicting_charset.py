@@ -1,7 +1,4 @@
-"""Attack C5: a contradictory content type such as `charset*=a; charset*0*=b` loses an email silently.
-
-The tests fail if `_parameter` raises the TypeError and `_read` has no fallback: no sender gets a reply.
-"""
+"""A content type such as `charset*=a; charset*0*=b` must not lose an email silently."""
 
 from pathlib import Path
 
@@ -23,7 +20,6 @@ async def told_after(site: MailSite, mail: bytes) -> str:
 
 
 def contradicting(site: MailSite, kind: str) -> bytes:
-    """Return Bo's `approve` with that content type."""
     raw = site.reply("approve").as_bytes()
     plain = b'Content-Type: text/plain; charset="utf-8"'
     assert plain in raw

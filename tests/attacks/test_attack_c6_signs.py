@@ -1,9 +1,4 @@
-"""Attacks C6 and C9: an approval struck out, quoted or in pictures counts, and a vendor's markup reaches the audit
-log.
-
-The tests fail if pictures and combining characters are ignored: the first ones approve. With Telegram's entities and
-Slack's blocks unread, struck-out text approves; Slack's reason contained `&amp;`.
-"""
+"""With Telegram's entities and Slack's blocks unread, struck-out text approves."""
 
 import json
 from pathlib import Path

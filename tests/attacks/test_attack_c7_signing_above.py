@@ -1,7 +1,4 @@
-"""Attack C7: the key holder of a parent name such as `co.uk` or `github.io` signs an approval for everyone below it.
-
-The first test fails (`approved`) with `may_not_sign` always empty, the second with `_key_flaw` always empty.
-"""
+"""The key holder of `co.uk` or `github.io` must not sign an approval for everyone below it."""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""Attack C8: a stranger's email from a `no-reply` address makes us write to a machine that writes back.
-
-The tests fail with `reads_nothing` always false: both first emails are answered.
-"""
+"""We would write to a machine that writes back."""
 
 from pathlib import Path
 

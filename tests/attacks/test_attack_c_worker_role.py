@@ -1,9 +1,6 @@
-"""Attack C: a worker's database credential, alone and with a Temporal credential.
+"""The permitted writes of a worker's database role run nothing except calls approved as shown.
 
-PostgreSQL refuses every write and read outside its role. Each statement passed with the owner's credential, which the
-worker had before its own role (`test_owner_may_run_every_forbidden_statement` checks that). Its permitted writes,
-questions and tickets, run nothing except calls approved as shown. Voiding an unfinished ticket is within its role:
-that holds back a call, or repeats an approved one.
+Voiding an unfinished ticket is within the role: that holds back a call, or repeats an approved one.
 """
 
 import contextlib
@@ -91,7 +88,6 @@ FORBIDDEN = (
 
 @pytest.fixture(scope="module")
 async def insider(site_of_roles: AttackSite) -> AsyncIterator[Impostor]:
-    """Run an attacker who took over a worker and also has its Temporal credential."""
     async with impostor_of(site_of_roles.client, site_of_roles.queue, MANIFEST) as found:
         yield found
 
@@ -160,7 +156,6 @@ async def test_worker_role_cannot_reopen_a_done_ticket(
 
 
 async def asked(site: AttackSite, args: dict[str, Any], taken: asyncpg.Connection) -> tuple[TurnKey, Question, Any]:
-    """Return a turn that waits for `pay`, its question and its row."""
     key = await site.person("rui").ask([("pay", args)])
     await site.person("ana").waiting(approval_id(key))
     row = await taken.fetchrow("SELECT * FROM questions WHERE approval = $1", approval_id(key))
@@ -182,7 +177,7 @@ async def test_worker_role_cannot_reopen_an_ended_question(
 
 
 async def ask_instead(taken: asyncpg.Connection, row: Any, question: Question) -> None:
-    """Insert a forged question as the latest of its approval."""
+    """The forged question is the latest of its approval."""
     await taken.execute(
         "INSERT INTO questions (approval, revision, tenant, session, turn, code, body, opened_at, last_at) "
         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",

@@ -1,5 +1,3 @@
-"""Attack D2: an answer in time without a running worker counts as late or is lost."""
-
 from datetime import UTC, datetime
 
 import pytest
@@ -9,9 +7,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def answered_without_worker(site: AttackSite, way: str) -> tuple[int, str]:
-    """Answer a request on the page or over the API in time while no worker runs, wait past its deadline, and start
-    the worker. Return the status of the answer and the payee.
-    """
+    """Answer in time while no worker runs, wait past the deadline, and start the worker."""
     bo, ana = await site.browser("bo"), site.person("ana")
     for _ in range(5):
         to = payee()

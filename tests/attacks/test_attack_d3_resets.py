@@ -1,5 +1,3 @@
-"""Attack D3: after a reset to before the answer, a call that ran is asked again, and denied although it happened."""
-
 import pytest
 from attack_site import AttackSite, approval_id, payee, until
 from impostor import Impostor

@@ -1,5 +1,3 @@
-"""Attack D4: an ended turn can be read only while a worker replays all of its history."""
-
 import json
 
 import pytest

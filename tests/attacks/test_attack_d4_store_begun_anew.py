@@ -1,5 +1,3 @@
-"""Attack D4: the store is moved away silently, and the next process creates a new one."""
-
 import shutil
 from pathlib import Path
 

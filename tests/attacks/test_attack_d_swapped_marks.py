@@ -1,4 +1,4 @@
-"""Attack d: between view and tap another call replaces the shown one, under the same short mark."""
+"""Between view and tap another call replaces the shown one, under the same short mark."""
 
 import pytest
 from attack_site import AttackSite, approval_id, payee
@@ -15,7 +15,6 @@ SMALL, LARGE = 9, 9_400
 
 
 async def stands_for(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, CallContext, TurnView]:
-    """Take over a turn that asks about 9 EUR and still shows that, and return its genuine view."""
     key = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
     await site.person("ana").waiting(approval_id(key))
     ctx, view = await impostor.ctx(key), await impostor.view(key)
@@ -23,7 +22,6 @@ async def stands_for(site: AttackSite, impostor: Impostor, to: str) -> tuple[For
 
 
 async def swap(forged: ForgedTurn, ctx: CallContext, view: TurnView, to: str) -> None:
-    """Replace it by 9,400 EUR, shown as such, under the same revision and mark."""
     args = {"amount": LARGE, "to": to}
     digest = forged.impostor.digest(ctx, "pay", args)
 
@@ -37,7 +35,6 @@ async def swap(forged: ForgedTurn, ctx: CallContext, view: TurnView, to: str) ->
 
 
 async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
-    """Have the honest worker pay 9,400 EUR with every signed decision."""
     args = {"amount": LARGE, "to": to}
     permit = forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), await forged.decisions())
     await forged.run("pay", args, permit)

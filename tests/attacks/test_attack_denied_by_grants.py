@@ -1,5 +1,3 @@
-"""A denied or waiting call runs by a grant that was given for other calls."""
-
 import pytest
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
@@ -8,7 +6,6 @@ from signoff.testing.builders import a_permit
 
 
 async def remembered(site: AttackSite, to: str) -> str:
-    """Have Bo approve all gifts to a payee in advance when Max asks for one; return the grant's id."""
     max_, bo = site.person("max"), site.person("bo")
     key = await max_.ask([("gift", {"amount": 6, "to": to})])
     remember = {"scope": "tenant", "where": f"args.to == '{to}'", "uses": 10}

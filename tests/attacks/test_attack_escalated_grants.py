@@ -1,5 +1,3 @@
-"""An approver by escalation only approves all later calls in advance."""
-
 from typing import Any
 
 from attack_site import AttackSite, Shown, approval_id, payee, until

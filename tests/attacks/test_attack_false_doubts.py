@@ -1,7 +1,3 @@
-"""Approvers are asked about calls that still run, never started or are already confirmed, until the effect happens
-twice.
-"""
-
 import asyncio
 from typing import Any
 
@@ -19,8 +15,6 @@ from signoff.store.store import RUNS_SECONDS
 
 
 async def begun(site: AttackSite, to: str) -> None:
-    """Return once a haul for this payee runs."""
-
     async def look() -> bool:
         return (site.folder / f"begun-{to}").exists()
 
@@ -28,13 +22,10 @@ async def begun(site: AttackSite, to: str) -> None:
 
 
 def let_go(site: AttackSite, to: str) -> None:
-    """Let hauls for this payee end."""
     (site.folder / f"go-{to}").touch()
 
 
 async def doubted(site: AttackSite, key: TurnKey) -> Shown:
-    """Return the question about a call's outcome, once the honest turn asks it."""
-
     async def look() -> Shown | None:
         shown = await site.person("ana").see(approval_id(key))
         return shown if (shown.view.get("kind"), shown.view.get("state")) == ("in_doubt", "pending") else None
@@ -46,7 +37,7 @@ async def doubted(site: AttackSite, key: TurnKey) -> Shown:
 async def lost(
     site: AttackSite, impostor: Impostor, to: str, tool: str = "haul", *approvers: str
 ) -> tuple[TurnKey, CallContext, Permit]:
-    """Start a haul, kill its worker midway, wait for the honest turn's question, and return the permit of the run."""
+    """Kill the worker midway. Return the permit once the honest turn asks."""
     rui, args = site.person("rui"), {"amount": 9, "to": to}
     key = await rui.ask([(tool, args)])
     for name in approvers or ("ana",):

@@ -1,6 +1,4 @@
-"""Long texts are stored under their hash, which histories reveal: naming a hash in one's own turn reveals no text of
-others.
-"""
+"""Histories reveal the hashes of stored texts: naming a hash in one's own turn reveals no text of others."""
 
 import pytest
 from attack_site import AttackSite, approval_id, payee
@@ -19,7 +17,6 @@ SECRET = "TOPSECRET "
 
 
 async def of_rui(site: AttackSite, impostor: Impostor) -> BlobRef:
-    """Return the reference to a long text of Rui's from his turn's first event."""
     rui = site.person("rui")
     answer = await rui.http.post("/v1/turns", json={"text": SECRET + "y" * 9_000, "actor": "clerk"})
     body = answer.json()

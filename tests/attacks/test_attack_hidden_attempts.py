@@ -1,5 +1,3 @@
-"""Attempts that hide each other in the audit log, and bodies with contradictory fields."""
-
 import json
 from typing import Any
 

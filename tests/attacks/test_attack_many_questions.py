@@ -1,5 +1,3 @@
-"""So many requests wait that a list, or a freeze of the tenant, becomes slow or delays others."""
-
 import asyncio
 import itertools
 import time
@@ -59,7 +57,6 @@ async def test_lists_and_freezes_of_many_requests_are_fast_over_postgresql(site_
 
 
 async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
-    """Ask 160 questions, answer the first of them, and read the lists as a stranger."""
     ana = site.person("ana")
     keys = await ask_many(site, to)
     shown = await ana.waiting(approval_id(keys[0]))
@@ -83,10 +80,9 @@ async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
 
 
 async def lists_of(site: AttackSite, name: str, paths: Mapping[str, int]) -> tuple[list[str], float]:
-    """Return the lists shown to a person, each read five times, and the gateway's processor time for them.
+    """Each list is read five times with another limit, because equal lists are shared for a second.
 
-    `paths` have their limit. Each read uses another one, because equal lists are shared for a second. The gateway's
-    other work costs as much in an equal time after the reads, and is subtracted.
+    The gateway's other work costs as much in an equal time after the reads, and is subtracted.
     """
     person, begun, since = site.person(name), processor_seconds(site), time.monotonic()
     reads = [f"{path}?limit={limit - next(READS) % 60}" for _ in range(5) for path, limit in paths.items()]
@@ -99,13 +95,11 @@ async def lists_of(site: AttackSite, name: str, paths: Mapping[str, int]) -> tup
 
 
 def processor_seconds(site: AttackSite) -> float:
-    """Return the gateway's processor time so far."""
     times = psutil.Process(site.processes["gateway"].pid).cpu_times()
     return times.user + times.system
 
 
 async def ask_many(site: AttackSite, to: str) -> list[TurnKey]:
-    """Have one requester ask 160 questions, and return their turns once all wait."""
     maxi, ana = site.person("max"), site.person("ana")
     keys: list[TurnKey] = []
     calls = [("pay", {"amount": 1 + at, "to": to}) for at in range(CALLS)]
@@ -116,5 +110,4 @@ async def ask_many(site: AttackSite, to: str) -> list[TurnKey]:
 
 
 async def over(asker: Caller, key: TurnKey) -> bool:
-    """Return whether a turn has ended."""
     return (await asker.turn(key))["state"] not in ("running", "suspended")

@@ -1,5 +1,3 @@
-"""A mistyped field in a raw approval: its author's intended change must not be ignored."""
-
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 

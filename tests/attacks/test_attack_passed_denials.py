@@ -1,5 +1,3 @@
-"""A permit is forged or reused for a call that a denial or an approval covers only once."""
-
 from pathlib import Path
 
 import pytest
@@ -69,10 +67,7 @@ async def test_denied_read_never_runs_and_an_approved_read_runs_once(
 
 
 async def reads_of_what_is_denied(site: AttackSite, impostor: Impostor) -> tuple[str, str]:
-    """Return the replies to a call while it waits and after its denial; its turn claims another context.
-
-    Under that context, the budget is open.
-    """
+    """The turn claims another context. Under that context, the budget is open."""
     ana, args = site.person("ana"), {"place": payee()}
     key = await site.person("rui").ask([("peek", args)])
     shown = await ana.waiting(approval_id(key))
@@ -88,7 +83,6 @@ async def reads_of_what_is_denied(site: AttackSite, impostor: Impostor) -> tuple
 
 
 async def reads_of_what_was_approved(site: AttackSite, impostor: Impostor) -> tuple[list[str], list[int], int]:
-    """Return the results of three runs of one permit, the views that happened, and the runs in the audit log."""
     to = payee()
     args = {"amount": 1, "to": to}
     key = await site.person("rui").ask([("view", args)])

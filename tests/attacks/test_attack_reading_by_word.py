@@ -1,5 +1,3 @@
-"""An impostor of a turn or session forges its owner and its requests: no person reads more because of it."""
-
 import uuid
 from typing import Any
 
@@ -31,7 +29,6 @@ async def payment_turn(site: AttackSite, person: str, to: str) -> TurnKey:
 
 
 async def read_by(site: AttackSite, person: str, key: TurnKey) -> list[int]:
-    """Return the statuses of a person's reads of a turn and its request, over the API and in the inbox."""
     api, page = site.person(person).http, (await site.browser(person)).http
     turn, approval = ".".join(key), approval_id(key)
     paths = (

@@ -1,5 +1,3 @@
-"""An approver reads a secret argument by proposing grants for similar calls without deciding anything."""
-
 from pathlib import Path
 
 import pytest

@@ -1,10 +1,4 @@
-"""Attack on secrets: the agent, a tool or a provider repeats a secret value in another text of the turn.
-
-Before the fix the password was in the agent's message, the effect, another argument, the result and the answer, and
-secrets from providers other than the built-in one were in results and errors. Each test fails without its fix:
-`_quiet` of the model activity, `arguments_without` in the gate and in `masked_args`, `_quiet` and `secrets` of
-`ResultProcessor.of`, and `SecretProvider._remember`.
-"""
+"""Before the fix the password was in the agent's message, the effect, another argument, the result and the answer."""
 
 import asyncio
 import html
@@ -35,7 +29,6 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 PASSWORD = 'correct "horse" battery'
 HELD = "sk-held-by-a-vault-41"
 SPELT = (PASSWORD, json.dumps(PASSWORD)[1:-1], quote(PASSWORD), html.escape(PASSWORD), HELD, json.dumps(HELD)[:-2])
-"""Spellings that no text may contain."""
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -53,7 +46,6 @@ CALL = {
 
 
 def leaky(request: CompletionRequest) -> Completion:
-    """Repeat the password before and after the login, with the tool's reply."""
     settled = results(request)
     if settled:
         return respond(f"I logged in with {PASSWORD}, by {HELD}. The tool said {settled[-1].value.inline}")
@@ -64,15 +56,12 @@ def leaky(request: CompletionRequest) -> Completion:
 
 
 class Vault:
-    """A custom provider: one secret for every tenant, and a document with another."""
-
     async def read(self, name: str, tenant: str) -> str | None:
-        """Return the value of `name`."""
         return {"key": HELD, "document": json.dumps({"of": tenant, "key": HELD})}.get(name)
 
 
 def vault_catalog(ledger: Ledger) -> Catalog:
-    """Build `login`, which asks and repeats its input; `/fails` in its site makes it fail with the same text."""
+    """`/fails` in the site makes `login` fail with the same text."""
 
     async def log_in(args: dict[str, Any], context: ToolContext) -> Any:
         vault = context.capabilities.secrets
@@ -97,7 +86,6 @@ def vault_catalog(ledger: Ledger) -> Catalog:
 
 @pytest.fixture
 async def rig(client: Client, tmp_path: Path) -> AsyncIterator[GatewayRig]:
-    """Run a worker with the vault instead of the environment, and a gateway."""
     queue = f"secrets-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
@@ -114,7 +102,6 @@ async def rig(client: Client, tmp_path: Path) -> AsyncIterator[GatewayRig]:
 
 
 def spoken(text: str) -> list[str]:
-    """Return the spellings of the secrets in `text`."""
     return [each for each in SPELT if each in text]
 
 
@@ -174,7 +161,6 @@ async def test_errors_repeat_no_secret(rig: GatewayRig) -> None:
 
 
 async def read(rig: GatewayRig, *paths: str) -> None:
-    """Read each address and check that no text repeats a secret."""
     for path in paths:
         answer = await rig.http.get(path)
         assert (path, spoken(answer.text)) == (path, [])

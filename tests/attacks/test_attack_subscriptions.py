@@ -1,6 +1,6 @@
 """An event starts a turn whose requester is no person, so rules that exclude some people hold for it.
 
-An attacker who causes the event chooses the model's input, and a rule such as `tier != "external"` would run its calls.
+Otherwise an attacker causes an event, and a rule such as `tier != "external"` runs the calls.
 """
 
 import pytest

@@ -21,7 +21,6 @@ def refused(key: TurnKey) -> dict[str, Any]:
 
 
 def waiting(view: TurnView) -> dict[str, Any]:
-    """Return the view of a turn that still waits for its answer."""
     [call] = view.calls
     assert call.approval is not None
     request = replace(call.approval, state="pending")
@@ -29,7 +28,7 @@ def waiting(view: TurnView) -> dict[str, Any]:
 
 
 async def handed_once_more(site: AttackSite, forged: ForgedTurn) -> None:
-    """Return once the answer was handed over again, as a reader of a waiting turn triggers."""
+    """A reader of a waiting turn triggers this."""
 
     async def has_decisions() -> bool:
         await site.person("rui").http.get(f"/v1/turns/{'.'.join(forged.key)}")

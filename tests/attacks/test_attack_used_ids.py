@@ -1,5 +1,3 @@
-"""A turn's id that Temporal has deleted is used again, by another person or for another purpose."""
-
 import json
 
 import pytest
@@ -12,7 +10,6 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def forgotten(site: AttackSite, impostor: Impostor, key: TurnKey) -> None:
-    """Delete a turn of Rui's from Temporal, like the end of its namespace's retention."""
     http = site.person("rui").http
     await impostor.forget(key)
 

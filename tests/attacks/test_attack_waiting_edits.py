@@ -1,5 +1,3 @@
-"""An edit is an approval that survives a denial of the old or the new question, and a turn forges a receipt."""
-
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ ASKED, LARGE = 400, 4_000
 async def ask_gates(
     forged: ForgedTurn, ctx: CallContext, tool: str, args: dict[str, Any], edit: Decision | None = None
 ) -> GateReply:
-    """Return the honest gates' reply to a call that the impostor proposes, or edits with a kept decision."""
     task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool=tool, args=Content(inline=args)),), edit=edit)
     return GateReply.model_validate(await forged.schedule(names.GATE, f"g-{payee()}", task))
 

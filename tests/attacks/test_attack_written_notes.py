@@ -1,5 +1,3 @@
-"""A turn writes sentences onto a card in Signoff's own voice."""
-
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 

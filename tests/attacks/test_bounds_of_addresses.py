@@ -1,7 +1,6 @@
-"""Each limit that strangers at several addresses, and their mail, can reach: health still answers.
+"""Strangers at several addresses reach each limit: health still answers, at the machine's speed.
 
-One address alone has a share (`SENDER_SHARE`), so a whole limit is reached from `SENDER_SHARE` of them. Compared with
-the machine's speed without load.
+One address alone has a share (`SENDER_SHARE`), so a whole limit is reached from `SENDER_SHARE` of them.
 """
 
 import asyncio
@@ -36,7 +35,6 @@ only_here = pytest.mark.skipif(sys.platform != "linux", reason="one machine has 
 
 @contextlib.asynccontextmanager
 async def dialled_from(url: str, address: str) -> AsyncIterator[Line]:
-    """Open a connection to the gateway from a local address."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, local_addr=(address, 0))
     try:
@@ -48,7 +46,6 @@ async def dialled_from(url: str, address: str) -> AsyncIterator[Line]:
 
 
 async def answered(url: str, address: str, size: int = 1_000) -> int:
-    """Return the status of a form sent at once from an address."""
     async with dialled_from(url, address) as line:
         await line.send(head(url, "POST", "/login", content_type=FORM, content_length=str(size)) + b"x" * size)
         return (await line.answer())[0]
@@ -158,7 +155,6 @@ async def test_endless_body_is_refused_after_its_time_limit(monkeypatch: pytest.
 
 
 def mailed(raw: bytes) -> bytes:
-    """Return an email as the channel's provider delivers it, with that provider's signature."""
     moment, token = str(int(time.time())), hashlib.sha256(raw).hexdigest()[:50]
     mark = hmac.new(MAIL_SECRET.encode(), (moment + token).encode(), hashlib.sha256).hexdigest()
     fields = {"timestamp": moment, "token": token, "signature": mark, "body-mime": raw.decode("latin-1")}
@@ -166,7 +162,6 @@ def mailed(raw: bytes) -> bytes:
 
 
 def claimed(number: int, body: bytes) -> bytes:
-    """Return an email with twice the signatures that are tried, in both forms, over a long body of blanks."""
     sender = f"eve@a.b.mute{number}.invalid"
     mail: EmailMessage | bytes = written(sender, "approvals@example.com", "approve K7Q-2FM")
     for selector in range(2 * limits.MAIL_SIGNATURES_TRIED):

@@ -1,8 +1,3 @@
-"""Each limit that a model can reach with its proposed calls is reached: health still answers.
-
-Compared with the machine's speed without load. The limits are in `contracts/limits.py`.
-"""
-
 import json
 from typing import Any
 
@@ -14,14 +9,12 @@ from signoff.contracts.canonical_json import canonical_json
 
 
 async def codes(site: AttackSite, *calls: Call) -> list[str]:
-    """Return the codes of calls that need no approval."""
     rui = site.person("rui")
     result = await rui.result(await rui.ask(list(calls)))
     return [each["code"] for each in result["calls"]]
 
 
 async def read_and_approved(site: AttackSite, tool: str, args: dict[str, Any]) -> str:
-    """Ask about a call, open its card, views and every page of values, and approve it."""
     ana, browser = site.person("ana"), await site.browser("ana")
     key = await site.person("rui").ask([(tool, args)])
     approval = approval_id(key)

@@ -1,8 +1,3 @@
-"""Each limit that a requester or approver with a token can reach is reached: health still answers.
-
-Compared with the machine's speed without load. The limits are in `contracts/limits.py`.
-"""
-
 import asyncio
 import contextlib
 import json
@@ -21,7 +16,6 @@ JSON = {"content-type": "application/json"}
 
 
 async def sent(caller: Caller, path: str, body: bytes) -> int:
-    """Return the status of a raw body sent by a signed-in person."""
     return (await caller.http.post(path, content=body, headers=JSON)).status_code
 
 
@@ -214,11 +208,9 @@ async def test_refused_attempts_over_the_limit_are_not_recorded(site: AttackSite
 
 
 def answer(shown: Shown) -> dict[str, Any]:
-    """Return a denial of a shown request, as one of a batch."""
     return {"approval_id": shown.view["id"], "revision": 1, "verdict": "denied", **binding(shown.view)}
 
 
 async def revised(caller: Caller, approval: str, revision: int) -> Shown | None:
-    """Return a request once it waits at this revision."""
     shown = await caller.see(approval)
     return shown if shown.view.get("revision") == revision and shown.view.get("state") == "pending" else None

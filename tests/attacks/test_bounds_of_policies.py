@@ -1,5 +1,3 @@
-"""The maximum cost of policies for a model, a requester or an approver: each limit, driven to its bound."""
-
 import contextlib
 import subprocess
 import sys
@@ -30,12 +28,10 @@ FIVE = "(args.items + args.items + args.items + args.items + args.items)"
 
 
 def policy(**rules: str) -> CompiledPolicy:
-    """Compile a policy of rules over two lists and two texts."""
     return compile_policy(ApprovalPolicy(**rules), tool=TOOL, input_schema=SCHEMA)  # type: ignore[arg-type]
 
 
 def of(items: int, text: int = 0) -> dict[str, Any]:
-    """Return arguments with this many items and bytes of text."""
     return {"items": [1] * items, "memo": "m" * text, "to": "Ana"}
 
 
@@ -44,20 +40,16 @@ def task(text: str, args: dict[str, Any]) -> BoundedTask:
 
 
 class Refusing:
-    """An evaluator that counts the tasks that reach it."""
-
     def __init__(self) -> None:
         self.asked = 0
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Return true for both engines."""
         self.asked += 1
         return EngineOutcome("true"), EngineOutcome("true")
 
 
 @pytest.fixture
 def reached() -> Iterator[Refusing]:
-    """Replace the evaluator processes."""
     before, here = current_evaluator(), Refusing()
     set_evaluator(here)
     yield here
@@ -75,7 +67,6 @@ def pool() -> Iterator[PolicyPool]:
 
 
 def repeated(piece: str, count: int, between: str) -> str:
-    """Return `count` pieces in a row."""
     return between.join([piece] * count)
 
 

@@ -1,8 +1,3 @@
-"""Each limit that a stranger can reach is reached: health still answers within a second.
-
-Compared with the machine's speed without load. The limits are in `contracts/limits.py`.
-"""
-
 import asyncio
 import contextlib
 import sqlite3
@@ -42,7 +37,7 @@ def _told(site: AttackSite, query: str) -> int:
 
 @contextlib.asynccontextmanager
 async def _looks(site: AttackSite) -> AsyncIterator[set[int]]:
-    """Collect the times at which readiness checked the store during the block, from its probe rows."""
+    """The probe rows show when readiness checked the store."""
     seen: set[int] = set()
     over = threading.Event()
 
@@ -59,7 +54,6 @@ async def _looks(site: AttackSite) -> AsyncIterator[set[int]]:
 
 
 async def stranger_body_bytes(site: AttackSite) -> None:
-    """`STRANGER_BODY_BYTES`: as many as fit, and one more."""
     just = b"token=" + b"%41" * ((limits.STRANGER_BODY_BYTES - 6) // 3)
     assert len(just) <= limits.STRANGER_BODY_BYTES < len(just) + 3
     assert (await _posted(site.url, "/login", just)).status == 403
@@ -75,13 +69,12 @@ async def request_body_bytes(site: AttackSite) -> None:
 
 
 async def bodies_at_once(site: AttackSite) -> None:
-    """`BODIES_AT_ONCE` by `SENDER_SHARE`, for `BODY_GRACE_SECONDS`: one address' share of missing bodies."""
+    """`BODIES_AT_ONCE` by `SENDER_SHARE`, for `BODY_GRACE_SECONDS`."""
     begins = head(site.url, "POST", "/login", content_type=FORM, content_length="1000")
     await _held_open(site.url, limits.BODIES_AT_ONCE // limits.SENDER_SHARE, begins)
 
 
 async def body_bytes_at_once(site: AttackSite) -> None:
-    """`BODY_BYTES_AT_ONCE` by `SENDER_SHARE`: as many large emails as one address may hold, and more."""
     mail = b"body-mime=" + b"x" * (10 * limits.MIB)
     begins = head(site.url, "POST", "/channels/mail", content_type=FORM, content_length=str(len(mail))) + mail[:-1]
     most = limits.BODY_BYTES_AT_ONCE // limits.SENDER_SHARE // len(mail)
@@ -96,25 +89,22 @@ async def body_bytes_at_once(site: AttackSite) -> None:
 
 
 async def header_seconds(site: AttackSite) -> None:
-    """`HEADER_SECONDS`: heads that never end."""
     await _held_open(site.url, 100, head(site.url, "GET", "/login")[:-2])
 
 
 async def connections(site: AttackSite) -> None:
-    """Silent connections that leave one place of `CONNECTIONS`."""
+    """Leave one place of `CONNECTIONS`."""
     # Each is also a file of this process; with fewer files, the gateway accepts fewer.
     await _held_open(site.url, allow_connections() - 20, b"")
 
 
 async def form_fields(site: AttackSite) -> None:
-    """`FORM_FIELDS`: as many as are read, repeatedly, and one more."""
     for _ in range(20):
         assert (await _posted(site.url, "/login", b"&".join([b"a=1"] * limits.FORM_FIELDS))).status == 403
     assert (await _posted(site.url, "/login", b"&".join([b"a=1"] * (limits.FORM_FIELDS + 1)))).status == 422
 
 
 async def ready_seconds(site: AttackSite) -> None:
-    """`READY_SECONDS`: readiness requested by many at once checks store and server once a second."""
     begun = time.monotonic()
     async with _looks(site) as seen:
         for _ in range(5):
@@ -127,7 +117,6 @@ async def ready_seconds(site: AttackSite) -> None:
 
 
 async def refusals_a_minute(site: AttackSite) -> None:
-    """`REFUSALS_A_MINUTE` and `REFUSAL_FLUSH_SECONDS`: refused sign-ins and forged messages, few of them recorded."""
     forged = "SELECT count(*) FROM audit_records WHERE data LIKE '%forged message%'"
     before, begun = _told(site, forged), time.monotonic()
     for _ in range(10):

@@ -1,5 +1,3 @@
-"""Worker and gateway work under their database roles: an honest turn of each kind."""
-
 import uuid
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tools that record their runs in a ledger, and a model that proposes the calls listed in the message."""
+"""The model proposes the calls listed in the message."""
 
 import asyncio
 import json
@@ -13,7 +13,6 @@ from signoff.registry.tool_context import ToolContext
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 FOLDER = "ATTACK_FOLDER"
-"""The variable that names the directory of the ledger."""
 HAUL_SECONDS = 120.0
 OBJECTION = "no refunds to this address at present"
 
