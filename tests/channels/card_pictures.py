@@ -46,22 +46,16 @@ _SECRET: Final = bytes(32)
 
 
 class Line(NamedTuple):
-    """One line of a card."""
-
     text: str = ""
     style: Style = "text"
 
 
 class Card(NamedTuple):
-    """A message as its vendor shows it."""
-
     vendor: str
     lines: tuple[Line, ...]
 
 
 class Story:
-    """One request to Ana on several channels. `stack` closes the channels."""
-
     def __init__(self, stack: AsyncExitStack) -> None:
         self.stack = stack
         self.catalog = load_manifest(_MANIFEST)
@@ -144,7 +138,6 @@ class Story:
 
 
 async def cards_svg() -> str:
-    """Return the picture of one request: its cards in Slack, email and WhatsApp, and the same cards after its end."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(fake_slack())
         phone = await stack.enter_async_context(fake_whatsapp())
@@ -163,7 +156,6 @@ async def cards_svg() -> str:
 
 
 def read_slack(slack: FakeSlack) -> Card:
-    """Return Slack's display for Ana. Raises `KeyError` for a block that this picture cannot draw."""
     [message] = [each for each in slack.messages if each.user == SLACK.rpartition(":")[2]]
     lines: list[Line] = []
     for block in message.blocks:
@@ -176,7 +168,6 @@ def read_slack(slack: FakeSlack) -> Card:
 
 
 def read_mail(mail: FakeMail) -> Card:
-    """Return the last email to Ana as plain text."""
     sent = mail.taken[-1]
     part = sent.get_body(("plain",))
     assert part is not None
@@ -185,14 +176,12 @@ def read_mail(mail: FakeMail) -> Card:
 
 
 def read_whatsapp(phone: FakeWhatsApp, after: int = 0) -> Card:
-    """Return the last message to Ana on WhatsApp, from `after` messages on."""
     *_, bubble = [each for each in phone.bubbles if each.person == WHATSAPP][after:]
     buttons = (Line(each, "button") for each in bubble.buttons)
     return Card("WhatsApp", (*map(Line, bubble.text.splitlines()), Line(), *buttons))
 
 
 def draw(rows: Sequence[Sequence[Card]]) -> str:
-    """Return the cards as SVG, each row below the one before."""
     parts: list[str] = []
     top = GAP
     for row in rows:
@@ -212,7 +201,6 @@ def draw(rows: Sequence[Sequence[Card]]) -> str:
 
 
 def wrap(line: Line) -> list[Line]:
-    """Return the lines that fit the width of a card. A button stays on one line."""
     if line.style == "button":
         return [line]
     return [Line(each, line.style) for each in textwrap.wrap(line.text, CHARS[line.style])] or [Line()]

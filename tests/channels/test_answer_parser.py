@@ -224,7 +224,6 @@ def test_ordinary_word_is_no_code(word: str) -> None:
 
 
 def test_code_is_recognised_by_its_form_or_by_an_open_request() -> None:
-    """By its separator, by its digits, or because this person has an open request with it. Never without its digits."""
     assert find_code("a1c-2ef") == "A1C2EF"
     assert find_code("k7q2fm") == "K7Q2FM"
     assert find_code("abc-def") == ""
@@ -279,7 +278,6 @@ def test_name_is_recognised_by_each_of_its_words() -> None:
 
 
 def test_unread_line_is_returned() -> None:
-    """The line that may be a condition, so that the reply can ask about it."""
     answer = parse_answer("Hi,\nyes\nbut only below 100\nthanks", AnswerSender("en"))
     assert (answer.why, answer.unread) == ("more", "but only below 100")
     assert parse_answer("yes no", AnswerSender("en")).unread == ""
@@ -350,7 +348,6 @@ def test_quoted_or_questioned_line_decides_nothing(text: str, locale: str) -> No
 
 
 def _steps(text: str) -> int:
-    """Lines of Python executed by reading `text`, in `words` and below."""
     count = 0
 
     def step(frame: FrameType, event: str, arg: Any) -> Any:

@@ -1,5 +1,3 @@
-"""The reading of ordinary answers and of deceptive approvals: our own set, in six languages."""
-
 from typing import Any
 
 import yaml

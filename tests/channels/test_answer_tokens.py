@@ -1,5 +1,3 @@
-"""The tokens of a line: words, codes and signs. All other pieces are odd."""
-
 # ruff: noqa: RUF001 (marks of many alphabets)
 
 from tables import table
@@ -10,7 +8,7 @@ _SHORT = {"word": "", "code": "#", "pause": "", "ask": "", "good": "+", "bad": "
 
 
 def split(line: str) -> list[str]:
-    """The pieces of a line, each with a mark: `#` a code, `+` good, `-` bad, `!` odd."""
+    """Return pieces with a mark: `#` a code, `+` good, `-` bad, `!` odd."""
     return [f"{_SHORT[piece.kind]}{piece.text}" for piece in tokens(line)]
 
 

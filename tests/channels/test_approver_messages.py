@@ -1,5 +1,3 @@
-"""Measures the readers of chat and email with the labelled messages of `data/messages.yaml`."""
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

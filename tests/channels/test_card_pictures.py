@@ -1,5 +1,3 @@
-"""docs/images/cards.svg equals the current cards of the vendors."""
-
 import pytest
 from card_pictures import PICTURE, SLACK, cards_svg, read_slack
 from documents import ROOT

@@ -1,5 +1,3 @@
-"""The texts of channels: complete in every language, with marked untrusted text, within the vendor's limits."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 from zoneinfo import ZoneInfo
@@ -40,7 +38,6 @@ HOSTILE = "20\nApproved by Ana\u202e\u200b\x1b[2J⟦empty⟧\u2028https://evil.e
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A request about paying Ana, with two hours left."""
     given: dict[str, Any] = {
         "id": APPROVAL,
         "tenant": "default",

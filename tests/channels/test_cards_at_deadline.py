@@ -1,5 +1,3 @@
-"""Cards whose delivery is in progress when their request ends, with the vendors' fakes."""
-
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +16,7 @@ WORDS = "Timed out without an answer, so the call was denied"
 
 
 async def end_during_delivery(rig: ChannelRig, after: Callable[[], Awaitable[None]]) -> None:
-    """Ask Bo. The vendor accepts the card, the request ends, and `after` runs before the vendor's answer arrives."""
+    """The vendor accepts the card, the request ends, and `after` runs before the vendor's answer arrives."""
     real = rig.channel.deliver
 
     async def slow(card: OutboundCard, before: SentCard | None) -> SentCard | None:

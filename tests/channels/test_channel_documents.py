@@ -1,5 +1,3 @@
-"""docs/channels.md and docs/email.md name every option of every kind, and every field of the webhook's messages."""
-
 import json
 from collections.abc import Iterator
 from types import UnionType
@@ -71,6 +69,5 @@ async def test_every_field_of_webhook_messages_is_documented() -> None:
 
 
 def signed(body: bytes) -> InboundRequest:
-    """A message as a receiver would send it."""
     headers = signed_headers([read_secret(SECRET)], "m1", NOW, body)
     return InboundRequest(body, {**headers, "content-type": "application/json"})

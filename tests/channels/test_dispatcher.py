@@ -35,7 +35,6 @@ NOW = datetime.now(UTC)
 
 
 def request(call: str = "c1.1", **changes: Any) -> ApprovalRequest:
-    """A request to the approvers, on two channels."""
     given = {"approvers": ("role:approvers",), "notify": ("chat", "mail"), "card": Card(effect="Pay 3")}
     return a_request(**given | {"call": call, "opened_at": NOW, "expires_at": NOW + timedelta(days=1)} | changes)
 
@@ -78,7 +77,6 @@ class Rig:
         self.happened.add(kind, what)
 
     async def told(self, kind: Any, *what: ApprovalRequest) -> None:
-        """Report an event and dispatch until no work is left."""
         for each in what:
             await self.tell(kind, each)
         await self.settle()
@@ -89,11 +87,9 @@ class Rig:
         return asks
 
     async def rows(self, what: ApprovalRequest) -> dict[tuple[str, str], DeliveryRow]:
-        """The cards of a request, by person and channel."""
         return {(row.person, row.channel): row for row in await self.cards.of_request(what.id, what.revision)}
 
     async def settle(self) -> None:
-        """Dispatch until no work is left."""
         while await self.dispatcher.step():
             pass
 
@@ -109,7 +105,6 @@ class Rig:
 
 @pytest.fixture
 def rig(store: Store) -> Rig:
-    """Ana on chat then email, Bo on email, Cy not asked."""
     return Rig(store)
 
 
@@ -274,14 +269,12 @@ async def test_unacknowledged_card_is_followed_by_the_outcome(rig: Rig) -> None:
 
 
 async def timed_out(rig: Rig, *asks: ApprovalRequest) -> None:
-    """Send the cards of `asks` once. No vendor answers in time."""
     rig.chat.failing = rig.mail.failing = refuses("timeout", again=True)
     await rig.told("opened", *asks)
     rig.chat.failing = rig.mail.failing = None
 
 
 async def end(rig: Rig, *asks: ApprovalRequest) -> None:
-    """Deny the requests and close all cards that can be closed."""
     for each in asks:
         await rig.tell("closed", replace(each, state="denied", decided_by="cy"))
     await rig.dispatcher.read()
@@ -499,7 +492,6 @@ async def test_card_that_cannot_be_closed_is_given_up(rig: Rig) -> None:
 
 
 async def hurried(rig: Rig) -> None:
-    """Make all postponed work due now."""
     due = update(DELIVERIES).values(due_at=0, claimed_until=0)
     await rig.store.run(lambda connection: connection.execute(due).close())
 
@@ -568,7 +560,6 @@ async def test_failing_event_delays_no_other(rig: Rig, monkeypatch: pytest.Monke
 
 @asynccontextmanager
 async def running(dispatcher: Dispatcher) -> AsyncIterator[None]:
-    """The running dispatcher, until the block ends."""
     task = asyncio.create_task(dispatcher.run())
     try:
         yield

@@ -20,7 +20,6 @@ def rig(store: Store) -> Rig:
 
 
 async def queue(rig: Rig, *texts: str, identity: str = "bo-1") -> None:
-    """Store messages as they arrive, before any of them is read."""
     for text in texts:
         key = f"later-{next(KEYS)}"
         await rig.receiver.take("chat", rig.channel.raw(key=key, identity=identity, text=text))

@@ -1,5 +1,3 @@
-"""HTTP to configured addresses: no name leads to our own network."""
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -24,8 +22,6 @@ NAME = "desk.example.com"
 
 
 class Names:
-    """A resolver that returns the next addresses for each name and records its lookups."""
-
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[str, int]] = []
@@ -95,7 +91,6 @@ async def test_loopback_is_refused_in_every_notation(host: str) -> None:
 
 @table("address", "10.1.2.3", "169.254.169.254", "::ffff:192.168.0.1", "fe80::1%eth0")
 async def test_name_of_a_private_address_is_refused(address: str) -> None:
-    """The message names the option that would allow it."""
     error = await refused(GuardedHttp(resolve=Names([address])), f"https://{NAME}/hook")
     assert (error.code, error.again) == ("address", False)
     assert "allow_networks" in error.message

@@ -1,5 +1,3 @@
-"""The effects of answers on channels, with the real decision rules in memory."""
-
 import asyncio
 import dataclasses
 import itertools
@@ -47,8 +45,6 @@ _NUMBERS = itertools.count(100, 10)
 
 
 class Rig:
-    """A channel, recorded decisions, and the processor between them. `ahead` moves the clock."""
-
     def __init__(self, store: Store, *people: Person) -> None:
         self.ahead = timedelta()
         self.store = store
@@ -73,7 +69,6 @@ class Rig:
         return {"chat": self.channel}
 
     def opened(self, number: int = 1, **fields: Any) -> ApprovalRequest:
-        """An open request without any card."""
         name = f"main.s.t.c{number}.1"
         # A code such as the store issues, the same for the same number.
         code = new_code(random.Random(number).randrange)
@@ -83,7 +78,6 @@ class Rig:
         )
 
     async def ask(self, number: int = 1, *people: Person, **fields: Any) -> ApprovalRequest:
-        """An open request with a card for each of `people`, by default Bo."""
         request = self.opened(number, **fields)
         for person in people or (BO,):
             await self.tell(request, person)
@@ -100,7 +94,6 @@ class Rig:
         return token
 
     async def hear(self, identity: str = "bo-1", **fields: Any) -> ChannelReply | None:
-        """Process a message and return the reply, or None."""
         self._said += 1
         before = len(self.channel.replies)
         given = {"key": f"k{self._said}", "identity": identity} | fields
@@ -110,23 +103,19 @@ class Rig:
         return self.channel.replies[-1][1] if len(self.channel.replies) > before else None
 
     async def heard(self, identity: str = "bo-1", **fields: Any) -> ChannelReply:
-        """Process a message that gets a reply, and return it."""
         reply = await self.hear(identity, **fields)
         assert reply is not None
         return reply
 
     async def receipt(self, identity: str = "bo-1", **fields: Any) -> Receipt:
-        """Process a message that decides or is refused, and return the receipt."""
         receipt = (await self.heard(identity, **fields)).receipt
         assert receipt is not None
         return receipt
 
     async def token(self, request: ApprovalRequest) -> str:
-        """The token of the first card of a request."""
         return (await self.cards.of_request(request.id))[0].token
 
     async def go_on(self) -> None:
-        """Make waiting work due and process it."""
         await (await self.hurried()).processor.step()
 
     async def result(self, key: str = "k1") -> dict[str, Any]:
@@ -138,7 +127,6 @@ class Rig:
         return [r.facts for r in await AuditLog(self.store).stream("admin/main") if r.facts.get("act") == name]
 
     async def hurried(self) -> Self:
-        """Make all later work due now."""
         due = update(ARRIVALS).values(due_at=0, claimed_until=0)
         await self.store.run(lambda connection: connection.execute(due).rowcount)
         return self
@@ -418,7 +406,6 @@ async def test_decided_but_unrecorded_answer_counts_once(rig: Rig, monkeypatch: 
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 async def test_any_message_decides_at_most_its_own_request(rig: Rig, data: st.DataObject) -> None:
-    """By its card, by its code, or as the only open one, in the revision shown. All messages get a reply."""
     first = next(_NUMBERS)
     numbers = range(first, first + data.draw(st.integers(1, 3)))
     requests = [await rig.ask(number, BO, approvers=("user:bo",)) for number in numbers]

@@ -1,5 +1,3 @@
-"""Replies to messages that decide nothing."""
-
 import itertools
 
 import pytest
@@ -18,7 +16,7 @@ def rig(store: Store) -> Rig:
 
 
 async def play(rig: Rig, texts: itertools.chain[str], **fields: str) -> int:
-    """Return the number of replies to a phone that answers each reply with the next text, for at most `ROUNDS`."""
+    """The phone answers each reply with the next text, for at most `ROUNDS`."""
     for answered, text in enumerate(itertools.islice(texts, ROUNDS)):
         if await rig.hear(text=text, **fields) is None:
             return answered

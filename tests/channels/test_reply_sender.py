@@ -1,5 +1,3 @@
-"""Replies on channels have a time limit, and no channel waits for another."""
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

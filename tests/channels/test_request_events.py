@@ -1,5 +1,3 @@
-"""Events of requests come from the store: each once, and only from verified rows."""
-
 import asyncio
 from datetime import UTC, datetime
 from typing import Any
@@ -29,14 +27,11 @@ ROUTED = ("chat",)
 
 
 class Asking:
-    """The gates of one worker, which request approval for calls of one turn, over a real store."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
         self.questions = Questions(store)
 
     async def ask(self, number: int = 1, amount: int = 20, **policy: Any) -> ApprovalRequest:
-        """Request approval for the payment `number` of that amount."""
         given = {"notify": ROUTED, "approvers": ("role:approvers",)} | policy
         tool = pay_tool(Ledger(), ApprovalPolicy(**given))
         chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
@@ -57,7 +52,6 @@ class Asking:
         await answer(self.store, given)
 
     def events(self, requests: RequestReader | None = None) -> RequestEvents:
-        """A reader of the events, as in each gateway."""
         reader = requests or RequestReader(self.store, Verifier, development=True)
         return RequestEvents(self.questions, reader, lambda: datetime.now(UTC))
 
@@ -181,9 +175,7 @@ async def test_unverified_row_is_not_reported(asking: Asking, caplog: pytest.Log
 
 
 async def test_events_of_a_failed_poll_are_reported_later(asking: Asking) -> None:
-    """A poll that fails halfway reports no event and loses none.
-
-    Before the fix, each request was remembered as soon as it was read, and two of three were never reported."""
+    """Before the fix, each request was remembered as soon as it was read, and two of three were never reported."""
 
     class Failing(RequestReader):
         away: frozenset[str] = frozenset()

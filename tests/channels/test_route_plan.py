@@ -25,14 +25,12 @@ def request(**changes: Any) -> ApprovalRequest:
 
 
 def somebody(name: str, **more: object) -> Person:
-    """An approver with a chat and two email addresses."""
     identities = {"slack": (f"T1:{name}",), "email": (f"{name}@example.com", f"{name}@example.org")}
     given = {"id": name, "roles": ("approvers",), "identities": identities, **more}
     return Person.model_validate(given)
 
 
 def summary(found: RoutePlan) -> list[tuple[str, str, str, timedelta]]:
-    """Person, channel, address and delay after noon of each card."""
     return [(each.person.id, each.channel, each.address, each.due_at - NOON) for each in found.cards]
 
 

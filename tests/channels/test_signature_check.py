@@ -1,5 +1,3 @@
-"""Request signatures: forged requests are refused with `Forged` and no other error, for any content."""
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,5 +1,3 @@
-"""Slack: cards with buttons, a window for the reason, and Slack's own checks of signatures and blocks."""
-
 import asyncio
 import dataclasses
 import json
@@ -40,14 +38,11 @@ def fake(rig: ChannelRig) -> FakeSlack:
 
 
 def buttons(vendor: FakeSlack) -> list[dict[str, Any]]:
-    """The current buttons of all messages."""
     blocks = (block for message in vendor.messages for block in message.blocks)
     return [element for block in blocks for element in block.get("elements", ())]
 
 
 class TestSlack(ChannelSuite):
-    """The channel suite, and Slack's own tests."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_slack()
 

@@ -1,5 +1,3 @@
-"""Slack's own details: section boundaries, and answers after the response address has expired."""
-
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -49,8 +47,6 @@ def test_value_cannot_start_a_section_like_a_row(pad: int) -> None:
 
 
 class Kept:
-    """A Slack whose response addresses answer with `status`."""
-
     def __init__(self) -> None:
         self.status = 200
         self.posts: list[tuple[str, dict[str, Any]]] = []

@@ -1,5 +1,3 @@
-"""Standard Webhooks: signed and checked like the reference library, and forgeries are refused."""
-
 import base64
 from datetime import UTC, datetime, timedelta
 

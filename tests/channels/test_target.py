@@ -1,5 +1,3 @@
-"""The request that an answer is about, found in a real store."""
-
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -33,23 +31,20 @@ ARRIVED = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def request(number: int = 1, **fields: Any) -> ApprovalRequest:
-    """A request that only needs an identity."""
     return a_request(**{"call": f"c{number}.1", "code": f"A1B2C{number}", "question_hash": f"d{number}"} | fields)
 
 
 def soon() -> MessageTime:
-    """A message that is written and arrives in a second."""
     moment = datetime.now(UTC) + timedelta(seconds=1)
     return MessageTime(moment, moment)
 
 
 def moment(seconds: float | None) -> datetime | None:
-    """Return a time relative to a message's arrival."""
     return None if seconds is None else ARRIVED + timedelta(seconds=seconds)
 
 
 class Out(NamedTuple):
-    """A card, with its times in seconds from the arrival of the message."""
+    """Times are in seconds from the arrival of the message."""
 
     number: int = 1
     revision: int = 1
@@ -80,7 +75,6 @@ class SentCards:
         return [each for each in self.coded if each.code == code]
 
     async def plan(self, shown: ApprovalRequest, person: Person = BO, at: int = 0, channel: str = "chat") -> str:
-        """Plan a card and return its token."""
         address = person.identities["recording"][at]
         await self.deliveries.plan([NewDelivery(request=shown, person=person.id, channel=channel, address=address)])
         rows = await self.deliveries.of_request(shown.id, shown.revision)
@@ -112,21 +106,19 @@ class SentCards:
         await self.store.run(lambda connection: connection.execute(which.values(**values)))
 
     async def said(self, said: float | None, code: str = "", *, denies: bool = False, **fields: Any) -> Target:
-        """Find the target of a message that arrives at `ARRIVED`. `said` is its writing time in seconds before that."""
+        """`said` is the writing time in seconds before the arrival."""
         action = InboundAction(**{"key": "k", "identity": "bo-1"} | fields)
         deps = (self.deliveries, OwnMessages(self.store), self, self.channel)
         option = {"denies": True} if denies else {}
         return await find_target(*deps, BO, action, code, MessageTime(ARRIVED, moment(said)), **option)
 
     async def reply(self, vendor: str, *about: AskedRevision) -> None:
-        """Send a message that is no card."""
         message = OwnMessage(subjects=tuple(map(subject_of, about)))
         await OwnMessages(self.store).note("chat", vendor, "main", "bo", message)
 
     async def find(
         self, code: str = "", person: Person = BO, at: datetime | None = None, **fields: Any
     ) -> tuple[list[tuple[str, int]], bool]:
-        """The possible requests and revisions of a message, and whether the match is certain."""
         found = await self.target(code, person, at, **fields)
         return [(each.request.id, each.revision) for each in found.asked], found.certain
 

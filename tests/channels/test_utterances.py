@@ -1,8 +1,7 @@
-"""A thousand utterances in six languages, by authors who had not seen the reader.
+"""Neither file was used to build the reader.
 
-`deceptive.jsonl` holds deceptive approvals, `ordinary.jsonl` everyday answers. Neither was used to build the reader. A
-phrase from here that is taught to the reader must also go to `mails/answers.yaml`: the measured set is then no longer
-held out."""
+A phrase that is taught to the reader must also go to `mails/answers.yaml`: the measured set is then no longer held out.
+"""
 
 import json
 from collections import Counter
@@ -17,12 +16,10 @@ HERE = Path(__file__).parent / "utterances"
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
-    """The utterances of a file: `text`, `lang`, `channel` (`chat` or `mail`), `expect` and `why`."""
     return [json.loads(line) for line in (HERE / name).read_text().splitlines()]
 
 
 def read_row(row: dict[str, Any], names: tuple[str, ...] = ()) -> ParsedAnswer:
-    """The answer read from an utterance, through its channel."""
     sender = AnswerSender(row["lang"], names, {"K7Q2FM": "Pay 520 EUR"})
     if row["channel"] == "chat":
         return parse_answer(row["text"], sender)
@@ -31,7 +28,6 @@ def read_row(row: dict[str, Any], names: tuple[str, ...] = ()) -> ParsedAnswer:
 
 
 def names_in(row: dict[str, Any]) -> tuple[str, ...]:
-    """The lines that could be the writer's name. They must not turn a text into an approval."""
     lines = [line.strip() for line in row["text"].split("\n")[1:]]
     return tuple(line for line in lines if line[:1].isupper() and len(line.split()) <= 3 and line[-1] not in ",.!")
 

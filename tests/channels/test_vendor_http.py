@@ -1,5 +1,3 @@
-"""The HTTP client of channels: a vendor's answer is an object, or one error with its remedy."""
-
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
@@ -43,7 +41,6 @@ async def place(request: Request) -> Response:
 
 
 async def drops() -> AsyncIterator[bytes]:
-    """A byte at intervals, without end."""
     while True:
         yield b" "
         await asyncio.sleep(0.02)

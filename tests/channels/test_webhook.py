@@ -1,5 +1,3 @@
-"""The webhook in both directions, with a receiver that checks messages like the reference library."""
-
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -36,8 +34,6 @@ LARGEST = 256 * 1024
 
 
 class Receiver(Vendor):
-    """A receiving system: it accepts each message id once and answers like a person."""
-
     kind: ClassVar[str] = "webhook"
     identities: ClassVar[tuple[str, str, str, str]] = ("U-ana", "U-bo", "U-cy", "U-nobody")
     # Only the header of a receiver's answer is read.
@@ -89,7 +85,6 @@ class Receiver(Vendor):
         ]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Texts of cards, of their ends, and of answers."""
         mine = {card.token for card in self.cards() if card.to == identity}
         found = [card.text for card in self.cards() if card.to == identity]
         for message in self.taken.values():
@@ -120,7 +115,6 @@ class Receiver(Vendor):
         return self.send("status", id=f"{card.token}.ask", state=state)
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
-        """Altered, unsigned, with another secret, or from another time."""
         other = signed_headers([read_secret(OTHER)], "msg_x", self.clock(), raw.body)
         old = raw.headers | {"webhook-timestamp": str(int(self.clock().timestamp()) - 301)}
         again = raw.headers | {"webhook-id": "msg_again"}
@@ -155,8 +149,6 @@ NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
 
 
 class Line:
-    """A client without a network: it records its posts and returns the configured answers."""
-
     def __init__(self, status: int = 200, retry_after: float = 0.0, at: datetime | None = None) -> None:
         self.answer = ServerAnswer(status, retry_after, at)
         self.posts: list[tuple[str, dict[str, str], dict[str, Any]]] = []

@@ -1,5 +1,3 @@
-"""A webhook in a real turn: card over HTTP, answer over HTTP to the gateway, and the closing message."""
-
 import dataclasses
 import uuid
 from collections.abc import AsyncIterator
@@ -36,8 +34,6 @@ RULES = RoutingRules(default=("hook",))
 
 @dataclass
 class Line:
-    """A gateway with one webhook and its receiver."""
-
     rig: GatewayRig
     http: httpx2.AsyncClient
     receiver: Receiver
@@ -49,14 +45,12 @@ class Line:
         return request, next(card for card in self.receiver.cards() if card.to == "ana" and code in card.text)
 
     async def post(self, raw: InboundRequest) -> int:
-        """Post a message to the gateway's route and return the status."""
         answer = await self.http.post("/channels/hook", content=raw.body, headers=dict(raw.headers))
         assert answer.content == b"" or answer.status_code >= 400
         return answer.status_code
 
 
 def hooked(ledger: Ledger) -> Catalog:
-    """The desk's catalog, with people who have their own ids on a webhook."""
     people = [replace(each, identities={"webhook": (each.id,)}) for each in PEOPLE]
     channels = Channels({"hook": DeclaredChannel("hook", "webhook")}, RULES)
     return dataclasses.replace(rig_catalog(ledger), people=development_directory(people), channels=channels)

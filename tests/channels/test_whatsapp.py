@@ -1,5 +1,3 @@
-"""WhatsApp: buttons within 24 hours, the template after that, and batches of Meta."""
-
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -53,10 +51,7 @@ def fake(rig: ChannelRig) -> FakeWhatsApp:
 
 
 class TestWhatsApp(ChannelSuite):
-    """The channel suite with people who have written recently, and WhatsApp's own tests."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """A number without a template."""
         return fake_whatsapp()
 
     @play_scenario
@@ -218,10 +213,7 @@ class TestWhatsApp(ChannelSuite):
 
 
 class TestTemplates(ChannelSuite):
-    """The suite with silent people: every card is the approved template."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """A number with its template."""
         return fake_whatsapp(template=True)
 
     @play_scenario

@@ -1,4 +1,4 @@
-"""The guide's example channel passes the suite, and the suite fails channels with one defect each."""
+"""The guide's example passes the suite, and the suite fails channels with one defect each."""
 
 import dataclasses
 import importlib
@@ -24,43 +24,33 @@ loft: Any = importlib.import_module("test_pigeon")
 
 
 class TestPigeon(loft.TestPigeon):  # type: ignore[misc]
-    """The example's own test, run as in the guide."""
+    pass
 
 
 class Unverified(pigeon.Pigeon):  # type: ignore[misc]
-    """Accepts unsigned messages."""
-
     def verify(self, raw: InboundRequest) -> None:
         """Check nothing."""
 
 
 class Careless(pigeon.Pigeon):  # type: ignore[misc]
-    """Compares texts that may not be ASCII."""
-
     def verify(self, raw: InboundRequest) -> None:
         raw.headers.get("x-pigeon-signature", "").encode("ascii")
         super().verify(raw)
 
 
 class Unread(pigeon.Pigeon):  # type: ignore[misc]
-    """Reads its input without checks."""
-
     def parse(self, raw: InboundRequest) -> InboundBatch:
         json.loads(raw.body)["id"]
         return super().parse(raw)
 
 
 class Changing(pigeon.Pigeon):  # type: ignore[misc]
-    """Gives each copy of a card another token."""
-
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         sent: SentCard = await super().deliver(replace(card, token=uuid.uuid4().hex[:26]), before)
         return sent
 
 
 class Unmarked(pigeon.Pigeon):  # type: ignore[misc]
-    """Builds its own cards from unescaped input."""
-
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         args = " ".join(map(str, card.request.args.inline.values()))
         text = f"{card.request.card.effect} {args} {card.link}"
@@ -69,8 +59,6 @@ class Unmarked(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Silent(pigeon.Pigeon):  # type: ignore[misc]
-    """Closes no card and sends no reply."""
-
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """Do nothing."""
 
@@ -79,8 +67,6 @@ class Silent(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
-    """Treats a failed delivery as sent."""
-
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         try:
             sent: SentCard = await super().deliver(card, before)
@@ -90,8 +76,6 @@ class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Pushing(pigeon.Pigeon):  # type: ignore[misc]
-    """Drops the vendor's retry time."""
-
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         try:
             sent: SentCard = await super().deliver(card, before)
@@ -101,8 +85,6 @@ class Pushing(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class English(pigeon.Pigeon):  # type: ignore[misc]
-    """Writes in one language to all people."""
-
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         person = replace(card.person, locale="en")
         sent: SentCard = await super().deliver(replace(card, person=person), before)
@@ -110,21 +92,15 @@ class English(pigeon.Pigeon):  # type: ignore[misc]
 
 
 class Overdrawn(pigeon.Pigeon):  # type: ignore[misc]
-    """Omits the size limits of its cards."""
-
     draws_whole = Channel.draws_whole
 
 
 class Nameless(pigeon.Pigeon):  # type: ignore[misc]
-    """Does not return the vendor's ids of its replies."""
-
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         await super().answer(where, reply)
 
 
 def changing(what: str, change: Callable[[Any, InboundRequest], Any]) -> type[Any]:
-    """A pigeon that changes each of the actions or statuses that it reads."""
-
     class Changed(pigeon.Pigeon):  # type: ignore[misc]
         def parse(self, raw: InboundRequest) -> InboundBatch:
             received = super().parse(raw)

@@ -1,5 +1,3 @@
-"""A real mail server for a test: Dovecot on high ports, with one password for every user."""
-
 import grp
 import os
 import pwd
@@ -76,7 +74,7 @@ class Dovecot:
 
 @contextmanager
 def dovecot(capability: str = "+") -> Iterator[Dovecot]:
-    """A server without mail. As root it runs its services as `nobody`, because it refuses to store root's mail."""
+    """As root it runs its services as `nobody`, because it refuses to store root's mail."""
     # Socket paths must be short.
     folder = Path(tempfile.mkdtemp(prefix="signoff-mail-"))
     user = "nobody" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name

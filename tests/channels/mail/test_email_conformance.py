@@ -1,5 +1,3 @@
-"""Email in the whole channel suite, with a real mail server for sending and a signed webhook for receiving."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 

@@ -1,5 +1,3 @@
-"""Email cards in a browser: they fit the window and load nothing."""
-
 import shutil
 from pathlib import Path
 

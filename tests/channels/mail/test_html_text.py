@@ -1,5 +1,3 @@
-"""HTML as lines: the visible text, and its quoted parts."""
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import table

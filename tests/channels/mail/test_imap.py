@@ -1,5 +1,3 @@
-"""Answers in a mailbox, with Dovecot as the server: delivered as by a mail server, found by IDLE."""
-
 import asyncio
 import imaplib
 import smtplib
@@ -30,8 +28,6 @@ pytestmark = pytest.mark.dovecot
 
 
 class MailboxPost(Post):
-    """The same people, with answers in a mailbox."""
-
     def __init__(self, server: Any, box: Dovecot, password: str = PASSWORD) -> None:
         super().__init__(server)
         self._box = box
@@ -47,7 +43,6 @@ class MailboxPost(Post):
         return {"MAIL_PASSWORD": self._password}
 
     def deliver(self, raw: bytes, to: str = "approvals@signoff.example") -> None:
-        """Deliver an email, as the mail server in front of the mailbox does."""
         with smtplib.LMTP("127.0.0.1", self._box.lmtp, timeout=90) as lmtp:
             lmtp.sendmail("somebody@people.example", [to], raw)
 
@@ -55,7 +50,6 @@ class MailboxPost(Post):
         return self.found("UNSEEN")
 
     def found(self, what: str) -> int:
-        """The number of emails that match the search key."""
         with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=90) as box:
             box.login("approvals", PASSWORD)
             box.select(readonly=True)
@@ -63,7 +57,6 @@ class MailboxPost(Post):
         return len(found[0].split())
 
     def remove(self, subject: str) -> None:
-        """Delete emails, as a person who tidies up does."""
         with imaplib.IMAP4("127.0.0.1", self._box.imap, timeout=90) as box:
             box.login("approvals", PASSWORD)
             box.select()
@@ -79,8 +72,6 @@ def server() -> Iterator[Dovecot]:
 
 
 def suite(server: Dovecot) -> ChannelSuite:
-    """The suite whose answers arrive in that server's mailbox."""
-
     class Suite(ChannelSuite):
         @asynccontextmanager
         async def vendor(self) -> AsyncIterator[Vendor]:
@@ -92,8 +83,6 @@ def suite(server: Dovecot) -> ChannelSuite:
 
 @pytest.fixture
 async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[ChannelRig]:
-    """The suite's channel, with an empty mailbox."""
-
     with imaplib.IMAP4("127.0.0.1", server.imap, timeout=90) as box:
         box.login("approvals", PASSWORD)
         _, count = box.select()
@@ -112,7 +101,6 @@ class Watch:
     listened: int = 0
 
     async def again(self) -> None:
-        """Wait until the channel listens to the mailbox again."""
         before = self.listened
         while self.listened == before:
             await asyncio.sleep(0.01)
@@ -159,7 +147,6 @@ def post(rig: ChannelRig) -> MailboxPost:
 
 
 def answer(rig: ChannelRig, words: str) -> bytes:
-    """Bo's reply to his card, as our mail server delivers it."""
     raw = rig.vendor.reply(rig.card(rig.bo), rig.bo, words)
     assert raw is not None
     return raw.body
@@ -182,9 +169,7 @@ async def test_answer_is_read_as_soon_as_it_arrives(rig: ChannelRig, watch: Watc
 async def test_email_between_search_and_idle_is_read_at_once(
     rig: ChannelRig, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dovecot reports it directly after its reply to IDLE, where polling the socket no longer finds it.
-
-    Without reading the data that came with that reply, the email stayed there until the next regular search."""
+    """Dovecot reports it directly after its reply to IDLE, where polling the socket no longer finds it."""
     request, wait = await rig.ask(), imap._wait
 
     def waiting(*given: Any) -> None:
@@ -200,9 +185,7 @@ async def test_email_between_search_and_idle_is_read_at_once(
 
 
 async def test_email_that_arrives_during_another_is_read_at_once(rig: ChannelRig, watch: Watch) -> None:
-    """Dovecot reports it in its reply to the first email's mark, and IDLE does not repeat it.
-
-    Without a check of the reports since the search, the email stayed there until the next regular search."""
+    """Dovecot reports it in its reply to the first email's mark, and IDLE does not repeat it."""
     request = await rig.ask()
     post(rig).deliver(b"Subject: first\r\n\r\nhi")
 
@@ -244,7 +227,7 @@ async def test_older_answers_are_read_and_unreadable_emails_skipped(rig: Channel
 
 
 async def test_reply_to_a_cards_own_address_arrives_in_the_same_mailbox(rig: ChannelRig) -> None:
-    """Dovecot sorts `approvals+anything` to `approvals`, and the email names its recipient."""
+    """Dovecot sorts `approvals+anything` to `approvals`."""
     request = await rig.ask()
     own_address = str(post(rig)._card(rig.card(rig.bo)).mail["Reply-To"])
     post(rig).deliver(answer(rig, "approve"), own_address)

@@ -1,5 +1,3 @@
-"""Our email: text and HTML, threads, and untrusted text in it."""
-
 import re
 from email import message_from_bytes
 from html.parser import HTMLParser
@@ -27,8 +25,6 @@ ONCE = ("From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitt
 
 
 class Text(HTMLParser):
-    """The visible text of a page, and its links."""
-
     def __init__(self, page: str) -> None:
         super().__init__()
         self.links: list[str] = []

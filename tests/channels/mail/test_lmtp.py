@@ -1,5 +1,3 @@
-"""The port for answers from our mail server, tested with the standard library's LMTP and SMTP clients."""
-
 import asyncio
 import smtplib
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +21,6 @@ OURS = "approvals@signoff.example"
 
 
 def channel(protocol: str, port: int) -> Email:
-    """The channel with a port for the mail server."""
     options: dict[str, Any] = {
         "smtp": {"host": "127.0.0.1", "port": 9, "tls": "none"},
         "sender": OURS,
@@ -36,8 +33,6 @@ def channel(protocol: str, port: int) -> Email:
 
 
 class Kept:
-    """The received messages, parsed by the channel as in production."""
-
     def __init__(self, made: Email) -> None:
         self.raws: list[FetchedMail] = []
         self.failure: Exception | None = None
@@ -76,8 +71,6 @@ async def served(protocol: str) -> AsyncIterator[tuple[int, Kept]]:
 
 
 async def spoken(protocol: str, port: int, talk: Callable[[smtplib.SMTP], Any]) -> Any:
-    """A mail server's session with us."""
-
     def speak() -> Any:
         with (smtplib.LMTP if protocol == "lmtp" else smtplib.SMTP)("127.0.0.1", port, timeout=90) as talking:
             return talk(talking)
@@ -86,7 +79,6 @@ async def spoken(protocol: str, port: int, talk: Callable[[smtplib.SMTP], Any]) 
 
 
 def mail() -> bytes:
-    """A new email from Ana, as our server delivers it."""
     return judged(written("ana@people.example", OURS, "approve K7Q-2FM"))
 
 

@@ -1,5 +1,3 @@
-"""The meaning of an email: its author, its card, and the limits of a replayed `yes`."""
-
 import re
 from email.message import EmailMessage
 
@@ -224,7 +222,7 @@ def away(card: Delivered) -> EmailMessage:
 
 
 async def test_automatic_email_is_ignored() -> None:
-    """Our own messages are ignored too. Otherwise we would reply to ourselves forever."""
+    """Otherwise we would reply to ourselves forever."""
     async with mail_rig() as rig:
         card = await rig.card()
         for mail in (

@@ -1,5 +1,3 @@
-"""Email options in a manifest: each mistake is reported before any email is sent."""
-
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ SECRETS = {"SMTP_PASSWORD": "s-one", "IMAP_PASSWORD": "s-two", "HOOK": "s-three"
 
 
 async def opened(**changes: Any) -> EmailOptions:
-    """The options as the channel reads them, after `changes`."""
     given = {"smtp": SMTP, "sender": "Signoff <approvals@example.com>", "inbound": {"imap": IMAP}, **changes}
     return EmailOptions.model_validate(await read_options(Email, given, SecretProvider(environment=SECRETS)))
 

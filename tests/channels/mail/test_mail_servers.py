@@ -1,5 +1,3 @@
-"""The mail servers in docs/email.md equal the tested ones, with the same options."""
-
 import yaml
 from documents import ROOT, blocks, names, tables
 from mail_servers import mail_servers

@@ -1,6 +1,3 @@
-"""Email delivered over HTTP, in each shape: the request is authenticated, and the email's sender must still be
-verified."""
-
 import base64
 import hashlib
 import hmac
@@ -69,7 +66,6 @@ def mailgun_request(fields: dict[str, bytes]) -> InboundRequest:
 
 
 def multipart_request(fields: dict[str, bytes], file: str = "") -> InboundRequest:
-    """A multipart form that sends `file` as a file."""
     body = b"".join(
         b'--xyz\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
         % (name.encode(), b'; filename="mail"' if name == file else b"", value)
@@ -175,7 +171,6 @@ class Amazon:
         return b"no certificate" if url.endswith("-b.pem") else self.certificate
 
     def notice(self, message: Any, **changes: Any) -> InboundRequest:
-        """A post of SNS, signed after `changes`."""
         body = {
             "Type": "Notification", "MessageId": "1", "TopicArn": TOPIC, "Message": json.dumps(message),
             "Timestamp": "2026-11-22T14:00:00.000Z", "SignatureVersion": "2", "SigningCertURL": CERTIFICATE, **changes,

@@ -1,5 +1,3 @@
-"""Replies whose author has changed the quoted card."""
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -38,7 +36,6 @@ QUOTES: Final = (quoted_by_outlook, quoted_by_gmail, quoted_as_html)
 async def answered(
     rig: ChannelRig, number: int, quote: Callable[[Delivered], str], old: str = "", new: str = ""
 ) -> str:
-    """Return the state of a request after Bo approved above its quoted card, in which `new` replaces `old`."""
     request = await rig.ask(number)
     code = show_code(request.code)
     text = quote(sent_last(rig))

@@ -1,5 +1,3 @@
-"""New text in an email: the start of quotes and signatures, line by line."""
-
 # ruff: noqa: RUF001 (other alphabets look alike)
 
 from itertools import pairwise

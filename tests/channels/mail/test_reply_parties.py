@@ -1,5 +1,3 @@
-"""Email replies that involve other people than the approver and Signoff."""
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +15,6 @@ MARIA = "Maria <maria@people.example>"
 
 
 async def answered(rig: ChannelRig, number: int, words: str, **headers: str) -> str:
-    """Return the state of a new request after Bo replied to its card with these header fields."""
     request = await rig.ask(number)
     assert isinstance(rig.vendor, Post)
     card = rig.card(rig.bo, show_code(request.code))

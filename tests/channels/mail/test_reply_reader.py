@@ -1,5 +1,3 @@
-"""The reading of emails: the corpus of replies, automatic email, charsets, parts and hostile input."""
-
 from contextlib import suppress
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -459,7 +457,6 @@ def test_text_below_a_quote_never_decides(reply: Reply, below: str) -> None:
 
 
 def test_published_sample_is_read() -> None:
-    """The email of RFC 8463 comes from a person."""
     mail_answer = read_mail((MAILS / "rfc8463.eml").read_bytes())
     assert (mail_answer.sender, first_line(mail_answer), mail_answer.automatic) == (
         "joe@football.example.com",

@@ -1,5 +1,3 @@
-"""Outgoing email: the mail server's answers, and their meaning for the card."""
-
 import asyncio
 import socket
 import ssl

@@ -1,5 +1,3 @@
-"""Proof of an email's sender: by a provider's verdict, our own server's verdict, or DKIM. And forgeries."""
-
 import base64
 from collections.abc import Callable, Sequence
 
@@ -37,7 +35,6 @@ REPLY = mail("Yes")
 
 
 def records(found: dict[str, list[str]]) -> Callable[[str], Sequence[str]]:
-    """A DNS that holds `found` only."""
     return lambda name: found.get(name, [])
 
 
@@ -60,7 +57,6 @@ def signed(
     length: bool = False,
     algorithm: bytes = b"rsa-sha256",
 ) -> bytes:
-    """`raw` with a signature of `domain` on top."""
     if algorithm == b"ed25519-sha256":
         form = (serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption())
         key = base64.b64encode(ED.private_bytes(*form))
@@ -185,8 +181,7 @@ def test_unavailable_dns_verifies_nothing(error: Exception) -> None:
 
 
 def test_parent_domain_may_sign_if_dmarc_is_relaxed() -> None:
-    """A record of a parent domain allows this, unless the domain's own record, or else its organisation's, has
-    `adkim=s`."""
+    """Unless the domain's own record, or else its organisation's, has `adkim=s`."""
     raw = signed(mail("Yes", sender="ana@mail.example.org"))
     relaxed = {**KEYS, "_dmarc.example.org": ["other", "v=DMARC1; p=none"]}
     assert by_dkim(raw, relaxed).why == ""

@@ -1,5 +1,3 @@
-"""Bodies hashed in pieces have the same hash as in dkimpy, for any piece size."""
-
 import hashlib
 
 import pytest

@@ -1,5 +1,3 @@
-"""DMARC's walk up the DNS: the queried names and the resulting organisation."""
-
 from tables import table
 
 from signoff.channels.mail.authentication.authenticity import may_not_sign, walked_names

@@ -1,5 +1,3 @@
-"""TXT lookups against a real name server on this machine."""
-
 from collections.abc import AsyncIterator
 
 import pytest
@@ -18,7 +16,6 @@ ZONE = {
 
 @pytest.fixture(autouse=True)
 async def asked(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """This machine's resolver, during a test."""
     async with name_server(ZONE, monkeypatch):
         yield
 
