@@ -1,5 +1,3 @@
-"""The command line as a function, and shared helpers of its tests."""
-
 import asyncio
 import contextlib
 import io
@@ -19,7 +17,6 @@ class Ran(NamedTuple):
 
     @property
     def data(self) -> Any:
-        """Its standard output as one JSON value."""
         return from_json(self.out)
 
 
@@ -27,7 +24,6 @@ Cli = Callable[..., Awaitable[Ran]]
 
 
 def run_here(arguments: tuple[str, ...]) -> Ran:
-    """Run one command in this thread and capture its streams."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = invoke(arguments)
@@ -35,18 +31,15 @@ def run_here(arguments: tuple[str, ...]) -> Ran:
 
 
 async def run_in_thread(*arguments: str) -> Ran:
-    """Run one command in a thread with its own event loop."""
     return await asyncio.to_thread(run_here, arguments)
 
 
 async def found(cli: Cli, name: str, *more: str) -> tuple[bool, str]:
-    """Return the result and message of one check of `signoff doctor`."""
     (check,) = [each for each in (await cli("doctor", *more, "--json")).data if each["name"] == name]
     return check["ok"], check["message"]
 
 
 async def waiting_request(served_cli: Cli, text: str) -> dict[str, Any]:
-    """Start a turn whose call needs approval, and return its card when the inbox lists it."""
     asked = await served_cli("ask", text, "--no-wait", "--json")
     assert asked.code == 0, asked.err
     turn = asked.data["turn"]
@@ -60,8 +53,7 @@ async def waiting_request(served_cli: Cli, text: str) -> dict[str, Any]:
 
 
 def assert_one_sentence(ran: Ran, code: int = 1) -> str:
-    """Check the exit code, an empty standard output and one line without a traceback on standard error. Return that
-    line."""
+    """Standard output is empty. Standard error has one line, without a traceback."""
     assert (ran.code, ran.out) == (code, ""), ran
     lines = ran.err.strip().splitlines()
     assert len(lines) == 1, ran.err

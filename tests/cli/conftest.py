@@ -1,5 +1,3 @@
-"""A small project, a worker and a gateway for it in this process, and the command line as a function."""
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,13 +14,12 @@ __all__ = ["postgres_server"]
 
 @pytest.fixture
 def cli(clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line in an empty directory, without variables of Signoff or Temporal."""
     return run_in_thread
 
 
 @pytest.fixture(scope="module")
 async def cli_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
-    """A separate server, because lists show and a freeze withdraws the requests of all tests on it."""
+    """Lists show and a freeze withdraws the requests of all tests on a server."""
     file = tmp_path_factory.mktemp("temporal") / "temporal.db"
     async with run_server(ServerOptions(file, port=free_port(), ui_port=None)) as handle:
         yield handle
@@ -32,12 +29,10 @@ async def cli_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 async def served_cli(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str
 ) -> AsyncIterator[Cli]:
-    """The command line of a project with a worker and a gateway, on the module's server."""
     async with gateway_alone(clean_env, cli_server, task_queue), worker_alone(cli_server, task_queue):
         yield cli
 
 
 @pytest.fixture
 def site(cli: Cli, tmp_path: Path, cli_server: ServerHandle, task_queue: str) -> Site:
-    """A manifest, and a server without turns of other modules."""
     return Site(tmp_path, cli_server.address, task_queue, free_port())

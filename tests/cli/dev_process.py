@@ -1,5 +1,3 @@
-"""`signoff dev` as a separate process."""
-
 import asyncio
 import sys
 from dataclasses import dataclass, field
@@ -16,8 +14,6 @@ STOP_SECONDS = 60
 
 @dataclass
 class Dev:
-    """One installation in its own directory. `start` runs `signoff dev` there."""
-
     folder: Path
     manifest: Path = MANIFEST
     ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
@@ -39,7 +35,6 @@ class Dev:
                 assert line, f"dev ended: {''.join(self.lines)}"
 
     async def end(self, number: int) -> int:
-        """Send a signal and return the exit code after the end."""
         assert self.process is not None
         self.process.send_signal(number)
         async with asyncio.timeout(STOP_SECONDS):

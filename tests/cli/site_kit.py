@@ -1,5 +1,3 @@
-"""An installation of the production profile: a worker and a gateway as processes, and personal tokens."""
-
 import asyncio
 import os
 import signal
@@ -18,8 +16,6 @@ START_SECONDS = 60
 
 @dataclass
 class Site:
-    """An installation of two directories, one per process, over one store and one server."""
-
     folder: Path
     address: str
     queue: str
@@ -41,7 +37,6 @@ class Site:
 
     @asynccontextmanager
     async def running(self, process: str, **more: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """A ready `signoff worker` or `signoff gateway` during a block."""
         started = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "signoff.cli.main", process, "--json"),
             cwd=self.folder,
@@ -64,14 +59,12 @@ class Site:
 
 
 def here(clean_env: pytest.MonkeyPatch, site: Site, process: str) -> None:
-    """Configure this test's command line as one of the two processes."""
     for name, value in site.env(process).items():
         if name.startswith(("SIGNOFF_", "TEMPORAL_")):
             clean_env.setenv(name, value)
 
 
 async def token(cli: Cli, person: str, *some: str) -> str:
-    """A personal token with all scopes, or with `some`."""
     scopes = [word for scope in some or ("read", "decide", "start") for word in ("--scope", scope)]
     ran = await cli("token", "create", person, *scopes, "--json")
     assert ran.code == 0, ran.err
@@ -79,7 +72,6 @@ async def token(cli: Cli, person: str, *some: str) -> str:
 
 
 async def ready_site(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
-    """Create the site's keys and a token, so that each process can start."""
     here(clean_env, site, "gateway")
     assert (await cli("keys", "create")).code == 0
     await token(cli, "ana")

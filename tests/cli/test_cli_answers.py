@@ -1,5 +1,3 @@
-"""Decisions with edits and results, from a terminal."""
-
 import asyncio
 import shlex
 import sys
@@ -25,7 +23,7 @@ PIN = "4711-very-secret"
 
 
 def editor(tmp_path: Path, *replacements: tuple[str, str]) -> str:
-    """An editor that makes one replacement in its file each time it is opened."""
+    """Make one replacement in the file each time it is opened."""
     script = tmp_path / "editor.py"
     script.write_text(
         "import pathlib, sys\n"
@@ -166,7 +164,6 @@ def test_unknown_argument_suggests_the_nearest() -> None:
 
 
 async def doubted(served_cli: Cli, text: str) -> dict[str, Any]:
-    """The card of a request about a call with an unknown outcome, after its worker was lost."""
     card = await waiting_request(served_cli, text)
     place = find_installation()
     signoff = await place.connect()

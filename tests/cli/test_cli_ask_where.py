@@ -1,5 +1,3 @@
-"""`ask` on a route, at a step."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tenant-wide commands, conversations and the audit log in production, over a gateway with a personal token."""
-
 import getpass
 from pathlib import Path
 
@@ -17,7 +15,6 @@ UNPROVED = "an operator of this machine, unproved"
 
 @pytest.fixture
 def people(tmp_path: Path, clean_env: pytest.MonkeyPatch) -> Path:
-    """A directory with an operator and an auditor."""
     path = tmp_path / "people.yaml"
     path.write_text(PEOPLE, encoding="utf-8")
     return path

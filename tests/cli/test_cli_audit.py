@@ -1,5 +1,3 @@
-"""The audit log on the command line, without a server or a manifest."""
-
 import asyncio
 import json
 import sqlite3
@@ -22,8 +20,6 @@ TURN = "turn/main/s/t-0001"
 
 
 def records(*entries: AuditEntry) -> None:
-    """Write entries to the store of this directory."""
-
     async def write() -> None:
         STORE.parent.mkdir(exist_ok=True)
         async with open_store(f"sqlite:///{STORE}") as store:
@@ -44,7 +40,6 @@ def write(name: str, text: str) -> None:
 
 @pytest.fixture
 async def audit(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line in a directory with keys and audit entries of two turns and two acts."""
     assert (await cli("keys", "create")).code == 0
     turns = [turn_entry("main", "s", f"t-000{n}", AT, subject="guest", actor="desk", channel="api") for n in (1, 2)]
     more = AuditEntry(stream=TURN, key="a", kind="attempt", at=AT, tenant="main", subject="eve", data={"status": "x"})

@@ -1,5 +1,3 @@
-"""Checks and tests of channels, with a receiver on this machine."""
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -57,7 +55,6 @@ class Receiver:
 
 @pytest.fixture
 async def receiver(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Receiver]:
-    """A receiver, a manifest with it as the channel `desk`, and people, one of whom it reaches."""
     there = Receiver()
     app = Starlette(routes=[Route("/hook", there.take, methods=["POST"])])
     async with serve_vendor(app) as url:

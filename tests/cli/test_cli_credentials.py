@@ -1,5 +1,3 @@
-"""Wrong credentials and settings are refused at start in one sentence."""
-
 import socket
 
 import pytest
@@ -24,7 +22,6 @@ WRONG = {
     "half a certificate": ("certificates", "TEMPORAL_TLS_"),
     "namespace": ("there is no namespace", "temporal operator namespace create"),
 }
-"""Each mistake, and the words of its message and remedy."""
 OF_THE_SERVER = ("server", "certificate", "half a certificate", "namespace")
 
 
@@ -52,7 +49,6 @@ async def test_wrong_setting_is_refused_in_one_sentence(
 
 
 async def make_wrong(clean_env: pytest.MonkeyPatch, site: Site, wrong: str) -> None:
-    """Break one thing of a valid site."""
     keys = site.folder / "encryption-keys.json"
     match wrong:
         case "keys":
@@ -86,8 +82,7 @@ async def make_wrong(clean_env: pytest.MonkeyPatch, site: Site, wrong: str) -> N
 
 
 async def test_wrong_provider_is_found_by_doctor(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
-    """Otherwise the first person to sign in would notice: one provider that is correct, one with another name, and
-    none."""
+    """Otherwise the first person to sign in would notice."""
     await ready_site(cli, clean_env, site)
     clean_env.setenv("SIGNOFF_OIDC_CLIENT_ID", "signoff")
     async with running_provider() as provider:

@@ -1,5 +1,3 @@
-"""Asking and deciding from a terminal, with a real server and a real worker."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""`signoff dev` as a separate process: it starts, stops in order and continues, even after kill -9."""
-
 import asyncio
 import os
 import signal
@@ -31,7 +29,6 @@ from signoff.testing.builders import a_question
 
 @pytest.fixture
 async def dev(cli: Cli, tmp_path: Path) -> AsyncIterator[Dev]:
-    """An installation in the test's directory, removed at the end."""
     installation = Dev(tmp_path)
     yield installation
     if installation.process is not None and installation.process.returncode is None:
@@ -39,7 +36,6 @@ async def dev(cli: Cli, tmp_path: Path) -> AsyncIterator[Dev]:
 
 
 async def until(look: Callable[[], Any], seconds: float = 60) -> Any:
-    """The first true result of `look`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = await look()

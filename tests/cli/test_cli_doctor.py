@@ -1,5 +1,3 @@
-"""`doctor` finds mistakes and names the remedy."""
-
 import asyncio
 import contextlib
 import uuid
@@ -101,7 +99,7 @@ async def test_deployment_check_reports_the_current_versions(
 
 
 async def until_known(service: WorkflowService, version: DescribeWorkerDeploymentVersionRequest) -> None:
-    """Wait until the server knows a version, which means that its worker polls."""
+    """The server knows a version once its worker polls."""
     while True:
         with contextlib.suppress(RPCError):
             await service.describe_worker_deployment_version(version)
@@ -152,7 +150,6 @@ async def test_missing_gateway_suggests_the_store_freeze(cli: Cli, clean_env: py
 async def test_setting_that_needs_an_extra_is_reported(
     cli: Cli, clean_env: pytest.MonkeyPatch, variable: str, value: str, extra: str
 ) -> None:
-    """In advance, in the same sentence that would end the process."""
     clean_env.setenv(variable, value)
     clean_env.setattr(extras, "EXTRAS", {**extras.EXTRAS, extra: ("a_module_that_nobody_has",)})
     checks = (await cli("doctor", "--json")).data

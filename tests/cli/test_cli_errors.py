@@ -1,5 +1,3 @@
-"""Errors on the command line: one sentence, an exit code, never a traceback."""
-
 import socket
 from pathlib import Path
 

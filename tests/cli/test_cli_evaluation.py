@@ -1,5 +1,3 @@
-"""`eval`: cases from recorded turns, played without running a tool."""
-
 import asyncio
 import json
 import resource

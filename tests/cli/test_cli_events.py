@@ -1,5 +1,3 @@
-"""Events on a terminal: the newest, from a number on, and live."""
-
 import json
 
 from cli_kit import Cli, assert_one_sentence, waiting_request

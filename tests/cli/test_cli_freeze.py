@@ -1,5 +1,3 @@
-"""Batches, remembered answers and freezes from a terminal."""
-
 from pathlib import Path
 from typing import Any
 

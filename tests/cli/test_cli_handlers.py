@@ -1,5 +1,3 @@
-"""`policy check`, `test` and `explain` for a policy with a handler: it is imported and called as in a worker."""
-
 import re
 from pathlib import Path
 
@@ -25,7 +23,6 @@ CASES = """
 
 @pytest.fixture
 def handled(tmp_path: Path) -> Path:
-    """The desk's manifest, with a function that judges its payments."""
     (tmp_path / "cli_handler_rules.py").write_text(RULES)
     head, _, rest = MANIFEST.read_text().partition("tools:\n")
     tools = rest.partition("  hurry:")[0].partition("    requires_approval:")[0]

@@ -1,5 +1,3 @@
-"""`signoff hook` never permits a call by mistake: on any invalid answer, or none, its exit code blocks."""
-
 import asyncio
 import contextlib
 import json
@@ -21,8 +19,6 @@ REPORTED_IN_VAIN = 1
 
 
 class Stranger:
-    """A server that gives the same bytes to every request and records the requests."""
-
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
         self.requests: list[bytes] = []
@@ -48,7 +44,6 @@ async def stranger(answer: bytes) -> AsyncIterator[tuple[Stranger, str]]:
 
 
 async def hook(given: bytes, *options: str, **env: str) -> tuple[int | None, str, str]:
-    """Run the command as a coding agent does. Return its exit code and output."""
     process = await asyncio.create_subprocess_exec(
         Path(sys.executable).parent / "signoff",
         "hook",

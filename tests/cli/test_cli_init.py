@@ -1,5 +1,3 @@
-"""The first hour: an empty directory, a generated project, and the README's commands typed in it."""
-
 import asyncio
 import os
 import shlex
@@ -41,7 +39,7 @@ async def test_init_writes_a_manifest(cli: Cli, tmp_path: Path) -> None:
 
 
 async def run_pytest(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
-    """Run the generated tests with pytest, without the plugins installed here."""
+    """Run the tests without the plugins installed here."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file)
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return await asyncio.to_thread(
@@ -114,7 +112,6 @@ def test_readme_shows_the_generated_program() -> None:
 
 
 def typed() -> list[list[str]]:
-    """The commands of the README's first section, from `init` to `watch`, as words."""
     lines = [words for line in shell_lines(ROOT / "README.md") if (words := shlex.split(line, comments=True))]
     first = next(at for at, words in enumerate(lines) if words[1:] == ["init"])
     last = next(at for at, words in enumerate(lines) if words[1:2] == ["watch"])

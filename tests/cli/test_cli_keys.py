@@ -1,5 +1,3 @@
-"""Keys on the command line, without a server or a manifest."""
-
 import json
 import stat
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Manifests as a whole: validated, drawn, compared, described and printed, without a server."""
-
 import asyncio
 import re
 import subprocess
@@ -32,14 +30,12 @@ tools:
 
 @pytest.fixture
 def manifest(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line with the desk's manifest."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     return cli
 
 
 @pytest.fixture
 def changed(tmp_path: Path) -> Path:
-    """The desk's manifest with another rule, and another effect of one tool."""
     path = tmp_path / "changed.yaml"
     text = MANIFEST.read_text().replace("args.amount < 10", "args.amount < 11")
     path.write_text(f"path: ['{PROJECT}']\n{text}")
@@ -140,7 +136,6 @@ async def test_diff_shows_changes_and_their_effect(manifest: Cli, changed: Path)
 
 @pytest.mark.row("B81")
 async def test_diff_with_an_unreadable_manifest_exits_with_2(manifest: Cli, tmp_path: Path) -> None:
-    """Exit code 2 differs from a difference: for a missing file and for an invalid one."""
     message = assert_one_sentence(await manifest("manifest", "diff", str(MANIFEST), str(tmp_path / "none.yaml")), 2)
     assert "none.yaml` here: check the path" in message
     (tmp_path / "wrong.yaml").write_text("version: 2\n")

@@ -1,5 +1,3 @@
-"""Imports of tools from MCP servers: written files, reported changes, and exit codes for scripts."""
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,7 +21,6 @@ actors:
 
 @pytest.fixture
 async def upstream(tmp_path: Path, clean_env: pytest.MonkeyPatch) -> AsyncIterator[Upstream]:
-    """A server, and a manifest that declares it and names tools before their import."""
     upstream = Upstream(tmp_path)
     async with by_http(upstream) as server:
         (tmp_path / "signoff.yaml").write_text(MANIFEST.format(url=server.url))

@@ -1,5 +1,3 @@
-"""First tries without a key: `signoff dev` answers with the model `offline`."""
-
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path

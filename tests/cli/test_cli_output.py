@@ -1,5 +1,3 @@
-"""Standard output belongs to the command."""
-
 import json
 import logging
 import subprocess

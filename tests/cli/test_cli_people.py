@@ -1,5 +1,3 @@
-"""People on the command line, without a server."""
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,7 +31,6 @@ PEOPLE = """\
 
 @pytest.fixture
 def people(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A people file next to the desk's manifest, not named by the settings."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     path = tmp_path / "people.yaml"
     path.write_text(PEOPLE)
@@ -58,7 +55,6 @@ def manifest_with(folder: Path, old: str, new: str) -> Path:
 
 
 async def test_list_shows_every_person(people: Path, cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """The built-in people of the development profile and those of the file, without terminal control characters."""
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
     shown = await cli("people", "list")
     assert shown.code == 0

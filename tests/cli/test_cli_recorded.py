@@ -1,5 +1,3 @@
-"""Commands are recorded: tokens and keys, never a secret."""
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`store restored`: its audit entry after a backup is restored, and the turns that wait for missing data."""
-
 import asyncio
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from signoff.temporal.embedded_server import ServerHandle
 
 
 async def waiting_turn(cli: Cli, server: ServerHandle, text: str) -> str:
-    """The workflow of a waiting turn, once Temporal's lists contain it: they lag behind its history."""
+    """Wait until Temporal's lists contain it: they lag behind its history."""
     asked = await waiting_request(cli, text)
     turn = f"turn/{'/'.join(asked['id'].split('.')[:3])}"
     temporal = await server.connect()

@@ -1,5 +1,3 @@
-"""Retirement of old turns from the audit log on the command line."""
-
 import json
 import sqlite3
 from datetime import UTC, datetime
@@ -11,7 +9,6 @@ STORE = Path(".signoff/signoff.db")
 
 
 def now() -> str:
-    """This moment, as a user would write it."""
     return datetime.now(UTC).isoformat()
 
 
@@ -36,7 +33,7 @@ async def test_ended_turns_are_retired_and_open_ones_stay(served_cli: Cli) -> No
 
 
 async def test_changed_audit_log_cannot_be_retired(served_cli: Cli) -> None:
-    """Retirement would remove the traces of the change, so it is refused."""
+    """Retirement would remove the traces of the change."""
     assert (await served_cli("keys", "create")).code == 0
     await served_cli("ask", "pay 5")
     with sqlite3.connect(STORE) as connection:

@@ -1,5 +1,3 @@
-"""A policy simulated on recorded calls."""
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -12,14 +10,12 @@ from signoff.store.store import open_store
 
 
 def looser(folder: Path, limit: int) -> str:
-    """The desk's manifest with a rule that permits more."""
     path = folder / f"upto-{limit}.yaml"
     path.write_text(MANIFEST.read_text().replace("args.amount < 10", f"args.amount < {limit}"))
     return str(path)
 
 
 def by_handler(folder: Path) -> str:
-    """The desk's manifest with a policy function after the rule."""
     (folder / "cli_simulated_rules.py").write_text("def judge(call, context):\n    raise SystemExit('asked')\n")
     rule = "requires_approval:\n      handler: cli_simulated_rules:judge"
     path = folder / "handled.yaml"
@@ -28,14 +24,12 @@ def by_handler(folder: Path) -> str:
 
 
 async def ended(kind: str, at_least: int) -> None:
-    """Return when the audit log of this directory has this number of records of one kind."""
     async with open_store("sqlite:///.signoff/signoff.db") as store:
         while len([1 async for _ in AuditLog(store).records(kinds=[kind])]) < at_least:
             await asyncio.sleep(0.02)
 
 
 def became(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """The simulated verdict of each call, by its recorded outcome."""
     return {row["became"]: row["would"] for row in rows}
 
 

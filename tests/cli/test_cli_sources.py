@@ -1,5 +1,3 @@
-"""The program or manifest of a command: the places and options that name it."""
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +30,6 @@ SOURCES = {("[MODULE:APP]", ""), ("MODULE:APP", "--app")}
 
 @pytest.fixture
 def folder(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A directory with the program `till:app`, and no setting that names it."""
     clean_env.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "till.py").write_text(PROGRAM.format(manifest=None))
     (tmp_path / "cases.yaml").write_text(CASES)

@@ -42,7 +42,6 @@ PERSONS = (
     ("events", "retry"),
     ("mcp-stdio", "coder"),
 )
-"""Every command of a person."""
 
 TELL = """
 import json, sys
@@ -55,8 +54,7 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[int, set[str]]], str]:
-    """Run commands one after the other in a separate process. Return each exit code with all top-level packages loaded
-    so far, Signoff's by directory, and the standard error."""
+    """The packages are all those loaded so far, Signoff's by directory. The last text is standard error."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     program = [sys.executable, "-c", TELL, json.dumps(commands)]
     ran = subprocess.run(program, env=kept | environment, input="{}", capture_output=True, text=True, check=True)

@@ -1,5 +1,3 @@
-"""Removal of old turns from the store on the command line."""
-
 import json
 import sqlite3
 from datetime import UTC, datetime, timedelta
@@ -23,7 +21,6 @@ TIMES = {
 
 
 def days_ago(days: float) -> str:
-    """A past moment, as a user would write it."""
     return (datetime.now(UTC) - timedelta(days=days)).isoformat()
 
 

@@ -1,5 +1,3 @@
-"""Conversations in a terminal: written message by message, listed and read."""
-
 import io
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Two tenants of one installation whose people have equal ids: each does everything, and none reaches the other.
-
-In the production profile, as processes, over the command line, the API, pages and a channel."""
+"""Two tenants of one installation whose people have equal ids. None reaches the other."""
 
 import asyncio
 import base64
@@ -56,8 +54,6 @@ _BODIES: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Receiver:
-    """The receiver of the webhook: records its messages and signs answers."""
-
     url: str
     told: list[dict[str, Any]] = field(default_factory=list)
 
@@ -70,7 +66,6 @@ class Receiver:
         return [each for each in asked if each["to"] == identity]
 
     def receipts(self) -> list[tuple[str, str]]:
-        """Status and code of each receipt for an answer."""
         found = [each["data"] for each in self.told if each["type"] == "answer.receipt"]
         return [(each["status"], each["code"]) for each in found]
 
@@ -85,8 +80,6 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 @dataclass
 class Installation:
-    """The two processes, and the access of all people."""
-
     site: Site
     cli: Cli
     env: pytest.MonkeyPatch
@@ -121,7 +114,6 @@ class Installation:
                 await asyncio.sleep(0.05)
 
     async def answer_on_channel(self, identity: str, token: str, verdict: str, key: str) -> int:
-        """Send an answer to the gateway, signed as by the webhook's receiver."""
         data = {"identity": identity, "verdict": verdict, "token": token}
         body = json.dumps({"type": "decision", "data": data}).encode()
         headers = signed_headers([read_secret(SECRET)], key, datetime.now(UTC), body)
@@ -133,7 +125,6 @@ class Installation:
 
 
 def manifest(folder: Path, receiver: Receiver) -> Path:
-    """The small project, with two tenants and a webhook."""
     hook = f'{{kind: webhook, url: "{receiver.url}", secret: "env:HOOK", allow_networks: [127.0.0.0/8]}}'
     path = folder / "two.yaml"
     write_manifest(path, f"people:\n{_PEOPLE}channels:\n  hook: {hook}\nrouting: {{default: [hook]}}\n")
@@ -141,7 +132,6 @@ def manifest(folder: Path, receiver: Receiver) -> Path:
 
 
 def write_manifest(path: Path, sections: str) -> None:
-    """The small project with other people."""
     text = re.sub(r"people:\n(  .*\n)+", "", MANIFEST.read_text())
     path.write_text(f"{text}\npath: ['{PROJECT}']\n{sections}")
 
@@ -169,7 +159,7 @@ async def two(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> AsyncItera
 
 
 async def play_a_day(two: Installation, tenant: str) -> list[str]:
-    """Do everything as one tenant's people. Return all their names for attempts by others."""
+    """Return all their names for attempts by others."""
     amount = AMOUNTS[tenant]
     card = await two.asks(tenant, amount)
     assert f"Pay {amount} EUR" in (await two.run(tenant, "ana", "show", card["code"])).out
@@ -205,7 +195,7 @@ async def play_a_day(two: Installation, tenant: str) -> list[str]:
 
 
 def addresses(name: str) -> list[tuple[str, str]]:
-    """Every served address with a name in it, except tools and schemas, which have no owner."""
+    """Tools and schemas have no owner."""
     every = gateway_routes(load_plugin_routers(PLUGIN_NAMES))
     routes = [(method, each.path) for each in every for method in each.methods]
     return [
@@ -216,7 +206,7 @@ def addresses(name: str) -> list[tuple[str, str]]:
 
 
 async def open_every_door(two: Installation, tenant: str, theirs: str, names: list[str]) -> None:
-    """Try to reach the other tenant as one tenant's most powerful person: over the API and pages, then by commands."""
+    """Try to reach the other tenant as one tenant's most powerful person."""
     words = [str(AMOUNTS[theirs] + more) for more in range(3)] + [f"ana-{theirs}"]
 
     def shows(text: str) -> bool:

@@ -5,7 +5,6 @@ from served_stack import MANIFEST
 
 @pytest.fixture
 def served_cli(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line next to a manifest, without running processes."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     return cli
 

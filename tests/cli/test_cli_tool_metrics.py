@@ -1,5 +1,3 @@
-"""`signoff tools metrics`: figures from the audit log, without a server or a manifest."""
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +13,6 @@ STORE = Path(".signoff/signoff.db")
 
 
 def run_of(number: int, code: str, milliseconds: int, *, days: int = 0, tenant: str = "main") -> AuditEntry:
-    """The audit entry of one run of `pay`."""
     return AuditEntry(
         stream=f"turn/{tenant}/s/t{number}",
         key="outcome",
@@ -28,8 +25,6 @@ def run_of(number: int, code: str, milliseconds: int, *, days: int = 0, tenant: 
 
 @pytest.fixture
 async def metered(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line in a directory with recorded runs."""
-
     async def write() -> None:
         STORE.parent.mkdir(exist_ok=True)
         runs = [run_of(1, "ok", 10), run_of(2, "execution_failed", 30), run_of(3, "ok", 500, days=40)]

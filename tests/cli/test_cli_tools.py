@@ -1,5 +1,3 @@
-"""Tools and policies on the command line, without a server."""
-
 from pathlib import Path
 from typing import get_args
 
@@ -27,7 +25,6 @@ async def check(args, context):
 
 @pytest.fixture
 def tools(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line with the desk's manifest."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     return cli
 
@@ -114,7 +111,6 @@ def test_unchecked_permission_is_a_question_in_json() -> None:
 async def test_tools_explain_calls_the_permission_check(
     cli: Cli, tmp_path: Path, amount: int, kind: str, gate: str
 ) -> None:
-    """With arguments it is called as in a worker, so the result is no longer a question."""
     (tmp_path / "cli_permissions.py").write_text(PERMISSIONS)
     head, _, rest = MANIFEST.read_text().partition("tools:\n")
     tool = rest.partition("  hurry:")[0] + "    check_permissions: 'cli_permissions:check'\n"

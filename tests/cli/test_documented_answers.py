@@ -1,5 +1,3 @@
-"""The walkthrough of docs/approvals.md, its commands typed one after the other."""
-
 import asyncio
 import shlex
 from collections.abc import AsyncIterator
@@ -17,7 +15,6 @@ CODE = "K7Q-2FM"
 
 
 def documented() -> list[list[str]]:
-    """The commands of the walkthrough, from `ask` to the audit log, as words."""
     lines = [shlex.split(line, comments=True)[1:] for line in shell_lines(ROOT / "docs" / "approvals.md")]
     first = next(at for at, words in enumerate(lines) if words[0] == "ask")
     last = next(at for at, words in enumerate(lines) if words[:2] == ["audit", "show"])
@@ -28,7 +25,6 @@ def documented() -> list[list[str]]:
 async def payables(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, server: ServerHandle, task_queue: str
 ) -> AsyncIterator[Cli]:
-    """The command line of the payments example, with a worker and a gateway."""
     clean_env.setenv("PAYMENTS_DB", str(tmp_path / "payments.db"))
     manifest = ROOT / "examples" / "payments" / "signoff.yaml"
     async with gateway_alone(clean_env, server, task_queue, manifest), worker_alone(server, task_queue):

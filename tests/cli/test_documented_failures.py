@@ -1,5 +1,3 @@
-"""The documented messages of a process that does not start and of `signoff doctor`, and their remedies."""
-
 import asyncio
 import contextlib
 import os
@@ -35,7 +33,7 @@ from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_t
 
 
 async def until_found(cli: Cli, name: str, words: str) -> str:
-    """The message once it contains these words: the server's lists and the store's counts lag a little."""
+    """The server's lists and the store's counts lag a little."""
     while words not in (message := (await found(cli, name))[1]):
         await asyncio.sleep(0.1)
     return message
@@ -171,7 +169,6 @@ async def test_store_role_of_another_process_is_documented(
 
 
 async def roles_made_by_words(site: Site, urls: RoleUrls, *commands: tuple[str, ...]) -> str:
-    """The output of the owner's commands of `signoff store`."""
     printed = []
     for words in commands:
         code, output = await store_command(urls.owner, site.folder, *words)
@@ -257,7 +254,6 @@ async def test_missing_namespace_is_documented(
 
 
 async def typed(line: str, **variables: str) -> None:
-    """Run a command from a message in a shell, where it must succeed."""
     process = await asyncio.create_subprocess_exec(
         *("sh", "-euc", line),
         env=os.environ | variables,
@@ -325,7 +321,6 @@ async def test_command_in_another_directory_is_refused_by_the_gateway_of_another
 async def production_gateway(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site
 ) -> AsyncIterator[str]:
-    """The address of the site's gateway, which runs in this process."""
     await ready_site(cli, clean_env, site)
     async with gateway_alone(clean_env, cli_server, site.queue):
         yield load_settings().public_url
@@ -335,7 +330,6 @@ async def production_gateway(
 async def test_missing_or_revoked_token_is_documented(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site, failure: Failure
 ) -> None:
-    """Without a token, and with a revoked one. A new token works."""
     async with production_gateway(cli, clean_env, cli_server, site):
         failure.assert_seen(assert_one_sentence(await cli("inbox")))
         clean_env.setenv("SIGNOFF_TOKEN", await token(cli, "ana"))
@@ -366,7 +360,6 @@ async def test_refused_sign_ins_are_counted(
 
 
 async def held_body(url: str) -> asyncio.StreamWriter:
-    """A connection with a body that starts and never ends."""
     parts = urlsplit(url)
     _, writer = await asyncio.open_connection(parts.hostname, parts.port)
     head = ("POST /v1/turns HTTP/1.1", f"Host: {parts.netloc}", "Content-Type: application/json", "Content-Length: 99")
@@ -434,7 +427,6 @@ async def test_gateway_without_a_worker_is_reported_by_doctor_readyz_and_page(
 
 
 def late() -> datetime:
-    """A clock that is ten minutes behind."""
     return system_clock() - timedelta(minutes=10)
 
 

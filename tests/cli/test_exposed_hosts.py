@@ -1,5 +1,3 @@
-"""Addresses that would serve the network without a sign-in or without TLS."""
-
 import pytest
 from cli_kit import Cli, assert_one_sentence
 from served_stack import MANIFEST, gateway_alone

@@ -44,7 +44,7 @@ async def same(case: EvaluationCase, catalog: Catalog) -> PlayResult:
 
 @pytest.mark.row("B41")
 async def test_specialists_call_is_answered_from_its_log(client: Client, store: Store, task_queue: str) -> None:
-    """By the log's `specialist_execution`, the text that the model read. A generalist's result is not included."""
+    """By the log's `specialist_execution`, the text that the model read."""
     catalog = catalog_of([free("own", {"paid": 1}, **SPECIALIST), free("all")])
     script = [calls(("own", ONE), ("all", ONE)), respond("so")]
     async with running_turns(client, store, task_queue, catalog, script) as turns:

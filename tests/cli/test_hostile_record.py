@@ -35,7 +35,6 @@ HOSTILE: tuple[tuple[AuditKind, str, dict[str, Any]], ...] = (
     ("attempt", TERMINAL, {"verdict": TERMINAL, "channel": TERMINAL, "reason": TERMINAL}),
     ("turn", HTML, {"actor": HTML, "channel": HTML, "reason": HTML}),
 )
-"""Wrong types, extreme nesting, terminal control characters, and markup."""
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -58,7 +57,6 @@ async def rig(client: Client, store: Store, task_queue: str) -> AsyncIterator[Ga
 
 
 async def terminal(clean_env: pytest.MonkeyPatch, tmp_path: Path, *arguments: str) -> Ran:
-    """A command about the audit log, in a directory with that store."""
     clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/signoff.db")
     return await run_in_thread("audit", *arguments)
 

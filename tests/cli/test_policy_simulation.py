@@ -1,5 +1,3 @@
-"""Recorded calls judged again, each at its turn's place at that time."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -23,14 +21,13 @@ RUNS = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 async def would(turns: RunningTurns, catalog: Catalog) -> list[tuple[str, str, str]]:
-    """Tool, verdict and reason of every recorded call, by this catalog."""
     past = await past_calls(AuditLog(turns.store), "", tenant="main")
     tried = await simulate(turns.client, turns.store, catalog, past)
     return [(each.past.tool, each.would, each.why) for each in tried]
 
 
 async def test_call_of_a_turns_own_tool_is_judged_with_it(client: Client, store: Store, task_queue: str) -> None:
-    """At its actor's place the tool is unavailable, but the turn had it as its own: the call would run again."""
+    """At its actor's place the tool is unavailable, but the turn had it as its own."""
     route = Route(name="trip", steps=(Step(name="buy", mode="only"),))
     actors = [Actor(name="desk", model="scripted", routes=(route,))]
     catalog = catalog_of([pay_tool(Ledger(), RUNS)], actors=actors)

@@ -1,5 +1,3 @@
-"""The gateway's process with the channels of a manifest."""
-
 import asyncio
 import base64
 import hashlib

@@ -1,5 +1,3 @@
-"""Tools and a script for the tests of the command line."""
-
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
