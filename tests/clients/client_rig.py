@@ -1,5 +1,3 @@
-"""The client with a served gateway: gates, approvers' answers, and the gateway's view of a call."""
-
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
@@ -25,24 +23,22 @@ HUGE = {"order": "A7", "euro": 2_000}
 
 @dataclass
 class ClientRig:
-    """An external agent `coder` with a token, and its approvers."""
-
     agent: CallRig
     app: Any
     token: str
     url: str = ""
 
     def gate(self, url: str = "", **fields: Any) -> Gate:
-        """A gate that gives up at once without an answer, unless configured otherwise."""
+        """It gives up at once without an answer, unless configured otherwise."""
         return Gate(url or self.url, self.token, **({"patience": 0.0} | fields))
 
     def call(self, args: dict[str, Any], tool: str = "refund", *, url: str = "", **fields: Any) -> Call:
-        """A call, by default with an unused key."""
+        """The key is unused, unless given."""
         return self.gate(url).call(tool, args, **({"key": uuid.uuid4().hex} | fields))
 
     @contextlib.asynccontextmanager
     async def serve(self, app: Any = None, port: int = 0) -> AsyncIterator[str]:
-        """Serve the gateway or another application. At the end it stops with requests in progress."""
+        """At the end it stops with requests in progress."""
         port = port or free_port()
         async with running_app(app or self.app, port, grace=0):
             yield f"http://127.0.0.1:{port}"

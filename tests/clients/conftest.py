@@ -1,5 +1,3 @@
-"""A served gateway that requires sign-in, and a client of an external agent."""
-
 import dataclasses
 import uuid
 from collections.abc import AsyncIterator
@@ -22,7 +20,6 @@ from signoff.store.store import open_store
 
 
 def client_catalog(ledger: Ledger) -> Catalog:
-    """Tools of external agents: one with brief permits, and one approved in advance."""
     fleeting = refund_tool(ApprovalPolicy(auto_approve_if="true", grant_ttl=1.0), name="fleeting")
     return call_catalog(ledger, fleeting, refund_tool(ApprovalPolicy(allow_remember=True), name="alike"))
 
@@ -43,7 +40,6 @@ async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Async
 
 @pytest.fixture(scope="session")
 async def signals(rig: ClientRig) -> AsyncIterator[ClientRig]:
-    """A neighbouring gateway that sends signals to the workflows of its agent, limited to the tests' workflows."""
     callbacks = Callbacks(workflows=("gated-*",))
     deps = with_callbacks(locked_rig(rig.agent.rig).deps, callbacks)
     own = dataclasses.replace(rig, app=build_app(deps), url="")
@@ -54,5 +50,4 @@ async def signals(rig: ClientRig) -> AsyncIterator[ClientRig]:
 
 @pytest.fixture
 def workers(signals: ClientRig, client: Client) -> Workers:
-    """Third-party workers, which encrypt as the gateway does."""
     return Workers(signals, client)

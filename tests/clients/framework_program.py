@@ -1,5 +1,3 @@
-"""A framework in a separate environment: a program that plays cases with a scripted model, one after another."""
-
 import asyncio
 import contextlib
 import json
@@ -24,7 +22,7 @@ Args = dict[str, Any]
 
 @dataclass
 class Case:
-    """An agent's actions in one run: the calls of its model, turn by turn."""
+    """The calls of its model, turn by turn."""
 
     turns: tuple[tuple[tuple[str, Args], ...], ...]
     conversation: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -72,9 +70,10 @@ class FrameworkProgram:
         tool: str = "refund",
         shim: float | None = None,
     ) -> dict[str, Any]:
-        """The agent's final text, and the refunds that its tool, `tool` at the gateway, has run.
+        """Return the final text and the refunds that ran.
 
-        With `shim` it uses the Agent Approval Protocol, and waits for this number of seconds without an answer."""
+        With `shim` the agent uses the Agent Approval Protocol and gives up after this number of seconds.
+        """
         given = {"url": url or rig.url, "token": rig.token, "turns": case.spoken(), "wait": wait, "tool": tool}
         given |= {"shim": shim, "conversation": case.conversation, "keys": case.keys}
         assert self.process.stdin is not None
@@ -90,7 +89,7 @@ class FrameworkProgram:
 
 @contextlib.asynccontextmanager
 async def framework_program(name: str) -> AsyncIterator[FrameworkProgram]:
-    """Start the program of a framework: for Python `programs/<name>_program.py`, whose environment is created once."""
+    """Python runs `programs/<name>_program.py`, whose environment is created once."""
     if name == "vercel":
         command = ("node", ROOT / "tests" / "vercel_packages" / "program.mjs")
     else:

@@ -1,5 +1,3 @@
-"""Third-party workflows with dangerous activities, as written before the gate."""
-
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,21 +11,17 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from signoff_client.temporal import ask
 
 RAN: list[tuple[str, float]] = []
-"""The refunds made."""
 _TIME = timedelta(minutes=5)
 
 
 @dataclass
 class Money:
-    """The one argument of an activity, as Temporal recommends."""
-
     order: str
     euro: float
 
 
 @activity.defn
 async def refund(order: str, euro: float) -> str:
-    """Pays money back."""
     RAN.append((order, euro))
     if order == "closed":
         raise ValueError("the bank is closed")
@@ -36,7 +30,6 @@ async def refund(order: str, euro: float) -> str:
 
 @activity.defn
 def refund_money(money: Money) -> Money:
-    """Pays money back in a thread, and returns the amount."""
     RAN.append((money.order, money.euro))
     return money
 
@@ -62,7 +55,6 @@ INTERRUPTED: set[str] = set()
 
 @activity.defn
 async def interrupt(order: str, euro: float) -> str:
-    """Asks its user first, as a tool of Strands does, and pays money back when it is run again."""
     if order not in INTERRUPTED:
         INTERRUPTED.add(order)
         raise InterruptException(order)
@@ -72,13 +64,11 @@ async def interrupt(order: str, euro: float) -> str:
 
 @activity.defn
 async def complete_elsewhere(order: str, euro: float) -> str:
-    """Leaves its completion to another system."""
     activity.raise_complete_async()
 
 
 @activity.defn
 async def look(order: str) -> str:
-    """Reads without side effects."""
     return f"seen {order}"
 
 
@@ -126,7 +116,6 @@ class Impatient:
 
     @workflow.signal
     def cancel(self) -> None:
-        """Cancel the refund."""
         self._cancel = True
 
     @workflow.run
@@ -149,8 +138,6 @@ class Impatient:
 
 @workflow.defn
 class Stubborn:
-    """Is denied a refund, and tries it again with the same activity and with another."""
-
     @workflow.run
     async def run(self, order: str) -> list[str]:
         told = []
@@ -183,15 +170,12 @@ class Renewed:
 
 @workflow.defn
 class Interrupted:
-    """Starts a refund that is interrupted, and starts it again after its user's answer."""
-
     def __init__(self) -> None:
         self.told = ""
         self._go_on = False
 
     @workflow.query
     def what_was_told(self) -> str:
-        """The failure of the first."""
         return self.told
 
     @workflow.signal

@@ -1,5 +1,3 @@
-"""Workflows with a gate, observed through their histories: the calls that they wait for."""
-
 import asyncio
 import contextlib
 import uuid
@@ -60,7 +58,7 @@ class Workers:
                 yield queue
 
     async def start(self, queue: str, run: Any, *args: Any, client: Client | None = None) -> WorkflowHandle[Any, Any]:
-        """A workflow that the agent's declaration permits as a callback target."""
+        """The agent's declaration permits it as a callback target."""
         return await (client or self.client).start_workflow(
             run, args=args, id=f"gated-{uuid.uuid4().hex}", task_queue=queue
         )

@@ -1,5 +1,3 @@
-"""Framework agents behind the shims of the Agent Approval Protocol's own package."""
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
@@ -21,7 +19,6 @@ Args = dict[str, Any]
 
 class PydanticAiProgram:
     async def play(self, rig: ClientRig, case: Case, *, url: str = "", shim: float = 30.0) -> dict[str, Any]:
-        """The answer of another framework's program."""
         turns, ran = case.spoken(), []
 
         def speak(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -54,8 +51,6 @@ async def program(request: pytest.FixtureRequest) -> AsyncIterator[FrameworkProg
 
 
 async def test_shim_runs_approved_calls(rig: ClientRig, program: FrameworkProgram | PydanticAiProgram) -> None:
-    """The model gets the denials of approvers and rules. Edited arguments run once the model calls with them. The audit
-    log has each run with its outcome."""
     yes, no, huge, changed = ({"order": uuid.uuid4().hex, "euro": euro} for euro in (200, 200, 2_000, 200))
     written = changed | {"euro": 150}
     turns = ((("refund", yes), ("refund", no), ("refund", huge)), (("refund", changed),), (("refund", written),))

@@ -1,5 +1,3 @@
-"""A permitted call runs once with the approved arguments, and its outcome is reported."""
-
 import asyncio
 import subprocess
 import sys
@@ -20,7 +18,6 @@ CLIENT = Path(__file__).parents[2] / "clients" / "python"
 
 
 async def run(call: Call) -> Call:
-    """Run the call if permitted, as an agent does."""
     async with call:
         if call:
             call.result = f"refunded {call.args['euro']}"
@@ -28,7 +25,6 @@ async def run(call: Call) -> Call:
 
 
 def run_blocking(call: Call) -> Call:
-    """The same without an event loop."""
     with call:
         if call:
             call.result = f"refunded {call.args['euro']}"
@@ -280,14 +276,13 @@ async def test_unavailable_gateway_at_the_end_of_the_block_raises_nothing(rig: C
 
 
 class LostAnswers:
-    """Forwards each request to the gateway, and loses the answer to the first one of each kind."""
+    """Forwards each request, and loses the answer to the first one of each kind."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
         self.lost: list[str] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer like a proxy that has lost the answer."""
         kind = f"{scope['method']} {scope['path'].rpartition('/')[2]}"
         kind = "GET" if kind.startswith("GET") else kind
         if kind in self.lost:
@@ -349,12 +344,11 @@ async def test_named_attempt_gets_its_permit_again(rig: ClientRig) -> None:
 
 
 def framework_error(module: str, name: str, base: type[BaseException] = Exception) -> BaseException:
-    """An exception of a framework that is not installed here. The client knows it only by name."""
+    """The framework is not installed here. The client knows it only by name."""
     return type(name, (base,), {"__module__": module})()
 
 
 def complete_async() -> BaseException:
-    """Temporal's own signal for the asynchronous completion of an activity."""
     try:
         raise_complete_async()
     except BaseException as error:

@@ -1,5 +1,3 @@
-"""The Claude Agent SDK's own dangerous tools with a gate, although the SDK's rules would permit them."""
-
 import asyncio
 import os
 from collections.abc import AsyncIterator

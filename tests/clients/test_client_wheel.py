@@ -1,5 +1,3 @@
-"""The installed client equals the repository's, and works without other packages."""
-
 import json
 import subprocess
 import sys
@@ -22,12 +20,10 @@ print(json.dumps([__version__, call.text, call.id, call.is_reported, others]))
 
 
 def run(*command: str, cwd: Path) -> str:
-    """The output of a command that must succeed."""
     return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True).stdout
 
 
 def install(folder: Path) -> Path:
-    """Build the wheel, install it into an empty environment, and return that environment's Python."""
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "built"), cwd=CLIENT)
     [wheel] = (folder / "built").iterdir()
     run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=folder)

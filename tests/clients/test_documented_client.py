@@ -1,5 +1,3 @@
-"""The examples of docs/client.md run unchanged."""
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""A test runs each block of docs/client.md and docs/external-calls.md, and calls in their text fit the client."""
-
 import ast
 import re
 from pathlib import Path
@@ -52,7 +50,6 @@ FOREIGN = {
 
 
 def headings_of(name: str) -> list[str]:
-    """Return each heading of a page above a block, once per block."""
     text = re.sub(r"^```.*?^```$", "", page(f"docs/{name}"), flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return [each for each in found for _ in blocks_below(ROOT / "docs" / name, each)]
@@ -92,14 +89,12 @@ def test_every_program_of_a_page_is_listed_with_its_test() -> None:
 
 
 def calls_in_text() -> list[str]:
-    """Return the Python calls named in the text of the pages."""
     text = "".join(re.sub(r"^```.*?^```$", "", page(f"docs/{name}"), flags=re.MULTILINE | re.DOTALL) for name in PAGES)
     spans = re.findall(r"`([^`\n]+\([^`\n]*\))`", text)
     return sorted({re.sub(r"^with ", "", each) for each in spans if "process.env" not in each})
 
 
 def arguments_of(name: str) -> list[ast.arguments]:
-    """Return the parameters of the client's functions, methods and classes of this name."""
     found: list[ast.arguments] = []
     for node in (each for path in CLIENT.rglob("*.py") for each in ast.walk(parsed(path))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:

@@ -1,5 +1,3 @@
-"""The meaning of answers: a permit is the gateway's answer to a use, and any other answer means no run."""
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +16,7 @@ PERMIT = {"args": {"euro": 1}, "key": "k", "note": ""}
 
 
 class Clock:
-    """Time that passes by pauses, and by the duration of each answer."""
+    """Time passes by pauses, and by the duration of each answer."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -30,7 +28,6 @@ class Clock:
 def carry(
     exchange: Exchange[Any], clock: Clock, replies: Sequence[Reply | Failure], takes: float = 0.0
 ) -> tuple[Any, list[Request | Pause]]:
-    """Answer with these replies, repeating the last one. Return the exchange's result and all its requests."""
     asked: list[Request | Pause] = []
     left, reply = list(replies), None
     while True:
@@ -48,7 +45,6 @@ def carry(
 
 
 def requests(asked: Sequence[Request | Pause]) -> list[Request]:
-    """All except the pauses."""
     return [each for each in asked if isinstance(each, Request)]
 
 
@@ -138,7 +134,6 @@ def test_wait_is_a_series_of_held_requests() -> None:
 
 
 def test_silent_gateway_is_retried_during_the_patience() -> None:
-    """With growing pauses, or as `Retry-After` says, and the same request each time."""
     clock = Clock()
     status, asked = carry(exchange_of(clock, patience=60, key="k").obtain(), clock, [Failure("gone")])
     pauses = [each.seconds for each in asked if isinstance(each, Pause)]

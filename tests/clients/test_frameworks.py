@@ -1,6 +1,4 @@
-"""Agents of other frameworks, with their own test models and a gate: the effect of each answer of Signoff.
-
-Each is the example of docs/external-calls.md, and runs in a separate environment."""
+"""Each agent is the example of docs/external-calls.md, and runs in a separate environment."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +30,6 @@ async def program(request: pytest.FixtureRequest) -> AsyncIterator[FrameworkProg
 
 
 async def first_call(rig: ClientRig, case: Case) -> Call:
-    """The first call of a case, proposed, so that it can be answered in any order."""
     call = rig.call(case.turns[0][0][1], key=await case.first_key(), wait=0)
     await call.settle()
     return call
@@ -46,8 +43,7 @@ async def test_permitted_call_is_run_and_reported(rig: ClientRig, program: Frame
 
 
 async def test_edited_call_is_run_as_approved(rig: ClientRig, program: FrameworkProgram) -> None:
-    """With the edited arguments. If a framework cannot change them, the model
-    makes a new call with them, without further approval."""
+    """If a framework cannot change them, the model makes a new call with them, without further approval."""
     turns: Any = ((("refund", LARGE),),)
     if program.name == "openai":
         turns = (*turns, (("refund", EDITED),))

@@ -1,5 +1,3 @@
-"""The tool call in an activity's input, and its replacement."""
-
 import asyncio
 from dataclasses import dataclass
 from typing import Any
@@ -82,8 +80,6 @@ def test_values_are_converted_by_the_payload_converter() -> None:
 
 
 def test_argument_names_come_from_the_function() -> None:
-    """Without `self`, which no workflow passes."""
-
     class Bank:
         def pay(self, order: str) -> None:
             """Pays."""

@@ -1,5 +1,3 @@
-"""Remembered approvals of one agent, tried through every other protocol of a call."""
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -39,8 +37,6 @@ _SECOND: Final = timedelta(seconds=1)
 
 @dataclass
 class Entrances:
-    """One gateway with every protocol, in both profiles, with one worker."""
-
     agent: CallRig
     client: ClientRig
     mcp: McpRig
@@ -53,7 +49,6 @@ class Entrances:
         return [str(each["id"]) for each in listed if order in each["effect"]]
 
     async def approve(self, approval: str, order: str, scope: str) -> None:
-        """Approve as a person, and remember the approval for calls about this order."""
         request = await self.agent.rig.request(approval)
         name = "to" if request.tool == "alike" else "order"
         remember = {"scope": scope, "where": f"args.{name} == '{order}'", "uses": 5}
@@ -62,7 +57,6 @@ class Entrances:
         assert answer.json()["status"] == "accepted", answer.text
 
     async def asked(self, order: str) -> str:
-        """The id of the one open request about an order."""
         for pause in pauses():
             if found := await self.requests(order):
                 [only] = found
@@ -72,7 +66,6 @@ class Entrances:
 
 
 def catalog(ledger: Ledger) -> Catalog:
-    """A tool run by Signoff and one run by agents, for our actor and two external agents."""
     remembers = ApprovalPolicy(allow_remember=True)
     callbacks = Callbacks(workflows=("gated-*",))
     actors = [
@@ -88,13 +81,12 @@ def catalog(ledger: Ledger) -> Catalog:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Pays to the name in the message."""
     return respond("done") if results(request) else calls(("alike", {"amount": 420, "to": last_user_text(request)}))
 
 
 @pytest.fixture(scope="module")
 async def entrances(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Entrances]:
-    """One for all protocols. Each test uses its own order."""
+    """Each test uses its own order."""
     folder, port = tmp_path_factory.mktemp("entrances"), free_port()
     url = f"http://127.0.0.1:{port}"
     given: dict[str, Any] = {"catalog_of_ledger": catalog, "model": ScriptedModel(react)}

@@ -1,5 +1,3 @@
-"""Pydantic AI's own agent with a gate for tools that require approval, and its test model."""
-
 import asyncio
 import uuid
 from typing import Any
@@ -25,8 +23,6 @@ from signoff_client.pydantic_ai import approvals
 
 
 class _Noting(Gate):
-    """A gate that records the key of each call."""
-
     def __init__(self, gate: Gate, keys: list[str]) -> None:
         self.__dict__.update(gate.__dict__)
         self._keys = keys
@@ -82,8 +78,6 @@ class Run:
 
 
 async def waiting(rig: ClientRig, *calls: tuple[str, dict[str, Any]]) -> tuple[Run, asyncio.Task[Any], Call]:
-    """A run whose first call, of `LARGE`, waits for approval: the run, its task, and the call as another client
-    proposes it."""
     run = Run(rig.gate(), *calls)
     task = asyncio.create_task(run.play())
     call = await run.same(rig, LARGE)

@@ -1,5 +1,3 @@
-"""The meaning of single answers of a gateway."""
-
 from typing import Any
 
 from tables import table

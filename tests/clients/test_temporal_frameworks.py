@@ -1,7 +1,3 @@
-"""Frameworks' own Temporal plugins with the gate: their tools are activities, and wait for approval like all others.
-
-Each runs in a separate environment, with its own test model, and does not know the gate."""
-
 import asyncio
 import contextlib
 import json
@@ -27,7 +23,6 @@ FRAMEWORKS = ("openai", "langgraph", "strands", "pydantic_ai")
 
 @contextlib.asynccontextmanager
 async def running(name: str, server: ServerHandle, rig: ClientRig) -> AsyncIterator[str]:
-    """A framework's worker in a separate process, and its queue."""
     python = await asyncio.to_thread(environment, "temporal", HERE / "temporal_frameworks.txt")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     paths = (HERE / "programs", HERE.parents[1] / "clients" / "python")
@@ -48,9 +43,7 @@ async def running(name: str, server: ServerHandle, rig: ClientRig) -> AsyncItera
 async def test_tool_of_a_framework_is_gated(
     name: str, server: ServerHandle, signals: ClientRig, plain_client: Client
 ) -> None:
-    """Run as approved, with the outcome in the audit log, and not run after a denial.
-
-    The OpenAI Agents SDK and Strands pass the reason to the model. The other two fail the workflow with it."""
+    """The OpenAI Agents SDK and Strands pass the reason to the model. The other two fail the workflow with it."""
 
     async def start(order: str) -> Any:
         return await plain_client.start_workflow(

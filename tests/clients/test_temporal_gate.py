@@ -1,5 +1,3 @@
-"""In any Temporal worker a gated activity runs once, when permitted, with the approved arguments."""
-
 import asyncio
 import contextlib
 import os
@@ -35,7 +33,7 @@ from signoff_client.temporal import Gated
 
 
 async def costs(handle: WorkflowHandle[Any, Any]) -> int:
-    """The number of a workflow's events without its tasks, which a busy machine may repeat. Signals count."""
+    """Count the events without tasks, which a busy machine may repeat."""
     kinds = [each for each in await events(handle) if not each.startswith("WORKFLOW_TASK")]
     signals = kinds.count("WORKFLOW_EXECUTION_SIGNALED")
     return len(kinds) - max(0, signals - 1)
@@ -144,7 +142,7 @@ async def test_cancellation_withdraws_the_call(workers: Workers, run: Any) -> No
 
 
 async def test_approval_covers_one_execution(workers: Workers) -> None:
-    """Its failure is not retried, although the activity would be. The failure is recorded."""
+    """Its failure is not retried, although the activity would be."""
     async with workers.work(workers.gated()) as queue:
         before = len(ran("closed"))
         handle = await workers.start(queue, Refunds.run, [("closed", 20.0)])

@@ -1,5 +1,3 @@
-"""A signal only affects waited calls, and an activity that does not run is a non-retryable error."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A gated activity runs once with a permit that is valid at its start, in every course of its workflow."""
-
 import asyncio
 import dataclasses
 import secrets
@@ -45,8 +43,6 @@ async def permits(handle: WorkflowHandle[Any, Any]) -> list[Use]:
 
 
 async def until_permitted(handle: WorkflowHandle[Any, Any]) -> Use:
-    """The permit that the workflow has started its activity with."""
-
     async def has_permit() -> bool:
         return bool(await permits(handle))
 
@@ -271,8 +267,6 @@ async def test_directly_started_activity_is_refused(workers: Workers) -> None:
 
 @dataclasses.dataclass
 class Forger(Interceptor):
-    """A third-party worker that claims a permit of another call for its activities."""
-
     use: Use
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:

@@ -1,5 +1,3 @@
-"""Microsoft Agent Framework with our own chat client, which finally repeats the answers of its calls."""
-
 from typing import Any
 
 from agent_framework import BaseChatClient, ChatResponse, Content, FunctionInvocationLayer, Message

@@ -1,6 +1,4 @@
-"""The Claude Agent SDK with its own command line, and our own model endpoint that makes the scripted calls.
-
-The endpoint finally repeats the answers of the calls. It needs no key and contacts no other service."""
+"""The Claude Agent SDK with its own command line. Our model endpoint needs no key and contacts no other service."""
 
 import json
 import os
@@ -39,8 +37,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Serves the Messages API, streamed."""
-
     daemon_threads = True
 
     def __init__(self) -> None:
@@ -49,7 +45,6 @@ class Endpoint(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def blocks(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """The model's next output: the calls of a turn, or otherwise the answers of the previous calls."""
         if body.get("tools") and self.turns:
             return [_tool_use(each) for each in self.turns.pop(0)]
         return [{"type": "text", "text": _repeat(body["messages"])}]
@@ -90,7 +85,6 @@ def _text(part: dict[str, Any]) -> str:
 
 
 def make_options(turns: Turns) -> ClaudeAgentOptions:
-    """Options of an agent with the example's tool, and a model that makes these calls."""
     ENDPOINT.turns = list(turns)
 
     @tool("refund", "Pays money back for an order", SCHEMA)

@@ -1,5 +1,3 @@
-"""A third-party worker with a gate, in a separate process that a test kills."""
-
 import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,3 @@
-"""LangChain with its fake model and without an event loop: the blocking half of the adapter."""
-
 import asyncio
 from typing import Any
 
@@ -13,7 +11,6 @@ from signoff_client.langchain import Approvals
 
 
 async def run(model: Any, gate: Gate, text: str, conversation: str) -> str:
-    """Run the example's agent in a thread."""
     agent = create_agent(model, [langchain_agent.refund], middleware=[Approvals(gate, {"refund"})])
     config: Any = {"configurable": {"thread_id": conversation}}
     played = await asyncio.to_thread(agent.invoke, {"messages": [("user", text)]}, config)

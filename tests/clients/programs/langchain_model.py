@@ -1,5 +1,3 @@
-"""LangChain's fake model, which finally repeats the answers of its calls."""
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,8 +6,6 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 
 class Model(GenericFakeChatModel):
-    """Makes the scripted calls, and accepts any tools."""
-
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self
 

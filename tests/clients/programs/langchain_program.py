@@ -1,5 +1,3 @@
-"""LangChain with its fake model."""
-
 from langchain_model import make_model
 from script import serve
 

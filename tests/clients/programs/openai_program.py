@@ -1,5 +1,3 @@
-"""The OpenAI Agents SDK with its scripted model, which finally repeats the answers of its last calls."""
-
 from typing import Any
 
 from agents import set_tracing_disabled
@@ -8,7 +6,6 @@ from script import serve
 
 
 def make_model(turns: list[list[dict[str, Any]]]) -> ScriptedModel:
-    """A model that makes these calls."""
     made = [[function_call(each["name"], each["args"], call_id=each["id"]) for each in turn] for turn in turns]
 
     def repeat(call: ModelCall) -> Any:

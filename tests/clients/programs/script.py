@@ -1,4 +1,4 @@
-"""Shared by the programs of all frameworks: they read one case per line, play it and print the result."""
+"""The program reads one case per line, plays it and prints the result."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,6 @@ class NamedGate(Gate):
 
 
 def serve(example: str, make_model: Callable[[list[list[dict[str, Any]]]], Any]) -> None:
-    """Play cases with the example's agent and a model that makes these calls, one list of calls per turn."""
     answers = sys.stdout
     # A framework's own output is no answer.
     with contextlib.redirect_stdout(sys.stderr):
@@ -58,7 +57,6 @@ async def _play(example: str, make_model: Callable[[list[list[dict[str, Any]]]],
 
 
 def _gated(example: str, case: dict[str, Any]) -> tuple[Any, Any]:
-    """The example's agent with a gate, or the agent behind the shim of the Agent Approval Protocol."""
     if case["shim"] is None:
         gate = NamedGate(case["url"], case["token"], patience=0.0, wait=case["wait"])
         gate.name, gate.keys = case["tool"], case["keys"]

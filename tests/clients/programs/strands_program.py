@@ -1,5 +1,3 @@
-"""Strands Agents with our own model, which finally repeats the answers of its calls."""
-
 import json
 from collections.abc import AsyncIterator
 from typing import Any

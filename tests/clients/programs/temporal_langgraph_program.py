@@ -1,5 +1,3 @@
-"""LangGraph on Temporal: a node of a graph is an activity, with the graph's state as the call's arguments."""
-
 from typing import Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
@@ -17,7 +15,6 @@ class Order(TypedDict, total=False):
 
 
 async def refund(state: Order) -> dict[str, Any]:
-    """Pays money back for an order."""
     return {"text": f"refunded {state['euro']:.0f} EUR for {state['order']}"}
 
 

@@ -1,5 +1,3 @@
-"""The OpenAI Agents SDK on Temporal: an activity is the tool of an agent."""
-
 import json
 from typing import Any
 
@@ -26,8 +24,6 @@ class RefundAgent:
 
 
 class Model(TestModel):
-    """Calls the tool, and repeats its answer."""
-
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         items = [] if isinstance(input, str) else [dict(each) for each in input]
         answers = [str(each["output"]) for each in items if each.get("type") == "function_call_output"]

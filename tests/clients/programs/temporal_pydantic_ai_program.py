@@ -1,5 +1,3 @@
-"""Pydantic AI on Temporal: one activity runs all tools of a toolset."""
-
 from typing import Any
 
 from pydantic_ai import Agent, FunctionToolset
@@ -18,7 +16,6 @@ async def refund(order: str, euro: float) -> str:
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Call the tool, and repeat its answer."""
     parts: list[Any] = [part for message in messages for part in message.parts]
     answers = [str(part.content) for part in parts if part.part_kind == "tool-return"]
     if answers:

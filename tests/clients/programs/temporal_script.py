@@ -1,4 +1,4 @@
-"""Shared by the Temporal programs of all frameworks: a worker with a gate, which runs until its input ends."""
+"""The worker runs until its input ends."""
 
 import asyncio
 import sys
@@ -18,7 +18,6 @@ TIME = timedelta(minutes=5)
 def serve(
     workflow: type, plugins: Sequence[Any], activities: Sequence[Any] = (), gated: Sequence[Any | GatedActivity] = ()
 ) -> None:
-    """Work on a queue with these plugins of a framework, and a gate for the activities in `gated`."""
     asyncio.run(_work(workflow, plugins, activities, gated, *sys.argv[1:]))
 
 

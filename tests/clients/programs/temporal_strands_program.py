@@ -1,5 +1,3 @@
-"""Strands Agents on Temporal: an activity is the tool of an agent."""
-
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -27,8 +25,6 @@ class RefundAgent:
 
 
 class Scripted(Model):
-    """Calls the tool, and repeats its answer."""
-
     def update_config(self, **model_config: Any) -> None:
         """Do nothing."""
 

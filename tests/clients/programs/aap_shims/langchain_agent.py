@@ -1,5 +1,3 @@
-"""A LangChain agent behind the protocol's own shim."""
-
 from typing import Any
 
 from agentapprovalprotocol import AsyncGate

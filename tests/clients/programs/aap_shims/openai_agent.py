@@ -1,5 +1,3 @@
-"""An agent of the OpenAI Agents SDK behind the protocol's own shim."""
-
 from typing import Any
 
 from agentapprovalprotocol import AsyncGate
