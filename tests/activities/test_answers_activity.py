@@ -1,5 +1,3 @@
-"""The stored answers that a turn receives before it times out a question."""
-
 from activity_kit import about, asked, worker_deps
 from turn_fixtures import Ledger, pay_tool
 

@@ -1,5 +1,3 @@
-"""Audit entries of activities: no effect runs unrecorded, and no entry shows an argument."""
-
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -59,14 +57,13 @@ SECRET = {"amount": 20, "to": "Ana Sousa of Lisbon"}
 
 
 async def written(store: Store, stream: str = TURN.workflow_id) -> list[Record]:
-    """Return the entries of the turn, and check that none shows an argument."""
+    """Also check that no entry shows an argument."""
     found = await AuditLog(store).stream(stream)
     assert not [record for record in found if "Lisbon" in record.data or '"amount"' in record.data]
     return found
 
 
 async def kinds(store: Store) -> list[str]:
-    """Return the kinds of the turn's entries, in order."""
     return [record.kind for record in await written(store)]
 
 
@@ -83,7 +80,7 @@ def call_of(tool: str = "pay", args: Any = None) -> CallPart:
 
 
 async def break_record(store: Store) -> None:
-    """Drop the audit table. Tickets and freezes remain."""
+    """Tickets and freezes remain."""
     await store.run(lambda connection: connection.execute(text("DROP TABLE audit_records")).close())
 
 
@@ -120,7 +117,6 @@ async def test_audit_log_of_an_approved_call_names_its_approver(store: Store) ->
 @pytest.mark.row("F20")
 @table("read_only", False, True)
 async def test_call_does_not_run_if_its_audit_entry_fails(store: Store, read_only: bool) -> None:
-    """With `audit: required`, a failed entry makes the activity retry and has no effect."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, read_only=read_only)
     deps, task = worker_deps(store, tool), task_for(tool)
@@ -176,7 +172,6 @@ async def test_entries_of_the_turn_are_written_before_its_tool_runs(store: Store
 
 
 SEEN = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
-"""An entry that a turn sees before its tool is called."""
 
 
 @table("audit", "required", "best_effort")
@@ -471,7 +466,6 @@ async def test_call_in_doubt_is_recorded(store: Store) -> None:
 
 
 def test_secret_arguments_of_these_tests_are_detectable() -> None:
-    """The search for arguments in entries would find them."""
     assert "Lisbon" in str(SECRET)
     assert set(ARGS) == set(SECRET)
 

@@ -1,5 +1,3 @@
-"""Signoff's own activities run only for the turn named in their task."""
-
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -56,7 +54,7 @@ def test_workflows_other_than_turns_are_rejected(name: str, kind: str) -> None:
 
 @table("name", names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS)
 def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
-    """Otherwise a turn could look up approvers or judge calls in the name of another turn."""
+    """Otherwise a turn could look up approvers or judge calls in another turn's name."""
     problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
     assert problem == "its task names another turn"
 
@@ -76,13 +74,10 @@ def test_task_without_a_matching_turn_is_rejected(args: list[Any]) -> None:
 
 
 class Reached(ActivityInboundInterceptor):
-    """The activity behind the interceptor."""
-
     def __init__(self) -> None:
         self.tasks: list[Any] = []
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        """Keep the input."""
         self.tasks += input.args
         return "ran"
 

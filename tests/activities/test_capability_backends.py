@@ -1,5 +1,3 @@
-"""The capabilities of handlers: declared secrets, files of their tenant, declared hosts, and nothing else."""
-
 import contextlib
 import json
 from dataclasses import replace
@@ -142,7 +140,6 @@ async def test_tool_without_capabilities_receives_none(store: Store) -> None:
 
 
 def folder(root: Path, tenant: str = "main") -> Storage:
-    """Return the tenant's files, as a handler receives them."""
     return grant_capabilities({"storage": TenantStorage(root)}, SecretProvider(), tool(storage=True), tenant).storage
 
 
@@ -214,7 +211,6 @@ async def test_failed_write_leaves_the_file_unchanged(tmp_path: Path, monkeypatc
 
 
 def answering(request: httpx2.Request) -> httpx2.Response:
-    """A host that echoes its request."""
     if request.url.path == "/away":
         return httpx2.Response(302, headers={"Location": "https://evil.example/"})
     if request.url.path == "/down":
@@ -228,7 +224,6 @@ def answering(request: httpx2.Request) -> httpx2.Response:
 
 
 def network(*hosts: str) -> Network:
-    """Return declared hosts, as a handler receives them."""
     backend = HttpNetwork(httpx2.MockTransport(answering))
     return grant_capabilities({"network": backend}, SecretProvider(), tool(network=hosts), "main").network
 
@@ -292,10 +287,7 @@ async def test_redirect_is_returned_and_not_followed(monkeypatch: pytest.MonkeyP
 
 
 async def test_declared_hosts_are_verified_by_the_common_trust_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The authorities that the environment names.
-
-    Otherwise a private authority would not apply to calls of handlers.
-    """
+    """Otherwise a private authority would not apply to calls of handlers."""
     trusts: list[Any] = []
     client = httpx2.AsyncClient
 
@@ -342,7 +334,6 @@ async def test_probe_has_the_capabilities_of_its_tool(
 
 
 def told_of(reply: ToolReply) -> tuple[str, Any]:
-    """Return code and text, without the note."""
     assert reply.outcome is not None
     return reply.outcome.code, reply.outcome.value.inline
 
@@ -440,7 +431,7 @@ async def test_failing_backend_fails_only_the_call(store: Store, caplog: pytest.
 
 
 async def test_unresponsive_host_is_a_connection_error() -> None:
-    """Python's own error class lets a repeatable tool retry. The message omits the URL."""
+    """Python's own error class lets a repeatable tool retry."""
     with pytest.raises(ConnectionError) as failed:
         await network("api.example.com").request("GET", "https://api.example.com/down?key=s3cret")
     assert str(failed.value) == "api.example.com: ReadTimeout"

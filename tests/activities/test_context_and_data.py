@@ -1,5 +1,3 @@
-"""Declared context and collected data, as tools and hooks read them."""
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,8 +40,6 @@ Seen = dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
 
 
 def watched(seen: Seen) -> Tool:
-    """Return a tool whose handler (with the context first) and hooks keep their input and try to change it."""
-
     def look(name: str, context: ToolContext | HookContext) -> None:
         seen[name] = (context.context, context.data)
         for change in (context.context, context.context["project"], context.data, context.data["guests"][0]):
@@ -73,7 +69,6 @@ def watched(seen: Seen) -> Tool:
 
 
 def deps_with(store: Store, tool: Tool, **fields: Any) -> WorkerDeps:
-    """Return dependencies with `FIELDS` declared and a directory that confirms the guest."""
     attributes = {"costCentre": "4711", "limit": "no number"}
     guest = Person(id="guest", name=GUEST.name, attributes=attributes)
     return worker_deps(store, tool, context=FIELDS, people=[guest], **fields)

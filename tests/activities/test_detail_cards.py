@@ -1,5 +1,3 @@
-"""Temporal's details of a waiting turn: arguments and a link to the card, none of it in the history."""
-
 import time
 from typing import Any
 
@@ -173,7 +171,6 @@ def _login_request(note: str) -> ApprovalRequest:
 
 
 def _logins(values: int) -> list[CallPart]:
-    """Return calls with this many secret values in total, at most a thousand each."""
     firsts = range(0, values, 1_000)
     passwords = ([f"8-{number}" for number in range(first, min(values, first + 1_000))] for first in firsts)
     args = (Content(inline={"password": each}) for each in passwords)

@@ -1,5 +1,3 @@
-"""Property: no tool of a frozen tenant runs, despite earlier approvals, claims and grants."""
-
 import asyncio
 import contextlib
 import uuid
@@ -31,7 +29,6 @@ POLICIES = (False, True, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), A
 
 
 async def prepared(store: Store, tool: Tool, deps: WorkerDeps, before: str, ctx: Any) -> Any:
-    """Return the task of the call, after the setup that `before` names."""
     kind = "auto" if before == "grant" or tool.requires_approval is False else "approved"
     permit = permit_for(tool, kind=kind, ctx=ctx)
     key, workflow = ticket_key(permit.digest, 1), f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"

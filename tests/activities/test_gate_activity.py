@@ -1,5 +1,3 @@
-"""`signoff.gate`: one gate decision per call, in order, with all data for the turn and the card."""
-
 import dataclasses
 import json
 import math
@@ -57,7 +55,7 @@ def proposed(tool: str = "pay", args: Any = ARGS, call: str = "c1.1") -> CallPar
 
 
 async def gate(deps: WorkerDeps, *calls: CallPart, **fields: Any) -> GateReply:
-    """Return the gate decisions for `calls` after a JSON round trip."""
+    """The reply passes through JSON."""
     task = GateTask(ctx=fields.pop("ctx", pinned()), calls=calls or (proposed(),), **fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return sent(reply)
@@ -167,7 +165,6 @@ async def test_declared_subscription_is_believed_only_without_personal_rights(
 
 
 async def test_requester_that_contradicts_the_directory_is_asked_about(store: Store) -> None:
-    """A call that a rule approves still needs approval if the requester contradicts the directory."""
     tool = free(LEDGER)
     gate_decision = (await gate(worker_deps(store, tool, people=[Person(id="guest", tier="trusted")]))).gate_decisions[
         0

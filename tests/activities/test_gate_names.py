@@ -1,5 +1,3 @@
-"""Each gate is named where it settles a call: in the outcome and in the audit log."""
-
 from typing import Any, get_args
 
 from activity_kit import ARGS, environment, pinned, worker_deps
@@ -26,12 +24,10 @@ LEDGER = Ledger()
 
 
 async def nowhere(context: Any) -> bool:
-    """Never available."""
     return False
 
 
 async def closed(args: Any, context: Any) -> Permission:
-    """Never permitted."""
     return Permission.deny("closed")
 
 

@@ -1,5 +1,3 @@
-"""`signoff.gate` on calls with edited arguments and on calls whose outcome is unknown."""
-
 import dataclasses
 import itertools
 from datetime import UTC, datetime, timedelta
@@ -118,13 +116,11 @@ EDITABLE = ApprovalPolicy(auto_approve_if="true", edit="approve")
 
 
 async def edited(deps: WorkerDeps, args: Any, **fields: Any) -> GateDecision:
-    """Return the gate decision on a call whose arguments the approver edited."""
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
     return await gate_decision(deps, args, edit=about(request, edited_args=args, **fields))
 
 
 async def test_edit_always_needs_approval(store: Store) -> None:
-    """An edit is asked even if a rule would approve it. Its large arguments go to the store."""
     deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
     large = {"amount": 1, "to": "é" * INLINE_BYTES}
     found = await edited(deps, large)
@@ -156,7 +152,6 @@ async def test_edit_that_does_not_match_the_question_is_rejected(store: Store, c
 
 
 async def test_edit_needs_a_policy_that_allows_it_and_the_same_approvers(store: Store) -> None:
-    """With `edit: off`, no edit is accepted. An edit that would change the approvers is rejected too."""
     for policy, why in (
         (ApprovalPolicy(edit="off"), "these arguments cannot be edited; deny and name the change"),
         (
@@ -185,7 +180,6 @@ async def test_edited_question_keeps_the_escalation_approvers(store: Store) -> N
 
 
 def corrects(args: Any) -> list[SchemaProblem] | Correction:
-    """The tool's own check, which corrects edited arguments once."""
     return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
 
 
@@ -201,7 +195,6 @@ async def test_edited_arguments_need_approval_whenever_judged_again(store: Store
 
 
 async def denies(args: Any, context: HookContext) -> Permission:
-    """A permission check that can be overridden."""
     return Permission.deny("over the budget", can_override=True)
 
 
@@ -274,7 +267,6 @@ async def test_in_doubt_question_keeps_the_terms_of_the_call(store: Store) -> No
 
 
 def code_of(found: GateDecision) -> str:
-    """Return the code with which a gate decision settles its call."""
     return "" if found.outcome is None else found.outcome.code
 
 
@@ -502,7 +494,6 @@ async def test_edit_replaces_its_question_within_the_waiting_limit(store: Store)
 
 
 async def test_edit_above_a_lowered_waiting_limit_settles_its_call(store: Store) -> None:
-    """The limit was lowered after the call was asked."""
     deps = worker_deps(store, pay_tool(LEDGER, ApprovalPolicy(edit="approve")))
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
     assert (await gate_decision(deps, call="c1.2")).kind == "ask"

@@ -1,5 +1,3 @@
-"""The calls that a grant covers, and the approvers who can give one: each condition separately."""
-
 import asyncio
 import dataclasses
 import json
@@ -76,7 +74,6 @@ APPROVERS = (a_person("approver"), a_person("ana"))
 
 
 def deps_with(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
-    """Return the dependencies of a worker with the gateway's key."""
     return dataclasses.replace(worker_deps(store, *tools, **fields), verifier=SIGNER.verifier())
 
 
@@ -85,7 +82,6 @@ def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> T
 
 
 async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields: Any) -> None:
-    """Run one approved call with the requested grant."""
     request = await asked(deps, tool)
     answers = [replace(each, question_hash=request.question_hash) for each in decisions]
     rows = await Questions(deps.store).read(request.id)
@@ -112,7 +108,6 @@ async def question(deps: WorkerDeps) -> ApprovalRequest:
 
 
 async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> Authority:
-    """Take a denial, signed by default, with the requested grant."""
     given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **fields}
     signs = given.pop("signed", True)
     said_so = about(request, **given)
@@ -135,19 +130,17 @@ async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> A
 
 
 async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **fields: Any) -> str:
-    """Store a grant from an answer to a call of another turn, and return its id."""
+    """The answer was to a call of another turn."""
     request = await asked(deps, tool, ctx=pinned(turn=turn))
     await answer(deps.store, about(request, approval_id=request.id, remember=wish, **fields))
     return grant_id(request.id, 1, fields.get("verdict", "approved"))
 
 
 def judged(deps: WorkerDeps) -> LocalGateDecision:
-    """Return the rules' verdict alone on the call, proposed again."""
     return judge(deps.catalog, pinned(turn="next"), CALL, ARGS, Tally())
 
 
 def expected(tool: Tool, deps: WorkerDeps, verdict: Any, wish: GrantRequest, **fields: Any) -> Grant:
-    """Return the expected grant for the approver's answer to the call."""
     like = GrantScope(
         tenant="main",
         actor="desk",
@@ -175,7 +168,6 @@ def expected(tool: Tool, deps: WorkerDeps, verdict: Any, wish: GrantRequest, **f
 
 
 async def recorded(store: Store, grant: Grant, wish: GrantRequest) -> None:
-    """Check that the log records `grant` exactly once, in full and without arguments."""
     (record,) = await AuditLog(store).stream(admin_stream("main"))
     assert (record.kind, record.key, record.subject) == ("grant", f"remember/{grant.id}", grant.people[-1])
     assert record.facts == {

@@ -1,5 +1,3 @@
-"""The run of one handler: its arguments, its duration, and cancellation during the run."""
-
 import asyncio
 import types
 from typing import Any
@@ -18,7 +16,6 @@ from signoff.store.store import Store
 
 
 def execution_of(store: Store, tool: Tool, **fields: Any) -> HandlerExecution:
-    """Return the execution of `tool`. `fields` go to the catalog."""
     deps = worker_deps(store, tool, **fields)
     return HandlerExecution(deps, tool, ResultProcessor(deps, tool))
 

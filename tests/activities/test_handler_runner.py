@@ -1,5 +1,3 @@
-"""A handler's exception ends only its own call, and its text reveals no secret."""
-
 import asyncio
 import json
 import sys

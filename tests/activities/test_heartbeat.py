@@ -1,5 +1,3 @@
-"""Heartbeats: a long activity sends them, a short one does not."""
-
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
@@ -11,7 +9,7 @@ from signoff.workflows import options
 
 
 async def beats(work: Callable[[asyncio.Event], Awaitable[None]], seconds: float, *, local: bool = False) -> int:
-    """Count the heartbeats during `work`. The event is set at the second one."""
+    """The event is set at the second heartbeat."""
     sent: list[tuple[object, ...]] = []
     twice = asyncio.Event()
 

@@ -1,5 +1,3 @@
-"""Identification by the current directory: it never fails, and returns an authority with its reason."""
-
 import asyncio
 import dataclasses
 import time
@@ -49,18 +47,15 @@ def judged(
     kind: Literal["signed", "unsigned", "forged"] = "unsigned",
     development: bool = True,
 ) -> Authority:
-    """Return the authority if exactly these people exist."""
     return check_authority(task, EVIDENCE[kind], FixedDirectory(people), development=development)
 
 
 def absent(person: Person, *to: str, hours: float = 1, **fields: Any) -> Person:
-    """Return `person` with delegations that end `hours` from now."""
     until = NOW + timedelta(hours=hours)
     return replace(person, **{"delegations": tuple(Delegation(to=each, until=until) for each in to)} | fields)
 
 
 def asked(change: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
-    """Return the task: may Ana's answer from a session decide guest's request?"""
     given_: dict[str, Any] = {
         "decision": decision(**{"subject": "ana", "assurance": "session"} | (change or {})),
         "tenant": "main",
@@ -179,7 +174,6 @@ def test_answer_without_a_subject_counts_only_as_unsigned(
 
 
 def by_bo(**fields: Any) -> IdentifyTask:
-    """Return the task: may Bo's answer decide guest's request?"""
     return asked({"subject": "bo"}, **fields)
 
 
@@ -289,7 +283,7 @@ def test_allowed_authority_satisfies_every_rule(
 
 
 async def identified(deps: WorkerDeps, task: IdentifyTask, *, number: str = "1") -> Authority:
-    """Return the activity's result for an answer. `number` is the activity's number in its run."""
+    """`number` is the activity's number in its run."""
     return await environment(activity_id=number).run(IdentifyActivity(deps).identify, task)
 
 
@@ -385,8 +379,6 @@ async def test_raw_answer_without_the_database_right_waits_for_a_gateway(store: 
 
 
 class Moody(FixedDirectory):
-    """A directory that fails."""
-
     def __init__(self, error: Exception) -> None:
         super().__init__([ANA])
         self.error = error

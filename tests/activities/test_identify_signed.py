@@ -1,5 +1,3 @@
-"""The author of an answer, with real signatures: only answers signed by the gateway count."""
-
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,12 +31,10 @@ GIVEN = {"subject": "ana", "channel": "inbox", "assurance": "session", "received
 
 
 def signed(**fields: Any) -> Decision:
-    """Return Ana's approval from a session, as the gateway signs it."""
     return SIGNER.sign_decision(decision(**GIVEN | fields))
 
 
 def task_of(answer: Decision, *, accept: bool = False) -> IdentifyTask:
-    """Return the identification task for an answer."""
     return IdentifyTask(
         decision=Decision.model_validate_json(answer.model_dump_json()),
         tenant="main",
@@ -62,7 +58,6 @@ FOUND = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assu
 
 
 async def taken(store: Store, *, authority: Authority = FOUND, **fields: Any) -> Decision:
-    """Store a signed answer, as the gateway takes it from that author."""
     tool = pay_tool(Ledger())
     request = await asked(worker_deps(store, tool), tool)
     decision = SIGNER.sign_decision(about(request, **GIVEN | fields))

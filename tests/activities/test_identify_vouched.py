@@ -1,5 +1,3 @@
-"""Undeclared people on workers: only identities signed by the gateway count, and nothing is guessed."""
-
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +30,6 @@ CY = a_person(id_from_login(LOGIN), name="Cy", identities={"oidc": (LOGIN,)})
 
 
 def deps_with(store: Store, *people: Person) -> WorkerDeps:
-    """Return a production worker that declares `people`."""
     plain = worker_deps(store, pay_tool(Ledger()), people=people, profile="production")
     return dataclasses.replace(plain, verifier=SIGNER.verifier())
 
@@ -55,7 +52,6 @@ def task_of(subject: str) -> IdentifyTask:
 
 
 async def authority(deps: WorkerDeps, subject: str = CY.id) -> Authority:
-    """Return the authority for a signed approval, by the people the worker knows."""
     people = await deps.directory_for("main", subject, "guest")
     return rule(task_of(subject), SignatureEvidence("signed", NOW, NOW), people, development=False)
 

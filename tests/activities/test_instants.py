@@ -1,6 +1,4 @@
-"""The clock in rules: a deploy may make an approved call stricter, the clock may not, and denials apply at
-the present time.
-"""
+"""A deploy may make an approved call stricter, the clock may not. Denials apply at the present time."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -34,17 +32,14 @@ HEARD: list[str] = []
 
 
 def turning() -> str:
-    """Return a time shortly after the question, as rules see it."""
     return f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def two(when: str, **fields: Any) -> ApprovalPolicy:
-    """Return a policy that needs two approvers at such times."""
     return ApprovalPolicy.model_validate({"grant_ttl": "7d", "terms": [{"when": when, "quorum": 2}], **fields})
 
 
 def deps_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields: Any) -> WorkerDeps:
-    """Return the dependencies of a worker whose clock is this far ahead."""
     deps = worker_deps(store, tool, people=PEOPLE, **fields)
     return dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + after)
 
@@ -52,7 +47,6 @@ def deps_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields
 async def ran_later(
     store: Store, policy: ApprovalPolicy, *people: str, by: ApprovalPolicy | None = None
 ) -> tuple[ToolReply, int]:
-    """Ask about a call now, approve it, and run it much later under the policy `by`."""
     ledger = Ledger()
     before, tool = pay_tool(ledger, policy), pay_tool(ledger, by or policy)
     request = await asked(deps_for(store, before), before)
@@ -132,7 +126,6 @@ async def ruled(deps: WorkerDeps, **ctx: Any) -> GateDecision:
 
 
 def on_time(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
-    """A policy handler that records the instant it receives."""
     HEARD.append(context["now"]["at"])
     return HandlerVerdict("ask")
 

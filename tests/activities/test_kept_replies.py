@@ -1,5 +1,3 @@
-"""A model's reply is kept before its calls are judged: no second payment, no second question, no lost answer."""
-
 import asyncio
 import dataclasses
 import logging
@@ -39,8 +37,6 @@ SPAN = timedelta(minutes=3)
 
 
 class Model:
-    """A model that returns a different reply each time and counts its requests."""
-
     def __init__(self) -> None:
         self.asked = 0
 
@@ -55,26 +51,22 @@ def deps_with(store: Store, model: Any, policy: Any = True) -> WorkerDeps:
 
 
 def task(**fields: Any) -> ModelTask:
-    """Return the first completion of a turn."""
     return ModelTask(**{"ctx": pinned(), "completion": 1, "messages": (user_message("go"),)} | fields)
 
 
 async def attempt(deps: WorkerDeps, run: str, number: int, span: timedelta = SPAN, **fields: Any) -> ModelReply:
-    """Return the reply of attempt `number` for the completion of run `run`."""
     info = {"workflow_run_id": run, "attempt": number, "start_to_close_timeout": span}
     found: ModelReply = await environment("signoff.model", **info).run(ModelActivity(deps).model, task(**fields))
     return found
 
 
 def question_in(reply: ModelReply) -> ApprovalRequest:
-    """Return the question about the only call of a reply."""
     (gate_decision,) = some(reply.gates).gate_decisions
     assert gate_decision.kind == "ask"
     return request_of(gate_decision.request)
 
 
 async def amounts(store: Store) -> list[Any]:
-    """Return the amounts in the questions about the turn's first call, by revision."""
     rows = await Questions(store).read(ApprovalKey(TURN, "c1.1").id)
     return [] if rows is None else [each.args.inline["amount"] for each in rows.questions]
 
@@ -147,7 +139,6 @@ async def test_grant_given_during_a_retry_does_not_bypass_the_question(store: St
 
 
 async def test_changed_policy_does_not_bypass_the_question_on_retry(store: Store) -> None:
-    """The first attempt needs approval and the second does not: the second asks again under the new policy."""
     model, run = Model(), uuid.uuid4().hex
     first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first))

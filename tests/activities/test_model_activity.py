@@ -1,5 +1,3 @@
-"""`signoff.model`: every reply of a model becomes one message with numbered, limited and recordable calls."""
-
 import asyncio
 import json
 import uuid
@@ -41,7 +39,7 @@ LEDGER = Ledger()
 
 
 async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
-    """Return the reply to the model's answer, after the converter that a worker uses."""
+    """The reply passes through the worker's converter."""
 
     def react(request: CompletionRequest) -> Completion:
         if isinstance(answer, Exception):
@@ -69,7 +67,6 @@ async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
 
 
 def parts(reply: ModelReply) -> list[CallPart]:
-    """Return the calls in the reply's message."""
     return [part for part in reply.message.parts if isinstance(part, CallPart)]
 
 

@@ -1,5 +1,3 @@
-"""`signoff.outcome`: the ticket gives the outcome of a call whose activity was lost."""
-
 import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
@@ -148,7 +146,6 @@ HELD: dict[str, Any] = {"args": Content(inline=ARGS)}
 
 
 async def begun(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
-    """Return the approver's decision that the call happened. The call was begun and its question asked."""
     await store.claim(permit_for(tool).digest, **WHO)
     request = await ask(worker_deps(store, tool, people=[BOSS, BO, ANA]), tool, doubt=1)
     return about(request, **SAID | fields)
@@ -223,7 +220,6 @@ async def test_happened_decision_without_a_claimed_ticket_is_not_recorded(store:
 
 
 def by_amount(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
-    """A policy handler that asks an administrator about large amounts."""
     return HandlerVerdict("ask", "admin" if call.args["amount"] > 10 else "user", "much")
 
 
@@ -256,12 +252,10 @@ async def test_happened_decision_must_come_from_approvers_of_this_call(
 
 
 async def never(context: HookContext) -> bool:
-    """A tool that is not available now."""
     return False
 
 
 async def forbids(args: Any, context: HookContext) -> Permission:
-    """A tool whose calls are not permitted now."""
     return Permission.deny("not now")
 
 
@@ -324,7 +318,6 @@ OUTSIDE = free(LEDGER, runs="external", handler=run_elsewhere)
 
 
 async def reported(store: Store, report: str, tool: Tool = OUTSIDE, **fields: Any) -> ToolReply:
-    """Return the result for the externally run call on `look` or `give_up`."""
     return await asked(store, tool, **{"actors": [AGENT], "permit": permit_for(tool), "report": report} | fields)
 
 
@@ -413,10 +406,7 @@ async def test_outcome_of_a_call_unknown_to_the_store_is_marked_as_turn_entry(st
 
 
 async def test_running_tool_is_not_probed_and_foreign_tickets_are_not_revealed(store: Store) -> None:
-    """A probe would report that it did not happen.
-
-    For another turn's ticket, even the fact that it runs is not revealed.
-    """
+    """A probe would report that it did not happen."""
     await store.claim(PERMIT.digest, **WHO)
     await store.record_heartbeat(PERMIT.digest)
     with pytest.raises(ApplicationError, match="the tool may still be running") as caught:
@@ -452,7 +442,7 @@ async def test_probe_receives_settings_and_only_a_needed_approval(store: Store, 
 
 
 def turning(words: str, **fields: Any) -> ApprovalPolicy:
-    """Return a policy whose rules read SOON as an hour from now."""
+    """Rules read SOON as an hour from now."""
     soon = f"'{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}'"
     return ApprovalPolicy.model_validate({"route_to": words.replace("SOON", soon)} | fields)
 

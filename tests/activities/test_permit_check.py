@@ -1,5 +1,3 @@
-"""The right to run is derived: the claims of a permit are compared, never believed."""
-
 import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -66,13 +64,11 @@ async def rows_of(store: Store) -> ApprovalRows | None:
 
 
 async def weighed(store: Store, tool: Tool, permit: Permit, signature_policy: SignaturePolicy = LENIENT) -> PermitCheck:
-    """Return the check of the permit for the present `tool`, with its decisions as stored answers."""
     await put_answers(store, permit.decisions)
     return await weighed_by_store(store, tool, permit, signature_policy)
 
 
 async def put_answers(store: Store, decisions: Sequence[Decision]) -> None:
-    """Store the decisions that are not stored yet, if there is a question."""
     rows = await rows_of(store)
     known = [] if rows is None else [(each.revision, each.vote.decision.delivery_id) for each in rows.answers]
     for each in decisions if rows is not None else ():
@@ -83,7 +79,6 @@ async def put_answers(store: Store, decisions: Sequence[Decision]) -> None:
 async def weighed_by_store(
     store: Store, tool: Tool, permit: Permit, signature_policy: SignaturePolicy = LENIENT
 ) -> PermitCheck:
-    """Return the check of the permit for the present `tool`, by the stored approval."""
     deps = worker_deps(store, tool, people=APPROVERS)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     found = judge(deps.catalog, permit.ctx, call, ARGS, Tally())
@@ -105,7 +100,6 @@ async def weighed_by_store(
 
 
 async def put(store: Store, tool: Tool) -> ApprovalRequest:
-    """Ask about the call under `tool`'s own policy."""
     return await asked(worker_deps(store, tool), tool)
 
 
@@ -225,7 +219,6 @@ def test_unknown_requester_is_believed_only_in_development(development: bool) ->
 
 
 async def test_doubted_requester_turns_an_automatic_call_into_a_question(store: Store) -> None:
-    """The reason is shown. Calls that need approval or are settled stay unchanged."""
     tool = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     run = judge(worker_deps(store, tool).catalog, pinned(), call, ARGS, Tally())
@@ -252,7 +245,6 @@ ESCALATES = Terms(approvers=("role:approvers",), escalate_after=60.0, escalate_t
 
 
 def question(**fields: Any) -> Question:
-    """Return a question that escalates to the boss after a minute."""
     given: dict[str, Any] = {
         "approvers": ("role:approvers",),
         "escalate_after": 60.0,
@@ -263,7 +255,6 @@ def question(**fields: Any) -> Question:
 
 
 def voters(terms: Terms, *questions: Question, policy: Any = True, **ctx: Any) -> VoterSet:
-    """Return the voters on these terms and questions."""
     found = catalog_of([pay_tool(LEDGER, policy)])
     return voter_set(found, FixedDirectory(PEOPLE), pinned(**ctx), "pay", terms, OPENED, questions)
 
@@ -363,12 +354,10 @@ APPROVED = permit_for(GATED, kind="approved", decisions=())
 
 
 def bound(**fields: Any) -> Question:
-    """Return the question about the present call, which any approver may answer."""
     return a_question(**{"digest": APPROVED.digest, "approvers": ("role:approvers",), "opened_at": OPENED} | fields)
 
 
 def yes(asked: Question, subject: str = "approver", *, unsigned: bool = False, **fields: Any) -> Decision:
-    """Return a signed approval of that question, a minute later."""
     given: dict[str, Any] = {
         "approval_id": asked.id,
         "revision": asked.revision,
@@ -392,10 +381,7 @@ def checked(
     found: LocalGateDecision | None = None,
     **stored: Any,
 ) -> PermitCheck:
-    """Return the check of a permit with these answers, this many seconds after the question.
-
-    `stored` replaces the approval.
-    """
+    """`after` is in seconds since the question. `stored` replaces the approval."""
     rules, terms = rules or ApprovalPolicy(), terms or Terms(approvers=("role:approvers",))
     tool = pay_tool(LEDGER, rules)
     given: dict[str, Any] = {"completed_at": OPENED + MINUTE} | stored

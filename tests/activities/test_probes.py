@@ -1,5 +1,3 @@
-"""A tool's probe runs before approvers are asked, and the ticket keeps its result."""
-
 import asyncio
 import json
 from typing import Any
@@ -51,14 +49,11 @@ RAN = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Cont
 
 
 class Finder:
-    """A probe that returns `answer` and records its input."""
-
     def __init__(self, answer: Any) -> None:
         self.answer = answer
         self.asked: list[tuple[dict[str, Any], ToolContext]] = []
 
     async def __call__(self, args: dict[str, Any], context: ToolContext) -> Any:
-        """Return the answer, or raise it."""
         self.asked.append((args, context))
         if isinstance(self.answer, BaseException):
             raise self.answer
@@ -66,19 +61,16 @@ class Finder:
 
 
 def probed(answer: Any, ledger: Ledger | None = None, **fields: Any) -> tuple[Tool, Finder]:
-    """Return a tool that needs no approval, and its probe."""
     finder = Finder(answer)
     return free(ledger or Ledger(), probe=finder, **fields), finder
 
 
 async def outcome(store: Store, tool: Tool, **fields: Any) -> ToolReply:
-    """Return the outcome of the call after its activity was lost."""
     given = {"permit": permit_for(tool), "tool": "pay", "args": Content(inline=ARGS)} | fields
     return await outcome_of_lost(worker_deps(store, tool), OutcomeTask(**given))
 
 
 async def claimed(store: Store, tool: Tool, number: int = 1) -> str:
-    """Claim the call's ticket for a lost worker, and return the key."""
     key = ticket_key(permit_for(tool).digest, number)
     await store.claim(key, **WHO)
     return key
@@ -90,7 +82,7 @@ async def words(store: Store) -> list[str]:
 
 
 async def test_probe_that_finds_a_result_gives_the_outcome(store: Store) -> None:
-    """The result looks like the handler's, with a note. The ticket keeps it, so the probe does not run again."""
+    """The ticket keeps it, so the probe does not run again."""
     tool, finder = probed(Happened(ToolResult("booking 7", structured={"booking": 7}, cost=0.5)))
     key = await claimed(store, tool)
     found = await outcome(store, tool)

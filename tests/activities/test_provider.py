@@ -1,5 +1,3 @@
-"""The model adapter against an OpenAI-compatible loopback server with the vendor's strictness."""
-
 import contextlib
 import dataclasses
 import json
@@ -42,10 +40,7 @@ Answer = Callable[[list[dict[str, Any]]], tuple[int, dict[str, Any], dict[str, s
 
 
 class Vendor:
-    """A chat-completions endpoint that checks keys and message order, then returns `answer(messages)`.
-
-    Without `key`, any key passes.
-    """
+    """Checks keys and message order. Without `key`, any key passes."""
 
     def __init__(self, answer: Answer, key: str = "test-key") -> None:
         self.answer, self.key = answer, key
@@ -54,7 +49,6 @@ class Vendor:
         self.app.post("/v1/chat/completions")(self.complete)
 
     async def complete(self, request: Request) -> JSONResponse:
-        """Answer one completion, with an error if a tool result matches no call."""
         body = await request.json()
         self.seen.append(body)
         if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
@@ -78,7 +72,6 @@ class Vendor:
 
 @contextlib.asynccontextmanager
 async def serving(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Vendor]:
-    """Serve the vendor on a loopback port and point the provider at it."""
     port = free_port()
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")

@@ -1,5 +1,3 @@
-"""The stored rows of questions, and the validation of an edit before it is asked."""
-
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -48,21 +46,18 @@ def task_of(args: Any = ARGS, **fields: Any) -> GateTask:
 
 
 def deps_of(store: Store, policy: Any = True, **fields: Any) -> WorkerDeps:
-    """Return a worker with one gated tool that verifies the gateway's signatures."""
     more = {name: fields.pop(name) for name in ("clock",) if name in fields}
     deps = worker_deps(store, pay_tool(Ledger(), policy), **fields)
     return dataclasses.replace(deps, verifier=SIGNER.verifier(), **more)
 
 
 def subject_of(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> Subject:
-    """Return the subject of the question about the call, without a rule's verdict by default."""
     tool = some(deps.catalog.tool_view(pinned()).tool("pay"))
     given = {"call": call_of(args), "args": args, "tool": tool, "verdict": None, "digest": "d" * 64, "notes": ()}
     return Subject(**given | fields)
 
 
 def verdict_of(rule: RuleReference, **fields: Any) -> PolicyVerdict:
-    """Return a rule's verdict that approval is needed."""
     given: dict[str, Any] = {"rule_text": "true", "reasons": ("it is so",), "policy_hash": "p" * 64, "evaluators": ""}
     return PolicyVerdict(**{"verdict": "ask", "rule": rule} | given | fields)
 
@@ -73,7 +68,6 @@ async def first_of(deps: WorkerDeps, **fields: Any) -> ApprovalRequest:
 
 
 async def edit_of(deps: WorkerDeps, decision: Decision, **fields: Any) -> Edit | str:
-    """Return the result of validating an edit of the call's arguments."""
     if not decision.signature:
         await keep(deps.store, decision)
     tool = deps.catalog.tool_view(pinned()).tool("pay")

@@ -1,5 +1,3 @@
-"""Kept replies are dropped after an hour, even on an idle worker."""
-
 import asyncio
 import logging
 from datetime import timedelta

@@ -1,5 +1,3 @@
-"""The right to run at run time: the approval as given, and no later obstacle."""
-
 import dataclasses
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -34,7 +32,6 @@ TURNING = datetime.now(UTC) + timedelta(hours=1)
 async def approved_then(
     store: Store, before: Tool, now: Tool, after: timedelta = timedelta(0), **shown: Any
 ) -> ToolReply:
-    """Approve a call asked under `before` and run it as `now`. `shown` holds more fields for `asked`."""
     await answer(store, about(await asked(worker_deps(store, before, people=PEOPLE), before, **shown)))
     deps = worker_deps(store, now, people=PEOPLE)
     later = dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + after)
@@ -42,7 +39,7 @@ async def approved_then(
 
 
 async def test_deployed_rule_that_denies_at_question_time_is_asked_again(store: Store) -> None:
-    """Also if the rule no longer denies: with that rule, the call would never have been asked."""
+    """With that rule, the call would never have been asked."""
     ledger = Ledger()
     denies = ApprovalPolicy(deny_if=f"ctx.now.at < '{TURNING:%Y-%m-%dT%H:%M:%SZ}'", grant_ttl=604_800)
     before = pay_tool(ledger, ApprovalPolicy(grant_ttl=604_800))

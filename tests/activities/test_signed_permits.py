@@ -1,5 +1,3 @@
-"""Signatures at run time: nothing runs on a permit without the gateway's signature."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -55,14 +53,12 @@ def asks(user: Principal = GUEST, *, signer: Signer = SIGNER, turn: TurnKey = TU
 
 
 def signed(request: ApprovalRequest, signer: Signer = SIGNER, **fields: Any) -> Decision:
-    """Return the approver's answer to a question, signed by the gateway."""
     return signer.sign_decision(about(request, **{"received_at": NOW, "assurance": "session"} | fields))
 
 
 def deps_with(
     store: Store, tool: Tool, *, profile: Profile = "production", verifier: Verifier | None = None
 ) -> WorkerDeps:
-    """Return dependencies with only public keys."""
     return WorkerDeps(
         catalog=catalog_of([tool]),
         store=store,
@@ -76,8 +72,6 @@ def deps_with(
 
 
 class PermitKit:
-    """One gated tool behind one worker."""
-
     def __init__(self, store: Store, requires_approval: Any = True, **fields: Any) -> None:
         self.ledger = Ledger()
         self.store = store
@@ -85,20 +79,17 @@ class PermitKit:
         self.deps = deps_with(store, self.tool, **fields)
 
     async def ask(self, args: Any = None, **more: Any) -> ApprovalRequest:
-        """Ask about the call of the signed guest."""
         return await asked(self.deps, self.tool, args, ctx=pinned(user=asks()), **more)
 
     def permit(self, *decisions: Decision, **fields: Any) -> Permit:
-        """Return an approved permit of a signed guest with these decisions, apart from the stored ones."""
         given = {"kind": "approved", "ctx": pinned(user=asks()), "decisions": decisions}
         return permit_for(self.tool, **given | fields)
 
     async def run(self, permit: Permit | None = None, **fields: Any) -> ToolReply:
-        """Run the tool's activity, by default with a permit without decisions."""
         return await run(self.deps, self.tool, task_for(self.tool, permit or self.permit(), **fields))
 
     async def refused(self, permit: Permit | None = None, **fields: Any) -> str:
-        """Return the activity's reason for refusal, and check that nothing ran."""
+        """Also check that nothing ran."""
         reply = await self.run(permit, **fields)
         assert self.ledger.rows == []
         assert reply.outcome is not None
@@ -295,7 +286,6 @@ async def test_permit_with_an_edited_context_is_refused(store: Store, profile: P
 
 
 async def gated(deps: WorkerDeps, user: Principal) -> GateReply:
-    """Return the gates' result on one call of `user`."""
     task = GateTask(ctx=pinned(user=user), calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),))
     return await environment("signoff.gate").run(GateActivity(deps).gate, task)
 

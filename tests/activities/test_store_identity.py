@@ -1,5 +1,3 @@
-"""A turn and all its activities run only with the store in which the turn began."""
-
 import logging
 from types import SimpleNamespace
 from typing import Any
@@ -42,7 +40,6 @@ async def run_activity(interceptor: StoreInterceptor, behind: _Next, *args: Any)
 
 
 async def run_workflow(interceptor: StoreInterceptor, behind: _Next, *args: Any) -> str:
-    """Run the inbound interceptor of a workflow started with these arguments."""
     made = interceptor.workflow_interceptor_class(SimpleNamespace())  # type: ignore[arg-type]
     assert made is not None
     given = ExecuteWorkflowInput(type=object, run_fn=lambda: None, args=args, headers={})  # type: ignore[arg-type, return-value]
@@ -50,12 +47,10 @@ async def run_workflow(interceptor: StoreInterceptor, behind: _Next, *args: Any)
 
 
 def task_of_gates(store_id: str) -> GateTask:
-    """Return a task with its own context."""
     return GateTask(ctx=pinned(user=begun_with(store_id)), calls=())
 
 
 def task_of_tool(store_id: str) -> Any:
-    """Return a task with its context in the permit."""
     tool = pay_tool(Ledger())
     return task_for(tool, permit_for(tool, ctx=pinned(user=begun_with(store_id))))
 

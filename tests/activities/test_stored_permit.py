@@ -1,5 +1,3 @@
-"""The proved permit holds only facts from the store and the gates, and none of the permit's own claims."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -60,12 +58,10 @@ SIGNED: dict[str, Any] = {"key_id": "k", "signature": "forged"}
 
 
 def policy_of(*, accept_unsigned: bool = False) -> CompiledPolicy:
-    """Return the policy of `pay`."""
     return catalog_of([pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accept_unsigned))]).policy("pay")
 
 
 def doubt(revision: int, number: int = 1, **fields: Any) -> Question:
-    """Return the question about the outcome of the attempt with that ticket."""
     given: dict[str, Any] = {
         "kind": "in_doubt",
         "doubt_of": number,
@@ -83,7 +79,7 @@ def word(question: Question, subject: str, verdict: Verdict = "approved", **fiel
 def rows_of(
     *questions: Question, answered: tuple[tuple[Question, Decision], ...] = (), after: float = 60.0
 ) -> ApprovalRows:
-    """Return the stored rows this many seconds after the question."""
+    """`after` is in seconds since the question."""
     answers = tuple(
         StoredAnswer(
             question.revision,
@@ -117,7 +113,6 @@ def test_attempt_is_undone_by_answers_to_its_last_question() -> None:
 @table("verdict", "happened", "denied")
 @table("asked_again", True, False)
 def test_attempt_that_happened_or_was_denied_is_never_undone(*, verdict: Verdict, asked_again: bool) -> None:
-    """Even if all answers to a repeated question say otherwise."""
     first, second = doubt(1), doubt(2)
     given = [(first, word(first, "bo", verdict))] + [(second, word(second, "ana"))] * asked_again
     rows = rows_of(first, *[second] * asked_again, answered=tuple(given))

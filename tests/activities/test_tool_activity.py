@@ -1,5 +1,3 @@
-"""The tool activity trusts no caller, runs a side effect at most once, and loses no outcome."""
-
 import asyncio
 from typing import Any
 
@@ -267,7 +265,6 @@ CLOSED: list[tuple[Any, Any]] = [
     ({}, {"version": "2"}),
     ({}, {"requires_approval": True}),
 ]
-"""Changes of catalog and tool between two attempts."""
 
 
 @table("idempotent", True, False)
@@ -439,8 +436,6 @@ async def test_read_only_tool_needs_no_ticket(store: Store, ledger: Ledger) -> N
 
 
 def answering(answer: Any, **fields: Any) -> Any:
-    """Return a tool without approval whose handler returns `answer`, or raises it."""
-
     async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
         if isinstance(answer, BaseException):
             raise answer
@@ -666,7 +661,6 @@ AGENT = Actor(name="desk", model="", external=ExternalAgent(acts_for=("user:gues
 
 
 def corrects(args: Any) -> list[SchemaProblem] | Correction:
-    """The tool's own check, which corrects its arguments once."""
     return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
 
 
@@ -675,11 +669,6 @@ def outside(**fields: Any) -> Any:
 
 
 async def test_externally_run_call_is_handed_out_with_its_arguments(store: Store) -> None:
-    """The hand-out has the ticket's key, the definition and the note about corrections.
-
-    The ticket belongs to this attempt and waits.
-    """
-
     tool = outside(validate_input=corrects)
     permit = permit_for(tool, {"amount": 2})
     task = task_for(tool, permit, {"amount": 1}, use="try-1")
@@ -756,7 +745,6 @@ async def test_corrected_arguments_are_noted_with_the_result(store: Store) -> No
 
 @table("read_only", True, False)
 async def test_specialist_call_is_recorded_with_its_result(store: Store, read_only: bool) -> None:
-    """With and without a ticket: the model receives another view than the audit log."""
     tool = answering("paid", scope="specialist", justification="only the desk pays", read_only=read_only)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool)))[0] == "ok"
     records = await AuditLog(store).stream(TURN.workflow_id)

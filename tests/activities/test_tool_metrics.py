@@ -1,5 +1,3 @@
-"""Metrics of each tool, from the audit entries of its activities."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The settings of a tool: the handler reads them and approvals are bound to them."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +13,6 @@ SCHEMA = {"type": "object", "properties": {"region": {"type": "string"}, "zones"
 
 @pytest.mark.row("E07")
 async def test_handler_reads_the_settings_of_its_tool_read_only(store: Store) -> None:
-    """`context.settings` holds the settings from manifest or code, read-only at every depth."""
     seen: list[Any] = []
 
     async def handler(args: dict[str, Any], context: ToolContext) -> str:

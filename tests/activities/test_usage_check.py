@@ -1,5 +1,3 @@
-"""Tools with opening hours and usage limits, at the gates and at run time."""
-
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable
@@ -43,7 +41,7 @@ ONCE = UsageLimit(1, "tenant", 86_400.0)
 
 
 class SlowStore(Store):
-    """A real store that writes a claim, sets `claimed`, and returns it after `go` is set."""
+    """Writes a claim, sets `claimed`, and returns it after `go` is set."""
 
     claimed: asyncio.Event
     go: asyncio.Event
@@ -64,7 +62,6 @@ class SlowStore(Store):
         runs: bool = False,
         begun: datetime | None = None,
     ) -> Claim:
-        """Claim, and delay the return."""
         more: dict[str, Any] = {
             "owner": owner,
             "nonce": nonce,
@@ -90,18 +87,15 @@ async def slow(tmp_path: Path) -> AsyncIterator[SlowStore]:
 
 
 async def stopped(env: ActivityEnvironment, **details: bool) -> None:
-    """Cancel the activity, by default for the turn."""
     env.cancel(ActivityCancellationDetails(**details or {"cancel_requested": True}))
     await asyncio.sleep(0)
 
 
 def tool(ledger: Ledger | None = None, **fields: Any) -> Tool:
-    """Return `pay` without approval."""
     return pay_tool(ledger or Ledger(), fields.pop("requires_approval", False), **fields)
 
 
 async def ruled(deps: WorkerDeps, call: str = "c1.1", **fields: Any) -> GateDecision:
-    """Return the gate decision on one call of `pay`."""
     part = CallPart(call=call, tool="pay", args=Content(inline=ARGS))
     task = GateTask(ctx=pinned(**fields), calls=(part,))
     return (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]

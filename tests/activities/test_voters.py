@@ -1,5 +1,3 @@
-"""Voters at run time: a person who may not decide now does not count, and each person counts once."""
-
 import asyncio
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -62,12 +60,10 @@ def without(name: str, **fields: Any) -> dict[str, Person]:
 
 
 def approval_by(subject: str, **fields: Any) -> Decision:
-    """Return their approval of the call, an hour before delegations end. `signed` adds the gateway's signature."""
     return decision(**{"received_at": NOW - HOUR, "assurance": "session", "subject": subject} | fields)
 
 
 def signed(decision: Decision, request: ApprovalRequest) -> Decision:
-    """Return a person's decision on a question, signed by the gateway."""
     return SIGNER.sign_decision(replace(decision, revision=request.revision, question_hash=request.question_hash))
 
 
@@ -82,10 +78,8 @@ async def tried(
     before: ApprovalPolicy | None = None,
     ticket: int = 1,
 ) -> tuple[ToolReply, Ledger]:
-    """Run the tool's activity with these stored signed answers.
-
-    `raw` are stored unsigned answers, `doubts` are decisions about a first attempt with unknown outcome, and
-    `before` is the policy of the question.
+    """`raw` are stored unsigned answers. `doubts` are decisions about a first attempt with unknown outcome. `before` is
+    the policy of the question.
     """
     ledger = Ledger()
 
@@ -116,7 +110,7 @@ async def tried(
 
 
 async def outcome(store: Store, policy: ApprovalPolicy, *stored: Decision, **fields: Any) -> str:
-    """Return `ok` for a call that ran and `again` for a call to ask again."""
+    """`ok`: the call ran. `again`: the call must be asked again."""
     reply, ledger = await tried(store, policy, *stored, **fields)
     if not reply.again:
         assert reply.outcome is not None

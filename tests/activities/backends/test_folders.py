@@ -1,5 +1,3 @@
-"""Files in declared directories: reads, lists and writes stay inside them, even across symlinks."""
-
 import os
 import threading
 from pathlib import Path
@@ -32,7 +30,6 @@ def known(tool: Tool) -> Catalog:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Create a readable directory, a writable one, and a secret next to them."""
     for name in ("reports/q3", "out", "secrets"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "reports" / "q3" / "a.txt").write_text("a")

@@ -1,5 +1,3 @@
-"""Declared programs run unchanged and within limits. Other programs of the machine never run."""
-
 import asyncio
 import os
 import stat
@@ -30,7 +28,6 @@ SHOWS = "import os, sys; print(sorted(os.environ), sys.argv[1:], os.listdir('.')
 
 
 def tool(handler: Any = None, **fields: Any) -> Tool:
-    """Build a tool that may run Python, with `fields` on top."""
     capabilities = Capabilities(**{"process": (sys.executable,)} | fields.pop("capabilities", {}))
     given = {"handler": handler} if handler else {}
     return pay_tool(Ledger(), False, capabilities=capabilities, **given, **fields)
@@ -44,7 +41,6 @@ def known(tool: Tool) -> Catalog:
 
 
 def process(*names: str, environment: tuple[str, ...] = ()) -> Process:
-    """Return the capability for these program names, as a handler receives it."""
     declared = Capabilities(process=names or (sys.executable,), environment=environment)
     return Programs().resolve(declared, "main")  # type: ignore[return-value]
 
@@ -96,7 +92,6 @@ async def test_undeclared_program_names_are_rejected(name: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process runs and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -111,7 +106,6 @@ CHILD = (
 
 
 def pids(file: Path) -> list[int]:
-    """Return the process ids in a file, or none if the file is missing or incomplete."""
     text = file.read_text() if file.exists() else ""
     return [int(each) for each in text.split()] if text.endswith(" ") else []
 

@@ -1,5 +1,3 @@
-"""Running hooks: a hook answers in time or fails with a reason, and its side effects stay contained."""
-
 import asyncio
 import dataclasses
 import threading
@@ -24,8 +22,6 @@ HURRIED = dataclasses.replace(YES, seconds=0.05)
 
 
 def raises(error: BaseException) -> Callable[[Any], bool]:
-    """Return a plain function that raises the error."""
-
     def function(args: Any) -> bool:
         raise error
 
@@ -33,7 +29,6 @@ def raises(error: BaseException) -> Callable[[Any], bool]:
 
 
 async def hangs(args: Any) -> bool:
-    """Never answer, and ignore cancellation."""
     while True:
         try:
             await asyncio.sleep(60)
@@ -43,7 +38,6 @@ async def hangs(args: Any) -> bool:
 
 
 async def cancels(args: Any) -> bool:
-    """Cancel the hook's own task."""
     raise asyncio.CancelledError
 
 
@@ -118,8 +112,6 @@ async def test_hook_receives_deep_copies_of_its_arguments() -> None:
 
 
 async def test_caller_may_override_the_timeout_of_a_hook() -> None:
-    """The limit is in seconds. Without it, the hook's own limit applies."""
-
     async def slow(args: Any) -> bool:
         await asyncio.sleep(0.08)
         return True

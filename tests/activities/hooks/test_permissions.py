@@ -1,5 +1,3 @@
-"""Cached permission checks apply only to the same call by the same person."""
-
 import asyncio
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -38,14 +36,11 @@ YES, NO = Permission.allow(), Permission.deny("taken back")
 
 
 class Guard:
-    """A permission check that returns `says` and records its callers."""
-
     def __init__(self, says: Permission | Exception = YES) -> None:
         self.says = says
         self.asked: list[tuple[dict[str, Any], HookContext]] = []
 
     async def __call__(self, args: dict[str, Any], context: HookContext) -> Permission:
-        """Return `says`, or raise it if it is an exception."""
         self.asked.append((args, context))
         if isinstance(self.says, Exception):
             raise self.says
@@ -53,13 +48,12 @@ class Guard:
 
 
 def cached(guard: Any, **fields: Any) -> Tool:
-    """Build a tool that caches its permission check for a minute."""
     given = {"requires_approval": False, "check_permissions": guard, "cache_permission": 60.0} | fields
     return pay_tool(Ledger(), **given)
 
 
 class Rig:
-    """One worker, its clock, and a check that allowed one call and denies all later calls."""
+    """Its check allows one call and denies all later calls."""
 
     def __init__(self, store: Store, **fields: Any) -> None:
         self.guard, self.now = Guard(), NOW
@@ -69,7 +63,6 @@ class Rig:
         self.deps = dataclasses.replace(deps, clock=lambda: self.now)
 
     async def allowed(self) -> "Rig":
-        """Return the rig after the allowed call."""
         assert await self.says() == YES
         assert await self.says() == YES
         assert len(self.guard.asked) == 1
@@ -77,7 +70,6 @@ class Rig:
         return self
 
     async def says(self, args: Any = None, deps: WorkerDeps | None = None, **ctx: Any) -> Permission:
-        """Return the permission for a call now."""
         return await self.read(pinned(**ctx), args, deps)
 
     async def read(self, ctx: CallContext, args: Any = None, deps: WorkerDeps | None = None) -> Permission:
@@ -221,7 +213,6 @@ async def test_permission_checked_during_a_change_of_people_is_not_cached(store:
 
 
 async def grant(store: Store, verdict: Any = "approved", tool: str = "pay", seconds: float = 60.0) -> None:
-    """Store a grant for `tool`."""
     like = GrantScope(tenant="main", session="", tool=tool, definition="d", where="true", policy_hash="p")
     wish = GrantRequest(scope="tenant", where="true", uses=1, seconds=seconds)
     await store.run(
@@ -349,7 +340,6 @@ async def test_full_permission_cache_evicts_oldest_entries(store: Store, monkeyp
 
 
 async def test_permission_cache_is_opt_in_and_limited_to_five_minutes(store: Store) -> None:
-    """Without `cache_permission`, every call runs the check and the check sees the turn."""
     rig = Rig(store, cache_permission=None)
     assert [await rig.says(), await rig.says()] == [YES, YES]
     assert [context.turn for _, context in rig.guard.asked] == ["t", "t"]

@@ -1,5 +1,3 @@
-"""Tools of plugins are filtered by plugin, scope and permission, like all other tools."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,17 +19,15 @@ LEDGER = Ledger()
 
 
 async def staff(args: dict[str, Any], context: HookContext) -> Permission:
-    """The plugin's own rule."""
     return Permission.allow() if "staff" in context.user.roles else Permission.deny("staff only")
 
 
 def tool(name: str, **fields: Any) -> Any:
-    """Build a tool that needs no approval."""
     return pay_tool(LEDGER, False, name=name, **fields)
 
 
 def catalog() -> Catalog:
-    """Two actors with plugins: `desk` has one plugin and, at its till, one tool of the other. `guide` has none."""
+    """`desk` has one plugin and, at its till, one tool of the other. `guide` has none."""
     plugged = [tool("charge", plugin="bank", check_permissions=staff), tool("map", plugin="maps"), tool("plain")]
     till = Route(name="till", tools=(tool("refund", plugin="bank", check_permissions=staff),))
     actors = [

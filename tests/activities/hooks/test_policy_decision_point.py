@@ -1,5 +1,3 @@
-"""The policy decision point handler only tightens a verdict, for every answer and on failure."""
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -53,15 +51,12 @@ def a_point(url: str, **fields: Any) -> PolicyDecisionPoint:
 
 
 class Answers:
-    """A decision point that returns a fixed answer and records its requests."""
-
     def __init__(self, body: bytes | Mapping[str, Any], status: int = 200) -> None:
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.status = status
         self.asked: list[tuple[str, dict[str, str], Any]] = []
 
     async def evaluate(self, request: Request) -> Response:
-        """Answer one evaluation request."""
         self.asked.append((request.url.path, dict(request.headers), await request.json()))
         if self.body == b"never":
             await asyncio.Event().wait()
@@ -69,14 +64,12 @@ class Answers:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[str]:
-        """Serve the decision point over real HTTP and yield its URL."""
         app = Starlette(routes=[Route("/{path:path}", self.evaluate, methods=["POST"])])
         async with serve_vendor(app) as url:
             yield url
 
 
 async def judged(point: PolicyDecisionPoint, **rules: Any) -> PolicyVerdict:
-    """Return the verdict on one `pay` call whose policy has these rules and uses the decision point."""
     ASKED.append(point)
     policy = ApprovalPolicy(handler=f"{__name__}:pdp", **rules)
     catalog = catalog_of([pay_tool(Ledger(), policy)])

@@ -37,7 +37,6 @@ ENDED: list[str] = []
 
 
 async def answer(call: HandlerCall, context: dict[str, Any]) -> Any:
-    """Return the next item of `SAYS`, then keep repeating the last one; raise it if it is an exception."""
     SEEN.append((call, context))
     value = SAYS.pop(0) if len(SAYS) > 1 else SAYS[0]
     if isinstance(value, BaseException):
@@ -62,7 +61,6 @@ rules = Rules()
 
 
 async def deaf(call: HandlerCall, context: dict[str, Any]) -> str:
-    """Never answer, and ignore cancellation."""
     still, ended = STILL, ENDED
     while not still.is_set():
         with contextlib.suppress(asyncio.CancelledError):
@@ -72,7 +70,6 @@ async def deaf(call: HandlerCall, context: dict[str, Any]) -> str:
 
 
 def stuck(call: HandlerCall, context: dict[str, Any]) -> str:
-    """Never answer, in a thread that cannot be stopped."""
     # Each test has its own list: a thread left by another test continues for a moment.
     ended = ENDED
     STILL.wait(30)
@@ -100,7 +97,6 @@ def handled(ledger: Ledger | None = None, function: str = "answer", **fields: An
 
 
 async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[GateDecision, ...]:
-    """Return the gate decisions, one call for each of `args`."""
     calls = tuple(
         CallPart(call=f"c1.{number}", tool="pay", args=Content(inline=each))
         for number, each in enumerate(args or [ARGS], 1)
@@ -283,7 +279,6 @@ HANDLER_ASKS = ApprovalPolicy(handler="test_policy_handlers:answer", approvers=(
 
 
 def by_hour(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
-    """Return a verdict that asks administrators in the morning."""
     return HandlerVerdict("ask", "admin" if context["now"]["hour"] < 12 else "user")
 
 

@@ -1,5 +1,3 @@
-"""Tool selection functions only remove tools, and a failing function removes all."""
-
 import asyncio
 import copy
 import dataclasses
@@ -39,8 +37,6 @@ def catalog(**fields: Any) -> Catalog:
 
 
 def chooses(answer: Any) -> Any:
-    """Return a function that returns the answer, or raises it."""
-
     async def select(context: HookContext, data: dict[str, Any]) -> Any:
         if isinstance(answer, Exception):
             raise answer
@@ -153,6 +149,5 @@ def test_invalid_selection_function_is_an_error_at_build() -> None:
 async def test_failed_selection_is_logged_with_its_function(
     answer: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log names the owner of the function and omits the error's text."""
     assert await withheld_tools(catalog(select=chooses(answer)), pinned(), at=NOW) == set(NAMES)
     assert caplog.messages == [f"no tool is chosen: `select` of actor desk {words}"]

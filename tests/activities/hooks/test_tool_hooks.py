@@ -1,5 +1,3 @@
-"""A tool's own functions run concurrently within two seconds, and every invalid answer counts as no."""
-
 import asyncio
 from datetime import UTC, datetime
 from typing import Any
@@ -51,14 +49,11 @@ SOON = 0.05
 
 
 class Switch:
-    """An `available` function that returns `says` and records its callers."""
-
     def __init__(self, says: Any = True) -> None:
         self.says = says
         self.asked: list[HookContext] = []
 
     async def __call__(self, context: HookContext) -> Any:
-        """Return `says`, or raise it if it is an exception."""
         self.asked.append(context)
         if isinstance(self.says, BaseException):
             raise self.says
@@ -66,16 +61,13 @@ class Switch:
 
 
 class Guard(Switch):
-    """The same as a `check_permissions` function."""
-
     async def __call__(self, args: dict[str, Any], context: HookContext) -> Any:  # type: ignore[override]
-        """Return `says`, and try to change the arguments."""
+        """Also try to change the arguments."""
         args["amount"] = 1_000_000
         return await super().__call__(context)
 
 
 async def forever() -> Any:
-    """Never answer."""
     await asyncio.Event().wait()
 
 

@@ -1,5 +1,3 @@
-"""Server answers become texts and data. Content that models cannot read is named."""
-
 import mcp_types as types
 from tables import table
 

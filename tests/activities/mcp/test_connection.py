@@ -1,5 +1,3 @@
-"""An HTTP connection with broken answers of proxies and servers, and with features of one protocol version."""
-
 import gzip
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -23,7 +21,7 @@ def upstream(tmp_path: Path) -> Upstream:
 
 
 def spoiled(spoil: Callable[[Send], Awaitable[None]], calls: list[str]) -> Callable[[Any], Any]:
-    """Return an application that replaces the answer to each tool call by `spoil`, after the server ran it."""
+    """Replace the answer after the server ran the call."""
 
     def wrap(app: Any) -> Any:
         async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -46,8 +44,6 @@ def spoiled(spoil: Callable[[Send], Awaitable[None]], calls: list[str]) -> Calla
 
 
 def rewritten(change: Callable[[bytes], bytes], *more: tuple[bytes, bytes]) -> Callable[[Any], Any]:
-    """Return an application whose answers to tool calls pass through `change`, with extra headers."""
-
     def wrap(app: Any) -> Any:
         async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
             if dict(scope.get("headers", ())).get(b"mcp-method") != b"tools/call":
@@ -70,13 +66,11 @@ def rewritten(change: Callable[[bytes], bytes], *more: tuple[bytes, bytes]) -> C
 
 
 def longer(body: bytes) -> bytes:
-    """Return the same answer above the limit: spaces before JSON and comments among events carry no meaning."""
+    """Spaces before JSON and comments among events carry no meaning."""
     return (b" " * ANSWER_BYTES if body.startswith(b"{") else b":\n" * ANSWER_BYTES) + body
 
 
 def page(status: int, body: bytes, kind: bytes = b"text/html") -> Callable[[Send], Awaitable[None]]:
-    """Replace the answer with another one."""
-
     async def spoil(send: Send) -> None:
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
         await send({"type": "http.response.body", "body": body})
@@ -85,7 +79,6 @@ def page(status: int, body: bytes, kind: bytes = b"text/html") -> Callable[[Send
 
 
 async def broken_off(send: Send) -> None:
-    """Close the connection in the middle of the answer."""
     headers = [(b"content-type", b"application/json"), (b"content-length", b"100")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b'{"jsonrpc"', "more_body": True})

@@ -1,5 +1,3 @@
-"""The reference server of the protocol's authors, version 2025-11-25, as a process and over HTTP."""
-
 import asyncio
 import contextlib
 import os
@@ -23,7 +21,6 @@ pytestmark = pytest.mark.mcp_packages
 
 @contextlib.asynccontextmanager
 async def over_http() -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
-    """Run the server over HTTP and yield its URL and process."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         "node", str(SERVER), "streamableHttp", env={**os.environ, "PORT": str(port)}, stdout=asyncio.subprocess.DEVNULL
@@ -38,7 +35,6 @@ async def over_http() -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
 
 @contextlib.asynccontextmanager
 async def imported_from(server: ToolServer, folder: Path) -> AsyncIterator[WorkerServers]:
-    """Yield a worker's connection to the server after an import of all tools into a file."""
     path = folder / "all.yaml"
     async with using(server) as asked:
         for pause in pauses():

@@ -18,7 +18,7 @@ subprocess.run(bind_to_parent((sys.executable, "-c", {PROGRAM!r})))
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process runs. A process that just ended may not be reaped yet."""
+    """A process that just ended may not be reaped yet."""
     try:
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,8 +1,3 @@
-"""A server may answer a call with a task.
-
-The worker follows it to its end, cancels it with its call, and reports a lost task as in doubt.
-"""
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +17,6 @@ TASK = "mcp__up__task"
 
 @pytest.fixture(scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Upstream, WorkerServers]]:
-    """A server on a port and a worker's connection to it."""
     upstream = Upstream(tmp_path_factory.mktemp("tasks"))
     async with by_http(upstream) as server, using(server) as servers:
         yield upstream, servers

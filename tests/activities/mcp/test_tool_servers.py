@@ -1,7 +1,3 @@
-"""Imported tools run like other tools: once, with the approved arguments, and in doubt if the outcome is
-unknown.
-"""
-
 import asyncio
 import logging
 import os

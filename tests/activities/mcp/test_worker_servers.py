@@ -1,5 +1,3 @@
-"""Calls of imported tools on real servers: the approved call is sent once, and changed tools are not called."""
-
 import asyncio
 import json
 import logging
@@ -30,7 +28,6 @@ def upstream(tmp_path: Path) -> Upstream:
 
 @pytest.fixture(scope="module")
 async def program(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Upstream, WorkerServers]]:
-    """A server process, started once, and a worker's connection to it."""
     upstream = Upstream(tmp_path_factory.mktemp("upstream"))
     async with using(by_streams(upstream)) as servers:
         yield upstream, servers
@@ -40,7 +37,6 @@ async def program(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tup
 async def both(
     request: pytest.FixtureRequest, upstream: Upstream, program: tuple[Upstream, WorkerServers]
 ) -> AsyncIterator[tuple[Upstream, WorkerServers]]:
-    """A fresh server and a worker's connection to it, for each transport."""
     if request.param == "streams":
         program[0].forget_calls()
         yield program

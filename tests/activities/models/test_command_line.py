@@ -1,5 +1,3 @@
-"""The `offline` model reads a whole line or rejects it."""
-
 import json
 import time
 from typing import Any

@@ -1,5 +1,3 @@
-"""The command that an empty inbox and `signoff dev` suggest."""
-
 from pathlib import Path
 
 import pytest
@@ -48,7 +46,6 @@ def test_catalog_of_external_actors_suggests_no_command(tmp_path: Path) -> None:
 
 
 def command_of(**policies: dict[str, str]) -> str:
-    """The suggested command of a program whose tools have these policies."""
     app = signoff.App(model=OFFLINE_MODEL)
     for name, policy in policies.items():
 

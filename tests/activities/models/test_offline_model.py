@@ -1,5 +1,3 @@
-"""The `offline` model calls the tool named in a message and answers with the result."""
-
 import sys
 from pathlib import Path
 from typing import Any

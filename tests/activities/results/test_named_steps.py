@@ -1,5 +1,3 @@
-"""The next step that a tool names: sealed, rejected, or noted as waiting for data."""
-
 from typing import Any
 
 from activity_kit import ARGS, PLACE, environment, permit_for, pinned, worker_deps
@@ -25,7 +23,6 @@ NO_STEP = "update_invalid: `pay` ran and took effect, but it names the next step
 
 
 async def made(store: Store, result: Any, **fields: Any) -> CallOutcome:
-    """Return the outcome of `result` from a tool that may change `city`."""
     where = {"route": "trip", "step": "ask"} | fields
     tool = pay_tool(Ledger(), False, updates=("city",))
     routes = (Route(name="trip", steps=STEPS), Route(name="other", steps=(Step(name="end"),)))

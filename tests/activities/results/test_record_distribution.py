@@ -1,5 +1,3 @@
-"""The distribution of a record: each destination gets its own view, and only the model's view can fail the call."""
-
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -46,26 +44,21 @@ class Stage:
         self.missed: list[DeliveryFailure] = []
 
     async def take(self, delivery: Delivery) -> None:
-        """Collect every delivery."""
         self.got[delivery.destination] = delivery
 
     def to(self, name: str, view: Any = identity, **fields: Any) -> Destination:
-        """Return a destination of this stage."""
         return Destination(**{"name": name, "filter": view, "sink": self.take, **fields})
 
 
 def names(*kept: str) -> Callable[[AnnotatedRecord], AnnotatedRecord]:
-    """Return a filter that keeps these fields."""
     return lambda record: record.only(kept)
 
 
 def broken(record: AnnotatedRecord) -> AnnotatedRecord:
-    """A filter that fails with a value in its error text."""
     raise ValueError(str(record.values))
 
 
 def spoiling(record: AnnotatedRecord) -> AnnotatedRecord:
-    """An impure filter that changes its input."""
     for each in record.fields.values():
         if isinstance(each.value, list):
             each.value.clear()
@@ -83,14 +76,13 @@ async def called(store: Store, answer: Any, *to: Destination, **fields: Any) -> 
 
 
 async def facts(store: Store, kind: str) -> dict[str, Any]:
-    """Return the body of the one entry of this kind."""
     (found,) = [each.facts for each in await AuditLog(store).stream(TURN.workflow_id) if each.kind == kind]
     return found
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allow a minute for filters, sinks and observers: each may wait for a thread."""
+    """Each filter, sink and observer may wait for a thread."""
     monkeypatch.setattr(result_processor, "DELIVERY_SECONDS", 60.0)
     monkeypatch.setattr(result_processor, "_OBSERVER_SECONDS", 60.0)
 
@@ -185,7 +177,6 @@ async def test_failed_delivery_leaves_the_outcome_unchanged(
 
 
 def identity_but_named(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Keep all fields, on purpose."""
     return record
 
 
@@ -274,7 +265,6 @@ async def test_plain_value_is_shown_only_to_the_model(store: Store) -> None:
 
 
 async def dispatched(store: Store, *, with_private: bool) -> list[CloudEvent]:
-    """Return the dispatch events, with or without private events of specialists."""
     stream = EventStream(store, lambda tool: False)
     await stream.extend()
     found = await stream.read(TURN.tenant, 0, limit=100, with_private=with_private)
@@ -308,7 +298,7 @@ async def test_routed_specialist_event_is_private_to_the_calling_actor(store: St
 
 @pytest.mark.row("B38")
 async def test_bypass_emits_no_event_but_is_recorded(store: Store) -> None:
-    """Even operators do not see it as `tool_call:*`. The audit log holds the dispatch and the outcome."""
+    """Even operators do not see it as `tool_call:*`."""
     await called(store, "paid", **BYPASS)
     assert await dispatched(store, with_private=True) == []
     began = await facts(store, "execution")

@@ -1,5 +1,3 @@
-"""The processing of a handler's result: validated, reduced, cut, fenced and stored, in that order."""
-
 import asyncio
 import tempfile
 import unicodedata
@@ -55,7 +53,6 @@ READER = Actor(name="desk", model="scripted", read_rest=True)
 
 
 async def _outcome(store: Store, answer: Any, budget: int = 1_000, **fields: Any) -> CallOutcome:
-    """Return the outcome of one call whose handler gives this answer. `reducer` and `actors` go to the catalog."""
     more = {key: fields.pop(key) for key in ("actors",) if key in fields}
     reducer = fields.pop("reducer", None)
     if reducer is not None:
@@ -69,15 +66,12 @@ async def _outcome(store: Store, answer: Any, budget: int = 1_000, **fields: Any
 
 
 def _numbered(result: Result, given: ReducerInput) -> Result:
-    """Return half of the text and the reducer's input."""
     if isinstance(result, ToolFailure):
         return ToolFailure(f"short: {result.message[:7]}")
     return ToolResult(f"{result.value[: len(result.value) // 2]}|{given.args['to']}|{given.turn_count}")
 
 
 class Touchy:
-    """A value that raises on comparison."""
-
     def __eq__(self, other: object) -> bool:
         raise ValueError("ambiguous")
 
@@ -387,7 +381,6 @@ OWN: dict[str, Any] = {"scope": "specialist", "justification": "only the desk pa
 async def _processed(
     store: Store, value: Any, *, budget: int = 1_000, key: str | None = None, to: Any = (), **fields: Any
 ) -> ProcessedResult:
-    """Return the processed `value` of one call. `reducer`, `actors` and `context` go to the catalog."""
     more = {name: fields.pop(name) for name in ("actors", "context") if name in fields}
     reducer = fields.pop("reducer", None)
     if reducer is not None:
@@ -450,7 +443,6 @@ async def test_secrets_are_hidden_in_every_part_of_a_result(store: Store) -> Non
 
 
 async def test_invalid_update_of_a_failure_is_dropped_without_secrets(store: Store) -> None:
-    """Keys that JSON would change are dropped with or without secrets."""
     outcome = (await _processed(store, ToolFailure("no", data_update={1: "a"}, context_update={"b": 1}))).outcome
     assert (outcome.data_update, outcome.context_update) == (None, Content(inline={"b": 1}))
 

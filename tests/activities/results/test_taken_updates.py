@@ -1,5 +1,3 @@
-"""Updates of a conversation by a tool, case by case: applied, dropped, or a failure."""
-
 from typing import Any
 
 import pytest
@@ -22,7 +20,6 @@ MISFIT = "update_invalid: `pay` ran and took effect, but the value of `project` 
 
 
 async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT, **fields: Any) -> ProcessedResult:
-    """Return the outcome of `result` from a tool that may change `names`."""
     actor, budget = fields.pop("actor", "desk"), fields.pop("budget", 1_000)
     tool = pay_tool(Ledger(), False, updates=names, **fields)
     deps = worker_deps(
