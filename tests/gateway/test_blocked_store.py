@@ -1,5 +1,3 @@
-"""A SQLite file whose write lock another process holds."""
-
 import asyncio
 import contextlib
 import sqlite3

@@ -11,7 +11,6 @@ from signoff.temporal.embedded_server import ServerHandle
 
 
 def settings_of(tmp_path: Path) -> Settings:
-    """The settings of a separate installation in its own directory."""
     return Settings.model_validate({"state_dir": tmp_path / "state"})
 
 

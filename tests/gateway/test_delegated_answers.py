@@ -1,5 +1,3 @@
-"""A people file that changes under a running worker and gateway, and delegates who answer for others."""
-
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
@@ -29,8 +27,6 @@ STANDS_IN = PLAIN.replace("[finance]}", "[finance], delegations: [{to: bo, until
 
 @dataclass
 class DelegationRig:
-    """A worker and a gateway that follow the same file."""
-
     turns: RunningTurns
     http: httpx2.AsyncClient
     file: Path
@@ -57,14 +53,13 @@ class DelegationRig:
         return receipt
 
     async def listed(self, person: str) -> set[str]:
-        """The requests that the API lists for a person."""
         answer = await self.http.get("/v1/approvals", params={"as": person})
         return {card["id"] for card in answer.json()["approvals"]}
 
 
 @pytest.fixture
 async def rig(client: Client, store: Store, task_queue: str, tmp_path: Path) -> AsyncIterator[DelegationRig]:
-    """A worker and a gateway whose directories check the file at each lookup."""
+    """The directories check the file at each lookup."""
     file, ledger = tmp_path / "people.yaml", Ledger()
     file.write_text(PLAIN)
     catalog = rig_catalog(ledger)

@@ -1,5 +1,3 @@
-"""Waiting requests count as streams of their token, on every route."""
-
 import asyncio
 import contextlib
 import uuid
@@ -19,8 +17,6 @@ JSON = {"content-type": "application/json"}
 
 
 class Waiter:
-    """Sends one waiting request repeatedly with one token."""
-
     def __init__(self, rig: GatewayRig, method: str, path: str, secret: str, **more: Any) -> None:
         self._rig = rig
         self._request = (method, path)
@@ -49,7 +45,6 @@ class Waiter:
 
 
 async def waiter_at(rig: GatewayRig, route: str) -> Waiter:
-    """A request on this route that waits for the answer about a new call."""
     coder = await call_token(rig, "coder")
     headers, key = JSON | bearer(coder), {"idempotency-key": uuid.uuid4().hex}
     if route == "hook":
@@ -87,7 +82,7 @@ ROUTES = {
 async def test_waiting_request_over_the_stream_limit_is_answered_at_once(
     agent: CallRig, monkeypatch: pytest.MonkeyPatch, route: str
 ) -> None:
-    """With the state and `Retry-After`, once a second. Before the limit, one token held 1,101 requests."""
+    """Before the limit, one token held 1,101 requests."""
     rig = production_gateway(agent.rig)
     waiter = await waiter_at(rig, route)
     monkeypatch.setattr(streams, "STREAMS_OF_ONE", 1)

@@ -1,5 +1,3 @@
-"""Every JSON input refuses text that two readers may read differently."""
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +55,6 @@ READ_NO_BODY = {
 
 
 def entrances(app: FastAPI) -> list[tuple[str, str]]:
-    """Method and path of every route that may receive JSON."""
     routes = [each for each in app.routes if isinstance(each, APIRoute) and each.include_in_schema]
     found = {(method, route.path) for route in routes for method in set(route.methods or ()) - READING - {"DELETE"}}
     return sorted(each for each in found if each[1] not in READ_NO_BODY)
@@ -65,7 +62,6 @@ def entrances(app: FastAPI) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def apps(agent: CallRig, encryption: Encryption) -> list[FastAPI]:
-    """The gateway with an actor for other agents, and the codec server."""
     ledger = Ledger()
     catalog = call_catalog(ledger, pay_tool(ledger, False, name="offered", peer_exposed=True))
     deps = dataclasses.replace(agent.rig.deps, catalog=catalog)

@@ -1,5 +1,3 @@
-"""Limits of lists and of waiting: concurrent reads, shared reads and poll intervals."""
-
 import asyncio
 import contextlib
 from collections import Counter
@@ -24,7 +22,7 @@ ANA = Person(id="ana", roles=("finance",))
 
 
 class SlowReads:
-    """Reads that last until the test releases them, counted."""
+    """They last until the test releases them."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -44,7 +42,6 @@ class SlowReads:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowReads:
-    """Make every list of the store and of Temporal slow."""
     reads = SlowReads()
     # A busy machine may take seconds for thirty pages.
     monkeypatch.setattr(load_limits, "SHARED_SECONDS", 600.0)

@@ -1,5 +1,3 @@
-"""Sessions that move from step to step in the production profile, and forged places that have no effect."""
-
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
@@ -39,7 +37,6 @@ STEPS = (
 
 
 def trips(ledger: Ledger) -> Catalog:
-    """`desk` books at the step `buy` of its route `trip` only. `refund` needs approval."""
     actor = Actor(
         name="desk", model="scripted", routes=(Route(name="trip", mode="only", tools=("refund",), steps=STEPS),)
     )
@@ -51,7 +48,6 @@ def trips(ledger: Ledger) -> Catalog:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call the tool that the message names: `collect` for Porto, otherwise a tool that pays."""
     settled = results(request)
     if settled:
         return respond(" ".join(f"{part.tool}: {part.code}" for part in settled))
@@ -62,8 +58,6 @@ def react(request: CompletionRequest) -> Completion:
 
 
 class Talker:
-    """Sends messages as the guest, with a token, in one session."""
-
     def __init__(self, rig: GatewayRig, headers: dict[str, str]) -> None:
         self._rig, self._headers, self._session = rig, headers, fresh()
 
@@ -83,7 +77,6 @@ class Talker:
         return (await self._rig.http.get(path, headers=self._headers)).json()
 
     async def ended(self, text: str, **fields: Any) -> Any:
-        """Send a message and return its turn after the end."""
         key = await self.say(text, **fields)
         while True:
             view = await self.view(f"/v1/turns/{'.'.join(key)}")
@@ -160,7 +153,7 @@ async def test_forged_report_of_a_place_permits_no_call(client: Client, store: S
 
 
 def signed(**fields: Any) -> CallContext:
-    """A turn that its requester began on the route `trip`, as the gateway signs it. `fields` come from an attacker."""
+    """`fields` come from an attacker."""
     ctx = pinned(route="trip")
     ctx = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=datetime.now(UTC)))
     return replace(ctx, user=SIGNER.sign_principal(ctx), **fields)

@@ -1,5 +1,3 @@
-"""Withdrawal by an operator: the permissions of the role `admin`, over the API and on the card."""
-
 import uuid
 from collections.abc import AsyncIterator
 
@@ -18,7 +16,6 @@ AKI = Person(id="aki", name="Aki", roles=("auditor",))
 
 @pytest.fixture
 async def locked(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A production gateway and a worker that know an operator and an auditor."""
     people = (*PEOPLE, OLGA, AKI)
     queue = f"operator-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue, people=FixedDirectory(people)) as rig:

@@ -1,5 +1,3 @@
-"""A turn that the API starts on a route of its actor, at one of its steps."""
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
@@ -22,7 +20,6 @@ from signoff.store.store import Store, open_store
 
 
 def till_catalog(ledger: Ledger) -> Catalog:
-    """`desk` may pay only at the step `pay` of its route `till`. `plain` has no routes."""
     pay = pay_tool(ledger, False, name="small")
     till = Route(name="till", steps=(Step(name="look"), Step(name="pay", tools=(pay,))))
     alone = Route(name="alone", mode="only")

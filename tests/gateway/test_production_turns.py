@@ -1,5 +1,3 @@
-"""Whole turns in the production profile: sign-in, signatures at every step, and no trust without proof."""
-
 import asyncio
 import dataclasses
 import uuid
@@ -33,8 +31,7 @@ FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW),)))
 
 @pytest.fixture(scope="module")
 async def rig(plain_client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A production worker with public keys only, and its gateway. Nothing is encrypted, because tests read the
-    histories."""
+    """The worker has public keys only. Nothing is encrypted, because tests read the histories."""
     folder = tmp_path_factory.mktemp("production")
     people = FixedDirectory((*PEOPLE, STRANGER))
     # As long as `signoff`, the name of a real installation: it occurs in every third event.
@@ -103,7 +100,6 @@ async def test_two_people_make_a_quorum(rig: GatewayRig) -> None:
 
 @pytest.mark.parametrize("signer", [None, FOREIGN])
 async def test_turn_without_a_valid_requester_signature_runs_no_tool(rig: GatewayRig, signer: Signer | None) -> None:
-    """Without a requester's signature, or with a wrong one, the call is refused without a request."""
     turn = fresh()
     asker = PEOPLE[0]
     assert asker.id == "guest"
@@ -120,8 +116,6 @@ async def test_same_start_is_the_same_turn_across_a_key_rotation(rig: GatewayRig
 
 
 async def test_answer_without_the_questions_hash_is_not_signed(rig: GatewayRig) -> None:
-    """Without its hash the answer is `malformed`, with a mark or another hash `stale`. With its hash it is signed
-    without a query to a worker."""
     approval = await asked_of(rig)
     request = await rig.request(approval)
     away = dataclasses.replace(rig.deps, client=Blind(rig.turns.client))
@@ -138,7 +132,7 @@ async def test_answer_without_the_questions_hash_is_not_signed(rig: GatewayRig) 
 
 
 class Blind(TurnClient):
-    """A client whose queries no worker answers."""
+    """No worker answers its queries."""
 
     async def view(self, key: TurnKey) -> Any:
         raise ServerUnavailable("no worker answered in time")

@@ -1,5 +1,3 @@
-"""Answers that bypass the gateway, by a Temporal Signal or Update, mixed with answers of the gateway."""
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
@@ -21,19 +19,17 @@ from signoff.store.tables import RAW_ANSWERS
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway with its own store. The test runs its repairs."""
+    """The test runs the repairs."""
     async with gateway_rig(client, store, f"raw-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
 
 async def signal(rig: GatewayRig, approval: str, verdict: str, **fields: Any) -> None:
-    """Answer by a Signal, as Temporal's UI does."""
     handle = rig.turns.client.get_workflow_handle(turn_of(approval).workflow_id)
     await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": approval, "verdict": verdict, **fields})
 
 
 async def update(rig: GatewayRig, approval: str, verdict: str, **fields: Any) -> Receipt:
-    """Answer by an Update, as Temporal's command line does."""
     handle = rig.turns.client.get_workflow_handle(turn_of(approval).workflow_id)
     body = {"approval_id": approval, "verdict": verdict, **fields}
     return await handle.execute_update(names.DECIDE, body, result_type=Receipt)

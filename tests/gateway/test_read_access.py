@@ -1,5 +1,3 @@
-"""Read and stop permissions of a conversation: the rule, and every route that enforces it."""
-
 import asyncio
 import re
 import uuid
@@ -27,7 +25,6 @@ READ = ("guest", "ana", "ada", "aki")
 
 @pytest.fixture
 async def locked(gateway: GatewayRig) -> GatewayRig:
-    """A production gateway that knows all of them."""
     return locked_rig(gateway, people=EVERYBODY)
 
 
@@ -60,8 +57,6 @@ def name_of(approval: str) -> str:
     (Person(id="ada", roles=("admin",), active=False), False, False),
 )
 def test_permission_to_read_and_stop_by_role(person: Person, reads: bool, stops: bool) -> None:
-    """Requester, approver, `admin` and `auditor` read. Only requester and `admin` stop. Each acts in their own
-    tenant."""
     assert may_read(person, rights(person), ABOUT, development=False) is reads
     assert may_stop(person, ABOUT, development=False) is stops
     assert may_read(person, (), ABOUT, development=True)
@@ -208,7 +203,7 @@ async def test_session_is_visible_to_permitted_readers_only(locked: GatewayRig, 
 
 @pytest.mark.parametrize("path", ["/", "/turns", "/turns?person=ana", "/sessions", "/new", "/tools/pay"])
 async def test_pages_name_no_other_person_to_a_stranger(locked: GatewayRig, path: str) -> None:
-    """The lists of choices hide other people. Without this check a stranger read all names and ids."""
+    """Without this check a stranger read all names and ids."""
     shown = (await opened(locked, "eve", path)).text
     options = re.findall(r'<option value="([^"]+)"', shown)
     assert {person.id for person in EVERYBODY}.intersection(options) <= {"eve"}

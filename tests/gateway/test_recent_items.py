@@ -1,5 +1,3 @@
-"""A cache of recently read items, kept for a minute and limited in size."""
-
 from datetime import UTC, datetime, timedelta
 
 from signoff.gateway.deps import KEPT, MOST, RecentItems

@@ -1,5 +1,3 @@
-"""The gateway's audit log: attempts, stops and other acts, each recorded once, and claims of a turn."""
-
 import asyncio
 import re
 from collections.abc import AsyncIterator
@@ -120,14 +118,12 @@ async def test_grant_is_recorded_when_created_and_revoked(rig: GatewayRig) -> No
 
 @pytest.fixture
 async def locked(gateway: GatewayRig) -> AsyncIterator[GatewayRig]:
-    """The turns of the shared gateway, behind a production gateway."""
     found = locked_rig(gateway)
     async with found.http:
         yield found
 
 
 async def stops(gateway: GatewayRig, approval: str) -> list[Record]:
-    """The audit entries about stopping the turn of `approval`."""
     return [record for record in await gateway.records(approval) if "stop" in record.facts]
 
 
@@ -155,7 +151,7 @@ async def test_person_without_read_access_leaves_no_audit_entry(gateway: Gateway
 
 @pytest.fixture
 def counting(gateway: GatewayRig) -> GatewayRig:
-    """The shared gateway with its own counters, because refusals in other tests use up the limit of this minute."""
+    """Refusals in other tests use up the limit of this minute."""
     return gateway.beside(attempts=AttemptRecords())
 
 

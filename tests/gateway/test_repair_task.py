@@ -1,5 +1,3 @@
-"""Automatic repairs of the gateway: undelivered answers, and questions and cards of ended turns."""
-
 import asyncio
 import dataclasses
 import uuid
@@ -32,15 +30,11 @@ from signoff.testing.scripted_model import ScriptedModel
 
 
 class Away(TurnClient):
-    """A client whose server does not answer."""
-
     async def decide(self, decision: Decision) -> Receipt:
         raise ServerUnavailable("the Temporal server did not answer")
 
 
 class Heard(TurnClient):
-    """A client that records the decisions sent through it."""
-
     given: tuple[tuple[str, str], ...] = ()
 
     async def decide(self, decision: Decision) -> Receipt:
@@ -49,12 +43,9 @@ class Heard(TurnClient):
 
 
 class Unreadable(TurnClient):
-    """A client with one turn that returns an unreadable receipt."""
-
     broken: str = ""
 
     async def decide(self, decision: Decision) -> Receipt:
-        """Return an unreadable receipt for that turn, and forward all others."""
         if decision.approval_id == self.broken:
             raise ValueError("no receipt")
         return await super().decide(decision)
@@ -62,13 +53,11 @@ class Unreadable(TurnClient):
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway with its own store, which owes nothing else."""
     async with gateway_rig(client, store, f"dispatch-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
 
 async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
-    """Approve a request in its current state."""
     found = deps.people.find(person, "main")
     assert found is not None
     request = (await deps.requests.load(approval)).request
@@ -99,10 +88,9 @@ async def test_answers_missed_by_a_stopped_server_are_delivered_in_order_and_onc
 
 
 async def test_turn_that_rejects_an_answer_delays_no_other(rig: GatewayRig) -> None:
-    """The oldest answer belongs to a turn that never accepts it. The same step still hands over the later ones.
-
-    Without the catch in `DecisionWriter._give_to_turn` the dispatcher stopped there and began with that answer
-    again."""
+    """Without the catch in `DecisionWriter._give_to_turn` the dispatcher stopped there and began with that answer
+    again.
+    """
     broken, other = await rig.asked("pay"), await rig.asked("pay")
     away = dataclasses.replace(rig.deps, client=Away(rig.turns.client))
     for approval in (broken, other):

@@ -1,5 +1,3 @@
-"""People read the part of a result that the model did not see, if they may read the turn."""
-
 from collections.abc import AsyncIterator
 
 import pytest
@@ -21,7 +19,6 @@ TEXT = "".join(f"{number:06} é" for number in range(20_000))
 
 @pytest.fixture
 async def gateway(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayRig]:
-    """A gateway over an actor that reads one long book and one short note."""
     tools = [
         pay_tool(Ledger(), False, name="book", effect="", handler=Ledger().handler("book", TEXT)),
         pay_tool(Ledger(), False, name="note", effect="", handler=Ledger().handler("note", "short")),

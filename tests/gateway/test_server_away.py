@@ -1,5 +1,3 @@
-"""A Temporal server that is killed under a running gateway: the store's data stays readable and writable."""
-
 import asyncio
 import os
 import signal

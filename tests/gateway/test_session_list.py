@@ -1,5 +1,3 @@
-"""Lists of sessions for their readers, over the API and as a page."""
-
 import asyncio
 import time
 from typing import Any
@@ -13,7 +11,6 @@ from signoff.gateway.session_names import own_session
 
 
 async def begun(rig: GatewayRig, text: str, **fields: Any) -> str:
-    """Start a session with this message and return its id."""
     owner = Person(id=fields.get("user", "guest"))
     session = own_session(SessionKey("main", fresh()), owner, development=False).session
     response = await rig.http.post(f"/v1/sessions/{session}/messages", json={"text": text, "actor": "desk", **fields})

@@ -1,5 +1,3 @@
-"""Limits on a tenant's started turns: by every route, across several gateways, and for each tenant alone."""
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
@@ -33,7 +31,7 @@ def limited(rig: GatewayRig, limits: str, store: Store | None = None) -> Gateway
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A worker and a gateway with their own store. Each tenant may start one turn in an hour."""
+    """Each tenant may start one turn in an hour."""
     async with gateway_rig(client, store, f"limits-{uuid.uuid4().hex[:12]}") as found:
         yield limited(found, "starts=1/hour")
 

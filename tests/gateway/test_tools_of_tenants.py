@@ -1,5 +1,3 @@
-"""Tools of other tenants are on no page and in no list."""
-
 from gateway_rig import GatewayRig
 from turn_fixtures import Ledger, catalog_of, pay_tool
 

@@ -1,5 +1,3 @@
-"""Decisions with edits, results and confirmations over the API."""
-
 from typing import Any
 
 from gateway_rig import FLIGHT, PASSWORD, GatewayRig, turn_of
@@ -7,12 +5,10 @@ from tables import table
 
 
 async def result_of(gateway: GatewayRig, approval: str) -> Any:
-    """The call's outcome, once its turn has ended."""
     return (await gateway.turns.signoff.result(turn_of(approval))).calls[0]
 
 
 def ran_with(gateway: GatewayRig, tool: str) -> list[dict[str, Any]]:
-    """The arguments of a tool's runs, oldest first."""
     return [args for name, args, _ in gateway.ledger.rows if name == tool]
 
 

@@ -1,5 +1,3 @@
-"""Open requests as parts of envelopes, and answers as parts of messages."""
-
 import asyncio
 import json
 from typing import Any

@@ -125,7 +125,7 @@ async def test_short_code_finds_its_request(gateway: GatewayRig) -> None:
 
 
 async def _listed(gateway: GatewayRig, approval: str, **params: str) -> Any:
-    """Yield the listed cards until the request appears: visibility lags a little."""
+    """Visibility lags a little."""
     while True:
         found = (await gateway.http.get("/v1/approvals", params=params)).json()["approvals"]
         if any(card["id"] == approval for card in found):

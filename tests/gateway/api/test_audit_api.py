@@ -1,5 +1,3 @@
-"""The audit log over the API: its readers, its content and detected changes."""
-
 import pytest
 from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import GatewayRig

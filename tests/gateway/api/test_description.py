@@ -1,5 +1,3 @@
-"""The OpenAPI description is true: each described request gets a described answer and never a failure."""
-
 import asyncio
 import contextlib
 import itertools
@@ -38,7 +36,6 @@ PARTS = (
 )  # fmt: skip
 """The address prefixes of all operations. The last one freezes tenants, which would block the others."""
 EXAMPLES = 5
-"""Requests of each kind for each operation."""
 HOLDS = ("wait", "hold")
 """Parameters that would keep the test waiting."""
 SAID_AWAY = (501, 503)
@@ -53,8 +50,6 @@ CHECKS = [
 
 @dataclass(frozen=True)
 class DescribedApi:
-    """A served gateway, its description, and existing names for each path parameter."""
-
     url: str
     schema: Any
     named: dict[str, str]
@@ -65,7 +60,7 @@ class DescribedApi:
         return {name: each for name, each in named.items() if name != STREAM}
 
     def send(self, operation: Operation, mode: GenerationMode) -> int:
-        """Send valid or invalid requests and check each answer. Return the number of requests."""
+        """Return the number of requests."""
         sent = itertools.count()
 
         @settings(
@@ -100,7 +95,7 @@ class DescribedApi:
 
 @pytest.fixture(scope="module")
 async def described(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DescribedApi]:
-    """A separate gateway, because the requests freeze tenants and start turns."""
+    """The requests freeze tenants and start turns."""
     folder, port = tmp_path_factory.mktemp("described"), free_port()
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
@@ -112,7 +107,6 @@ async def described(client: Client, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 async def names_of(rig: CallRig) -> dict[str, str]:
-    """A waiting call, and a value for each other path parameter."""
     call = (await rig.propose(euro=200)).json()["id"]
     return {
         "call": call,

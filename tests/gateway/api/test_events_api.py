@@ -1,5 +1,3 @@
-"""Events over the API: order, long polling, streams, readers and hidden secrets."""
-
 import asyncio
 import json
 import uuid
@@ -39,7 +37,6 @@ _LOGIN: dict[str, Any] = {
 
 
 def catalog_with(ledger: Ledger) -> Catalog:
-    """A tool that all may know of, and a specialist. Both take a secret, and the specialist needs no approval."""
     given: dict[str, Any] = {"input_schema": _LOGIN, "effect": "Log in to {site}"}
     return catalog_of(
         [
@@ -50,7 +47,6 @@ def catalog_with(ledger: Ledger) -> Catalog:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call both tools, then end the turn."""
     args = {"site": "bank.example", "password": SECRET}
     return respond("done") if results(request) else calls(("vault", args), ("login", args))
 

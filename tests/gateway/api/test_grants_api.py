@@ -1,5 +1,3 @@
-"""Batches, remembered answers and freezes over the API."""
-
 import uuid
 
 import pytest
@@ -12,7 +10,6 @@ from signoff.store.store import Store
 
 
 async def batch_item(rig: GatewayRig, approval: str, **fields: object) -> dict[str, object]:
-    """An answer bound to the request's current revision."""
     request = await rig.turns.signoff.request(approval)
     given: dict[str, object] = {
         "approval_id": approval,

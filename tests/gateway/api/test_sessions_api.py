@@ -1,5 +1,3 @@
-"""Conversations over the API and in the inbox."""
-
 import asyncio
 from typing import Any
 

@@ -115,7 +115,7 @@ async def test_unknown_turn_returns_404(gateway: GatewayRig) -> None:
 
 
 async def test_ambiguous_turn_id_is_refused_with_both_names(gateway: GatewayRig) -> None:
-    """Otherwise one turn could be read or stopped instead of another. The error names both in full."""
+    """Otherwise one turn could be read or stopped instead of another."""
     turn = fresh()
     names = sorted([f"main.a-{turn}.{turn}", f"main.b-{turn}.{turn}"])
     for name in names:

@@ -1,5 +1,3 @@
-"""Names for actor and turn that requests may use."""
-
 from typing import Any
 
 import pytest

@@ -244,8 +244,7 @@ async def test_link_cannot_settle_an_unknown_outcome(gateway: GatewayRig, locked
 
 
 async def test_link_expires_a_day_after_its_request(gateway: GatewayRig) -> None:
-    """Even with a longer deadline, because a link may stay in a mailbox for years. Before the fix it opened 30 days
-    later."""
+    """A link may stay in a mailbox for years. Before the fix it opened 30 days later."""
     ahead = timedelta(0)
     rig = locked_rig(gateway, clock=lambda: datetime.now(UTC) + ahead)
     approval = await gateway.asked("easy")

@@ -54,7 +54,7 @@ def fields(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA) -> dict
 
 
 def sent(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA, **changed: str) -> ParsedArguments:
-    """The form as a browser sends it, with some changed fields. `__` in a name means `/`."""
+    """`__` in a name means `/`."""
     found = fields_of(args, schema, ("pin",))
     form = {field.key: field.shown.replace("\n", "\r\n") for field in found}
     form |= {f"args/{name.replace('__', '/')}": value for name, value in changed.items()}

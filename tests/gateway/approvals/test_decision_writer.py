@@ -1,5 +1,3 @@
-"""Delivery keys: a different answer by the same page, link or key counts as another answer."""
-
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,10 +20,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.mark.parametrize("first", ["approved", "denied"])
 async def test_changed_verdict_with_the_same_key_counts(gateway: GatewayRig, first: str) -> None:
-    """Two approvals are needed. A person approves and then denies with the same key, and the request is denied. The
-    same answer twice counts once.
-
-    Without `_with_own_delivery` the denial counted as a duplicate, and the approval stayed."""
+    """Without `_with_own_delivery` the denial counted as a duplicate, and the approval stayed."""
     approval = await gateway.asked("both")
     other = "denied" if first == "approved" else "approved"
     key = {"Idempotency-Key": "one-page"}
@@ -54,7 +49,7 @@ async def slow_gateway(client: Client, tmp_path: Path, task_queue: str) -> Async
 
 
 async def ask_earlier(rig: GatewayRig, text: str, earlier: timedelta) -> str:
-    """Start a request whose time by the store's clock is earlier. Its turn does not know that."""
+    """The turn does not know the earlier time."""
     approval = await rig.asked(text)
 
     def move(connection: Connection) -> None:

@@ -1,5 +1,3 @@
-"""The card of an edited request: the rows that the gates would show for the edit, and no others."""
-
 from typing import Any
 
 import pytest
@@ -37,7 +35,7 @@ def worker_deps(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
 
 
 def deps_with(store: Store, near: Tool, far: Tool) -> WorkerDeps:
-    """`near` on a route of `desk`, over `far` in the registry."""
+    """`near` is on a route of `desk`, over `far` in the registry."""
     route = Route(name="r", tools=(near,))
     return worker_deps(store, far, actors=[Actor(name="desk", model="scripted", routes=(route,), shadowing="allow")])
 

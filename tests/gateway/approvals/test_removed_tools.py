@@ -1,5 +1,3 @@
-"""Requests whose tool was removed or renamed before the answer."""
-
 from datetime import UTC, datetime
 from io import StringIO
 
@@ -17,14 +15,12 @@ WORDS = "The tool pay is no longer declared here."
 
 
 def in_terminal(request: ApprovalRequest) -> str:
-    """The card as the command line prints it."""
     shown = Console(width=300, record=True, file=StringIO())
     shown.print(card_lines(request, datetime.now(UTC)))
     return shown.export_text()
 
 
 def on_channel(request: ApprovalRequest) -> str:
-    """The card's note on a channel."""
     sent = OutboundCard(token="t", request=request, person=PEOPLE[0], address="a", link="https://x.example/1")
     return card_words(sent, Formatter("en", UTC, datetime.now(UTC)), how="link").note
 

@@ -1,5 +1,3 @@
-"""Denials of requests whose policy requires a reason, by every path into and around the gateway."""
-
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -24,7 +22,6 @@ MONEY: dict[str, Any] = {
 
 
 def strict_catalog(ledger: Ledger) -> Catalog:
-    """One tool whose denial requires a reason."""
     tools = [pay_tool(ledger, ApprovalPolicy(require_reason=True), input_schema=MONEY)]
     return catalog_of(tools, actors=[Actor(name="desk", model="scripted")], people=PEOPLE)
 

@@ -1,5 +1,3 @@
-"""Lists of objects on the inbox's pages."""
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The identity provider of sign-in tests."""
-
 from provider_login import provider
 
 __all__ = ["provider"]

@@ -26,7 +26,7 @@ from signoff.testing.builders import a_person
 
 @pytest.fixture
 def locked(gateway: GatewayRig, provider: Provider) -> GatewayRig:
-    """A gateway that signs people in at the provider. `ana` is declared by her login, `bo` by his email address."""
+    """`ana` is declared by her login, `bo` by his email address."""
     people = (
         a_person("ana", name="Ana", identities={"oidc": (f"{provider.issuer}#ana-at-work",)}),
         Person(id="bo", name="Bo", identities={"email": ("bo@example.com",)}),

@@ -1,5 +1,3 @@
-"""People known only by a provider's claims: they ask and decide in the production profile, and the tool runs."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -34,7 +32,6 @@ GROUPS = {"desk": ("approvers",), "money": ("finance",), "staff": ()}
 
 @pytest.fixture
 async def rig(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayRig]:
-    """A production worker that declares a few people, and a gateway that also asks the provider."""
     async with provider_rig(client, tmp_path, provider, PEOPLE, GROUPS) as open_rig:
         yield open_rig
 
@@ -45,7 +42,6 @@ def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
 
 
 async def vote(rig: GatewayRig, approval: str, person: Person, *, revision: int = 1) -> Receipt:
-    """A signed approval of a signed-in person, even if workers do not know them."""
     shown = (await rig.request(approval)).question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=revision, question_hash=shown)
     return await decide(rig.deps, draft, DecisionAuthor(person, "inbox", "session"))

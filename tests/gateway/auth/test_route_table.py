@@ -49,7 +49,6 @@ def test_every_route_and_dependency_is_async(gateway: GatewayRig) -> None:
 
 
 def wanted(method: str, path: str) -> Access:
-    """The expected access of a route, by its address alone."""
     # Schemas describe events in general. Receivers of webhooks read them without a token.
     if path in ("/healthz", "/openapi.json") or path.startswith("/v1/events/schemas"):
         return Access()

@@ -1,5 +1,3 @@
-"""Slow answers count as streams and are not sent after their token is revoked."""
-
 from datetime import timedelta
 
 import pytest

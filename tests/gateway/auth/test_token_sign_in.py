@@ -189,7 +189,6 @@ async def admitted(rig: GatewayRig, secret: str) -> Request:
 def followed(
     rig: GatewayRig, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
 ) -> AsyncIterator[str]:
-    """The stream sent for `request`."""
     streams: Streams = rig.app.state.streams
     body: AsyncIterator[Any] = aiter(streams.respond(request, events, allowed).body_iterator)
     return body

@@ -1,5 +1,3 @@
-"""Both kinds of stores, for tests with several gateways."""
-
 from store_fixtures import postgres_server, postgres_url, sqlite_url, store_url
 
 __all__ = ["postgres_server", "postgres_url", "sqlite_url", "store_url"]

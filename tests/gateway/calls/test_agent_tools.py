@@ -1,5 +1,3 @@
-"""Calls judged by the rules alone."""
-
 from call_rig import CallRig
 from gateway_rig import PEOPLE
 

@@ -1,5 +1,3 @@
-"""The steps of a call, read by its own agent and by other readers of the turn."""
-
 import json
 
 from call_rig import CallRig, call_token, second_gateway

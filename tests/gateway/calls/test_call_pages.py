@@ -1,5 +1,3 @@
-"""The page of a call's turn, and its audit log, show who runs the call and its progress."""
-
 import re
 from dataclasses import replace
 
@@ -10,7 +8,6 @@ from signoff.gateway.app import build_app
 
 
 async def test_page_shows_that_the_agent_runs_its_call(agent: CallRig) -> None:
-    """While it may run, after release and after the report. Calls that Signoff runs show none of this."""
     call = (await agent.propose(euro=200)).json()["id"]
     async with browser(agent.rig) as page:
 

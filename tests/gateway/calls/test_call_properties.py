@@ -1,6 +1,4 @@
-"""Random sequences of the five verbs mixed with decisions, edits, changed policies, expiry and a freeze.
-
-In any order, no permit is used twice, and no denied, withdrawn, expired or changed call is used."""
+"""In any order, no permit is used twice, and no denied, withdrawn, expired or changed call is used."""
 
 import asyncio
 import random
@@ -33,12 +31,10 @@ _SAYS: dict[str, str] = {}
 
 
 async def present_policy(call: HandlerCall, context: Mapping[str, Any]) -> str:
-    """Return the verdict that the test has set for the call's order."""
     return _SAYS[str(call.args["order"])]
 
 
 def changing_catalog(ledger: Ledger) -> Catalog:
-    """An agent whose only tool has a changing policy."""
     policy = ApprovalPolicy(
         handler="test_call_properties:present_policy",
         edit="approve",
@@ -51,8 +47,6 @@ def changing_catalog(ledger: Ledger) -> Catalog:
 
 @dataclass
 class Model:
-    """The facts of one call as answered to its clients, in the order of the steps."""
-
     policy: str
     approved: list[float] = field(default_factory=list)
     """The euros of each accepted approval, the latest last."""
@@ -80,8 +74,6 @@ class Model:
 
 @dataclass
 class Story:
-    """One call, and the sequence of actions on it."""
-
     agent: CallRig
     dice: random.Random
     order: str
@@ -94,7 +86,6 @@ class Story:
         return TurnKey(*self.call.split("."))
 
     async def play(self) -> None:
-        """Propose the call, then take `STEPS` actions on it."""
         acts: list[Callable[[], Awaitable[None]]] = [
             self.propose, self.propose_other, self.use, self.use, self.use, self.report, self.report, self.withdraw,
             self.decide, self.decide, self.decide, self.change_policy, self.change_policy, self.expire,
@@ -105,7 +96,6 @@ class Story:
             await self.settle()
 
     async def propose(self) -> None:
-        """Repeat the proposal, with or without a use."""
         use = self.dice.choice((False, uuid.uuid4().hex, "first-try", "other-try"))
         answer = (await _insist(lambda: self.agent.propose(key=self.key, **self._body(_EURO), use=use))).json()
         self._note("propose", use, answer)
@@ -115,7 +105,6 @@ class Story:
         await self.settle()
 
     async def propose_other(self) -> None:
-        """Propose other content under the same key, which is refused as a conflict."""
         answer = await self.agent.propose(key=self.key, **self._body(_EURO + 1), use=True)
         self._note("propose other", answer.json())
         assert (answer.status_code, answer.json()["code"]) == (409, "conflict"), self.model.steps
@@ -129,7 +118,6 @@ class Story:
             self.model.take_permit(attempt, answer.json())
 
     async def report(self) -> None:
-        """Report an outcome. The first report after the use counts."""
         code = self.dice.choice(("ok", "execution_failed"))
         answer = await _insist(lambda: self.agent.report(self.call, code))
         self._note("report", code, answer.json())
@@ -142,7 +130,6 @@ class Story:
             assert (answer.status_code, answer.json()["code"]) == (409, "conflict"), self.model.steps
 
     async def withdraw(self) -> None:
-        """Withdraw the call, which is refused after its use."""
         answer = await _insist(lambda: self.agent.withdraw(self.call))
         self._note("withdraw", answer.json())
         if self.model.handed and not self.model.reported:
@@ -153,7 +140,6 @@ class Story:
                 self._note("is not withdrawn yet")
 
     async def decide(self) -> None:
-        """Approve, deny or edit. Without an open request the decision does not count."""
         if (await self.agent.show(self.call)).get("code") is None or self.model.ended or self.model.handed:
             return
         choice = self.dice.choice(("approved", "edited", "denied"))
@@ -173,7 +159,6 @@ class Story:
         self._note("policy", self.model.policy)
 
     async def expire(self) -> None:
-        """The deadline of the request and of the permit passes."""
         if self.model.handed or self.model.ended or self.dice.random() < 0.5:
             return
         await self.agent.rig.turns.forward(self.turn, seconds=_GRANT_SECONDS + _TIMEOUT_SECONDS + 1)
@@ -184,7 +169,6 @@ class Story:
         self.model.ended = "expired"
 
     async def settle(self) -> dict[str, Any]:
-        """The call after its turn has handled all actions so far."""
         found = await self.agent.show(self.call)
         while found["state"] == "running" or (found["state"] == "waiting" and "code" not in found):
             found = await self.agent.show(self.call)
@@ -193,7 +177,6 @@ class Story:
         return found
 
     async def check_end(self) -> None:
-        """Check that the call's final answer and the audit log match the facts."""
         found, kinds = await self.settle(), [kind for kind, _ in await self.agent.record(self.call)]
         told = (found["state"], found.get("code") if found["state"] == "ended" else None)
         self._note("end", told)
@@ -213,7 +196,6 @@ class Story:
 
 
 async def _insist(act: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Response:
-    """Repeat a request until a busy machine answers in time. Every request here can be repeated."""
     while (answer := await act()).status_code == 503:
         await asyncio.sleep(0.1)
     return answer

@@ -1,5 +1,3 @@
-"""Proposals: the agent, its requester, and the idempotency key."""
-
 import asyncio
 from datetime import timedelta
 from typing import Any

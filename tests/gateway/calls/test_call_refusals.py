@@ -1,5 +1,3 @@
-"""Refusals of external agents are recorded under the agent's name: here for the API, elsewhere for other protocols."""
-
 import itertools
 import uuid
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""Callbacks of settled calls: a signed POST or a signal to a workflow."""
-
 import asyncio
 import base64
 import dataclasses
@@ -24,8 +22,6 @@ from signoff.store.tables import EVENT_DELIVERIES
 
 @dataclass
 class CallbackRig:
-    """A gateway whose agent `coder` may use callbacks, and its sender."""
-
     agent: CallRig
     sender: EventSender
     receiver: Receiver
@@ -34,7 +30,7 @@ class CallbackRig:
         return {"url": f"http://127.0.0.1:{self.receiver.port}/{path}", "state": state}
 
     async def told(self, number: int = 1) -> list[dict[str, Any]]:
-        """The posted bodies, once there are `number` of them."""
+        """Wait for `number` posts."""
         while len(self.receiver.requests) < number:
             await self.sender.step()
             await asyncio.sleep(0.05)
@@ -49,7 +45,6 @@ class CallbackRig:
             await self.sender.step()
 
     async def make_due(self, attempts: int) -> None:
-        """Make every retry due after this number of attempts."""
         values = {"due_at": 0, "attempts": attempts}
         change = EVENT_DELIVERIES.update().values(values).where(EVENT_DELIVERIES.c.state == "new")
         await self.agent.rig.deps.store.run(lambda connection: connection.execute(change).rowcount)
@@ -57,7 +52,7 @@ class CallbackRig:
 
 @pytest.fixture
 async def hooks(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CallbackRig]:
-    """A gateway whose declaration of `coder` allows callbacks. It has already seen older events."""
+    """It has already seen older events."""
     monkeypatch.setenv("CALLBACK_SECRET", "whsec_" + base64.b64encode(KEY).decode())
     async with running_receiver() as receiver:
         callbacks = Callbacks(

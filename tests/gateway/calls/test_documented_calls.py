@@ -1,5 +1,3 @@
-"""The examples of docs/external-calls.md run against a served gateway."""
-
 import json
 import subprocess
 from asyncio import to_thread

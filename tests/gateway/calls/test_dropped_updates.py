@@ -1,5 +1,3 @@
-"""An Update that no worker accepted is sent again: its turn is still open, and no permit is lost."""
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,8 +26,6 @@ DROPPED = WorkflowUpdateFailedError(ApplicationError("dropped", type="AcceptedUp
 
 
 class _Dropping(Interceptor):
-    """A connection whose first Updates end in errors."""
-
     def __init__(self, errors: Iterator[Exception]) -> None:
         self.errors = errors
 
@@ -49,7 +45,6 @@ class _DroppingOutbound(OutboundInterceptor):
 
 
 def client_after(agent: CallRig, *errors: Exception) -> CallClient:
-    """A client whose first Updates end in these errors."""
     turns = agent.rig.deps.client
     config = turns.temporal.config()
     config["interceptors"] = [_Dropping(iter(errors))]

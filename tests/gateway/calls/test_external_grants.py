@@ -1,5 +1,3 @@
-"""Remembered answers for external agents."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""A proposal without a key joins an equal unused one. Used or released calls are not joined."""
-
 import asyncio
 import json
 import uuid
@@ -17,8 +15,7 @@ from signoff.store.call_joins import CallJoins, JoinedCall
 
 
 async def test_twenty_equal_proposals_at_once_share_one_use(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before two gateways: one call and one permit. No proposer starts a second call because the first is already
-    used."""
+    """No proposer starts a second call because the first is already used."""
     everybody, join = asyncio.Barrier(20), CallJoins.join
 
     async def join_with_all(self: CallJoins, key: str, turn: str) -> JoinedCall:
@@ -167,7 +164,6 @@ async def test_aborted_client_does_not_consume_the_result(agent: CallRig) -> Non
 
 
 async def _read_and_leave(agent: CallRig, path: str, query: str) -> None:
-    """Send a request and close the connection without reading the answer."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -1,5 +1,3 @@
-"""The port of external calls is bound to the agent that sent the request."""
-
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ BODY = CallBody(tool="refund", args={"order": "A7", "euro": 200})
 
 
 async def admitted(rig: GatewayRig, agent: str, access: Access = TokenAccess("token", "call")) -> Request:  # noqa: B008
-    """A request of an agent that the core admitted."""
     headers = [(b"authorization", f"Bearer {await call_token(rig, agent)}".encode())]
     scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/", "headers": headers, "app": rig.app}
     request = Request(scope)

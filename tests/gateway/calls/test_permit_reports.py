@@ -31,8 +31,6 @@ LOOKS = 20
 
 
 class _Mute(Interceptor):
-    """A connection that drops every Signal."""
-
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         return _MuteOutbound(next)
 
@@ -109,7 +107,6 @@ async def test_one_of_several_racing_reports_counts(agent: CallRig) -> None:
 
 
 async def doubt_question(agent: CallRig, call: str) -> str:
-    """The request about a call whose agent did not report its outcome."""
     view = await agent.rig.turns.until(TurnKey(*call.split(".")), doubted)
     assert view.calls[0].approval is not None
     return view.calls[0].approval.id

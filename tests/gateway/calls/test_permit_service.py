@@ -56,8 +56,7 @@ async def test_automatic_call_costs_15_events_if_its_agent_runs_it_and_12_if_sig
 
 
 async def test_approved_call_costs_27_events_if_its_agent_runs_it_and_21_if_signoff_does(agent: CallRig) -> None:
-    """A separate request uses the permit, which adds a task, an Update and the report's timer. No timer is cancelled:
-    the question's deadline is also the permit's."""
+    """No timer is cancelled: the question's deadline is also the permit's."""
 
     async def used() -> str:
         call: str = (await agent.propose(euro=200)).json()["id"]
@@ -82,7 +81,7 @@ async def test_approved_call_costs_27_events_if_its_agent_runs_it_and_21_if_sign
 
 
 async def _cheapest(agent: CallRig, act: Callable[[], Awaitable[str]], enough: int) -> list[str]:
-    """The smallest history of several calls. On a busy machine a task may take longer and add three events."""
+    """On a busy machine a task may take longer and add three events."""
     found: list[list[str]] = []
     while len(found) < 4 and min(map(len, found), default=enough + 1) > enough:
         call = await act()

@@ -1,5 +1,3 @@
-"""A worker that takes over a call replays its history and continues it."""
-
 from call_rig import CallRig
 
 from signoff.contracts.ids import TurnKey

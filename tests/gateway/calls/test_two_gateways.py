@@ -1,5 +1,3 @@
-"""Two gateways over one store: one caller wins each race, on every database."""
-
 import asyncio
 import contextlib
 import itertools
@@ -22,7 +20,7 @@ WORDS = {"used", "denied", "waiting", "ended", "lapsed", "unavailable"}
 
 @contextlib.asynccontextmanager
 async def two_gateways(client: Client, url: str, task_queue: str) -> AsyncIterator[Sequence[CallRig]]:
-    """One worker and two gateways. The second gateway has its own connections to the store and the server."""
+    """Each gateway has its own connections to the store and the server."""
     async with open_store(url) as store, open_store(url) as second_store, call_rig(client, store, task_queue) as first:
         second_client = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
         yield first, CallRig(first.rig.beside(store=second_store, client=second_client))
@@ -38,7 +36,6 @@ async def test_one_caller_wins_each_race_over_two_gateways(client: Client, store
 
 
 async def _fifty_uses(gateways: Sequence[CallRig]) -> int:
-    """The number of released permits among fifty uses."""
     call = (await gateways[0].propose()).json()["id"]
     answers = await asyncio.gather(*(gateways[number % 2].use(call) for number in range(50)))
     handed = [each.json() for each in answers if each.status_code == 200]
@@ -77,8 +74,6 @@ async def _withdraw_and_use(gateways: Sequence[CallRig]) -> None:
 
 
 async def _decide_and_use(gateways: Sequence[CallRig]) -> None:
-    """Two approvers answer at once while the agent tries to use the call. One answer counts, and only an approval
-    allows a use."""
     first, second = gateways
     call = (await first.propose(euro=200)).json()["id"]
     answers = await asyncio.gather(
@@ -97,7 +92,6 @@ async def _decide_and_use(gateways: Sequence[CallRig]) -> None:
 
 
 async def _withdraw_and_decide(gateways: Sequence[CallRig]) -> None:
-    """A call is withdrawn during its approval. It ends withdrawn in either order and is never used."""
     first, second = gateways
     call = (await first.propose(euro=200)).json()["id"]
     await asyncio.gather(first.withdraw(call), second.decide(call))
@@ -107,7 +101,7 @@ async def _withdraw_and_decide(gateways: Sequence[CallRig]) -> None:
 
 
 def _is_lost(answers: Sequence[httpx2.Response]) -> bool:
-    """Whether a busy machine left a caller without an answer."""
+    """A busy machine may leave a caller without an answer."""
     return any(each.status_code == 503 for each in answers)
 
 

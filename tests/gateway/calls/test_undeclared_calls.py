@@ -1,5 +1,3 @@
-"""Calls of undeclared tools: denied, or, if the agent's declaration allows them, approved one by one."""
-
 import uuid
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The codec server: who may decrypt, the audit entries, and Temporal's command line as its client."""
-
 import asyncio
 import base64
 import contextlib
@@ -39,7 +37,6 @@ PROVED = (*PEOPLE, STRANGER, *(Person(id=name, roles=roles) for name, roles in R
 
 @pytest.fixture
 async def codec(gateway: GatewayRig, encryption: Encryption) -> AsyncIterator[GatewayRig]:
-    """The production codec server, next to the session's gateway."""
     deps = dataclasses.replace(
         gateway.deps,
         people=FixedDirectory((*PROVED, Person(id="eve", tenant="acme", roles=("admin", "auditor")))),
@@ -52,7 +49,6 @@ async def codec(gateway: GatewayRig, encryption: Encryption) -> AsyncIterator[Ga
 
 
 async def history_of(gateway: GatewayRig, key: TurnKey) -> list[Any]:
-    """Every payload of a turn's history, as stored by the server, as JSON."""
     history = await gateway.turns.client.get_workflow_handle(key.workflow_id).fetch_history()
     found = Payloads()
 
@@ -83,7 +79,6 @@ def plain(answer: httpx2.Response) -> str:
 
 
 async def ask(codec: GatewayRig, person: str, payloads: Any, **more: Any) -> httpx2.Response:
-    """The codec server's answer to a person's request to decrypt these payloads."""
     token = await token_of(codec, person, tenant=more.pop("tenant", "main"))
     return await codec.http.post("/decode", json={"payloads": payloads}, headers=bearer(token) | more)
 
@@ -250,7 +245,6 @@ async def served(codec: GatewayRig) -> AsyncIterator[str]:
 async def test_temporal_command_line_reads_through_the_codec_server(
     gateway: GatewayRig, codec: GatewayRig, server: ServerHandle
 ) -> None:
-    """`temporal workflow show` prints the message with an endpoint and a token, and ciphertext without."""
     word = uuid.uuid4().hex
     key = await gateway.start(f"hello {word}")
     await gateway.turns.signoff.result(key)
@@ -278,7 +272,6 @@ async def test_failure_text_is_decrypted_by_the_codec_server(
 
 
 async def shown(server: ServerHandle, key: TurnKey, *options: str, command: str = "show") -> str:
-    """The output of Temporal's command line for a turn."""
     program = find_temporal()
     process = await asyncio.create_subprocess_exec(
         *(str(program), "workflow", command, "--address", server.address, "--workflow-id", key.workflow_id),

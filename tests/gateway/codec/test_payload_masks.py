@@ -1,5 +1,3 @@
-"""Secrets stay masked in the codec server's output."""
-
 import json
 from typing import Any
 
@@ -19,7 +17,6 @@ def payload(value: Any) -> Payload:
 
 
 def masked(*values: Any) -> list[Any]:
-    """The output for values in payloads of one request."""
     return [json.loads(each.data) for each in mask_payloads([payload(value) for value in values], CATALOG)]
 
 

@@ -1,5 +1,3 @@
-"""Subscriptions with a handler: run by a worker in a separate activity, at least once per event id."""
-
 import asyncio
 import uuid
 from collections import Counter
@@ -42,14 +40,12 @@ class Handler:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Pay if the message asks for it, then end the turn."""
     pays = last_user_text(request) == "pay" and not results(request)
     return calls(("pay", {"amount": 420, "to": "Ana"})) if pays else respond("done")
 
 
 @pytest.fixture
 def handler() -> Handler:
-    """The events that the handler of subscription `feed` received."""
     return Handler()
 
 
@@ -57,10 +53,9 @@ def handler() -> Handler:
 async def rig(
     request: pytest.FixtureRequest, client: Client, store: Store, handler: Handler
 ) -> AsyncIterator[GatewayRig]:
-    """A gateway whose requests and calls go to a handler. It has already seen older events.
-
-    The handler has a minute, or the test's own limit: a busy machine may need seconds before it learns of a quick
-    end."""
+    """It has already seen older events. The handler has a minute, or the test's own limit: a busy machine may need
+    seconds before it learns of a quick end.
+    """
     seconds = getattr(request, "param", 60.0)
     feed = Subscription("feed", ("approval.*", "tool_call*", "freeze.*"), handler=handler, timeout=seconds)
     async with gateway_rig(
@@ -75,24 +70,20 @@ async def rig(
 
 
 def sender_of(rig: GatewayRig, **changes: Any) -> EventSender:
-    """The sender of the subscription's handler, as declared or with changed fields."""
     return EventSender(rig.deps, replace(rig.deps.catalog.subscriptions["feed"], **changes))
 
 
 async def froze(rig: GatewayRig) -> None:
-    """Make two events of one stream: a freeze and its end."""
     await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
 
 
 async def make_due(rig: GatewayRig) -> None:
-    """Make every retry due."""
     change = text("UPDATE event_deliveries SET due_at = 0, claimed_until = 0 WHERE state = 'new'")
     await rig.deps.store.run(lambda connection: connection.execute(change))
 
 
 async def owed(rig: GatewayRig) -> list[tuple[str, int, str]]:
-    """The open deliveries: state, attempts and last result."""
     query = text("SELECT state, attempts, code FROM event_deliveries ORDER BY number")
     return await rig.deps.store.run(lambda connection: [tuple(row) for row in connection.execute(query)])
 
@@ -117,8 +108,7 @@ async def test_handler_receives_the_steps_of_a_turn_in_order(rig: GatewayRig, ha
 
 
 async def test_failing_handler_is_retried_given_up_and_retried_by_command(rig: GatewayRig, handler: Handler) -> None:
-    """With backoff. The result code is the error's type, never its text. The list shows it, and `retry` delivers it
-    again."""
+    """The result code is the error's type, never its text."""
 
     async def fail(event: CloudEvent) -> None:
         raise ConnectionError(f"secret of {event.id}")
@@ -192,9 +182,7 @@ async def test_any_error_of_a_handler_ends_only_that_run(
 
 
 async def test_gateway_killed_during_a_run_causes_no_second_run(rig: GatewayRig, handler: Handler) -> None:
-    """The next sender waits for the same run or learns its success.
-
-    With a workflow id that could be reused after a success, the handler ran three times."""
+    """With a workflow id that could be reused after a success, the handler ran three times."""
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
     async def wait(event: CloudEvent) -> None:

@@ -1,6 +1,3 @@
-"""Subscriptions over real HTTP: signed, retried, given up and retried by command. A specialist's events go only to its
-actor's subscription."""
-
 import asyncio
 import base64
 import dataclasses
@@ -40,7 +37,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 async def rig(
     client: Client, store: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[GatewayRig]:
-    """A gateway whose freezes are sent to the receiver. It has already seen older events."""
+    """It has already seen older events."""
     monkeypatch.setenv("FEED_SECRET", "whsec_" + base64.b64encode(KEY).decode())
     feed = Subscription(
         name="feed",
@@ -61,18 +58,15 @@ async def rig(
 
 
 def sender_of(rig: GatewayRig, **changes: Any) -> EventSender:
-    """The sender of the desk's subscription, as declared or with changed fields."""
     return EventSender(rig.deps, dataclasses.replace(rig.deps.catalog.subscriptions["feed"], **changes))
 
 
 async def froze(rig: GatewayRig, reason: str = "drill") -> None:
-    """Make two events: a freeze and its end."""
     await rig.http.post("/v1/freezes?as=approver", json={"reason": reason})
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
 
 
 async def make_due(rig: GatewayRig) -> None:
-    """Make every retry due."""
     change = text("UPDATE event_deliveries SET due_at = 0 WHERE state = 'new'")
     await rig.deps.store.run(lambda connection: connection.execute(change))
 
@@ -103,7 +97,6 @@ async def test_undelivered_event_is_retried_under_the_same_id(rig: GatewayRig, r
 
 
 async def test_given_up_event_is_listed_and_retried_by_an_operator(rig: GatewayRig, receiver: Receiver) -> None:
-    """After the last attempt nothing is sent automatically. Auditors can list it, and the role `admin` can retry it."""
     await froze(rig)
     receiver.answers = [500] * 2 * (len(RETRY_SECONDS) + 1)
     sender = sender_of(rig)
@@ -152,7 +145,6 @@ async def test_missing_secret_postpones_the_delivery(
 
 
 async def owe(rig: GatewayRig) -> None:
-    """Queue two events for the subscription as declared."""
     await froze(rig)
     await rig.deps.events.extend()
     assert await EventDeliveries(rig.deps.store).add(rig.deps.catalog.subscriptions["feed"]) == 2

@@ -1,5 +1,3 @@
-"""Subscriptions that start an actor: one turn for each event, in the subscription's name, without loops."""
-
 import asyncio
 import json
 import uuid
@@ -31,7 +29,6 @@ WATCH = Subscription("payouts", ("tool_call:pay", "freeze.*"), starts="watcher")
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Pay for each word and for each event, without approval."""
     return respond("done") if results(request) else calls(("pay", {"amount": 420, "to": "Ana"}))
 
 
@@ -57,7 +54,6 @@ def sender_of(rig: GatewayRig) -> EventSender:
 
 
 async def freeze(rig: GatewayRig, times: int = 1) -> None:
-    """Make two events, `freeze.started` and `freeze.lifted`."""
     for _ in range(times):
         await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
         await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
@@ -80,7 +76,7 @@ async def read_events(rig: GatewayRig) -> list[CloudEvent]:
 
 
 async def started(rig: GatewayRig) -> list[tuple[TurnKey, TurnInput]]:
-    """Read the turns that events started, and wait for their end."""
+    """Wait for the end of the turns."""
     inputs = []
     for event in await read_events(rig):
         key = subscription_turn("main", "payouts", event.id)

@@ -1,5 +1,3 @@
-"""Deadlines and turn ends that the gateway records itself, because no other process writes them."""
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -40,14 +38,12 @@ HURRIED = ApprovalPolicy(
 
 
 def hurried_catalog(ledger: Ledger) -> Catalog:
-    """One tool whose requests end within seconds, and one whose requests wait."""
     return catalog_of(
         [pay_tool(ledger, HURRIED, name="hurried"), pay_tool(ledger), pay_tool(ledger, False, name="free")]
     )
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call one automatic tool and two that need approval, or only the automatic one on request."""
     if results(request):
         return respond("done")
     words = request.messages[-1].parts[0]
@@ -57,7 +53,7 @@ def react(request: CompletionRequest) -> Completion:
 
 @pytest.fixture
 async def rig(client: Client, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GatewayRig]:
-    """A gateway whose audit log begins with the test, and that records nothing automatically."""
+    """The audit log begins with the test. The gateway records nothing automatically."""
     monkeypatch.setattr(event_task, "GRACE", timedelta(seconds=GRACE_SECONDS))
     queue = f"recorders-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(
@@ -78,9 +74,7 @@ async def until(step: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def test_deadlines_are_recorded_while_the_turn_waits_for_others(rig: GatewayRig) -> None:
-    """Each once and in order, as read from the store: the turn writes nothing before an answer.
-
-    Without the recorder none of them was written."""
+    """The turn writes nothing before an answer. Without the recorder no deadline was written."""
     key = await rig.turns.start()
     await rig.turns.waiting(key)
     timed = ("approval.reminded", "approval.escalated", "approval.postponed", "approval.expired")
@@ -116,7 +110,6 @@ async def test_deadlines_without_a_running_gateway_are_recorded_later(rig: Gatew
 
 
 async def test_timely_answer_leaves_no_expiry_record(rig: GatewayRig) -> None:
-    """Only deadlines before the answer are recorded, not later ones."""
     status = ""
     # If a busy machine answers too late, another request follows.
     while status != "accepted":
@@ -194,9 +187,7 @@ async def test_reset_of_a_turn_is_not_recorded_as_its_end(rig: GatewayRig) -> No
 
 
 async def test_end_with_a_clock_ahead_hides_no_later_end(rig: GatewayRig) -> None:
-    """A server's clock was ahead for a moment.
-
-    The recorder missed later ends when it followed the newest end without a limit."""
+    """The recorder missed later ends when it followed the newest end without a limit."""
     ahead = await rig.turns.start()
     await rig.turns.waiting(ahead)
     await rig.turns.forward(ahead, days=60)

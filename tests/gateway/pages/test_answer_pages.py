@@ -1,5 +1,3 @@
-"""Pages with more answers than approve and deny: unknown outcomes, grants, batches, frozen tenants."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""The API documentation page."""
-
 import re
 
 from gateway_login import browser, locked_rig, sign_in, token_of, words

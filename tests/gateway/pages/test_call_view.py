@@ -36,7 +36,6 @@ def asked(state: ApprovalState, **more: Any) -> ApprovalRequest:
 
 
 def waits(request: ApprovalRequest) -> CallView:
-    """A call with a request in some state, before its batch is settled."""
     return CallView(call="c1.1", tool="pay", state="waiting", approval=request)
 
 
@@ -90,7 +89,6 @@ def test_every_call_state_has_text_and_tone(view: CallView, expected: str, tone:
     ("denied", "ana", "Ran, approved by Ana"),
 )
 def test_only_the_approver_of_a_run_is_credited(state: ApprovalState, credited: str, expected: str) -> None:
-    """The line names only the approver of the run, not a person who settled the question in another way."""
     settled = outcome("ok", decided_by=credited).outcome
     request = asked(state, decided_by="bo", decided_name="Bo")
     assert line(CallView(call="c1.1", tool="pay", state="ok", approval=request, outcome=settled)).words == expected
@@ -147,7 +145,6 @@ def test_failed_tool_names_its_fallback() -> None:
 
 
 async def test_fallback_call_follows_its_primary_in_the_conversation(store: Store) -> None:
-    """It has its own sentence with its arguments, and its own card during its request."""
     part = CallPart(call="c1.1", tool="login", args=Content(inline={"site": "bank", "password": "hunter2"}))
     pending = asked("pending")
     view = TurnView(

@@ -1,5 +1,3 @@
-"""The page for editing a call's arguments before approval."""
-
 import html
 import re
 from typing import Any
@@ -14,7 +12,6 @@ _HIDDEN = re.compile(r'type="hidden" name="([^"]+)" value="([^"]*)"')
 
 
 def fields(page: str, action: str) -> dict[str, str]:
-    """The hidden fields of a form, as a browser reads them."""
     return {name: html.unescape(value) for name, value in _HIDDEN.findall(hidden_part(page, action))}
 
 
@@ -24,7 +21,7 @@ def hidden_part(page: str, action: str) -> str:
 
 
 async def edited(page: httpx2.AsyncClient, approval: str, *, step: str = "review", **changed: str) -> httpx2.Response:
-    """Open the form, change fields and send it to a step. `__` in a name means `/`."""
+    """`__` in a name means `/`."""
     path = f"/approvals/{approval}/edit"
     answer = await page.get(path)
     assert answer.status_code == 200, answer.text
@@ -34,7 +31,6 @@ async def edited(page: httpx2.AsyncClient, approval: str, *, step: str = "review
 
 
 async def confirmed(page: httpx2.AsyncClient, approval: str, review: httpx2.Response, **more: str) -> httpx2.Response:
-    """Approve on the page that compares old and new."""
     path = f"/approvals/{approval}/edit"
     form = fields(review.text, path)
     return await page.post(path, data={**form, "step": "approve", **more}, follow_redirects=True)
@@ -163,10 +159,7 @@ async def test_typed_confirmation_of_an_edit_is_the_new_amount(gateway: GatewayR
 
 @pytest.mark.parametrize("written", ["", "again "])
 async def test_review_reveals_no_secret_value(gateway: GatewayRig, written: str) -> None:
-    """The right password and a wrong one get the same answer, alone and inside another field.
-
-    Before the fix, only the right one led to "nothing was changed", and only the right one was masked among
-    candidates."""
+    """Before the fix, only the right password led to "nothing was changed", and only it was masked among candidates."""
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
         entries = []

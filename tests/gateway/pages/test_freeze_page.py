@@ -1,5 +1,3 @@
-"""The freeze page: who sees it, what its form needs, and the notice on other pages."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""Inbox texts about gates: every possible gate decision has one."""
-
 from typing import get_args, get_type_hints
 
 from tables import table
@@ -25,7 +23,7 @@ def test_card_shows_that_an_approval_overrides_a_permission() -> None:
 @table("name", "because", "other", "permission", "requires_approval", "handler:a:b")
 @table("language", *language_codes())
 def test_global_rule_is_shown_by_any_name(language: str, name: str) -> None:
-    """Even if the name is also the key of a text, which would show a wrong text or none."""
+    """The name may be the key of a text, which would show a wrong text or none."""
     rule = RuleReference(kind="global", name=name)
     assert rule_words(rule, "true", language) == text("rule.other", language, rule=name)
     assert rule_expression(rule, "true") == "true"

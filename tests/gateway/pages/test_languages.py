@@ -1,5 +1,3 @@
-"""Pages in the reader's language: chosen on a page, from the directory, or requested by the browser."""
-
 import re
 
 import httpx2
@@ -22,7 +20,6 @@ def browser(gateway: GatewayRig) -> httpx2.AsyncClient:
 
 
 def asking(accept: str = "", cookie: str = "") -> Request:
-    """A browser's request with these accepted languages and this cookie."""
     headers = [(b"accept-language", accept.encode())] if accept else []
     headers += [(b"cookie", f"signoff_language={cookie}".encode())] if cookie else []
     return Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
@@ -112,7 +109,6 @@ async def test_numbers_and_times_follow_the_language(gateway: GatewayRig) -> Non
 
 
 async def test_api_client_gets_the_language_that_it_requests(gateway: GatewayRig) -> None:
-    """Otherwise in its person's language. Messages of the turn itself have no translation."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/withdraw"
     for headers, language in (({"accept-language": "fr"}, "fr"), ({"accept-language": "ja"}, "en"), ({}, "en")):
@@ -136,7 +132,6 @@ async def test_persons_reason_is_not_translated(gateway: GatewayRig) -> None:
 
 
 async def test_edit_errors_are_translated(gateway: GatewayRig) -> None:
-    """At the field, and on the card that an edit renews."""
     approval = await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
     async with browser(gateway) as page:

@@ -12,7 +12,6 @@ from signoff.contracts.ids import show_code
 
 
 async def opened(page: httpx2.AsyncClient, approval: str) -> dict[str, str]:
-    """Open a card and return the fields that its form would send."""
     answer = await page.get(f"/approvals/{approval}")
     assert answer.status_code == 200
     return hidden(answer.text, f"/approvals/{approval}/decide")

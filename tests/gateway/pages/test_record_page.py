@@ -1,5 +1,3 @@
-"""The audit log page: its content, its readers and detected changes."""
-
 import asyncio
 
 import pytest

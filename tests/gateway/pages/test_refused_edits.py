@@ -1,5 +1,3 @@
-"""Refusals in the reader's language: on pages, by the API and in the audit log."""
-
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -57,7 +55,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 def own_browser(rig: GatewayRig) -> httpx2.AsyncClient:
-    """A browser without a chosen language."""
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=rig.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
     )

@@ -1,5 +1,3 @@
-"""Undo of a denial in the inbox: its period, its person, and the turn's view."""
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
@@ -31,7 +29,7 @@ OTHERS = "only the approver who denied this can undo it"
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway whose answers the test hands over."""
+    """The test hands over the answers."""
     async with gateway_rig(client, store, f"undo-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
@@ -43,12 +41,10 @@ def _long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """End the period of every undo."""
     monkeypatch.setattr(request_state, "UNDO_SECONDS", 0.001)
 
 
 async def denied(page: httpx2.AsyncClient, approval: str, **fields: str) -> str:
-    """Deny on the card's form and return the next page."""
     answer = await answered(page, approval, verdict="denied", **fields)
     assert answer.status_code == 200, answer.text
     return answer.text

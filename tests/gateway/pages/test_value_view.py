@@ -1,5 +1,3 @@
-"""Arguments on a card: texts keep their lines, and truncated values show their size."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,13 +16,11 @@ ENGLISH = Formatter("en", UTC, datetime(2026, 11, 21, 17, 0, tzinfo=UTC))
 
 
 def asked(args: dict[str, Any], **schema: Any) -> ApprovalRequest:
-    """A request about a call with these arguments. `schema` holds the schemas of some of them."""
     card = render_card(effect="Do it", title="", tool="do", args=args, schema={"properties": schema})
     return a_request(tool="do", args=Content(inline=args), card=card)
 
 
 def rows(args: dict[str, Any], loaded: Any = None, **schema: Any) -> tuple[Row, ...]:
-    """The rows of such a request. `loaded` holds its known arguments, by default all."""
     return value_rows(asked(args, **schema), args if loaded is None else loaded, ENGLISH)
 
 

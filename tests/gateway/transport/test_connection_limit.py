@@ -1,5 +1,3 @@
-"""Limits of streams and connections for one person and one address."""
-
 import asyncio
 import socket
 from typing import Any
@@ -26,9 +24,9 @@ class Wire(asyncio.Transport):
 
 
 async def test_accepted_connection_disables_nagle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the gateway's listening socket, asyncio does not detect TCP.
-
-    Without the fix each body waited 40 ms for the acknowledgement of its header, in each request."""
+    """On the gateway's listening socket, asyncio does not detect TCP. Without the fix each body waited 40 ms for the
+    acknowledgement of its header.
+    """
     accepted = asyncio.get_running_loop().create_future()
 
     class Accepting(asyncio.Protocol):
@@ -57,9 +55,7 @@ def test_loopback_addresses_are_not_counted(host: str, counted: str) -> None:
 
 
 def test_connections_of_one_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more connection is aborted, another address is not, and a closed one frees its slot.
-
-    Without `CONNECTIONS_OF_ONE`, 2,005 silent connections of one address caused a 503 for all clients."""
+    """Without `CONNECTIONS_OF_ONE`, 2,005 silent connections of one address caused a 503 for all clients."""
     make_bare(monkeypatch)
 
     def opened(host: str) -> tuple[Any, Wire]:

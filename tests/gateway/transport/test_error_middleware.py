@@ -1,5 +1,3 @@
-"""Unexpected errors: one sentence with an id, one line in the log, and a traceback only at debug level."""
-
 import logging
 import re
 
@@ -46,7 +44,7 @@ async def test_unexpected_error_is_one_log_line_with_an_id(
 
 
 async def test_path_with_a_line_break_forges_no_log_line(caplog: pytest.LogCaptureFixture) -> None:
-    """An unescaped path forged a log entry with `%0A`. A disconnected client is no error."""
+    """An unescaped path forged a log entry with `%0A`."""
 
     async def breaks(scope: Scope, receive: Receive, send: Send) -> None:
         raise Broken if scope["path"] != "/left" else ClientDisconnect

@@ -1,5 +1,3 @@
-"""The development profile under another web server that listens on every address."""
-
 import dataclasses
 
 from gateway_rig import GatewayRig, http_of

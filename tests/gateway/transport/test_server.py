@@ -1,5 +1,3 @@
-"""A gateway raises its limit of open files for its connections, or accepts fewer connections."""
-
 import asyncio
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Answers over channels, with the gateway and the real server."""
-
 import asyncio
 import dataclasses
 import random
@@ -53,16 +51,13 @@ CROWD = tuple(
 _SLACK_SECONDS = 3.0
 """Slack's deadline for an acknowledgement, the shortest of all vendors."""
 _AT_ONCE = 20
-"""Concurrent connections of a burst."""
 
 
 def reached(person: Person) -> Person:
-    """A person with an identity on the channel, equal to their own id."""
     return replace(person, identities={"recording": (person.id,)})
 
 
 def channel_catalog(ledger: Ledger) -> Catalog:
-    """The desk's catalog, with people who get every request on the channel."""
     people = development_directory([*map(reached, PEOPLE), *CROWD])
     chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
     channels = Channels({"chat": chat}, RoutingRules(default=("chat",)))
@@ -71,24 +66,19 @@ def channel_catalog(ledger: Ledger) -> Catalog:
 
 @dataclass
 class Spoken:
-    """A gateway with one channel and a client of it."""
-
     rig: GatewayRig
     http: httpx2.AsyncClient
     channel: RecordingChannel
     keys: list[str] = field(default_factory=list)
 
     async def asked(self, text: str) -> tuple[ApprovalRequest, dict[str, DeliveryRow]]:
-        """A waiting request, and the cards sent for it."""
         request = await self.rig.turns.signoff.request(await self.rig.asked(text))
         return request, await summary(self.rig.deps.store, request)
 
     async def post(self, **fields: Any) -> httpx2.Response:
-        """Send a correctly signed message of the vendor."""
         return await self.sent(self.channel.raw(**fields))
 
     async def sent(self, raw: InboundRequest, **more: Any) -> httpx2.Response:
-        """Send a raw message to the channel's route."""
         headers = {**raw.headers, **more.pop("headers", {})}
         return await self.http.post("/channels/chat", content=raw.body, headers=headers, **more)
 
@@ -103,7 +93,6 @@ class Spoken:
 
 
 async def summary(store: Store, request: ApprovalRequest) -> dict[str, DeliveryRow]:
-    """The cards by person, after the dispatcher has sent all of them."""
     async with asyncio.timeout(30):
         while True:
             rows = await DeliveryQueue(store).of_request(request.id, request.revision)
@@ -172,8 +161,7 @@ async def test_late_click_names_the_decider(spoken: Spoken) -> None:
 
 
 async def test_every_card_shows_the_decision_within_two_seconds(spoken: Spoken) -> None:
-    """On every channel and after every kind of decision: two pauses of the dispatcher and the work. The work is
-    measured in processor time, which a busy machine does not increase."""
+    """Two pauses of the dispatcher and the work, in processor time: a busy machine does not increase it."""
     request, cards = await spoken.asked("pay")
     decided = await spoken.rig.decide(request.id, verdict="denied", reason="no", revision=1, **{"as": "ana"})
     assert decided.json()["status"] == "accepted"
@@ -458,7 +446,7 @@ async def test_burst_is_acknowledged_without_a_worker_and_counts_each_decision_o
 
 
 class HeldTurnClient(TurnClient):
-    """Delivers answers to turns only after its release. Until then, waiting for a turn blocks forever."""
+    """Until its release, waiting for a turn blocks forever."""
 
     def __init__(self, client: Client, *, task_queue: str) -> None:
         super().__init__(client, task_queue=task_queue)
@@ -470,7 +458,7 @@ class HeldTurnClient(TurnClient):
 
 
 async def _bring(port: int, burst: list[tuple[InboundRequest, int]]) -> None:
-    """Send the whole `burst` and check each status. Without a client library, to measure the gateway alone."""
+    """A client library would add its own cost."""
     left = deque(burst)
 
     async def bring() -> None:
