@@ -1,5 +1,3 @@
-"""Two gateways for the whole session, and distributions that offer a plugin."""
-
 import sys
 import textwrap
 from pathlib import Path
@@ -15,7 +13,6 @@ __all__ = ["agent", "gateway"]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a distribution with one module and its entry points, and return the plugin's name."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def installed(owner: str, text: str | None = None, *, name: str = "beeper", lines: str = "") -> str:

@@ -1,5 +1,3 @@
-"""Plugins: the ones loaded, the ones never imported, and the reports of failing ones."""
-
 import sys
 import tomllib
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Routes of plugins: the gateway's checks before them, and the mounted ones."""
-
 import logging
 
 import httpx2

@@ -1,5 +1,3 @@
-"""The agent card: exactly the exposed tools, in the protocol's form, with its cache lifetime."""
-
 import dataclasses
 import json
 from typing import Any
@@ -24,7 +22,7 @@ URL = "https://signoff.example.com"
 
 
 def card_of(catalog: Catalog, actor: str = "") -> dict[str, Any]:
-    """Return an actor's card after A2A's own parser accepted it without unknown fields."""
+    """A2A's own parser accepts it without unknown fields."""
     card = AgentCards(exposed_of(catalog), URL).card(actor)
     assert card is not None
     found: dict[str, Any] = json.loads(card.body)
@@ -33,7 +31,6 @@ def card_of(catalog: Catalog, actor: str = "") -> dict[str, Any]:
 
 
 async def test_protocols_own_client_finds_the_card(peers: PeerRig) -> None:
-    """Without a token, at the well-known address and at its actor's; `other` exposes nothing."""
     async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, peers.url).get_agent_card()
         assert card == await A2ACardResolver(http, f"{peers.url}/a2a/desk").get_agent_card()

@@ -1,5 +1,3 @@
-"""The example of docs/a2a.md over a running gateway and worker."""
-
 import asyncio
 from typing import Any
 

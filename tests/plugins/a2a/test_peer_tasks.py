@@ -1,5 +1,3 @@
-"""Tasks of peers through A2A's own client, against a running gateway and worker."""
-
 import asyncio
 import base64
 import contextlib
@@ -54,7 +52,6 @@ async def over(client: PeerClient, task: Task) -> Task:
 
 
 def page_of(at: str) -> str:
-    """Return a forged page token of a list."""
     return base64.urlsafe_b64encode(json.dumps([at, "x"]).encode()).decode()
 
 
@@ -65,7 +62,6 @@ def told(task: Task) -> list[dict[str, Any]]:
 
 @pytest.mark.row("V06")
 async def test_message_becomes_a_turn_whose_calls_pass_the_same_gates(peers: PeerRig) -> None:
-    """The id is the turn's, the channel `peer`. The call is approved and runs once, and the answer is the artifact."""
     before = len(peers.gateway.ledger.rows)
     async with peers.agent() as client:
         task = await client.send("pay")

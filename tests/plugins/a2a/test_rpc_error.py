@@ -1,5 +1,3 @@
-"""Errors have the specification's codes, which A2A's own client recognizes."""
-
 from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP
 from tables import table
 

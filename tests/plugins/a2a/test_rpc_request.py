@@ -1,5 +1,3 @@
-"""Requests of peers are parsed by the specification, and violations are refused with its codes."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A task's state follows its turn's state, and A2A's own parser accepts each."""
-
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -54,7 +52,7 @@ def outcome(code: Any, source: Any = None, tool: str = "pay") -> CallOutcome:
 
 
 def seen(view: TurnView) -> PeerTask:
-    """Return the view's task after A2A's own parser accepted it."""
+    """A2A's own parser accepts it."""
     task = task_of(BASE, view, {"pay"}, URL, AT)
     ParseDict(task.as_json((), WITHHELD), Task())
     return task
@@ -146,5 +144,5 @@ def test_approval_parts_are_never_sent_to_peers() -> None:
 
 
 def test_times_are_utc_with_milliseconds() -> None:
-    """As in section 5.6.1 of the specification."""
+    """Section 5.6.1 of the specification."""
     assert time_text(AT) == "2026-11-26T09:30:00.120Z"

@@ -1,4 +1,4 @@
-"""One adapter for the whole session, and PostgreSQL. Each test asks about its own orders."""
+"""One adapter for the whole session. Each test asks about its own orders."""
 
 from collections.abc import AsyncIterator
 
@@ -12,6 +12,5 @@ __all__ = ["coder", "postgres_server", "postgres_url"]
 
 @pytest.fixture(scope="session")
 async def coder(agent: CallRig) -> AsyncIterator[Adapter]:
-    """Run an adapter with a token of the agent `coder`."""
     async with adapter(agent) as found:
         yield found

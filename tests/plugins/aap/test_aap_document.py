@@ -1,5 +1,3 @@
-"""The example of docs/aap.md runs unchanged against a served gateway."""
-
 import asyncio
 import contextlib
 import uuid
@@ -15,7 +13,6 @@ from signoff.temporal.embedded_server import free_port
 
 
 def example() -> Any:
-    """Return the function that a reader copies."""
     scope: dict[str, Any] = {}
     [text] = [block.text for block in blocks(ROOT / "docs" / "aap.md", "python")]
     exec(compile(text, "aap.md", "exec"), scope)

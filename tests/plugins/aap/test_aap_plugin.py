@@ -1,5 +1,3 @@
-"""Authentication of adapters, and refusals in the shape that they parse."""
-
 import uuid
 
 import pytest
@@ -62,7 +60,6 @@ async def test_unserved_paths_are_not_found(coder: Adapter) -> None:
 
 
 async def test_malformed_key_or_wait_is_refused(coder: Adapter) -> None:
-    """Without a key nothing is asked or used. A wait is a duration of any length."""
     assert await coder.send("POST", "", asking(20)) == (400, "missing_idempotency_key")
     asked = await coder.allowed()
     assert await coder.send("POST", f"/{asked.id}/consume") == (400, "missing_idempotency_key")

@@ -1,5 +1,3 @@
-"""Approval requests on PostgreSQL through two gateways: one of all racing users gets an approval."""
-
 import asyncio
 import uuid
 

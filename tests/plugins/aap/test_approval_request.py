@@ -1,5 +1,3 @@
-"""A request's status follows from its call alone, even with different clocks or a late answer."""
-
 import dataclasses
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -23,7 +21,6 @@ CALL = CallAnswer(id="main.s.t", state="waiting", tool="refund")
 
 
 def as_told(answer: dict[str, Any], ticket: CallUse | None = None) -> dict[str, Any]:
-    """Return the adapter's view of a call without a question."""
     view = ApprovalRequestView(GIVEN, replace(CALL, **answer), None, ticket)
     found = view.as_json()
     assert answer_problems(200, {"x-request-id": ID}, found) == []
@@ -76,7 +73,6 @@ def test_given_request_is_stored_unchanged() -> None:
 
 
 def asked_view(call: dict[str, Any], args: dict[str, Any], **request: Any) -> dict[str, Any]:
-    """Return the adapter's view of a call with a question."""
     asked = AskedQuestion(a_request(**request), args)
     found = ApprovalRequestView(GIVEN, replace(CALL, **call), asked, None).as_json()
     assert answer_problems(200, {"x-request-id": ID}, found) == []

@@ -1,5 +1,3 @@
-"""Approval requests through the protocol's own client: asked once, decided, used once, reported, withdrawn."""
-
 import asyncio
 import json
 import uuid

@@ -1,5 +1,3 @@
-"""An adapter's body is parsed strictly: no unknown or repeated fields, no nulls, and exact numbers."""
-
 import json
 from typing import Any
 
@@ -94,7 +92,6 @@ def test_malformed_outcome_is_refused(report: dict[str, Any]) -> None:
 
 
 async def test_adapter_gets_an_error_code_it_can_parse(coder: Adapter) -> None:
-    """Nothing is asked."""
     assert await coder.send("POST", "", asking(user="ana"), idempotency_key="x") == (400, "malformed")
     asked = await coder.allowed(context={"deep": {"ratio": 0.1, "list": [1, 2.50, True, None]}})
     assert await coder.send("POST", f"/{asked.id}/outcome", {"status": "ok"}) == (400, "malformed")

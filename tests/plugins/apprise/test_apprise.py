@@ -1,5 +1,3 @@
-"""Apprise: each person has an address, gets notices and cannot answer. Tested with a service registered in it."""
-
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 

@@ -9,6 +9,5 @@ from call_rig import CallRig
 
 @pytest.fixture(scope="session")
 async def point(agent: CallRig) -> AsyncIterator[EnforcementPoint]:
-    """Run an enforcement point with a token of the agent `coder`."""
     async with enforcement_point(agent) as found:
         yield found

@@ -1,5 +1,3 @@
-"""The answers of an evaluation, its lack of side effects, and that an approval makes it true once."""
-
 import asyncio
 import copy
 from typing import Any
@@ -34,7 +32,6 @@ async def test_evaluation_answers_by_rule_and_leaves_nothing(point: EnforcementP
 
 
 def changed(*path: str, to: Any) -> dict[str, Any]:
-    """Return a permitted request with one change."""
     body = copy.deepcopy(asking(20))
     place = body
     for name in path[:-1]:

@@ -1,5 +1,3 @@
-"""Access requests: bound to a denial, asked once, followed by a task, withdrawn."""
-
 import copy
 import uuid
 from datetime import timedelta
@@ -17,7 +15,6 @@ from signoff.plugins.authzen.sealed_ids import DENIAL_SECONDS, SEAL, seal_denial
 
 
 def problem(answer: Any) -> tuple[int, str]:
-    """Return the kind of an answer's problem, in the profile's form."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     told = answer.json()
     assert told["status"] == answer.status_code

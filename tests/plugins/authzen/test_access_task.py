@@ -1,5 +1,3 @@
-"""A task's status by its call's state. An ended task does not change."""
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -29,7 +27,6 @@ class Loaded:
 
 
 def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> AccessTaskView:
-    """Return a task whose call has this state and whose request, if any, has that one."""
     answer = CallAnswer.model_validate({"id": "main.s.t", "state": state, "tool": "refund"} | fields)
     asked = cast(AskedQuestion, Loaded(Decided(request), args or ARGS)) if request else None
     return AccessTaskView("coder", answer, ARGS, find_approval(answer, asked, ARGS, NOW))

@@ -1,5 +1,3 @@
-"""The examples of docs/authzen.md for Signoff as a decision point run unchanged."""
-
 import asyncio
 import json
 import subprocess
@@ -62,7 +60,6 @@ async def test_unreachable_gateway_raises_an_error() -> None:
 
 
 def decide_example() -> str:
-    """Return the page's function with a shorter wait."""
     block = next(each for each in blocks(PAGE, "python") if "async def decide" in each.text)
     return block.text.replace("sleep(5)", "sleep(0.05)")
 

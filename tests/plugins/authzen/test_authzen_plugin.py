@@ -1,5 +1,3 @@
-"""Authentication of enforcement points, and refusals in the shape that they parse."""
-
 from typing import Any
 
 from authzen_rig import EVALUATION, REQUESTS, EnforcementPoint, asking

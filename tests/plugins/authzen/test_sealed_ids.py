@@ -1,5 +1,3 @@
-"""Sealed ids: each serves one purpose, and only ours are opened."""
-
 from datetime import UTC, datetime, timedelta
 
 from signoff.gateway.signed_state import StateSealer

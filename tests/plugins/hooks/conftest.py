@@ -1,5 +1,3 @@
-"""The hooks of a coding agent, as it sends them, before the session's gateway with external agents."""
-
 import asyncio
 import json
 import uuid
@@ -19,21 +17,17 @@ RECORDED = Path(__file__).parent / "recorded"
 
 @dataclass
 class Hooks:
-    """A session of a coding agent before the gateway."""
-
     agent: CallRig
     host: str = "claude-code"
     session: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def body(self, event: str, command: str = "", **fields: Any) -> dict[str, Any]:
-        """Return a hook's body for an event, as recorded, in this session."""
         sent: dict[str, Any] = json.loads((RECORDED / f"{self.host}.json").read_text(encoding="utf-8"))[event]
         if command:
             sent["tool_input"] = {"command": command}
         return sent | {"session_id": self.session} | fields
 
     async def send(self, body: Any, **params: Any) -> httpx2.Response:
-        """Send a raw body without waiting."""
         query = {"agent": "coder", "hold": 0} | params
         return await self.agent.http.post(f"/v1/hooks/{self.host}", json=body, params=query)
 
@@ -44,7 +38,6 @@ class Hooks:
         return found
 
     async def decision(self, command: str, use: str, **more: Any) -> dict[str, Any]:
-        """Return the decision about a command before it runs."""
         found: dict[str, Any] = (await self.answer("PreToolUse", command, tool_use_id=use, **more))[
             "hookSpecificOutput"
         ]
@@ -52,7 +45,6 @@ class Hooks:
         return found
 
     async def waiting(self) -> str:
-        """Return this session's one waiting call, once its approvers are asked."""
         for pause in pauses():
             answer = await self.agent.http.get("/v1/approvals", params={"as": "approver", "limit": 500})
             assert answer.status_code == 200, answer.text

@@ -1,5 +1,3 @@
-"""The hook settings of docs/external-calls.md work as documented against a served gateway."""
-
 import asyncio
 import json
 import os
@@ -24,7 +22,6 @@ PAGE = Path(__file__).parents[3] / "docs" / "external-calls.md"
 
 @pytest.fixture
 async def served(agent: CallRig) -> AsyncIterator[dict[str, str]]:
-    """Return the environment of a coding agent whose served gateway requires tokens."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     locked = locked_rig(agent.rig, public_url=address)
@@ -87,7 +84,6 @@ async def test_codex_settings_end_in_an_approval_and_an_outcome(hooks: Any, serv
 
 
 async def run(command: str, event: dict[str, Any], env: dict[str, str]) -> tuple[int | None, str, str]:
-    """Run a hook's command and return its exit code and output."""
     process = await asyncio.create_subprocess_exec(
         "sh",
         "-c",

@@ -1,5 +1,3 @@
-"""Calls of a coding agent pass gates and approvers through its hooks: asked once, run once, reported once."""
-
 import asyncio
 import dataclasses
 from collections.abc import Callable
@@ -316,7 +314,7 @@ async def test_conflict_names_the_hooks_tool_use_id(hooks: Callable[..., Any], m
 
 
 async def shell(session: Any, use: str, words: str, command: str = "npm test") -> dict[str, Any]:
-    """Return the decision about a command of a tool whose `description` is only text."""
+    """`description` is only text."""
     given = {"command": command, "description": words}
     sent = session.body("PreToolUse", tool_name="Terminal", tool_input=given, tool_use_id=use)
     found: dict[str, Any] = (await session.send(sent, hold=0)).json()["hookSpecificOutput"]

@@ -22,7 +22,6 @@ def event(host: str, name: str, **fields: Any) -> HookBody:
 
 @table("host", "claude-code", "codex")
 def test_recorded_call_is_a_proposal(host: str) -> None:
-    """Its session, tool and arguments, and its directory as the agent's message."""
     body = event(host, "PreToolUse")
     proposal = body.proposal("coder", None)
     assert (proposal.tool, proposal.args["command"], proposal.agent) == ("Bash", "rm -rf build", "coder")

@@ -1,5 +1,3 @@
-"""Authentication of hooks, and answers to bad input, which never approve."""
-
 import json
 import uuid
 from collections.abc import Callable

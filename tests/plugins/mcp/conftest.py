@@ -1,4 +1,4 @@
-"""One gateway for MCP agents for the whole session. Each test uses its own amounts."""
+"""One gateway for the whole session. Each test uses its own amounts."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -12,7 +12,6 @@ from signoff.store.store import open_store
 
 @pytest.fixture(scope="session")
 async def mcp(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[McpRig]:
-    """Run an external agent before a worker and a gateway."""
     folder = tmp_path_factory.mktemp("mcp")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,

@@ -1,5 +1,3 @@
-"""A call's state as a tool result."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

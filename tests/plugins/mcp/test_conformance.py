@@ -1,5 +1,3 @@
-"""The protocol's own conformance suite, for both eras and the tasks extension, and its inspector's command line."""
-
 import asyncio
 import json
 import uuid
@@ -58,7 +56,7 @@ TASKS = (
 
 @pytest.fixture(scope="module")
 async def address(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    """Run a server with the suite's tools, whose waiting calls are approved."""
+    """Its waiting calls are approved."""
     folder = tmp_path_factory.mktemp("conformance")
     queue = f"conformance-{uuid.uuid4().hex[:12]}"
     async with (

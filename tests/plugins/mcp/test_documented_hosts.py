@@ -1,5 +1,3 @@
-"""The host settings of docs/external-calls.md are parsed like the hosts do, and a call of each ends in an approval."""
-
 import asyncio
 import json
 import tomllib
@@ -16,7 +14,6 @@ PAGE = ROOT / "docs" / "external-calls.md"
 
 
 def claude_code(token: str) -> tuple[str, str]:
-    """Return the server's address and header as Claude Code reads them from `.mcp.json`."""
     [text] = blocks_below(PAGE, "Claude Code, by MCP")
     server = json.loads(text)["mcpServers"]["signoff"]
     assert server["type"] == "http"
@@ -24,7 +21,6 @@ def claude_code(token: str) -> tuple[str, str]:
 
 
 def codex(token: str) -> tuple[str, str]:
-    """Return the server's address and header as Codex reads them from `config.toml`."""
     _, text = blocks_below(PAGE, "Codex")
     server = tomllib.loads(text)["mcp_servers"]["signoff"]
     assert server["bearer_token_env_var"] == "SIGNOFF_TOKEN"

@@ -1,5 +1,3 @@
-"""A client can end only the hold of its request."""
-
 from signoff.plugins.mcp.held_requests import HeldRequests, RequestName
 
 

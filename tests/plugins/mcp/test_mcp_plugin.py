@@ -1,5 +1,3 @@
-"""Authentication, refusals, and that no message causes an internal error."""
-
 import asyncio
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A host that starts its own servers reaches the gateway through `signoff mcp-stdio`, in both eras of the protocol."""
-
 import asyncio
 import io
 import json
@@ -20,7 +18,7 @@ _AMOUNTS = iter(range(950, 999))
 
 
 def server(mcp: McpRig, folder: Path, *options: str) -> StdioServerParameters:
-    """Return the start parameters of a host, in a directory without a project, behind a proxy unaware of localhost."""
+    """A directory without a project, behind a proxy unaware of localhost."""
     words = ["-c", "from signoff.cli.main import main; main()", "mcp-stdio", "coder", "--url", mcp.url, *options]
     env = {"SIGNOFF_TOKEN": mcp.secret, "HTTP_PROXY": f"http://127.0.0.1:{free_port()}"}
     return StdioServerParameters(command=sys.executable, args=words, env=env, cwd=folder)

@@ -24,13 +24,11 @@ _SIGNALED = "WORKFLOW_EXECUTION_SIGNALED"
 
 
 def amount() -> int:
-    """Return an unused amount that needs approval."""
     return next(_AMOUNTS)
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_agent_lists_the_tools_that_signoff_runs(mcp: McpRig, era: str) -> None:
-    """In a fixed order, with hints. Tools that the agent runs itself are omitted."""
     async with mcp.client(era) as client:
         tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == ["broken", "look", "move", "pay"]
@@ -245,7 +243,7 @@ async def test_call_of_an_aborted_request_is_withdrawn(mcp: McpRig, monkeypatch:
 
 
 async def test_awaited_call_is_not_withdrawn_after_its_timeout(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first withdrawal time passes, and approvers may still decide. The repeated call sends a signal."""
+    """The first withdrawal time passes, and approvers may still decide."""
     monkeypatch.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
     euro, turns = amount(), CallClient(mcp.gateway.deps.client)
     async with mcp.client(LEGACY) as client:

@@ -1,5 +1,3 @@
-"""Sealed values count only for the agent and request that they were sealed for."""
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any

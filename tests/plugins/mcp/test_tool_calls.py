@@ -1,5 +1,3 @@
-"""Tools are listed as declared."""
-
 from call_rig import refund_tool
 from turn_fixtures import Ledger, pay_tool
 

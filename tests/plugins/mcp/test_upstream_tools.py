@@ -1,5 +1,3 @@
-"""A tool imported from an MCP server is called through our own, and passes gates and approvers."""
-
 import asyncio
 import uuid
 from pathlib import Path
@@ -25,10 +23,7 @@ NOTE = "mcp__up__note"
 async def test_imported_tool_is_approved_and_run_by_signoff(
     client: Client, store: Store, tmp_path: Path, era: str
 ) -> None:
-    """The server is called once, with the approved arguments, and its answer is recorded; a denied call is not sent.
-
-    The tool is listed under the server's name, and the agent's token reaches no upstream server.
-    """
+    """The agent's token reaches no upstream server."""
     upstream = Upstream(tmp_path)
     async with by_http(upstream) as server:
 

@@ -1,5 +1,3 @@
-"""A client that opens pages shows the one where its user may decide. Its own answer decides nothing."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,8 +17,6 @@ _AMOUNTS = iter(range(2_000, 2_100))
 
 
 class Visitor:
-    """The client's user: the pages shown, and the messages since."""
-
     def __init__(self, action: str = "accept") -> None:
         self.pages: asyncio.Queue[Any] = asyncio.Queue()
         self.messages: list[Any] = []
@@ -36,7 +32,6 @@ class Visitor:
 
 @asynccontextmanager
 async def client_of(mcp: McpRig, era: str, user: str, visitor: Visitor) -> AsyncIterator[Client]:
-    """Run the protocol's own client, which opens pages, for an agent that acts for a person."""
     secret = await call_token(mcp.gateway, "clerk")
     fields = {"elicitation_callback": visitor.open, "message_handler": visitor.hear}
     async with mcp.client(era, f"/mcp/clerk?user={user}", secret=secret, **fields) as client:

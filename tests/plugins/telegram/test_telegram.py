@@ -40,8 +40,6 @@ def fake(rig: ChannelRig) -> FakeTelegram:
 
 
 class TestTelegram(ChannelSuite):
-    """The suite of every channel, and Telegram's own tests."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_telegram()
 
@@ -296,7 +294,6 @@ class TestFetching:
 
 @asynccontextmanager
 async def polled() -> AsyncIterator[tuple[FakeTelegram, Telegram]]:
-    """Run a bot without a webhook, and the channel that fetches from it."""
     async with fake_telegram(polled=True) as vendor:
         vendor.clock = lambda: NOW
         channel = telegram(webhook_secret="", api_url=vendor.url)
@@ -318,7 +315,6 @@ async def never(raw: InboundRequest) -> InboundBatch:
 
 
 def press(name: str, **more: Any) -> dict[str, Any]:
-    """Return a minimal press of a button."""
     return {"callback_query": {"id": name, "from": {"id": 1002}, "data": "a:t"} | more}
 
 
@@ -391,7 +387,6 @@ class Listener(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line as a log would show it."""
         self.lines.append(f"{record.getMessage()} {record.exc_info}")
 
 

@@ -1,5 +1,3 @@
-"""Twilio: SMS answered by codes, WhatsApp by text and template buttons, and forms with Twilio's signature."""
-
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -66,8 +64,6 @@ def alone(vendor: FakeTwilio) -> FakeTwilio:
 
 
 class TestSms(ChannelSuite):
-    """The suite of every channel over SMS, where only a code links an answer to its request."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_twilio(FakeSms())
 
@@ -159,8 +155,6 @@ class TestSms(ChannelSuite):
 
 
 class TestWhatsApp(ChannelSuite):
-    """The same on WhatsApp with people who wrote recently and may quote the card they answer."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_twilio()
 
@@ -234,8 +228,6 @@ class TestWhatsApp(ChannelSuite):
 
 
 class TestTemplates(ChannelSuite):
-    """The same with unknown people: every card is a template whose buttons carry the token."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
         return fake_twilio(FakeTwilio(template=True))
 
@@ -493,7 +485,7 @@ def test_template_is_checked_by_its_form(template: Mapping[str, Any], status: st
 
 
 def test_sms_sender_counts_only_like_a_link() -> None:
-    """An SMS can carry any sender number, so its limits are those of a link."""
+    """An SMS can carry any sender number."""
     given = {"account_sid": "AC" + "0" * 32, "auth_token": "t", "sender": "+15005550006"}
 
     def channel(via: str) -> Twilio:
