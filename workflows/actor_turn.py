@@ -50,7 +50,7 @@ _ASKED_LONG = "retries for ten minutes failed: try again later; earlier calls ha
 
 
 class _Stop(Exception):
-    """Raised if the turn cannot continue. Carries the error."""
+    """The turn cannot continue. Carries the error."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -59,9 +59,8 @@ class _Stop(Exception):
 
 @workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
 class ActorTurn:
-    """The workflow of one turn, durable from the first message to the answer.
-
-    While a turn waits for approvers, only its history exists, in the server.
+    """The workflow of one turn, from the first message to the answer. While a turn waits for approvers, only its
+    history exists, in the server.
     """
 
     # Not in `run`: Temporal handles a message that arrives with the first task before the first step of `run`.
@@ -83,7 +82,6 @@ class ActorTurn:
     # Update.
     @workflow.update(name=names.DECIDE, description="Approve or deny one waiting call")
     async def decide(self, *envelopes: Any) -> Receipt:
-        """Accept a decision about a request and return the receipt."""
         return await self._approvals.apply_decision(envelopes)
 
     @decide.validator
@@ -95,7 +93,7 @@ class ActorTurn:
 
     @workflow.signal(name=names.APPROVAL_RESPONSE, description="Approve or deny one waiting call, without a reply")
     async def approval_response(self, *envelopes: Any) -> None:
-        """Accept a decision like `decide`, for callers that cannot wait for a receipt."""
+        """Like `decide`, for callers that cannot wait for a receipt."""
         await self._approvals.apply_decision(envelopes)
 
     @workflow.update(name=names.CANCEL, description="Withdraw one waiting request")
@@ -191,12 +189,10 @@ class ActorTurn:
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> list[Message]:
-        """Return the conversation so far."""
         return list(self._state.messages)
 
     @workflow.query(name=names.STATE)
     def state(self) -> TurnView:
-        """Return the state of the turn for viewers."""
         return self._state.view(workflow.info().start_time)
 
     @workflow.run
@@ -290,7 +286,6 @@ class ActorTurn:
                 return state.answer_result(Response(text=direct.value))
 
     async def _settle_proposed(self, calls: tuple[CallPart, ...], reply: ModelReply) -> TurnResult:
-        """Return the result of a turn that has one call and no model: the outcome of that call."""
         settled = await self._calls.batch(calls, reply)
         self._state.settle(calls, settled, ())
         if self._state.stopped:
@@ -298,7 +293,6 @@ class ActorTurn:
         return self._state.answer_result(Response(text=settled[0].value))
 
     def _call_state(self) -> str:
-        """Return the state of the proposed call, as viewers see it."""
         view = next(iter(self._state.calls.values()), None)
         return "proposed" if view is None else view.state
 
@@ -307,7 +301,6 @@ class ActorTurn:
         return bool(self._state.result is not None or book.pending() or external.is_open or external.is_used)
 
     async def _wait_at_end(self, reply: ModelReply, calls: tuple[CallPart, ...]) -> None:
-        """Wait for news for a model that has answered while calls wait."""
         untaken = untaken_answer(reply, self._state.waiting.values())
         if calls or untaken:
             self._state.settle(calls, [skipped_outcome(call) for call in calls], untaken)
@@ -321,9 +314,8 @@ class ActorTurn:
         return state.leave_open and len(state.waiting) <= state.turn.may_leave and not self._calls.is_outcome_there()
 
     async def _follow_open_calls(self, result: TurnResult) -> TurnResult:
-        """Report the session the outcome of each call over which the turn ended; returns the result with them.
-
-        The turn has answered and continues only to receive the decisions about these calls.
+        """Report each outcome of the calls left open to the session. The turn has answered and continues only to
+        receive decisions about them.
         """
         while self._calls.waits:
             try:
@@ -347,7 +339,7 @@ class ActorTurn:
         self._state.tell(outcomes)
 
     async def _break_off(self, *, cancelled: bool) -> None:
-        """Settle all waiting calls of a turn that ends early, so that each has an outcome."""
+        """Settle all waiting calls of a turn that ends early: each call needs an outcome."""
         await self._calls.break_off(cancelled=cancelled)
         self._tell_outcomes()
 
@@ -428,9 +420,8 @@ class ActorTurn:
         )
 
     async def _wrote_rest(self, result: TurnResult) -> bool:
-        """Record late answers and a failed end, which no later activity records. Return whether there were any.
-
-        A turn with an ordinary end and no late answers skips this activity, which would only lengthen it.
+        """Record late answers and a failed end, which no later activity records. An ordinary end without late answers
+        skips this activity, which would only lengthen the turn.
         """
         rest = self._unwritten()
         broke_off = result.state in FAILED_STATES and not self._end_reported

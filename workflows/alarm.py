@@ -9,10 +9,8 @@ from temporalio import workflow
 
 
 class Alarm:
-    """Wakes the turn of one external call.
-
-    Each timer is a history event, and cancelling it is another. A timer therefore keeps running, and serves every later
-    wait whose deadline is not before the timer fires. Such a turn usually ends before its timers fire.
+    """Wakes the turn of one external call. Timers are never cancelled: a timer and its cancellation are history events
+    each. A timer serves every later wait whose deadline is not before it fires.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Asks approvers on behalf of one turn: opens requests, accepts decisions, and waits for reminders and deadlines."""
+"""Asks approvers on behalf of one turn: opens requests, accepts decisions, waits for reminders and deadlines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -33,10 +33,7 @@ _TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "D
 
 
 class ApprovalFlow:
-    """Opens the requests of one turn and accepts the decisions. `show` publishes changes.
-
-    With `alarm`, the requests share the timer of the turn with its other waits.
-    """
+    """Opens the requests of one turn and accepts the decisions. With `alarm`, the requests share the turn's timer."""
 
     def __init__(self, state: TurnState, show: Callable[[], None], alarm: Alarm | None = None) -> None:
         self._state = state
@@ -49,10 +46,7 @@ class ApprovalFlow:
         self._examining = asyncio.Lock()
 
     def open_request(self, call: CallPart, gate_decision: GateDecision) -> GateDecision:
-        """Open the request of a call that must wait.
-
-        Returns the gate decision without the question, which the book keeps.
-        """
+        """Open the request of a call that must wait. The result lacks the question, which the book keeps."""
         if gate_decision.question is None:
             return gate_decision
         if gate_decision.kind == "ask" and not self._state.stopped:
@@ -64,7 +58,6 @@ class ApprovalFlow:
         return replace(gate_decision, question=None)
 
     async def wait_for_answer(self, gate_decision: GateDecision) -> ApprovalRequest:
-        """Return the request of `gate_decision` once approvers or a deadline have settled it."""
         approval_id = self._state.approval_id(gate_decision.call)
         while True:
             request = self._state.book.get(approval_id)
@@ -86,7 +79,7 @@ class ApprovalFlow:
         return request
 
     def apply_edit(self, call: CallPart, gate_decision: GateDecision) -> tuple[CallPart, GateDecision]:
-        """Return the call and its gate decision, with any edit made since the gates last judged the call."""
+        """Return the call and its gate decision, with any edit since the gates last judged the call."""
         edit = self._edits.pop(call.call, None)
         if edit is None:
             return call, gate_decision
@@ -96,7 +89,6 @@ class ApprovalFlow:
         )
 
     def is_edited(self, call: str) -> bool:
-        """Return whether an approver has ever edited the arguments of a call."""
         return call in self._proposed
 
     def editor(self, call: str) -> str:
@@ -104,12 +96,12 @@ class ApprovalFlow:
         return self._editors.get(call, "")
 
     def revision(self, call: str) -> int:
-        """Return the latest revision of a call's request, or 0 if it has none."""
+        """Return the latest revision of a call's request, or 0."""
         request = self._state.book.get(self._state.approval_id(call))
         return 0 if request is None else request.revision
 
     def note(self, request: ApprovalRequest) -> str:
-        """Return the note for the model about the approvers' edits and remarks, or "" if there are none."""
+        """Return the note for the model about the approvers' edits and remarks, or ""."""
         proposed = self._proposed.get(request.call)
         changes = "" if proposed is None else edit_note(proposed, request.card.rows)
         return "\n".join(filter(None, (changes, remark_note(request))))
@@ -117,9 +109,8 @@ class ApprovalFlow:
     async def ask_about_doubt(
         self, call: CallPart, gate_decision: GateDecision, ticket: int
     ) -> ApprovalRequest | CallOutcome | None:
-        """Ask whether `call` took effect under `ticket`. Returns the settled request.
-
-        Returns `None` if no approver can be asked, or an outcome if the call's worker was only slow and has stored it.
+        """Ask whether `call` took effect under `ticket`. Returns the settled request, `None` if no approver can be
+        asked, or the outcome that a slow worker stored meanwhile.
         """
         doubt = {"doubt": ticket, "doubt_of": gate_decision.digest, "spent": self.revision(call.call)}
         task = self._state.gate_task(call, **doubt)
@@ -133,12 +124,11 @@ class ApprovalFlow:
         return await self.wait_for_answer(question_decision)
 
     def stop(self, why: str) -> None:
-        """Withdraw all pending requests, because the turn ends."""
         for request in self._state.book.pending():
             self._state.book.cancel(request.id, "", why, workflow.now())
 
     async def apply_decision(self, envelopes: Sequence[Any]) -> Receipt:
-        """Accept a decision, by Update or Signal, and return its receipt. Never raises."""
+        """Never raises."""
         decision = read_decision(envelopes)
         if isinstance(decision, Receipt):
             return self._unreadable(decision, envelopes)
@@ -164,11 +154,8 @@ class ApprovalFlow:
                 return await self._edit(decision, authority)
 
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
-        """Withdraw a request, if its author may, and return the receipt. Never raises.
-
-        Anyone who can send this can also stop the turn, so it needs no signature. A name counts only with proof. A
-        signed
-        name must be the requester, an approver or an administrator.
+        """Withdraw a request. Never raises. Senders can also stop the turn, so no signature is needed. A name counts
+        only with proof, and must be the requester, an approver or an administrator.
         """
         withdrawal = read_withdrawal(envelopes)
         if isinstance(withdrawal, Receipt):
@@ -186,10 +173,9 @@ class ApprovalFlow:
         return self._state.book.cancel(withdrawal.approval_id, by, withdrawal.reason, workflow.now())
 
     async def _caught_up(self, decision: Decision) -> None:
-        """Wait until the turn knows of every question that the gates may have asked.
-
-        A question is in the store before its turn learns of it. Without this wait, a quick answer would be refused as
-        unknown, and the approver would not be asked again.
+        """Wait until the turn knows of every question that the gates may have asked. The store has a question before
+        its turn. Without this wait, the turn would refuse a quick answer as unknown, and the approver would get no
+        second card.
         """
         approval_id, revision = decision.approval_id, decision.revision or 1
         if self._may_come(approval_id, revision):
@@ -279,11 +265,8 @@ class ApprovalFlow:
 
     @asynccontextmanager
     async def hold_lock(self) -> AsyncIterator[None]:
-        """Serialise identification and judging in order of arrival.
-
-        Parallel local activities finish in any order, but complete in start order during replay. Without the lock,
-        replay
-        could pick a different winner. Decisions that still wait for the lock may not need identification at all.
+        """Serialise identification and judging in order of arrival. Parallel local activities finish in any order, but
+        complete in start order during replay. Without the lock, replay could pick a different winner.
         """
         async with self._examining:
             yield
@@ -299,9 +282,8 @@ class ApprovalFlow:
             examined[:] = [each for each in examined if each is not decision]
 
     async def _those_before(self, approval_id: str) -> None:
-        """Wait for the decisions that arrived before the deadline's timer was handled: they may be in time.
-
-        After an outage of the workers, the timer and the decisions arrive together. Later decisions are not awaited.
+        """Wait for the decisions that arrived before the deadline's timer was handled: they may be in time. After an
+        outage of the workers, the timer and the decisions arrive together.
         """
         before = tuple(self._examined.get(approval_id, ()))
         await workflow.wait_condition(
@@ -320,7 +302,6 @@ class ApprovalFlow:
             await (self.withdraw if decision.verdict == "withdrawn" else self.apply_decision)((body,))
 
     async def _wait(self, is_there: Callable[[], bool], until: datetime, words: str) -> bool:
-        """Wait for `is_there` until `until`. Returns whether it is true."""
         if self._alarm is not None:
             return await self._alarm.wait(is_there, until, words)
         # With no time left, `wait_for` gives up at once, without a timer and without evaluating the condition.

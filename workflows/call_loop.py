@@ -45,7 +45,7 @@ class _Tries:
 
 
 class CallLoop:
-    """Settles the calls of one turn. `show` publishes changes."""
+    """Settles the calls of one turn."""
 
     def __init__(self, state: TurnState, approvals: ApprovalFlow, tools: ToolRunner, show: Callable[[], None]) -> None:
         self._state = state
@@ -57,11 +57,9 @@ class CallLoop:
 
     @property
     def waits(self) -> bool:
-        """True while calls wait or their outcomes have not been reported."""
         return bool(self._waiting)
 
     def is_outcome_there(self) -> bool:
-        """Return whether a waiting call has an outcome that was not reported yet."""
         return any(task.done() for task in self._waiting.values())
 
     def take_outcomes(self) -> list[CallOutcome]:
@@ -86,11 +84,9 @@ class CallLoop:
                 await workflow.wait(list(self._waiting.values()))
 
     async def batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
-        """Settle every call of one completion. Calls that need no approval do not wait for the others.
-
-        If the turn may continue without a call, the model reads that the call waits, unless it settles with the others.
-        No tool that was withheld from the model runs, not even as a fallback. The gates judge here if they did not
-        judge with the completion.
+        """Settle every call of one completion. Calls that need no approval do not wait for the others. If the turn may
+        continue without a call, the model reads that it waits, unless it settles with the others. No tool withheld
+        from the model runs, not even as a fallback.
         """
         if not calls:
             return []
@@ -154,7 +150,7 @@ class CallLoop:
             return await judge_calls(self._state.gate_task(*calls, **asked))
 
     def _open(self, call: CallPart, gate_decision: GateDecision) -> GateDecision:
-        """Open the request of a call that must wait, unless the same call already waits or was denied."""
+        """Open the request, unless the same call already waits or was denied."""
         known = self._state.settled_meanwhile(gate_decision)
         gate_decision = self._approvals.open_request(call, gate_decision)
         if known is None:
@@ -199,7 +195,7 @@ class CallLoop:
     async def _fallbacks(
         self, call: CallPart, gate_decision: GateDecision, primary: CallOutcome, says: str
     ) -> list[CallOutcome]:
-        """Run the fallbacks of a failed tool in order until one succeeds. Returns their outcomes."""
+        """Run the fallbacks of a failed tool in order until one succeeds."""
         tried: list[CallOutcome] = []
         latest, ran_with = primary, gate_decision.options
         # An approver's edit applies only to the tool on the card.
@@ -328,7 +324,7 @@ class CallLoop:
         return await self._tools.keep(call, gate_decision, permit, tries.ticket(gate_decision.digest), doubt)
 
     def _unknown(self, reply: ToolReply, gate_decision: GateDecision) -> CallOutcome | None:
-        """Return the outcome of a call that needs a question to approvers, or `None`."""
+        """Return the outcome if approvers must be asked about it, or `None`."""
         if gate_decision.options.external and not gate_decision.options.ask_unreported:
             return None
         unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
@@ -352,9 +348,8 @@ class CallLoop:
 
 
 def _direct(outcome: CallOutcome, gate_decision: GateDecision) -> CallOutcome:
-    """Return `outcome`, marked if it may be the turn's answer.
-
-    A decision that the call took effect is not a value to answer with. Neither is handed-off work.
+    """Mark `outcome` if it may be the turn's answer. A decision that the call took effect is no value to answer with,
+    nor is handed-off work.
     """
     answers = outcome.code == "ok" and not (outcome.decided_by or outcome.handed)
     direct = gate_decision.options.return_direct and answers

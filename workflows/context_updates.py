@@ -1,4 +1,4 @@
-"""Applies the context updates of a turn's tools, batch by batch. Pure computation without I/O."""
+"""Applies the context updates of a turn's tools, batch by batch. No I/O."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -38,7 +38,7 @@ class AppliedUpdates(NamedTuple):
 
 
 class ContextUpdates:
-    """Holds the context of one turn."""
+    """The context of one turn."""
 
     def __init__(self, turn: TurnInput) -> None:
         self._given = turn.context
@@ -48,13 +48,11 @@ class ContextUpdates:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """The context as the next completion sees it."""
         return apply_updates(self._held, self._given)
 
     def apply(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:
-        """Apply the updates of a batch's calls, in input order.
-
-        Call it only once all calls have settled, because the order in which they end must not matter.
+        """Apply the updates of a batch's calls, in input order. Call only once all calls have settled: the order in
+        which they end must not matter.
         """
         taken = [each if each.updates is None else self._take(each, each.updates) for each in outcomes]
         refused, self._refused = tuple(self._refused), []

@@ -1,4 +1,4 @@
-"""Keeps a session's state: its mailbox, turns and late results. Plain data and plain computation."""
+"""A session's state: its mailbox, turns and late results. No I/O."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -135,7 +135,6 @@ class Conversation:
         return SessionReceipt(status="accepted", turn=turn_of(turn.origin.id, turn.number + 1))
 
     def report(self, envelopes: Sequence[Any], now: datetime) -> None:
-        """Accept a turn's report."""
         report = read_envelope(envelopes[0] if len(envelopes) == 1 else None, TurnReport)
         turn = None if isinstance(report, str) else self._turns.get(report.turn)
         if isinstance(report, str) or turn is None:
@@ -152,7 +151,7 @@ class Conversation:
             self._end(turn, report)
 
     def record_lost_turn(self, turn_id: str, error: TurnError, now: datetime) -> None:
-        """Record that a turn ended without a report: it was terminated or could not start."""
+        """Record that a turn was terminated or could not start."""
         turn = self._turns.get(turn_id)
         if turn is not None and turn.left_open:
             # The turn can no longer report the outcomes of these calls.
@@ -165,7 +164,7 @@ class Conversation:
     # Actions of the session.
 
     def next(self, now: datetime) -> FollowUp | MailboxMessage | None:
-        """Return the next item to start: a follow-up first, then the oldest message if its time has come, or `None`."""
+        """Return the next item to start, or `None`: a follow-up first, then the oldest message if its time has come."""
         # Before the mailbox: a follow-up continues an answer that a person already waits for.
         if self._due:
             return self._due[0]
@@ -180,7 +179,7 @@ class Conversation:
         return max((turn.started_at + self._patience for turn in self._working()), default=None)
 
     def begin(self, item: FollowUp | MailboxMessage, now: datetime) -> TurnInput:
-        """Add the turn for `item`, which `next` returned. Returns the turn's input."""
+        """Add the turn for `item`, which `next` returned."""
         if isinstance(item, FollowUp):
             self._due.pop(0)
             turn = self._heir(item, now)
@@ -198,7 +197,7 @@ class Conversation:
         return self._input(turn, (*earlier, *turn.messages))
 
     def _put(self, item: MailboxMessage, actor: str) -> MailboxMessage:
-        """Return the message with its place: its own, or else the conversation's place with `actor`."""
+        """Return the message with its own place, or else the conversation's place with `actor`."""
         if item.route or item.step:
             self._place = Place(actor=actor, route=item.route, step=item.step, seal=item.seal)
             return item
@@ -236,7 +235,6 @@ class Conversation:
             self._turns[turn_id] = replace(turn, state="waiting")
 
     def next_undelivered(self) -> tuple[TurnKey, LateResult] | None:
-        """Return a late result that its open turn has not received, or `None`."""
         for injection in self._injected.values():
             turn = self._latest(injection.turn)
             if injection.id not in self._sent and turn is not None:
@@ -244,17 +242,15 @@ class Conversation:
         return None
 
     def record_delivered(self, injection: LateResult) -> None:
-        """Record that a late result was sent. It is kept until the turn reports that its model got it."""
+        """Keep the late result until the turn reports that its model got it."""
         self._sent.add(injection.id)
 
     # Views and the state for the next run.
 
     def transcript(self) -> list[Message]:
-        """Return the conversation as the next turn would read it."""
         return list(self._transcript())
 
     def view(self) -> SessionView:
-        """Return the present state of the session for queries."""
         place = self._place_with(self._actor)
         return SessionView(
             tenant=self.key.tenant,
@@ -270,7 +266,6 @@ class Conversation:
         )
 
     def snapshot(self) -> SessionInput:
-        """Return the whole state, for the next run."""
         return replace(
             self._session,
             actor=self._actor,
@@ -382,7 +377,7 @@ class Conversation:
             del self._denied[next(iter(self._denied))]
 
     def _left_for(self, turn_id: str, taken: Sequence[str]) -> tuple[Message, ...]:
-        """Remove the late results of an ended turn, and return the messages that its model did not get."""
+        """Remove the late results of an ended turn, and return those that its model did not get."""
         mine = [each for each in self._injected.values() if self._goes_to(each, turn_id)]
         for injection in mine:
             del self._injected[injection.id]
@@ -478,7 +473,7 @@ def _is_open(turn: SessionTurn) -> bool:
 
 
 def _answer(turn: SessionTurn) -> Message:
-    """Build the answer of this turn for the next one. The next turn must not answer an open turn's message again."""
+    """Build this turn's answer for the next one, which must not answer an open turn's message again."""
     texts = tuple(TextPart(text=part.content) for part in turn.parts if part.type == RESPONSE)
     if not texts:
         texts = (TextPart(text=Content(inline=_instead(turn))),)

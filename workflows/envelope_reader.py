@@ -1,4 +1,4 @@
-"""Parses arguments of signals and updates without ever raising."""
+"""Parses arguments of signals and updates."""
 
 from typing import Any, TypeVar
 
@@ -12,9 +12,8 @@ _ShapeT = TypeVar("_ShapeT", bound=FrozenModel)
 
 
 def read_envelope(body: Any, shape: type[_ShapeT]) -> _ShapeT | str:
-    """Return `body` parsed as `shape`, or a description of the problem.
-
-    Never raises, because no input may stop the processing of other messages.
+    """Return `body` parsed as `shape`, or a description of the problem. Never raises, because no input may stop the
+    processing of other messages.
     """
     try:
         found = shape.model_validate(body, strict=False)

@@ -1,4 +1,4 @@
-"""Decides who may use the permit of an external call, once, without any I/O."""
+"""Decides who may use the permit of an external call, once. No I/O."""
 
 from typing import Final, Literal
 
@@ -36,42 +36,34 @@ class ExternalPermit(FrozenModel):
     """The reply to that use request."""
 
     def open_up(self) -> "ExternalPermit":
-        """Return the permit, now open for use."""
         return replace(self, is_open=True)
 
     def close(self) -> "ExternalPermit":
-        """Return the permit, now closed. A use request that still lacks an answer is refused as `lapsed`."""
+        """Close the permit. A use request that still lacks an answer is refused as `lapsed`."""
         late = use_refusal("lapsed") if self.tried_by and self.answer is None else self.answer
         return replace(self, is_open=False, answer=late)
 
     def begin_try(self, wish: str) -> "ExternalPermit":
-        """Return the permit while the use request `wish` is in progress."""
         return replace(self, tried_by=wish, answer=None)
 
     def answer_try(self, reply: UseReply) -> "ExternalPermit":
-        """Return the permit with the answer to the use request.
-
-        If `reply` holds a permit, this request alone has used it.
-        """
+        """Answer the use request. If `reply` holds a permit, this request alone has used it."""
         handed = {} if reply.permit is None else {"used_by": self.tried_by, "used": reply}
         return replace(self, answer=reply, **handed)
 
     def end_try(self) -> "ExternalPermit":
-        """Return the permit, ready for the next use request."""
         return replace(self, tried_by="")
 
 
 def use_refusal(code: str) -> UseReply:
-    """Return the refusal of a use request.
-
-    `code` may come from a turn and is not trusted: an unknown code becomes `unavailable`.
+    """Return the refusal of a use request. `code` may come from a turn and is not trusted: an unknown code becomes
+    `unavailable`.
     """
     known: UseCode = next((each for each in _WORDS if each == code), "unavailable")
     return UseReply(code=known, message=_WORDS[known])
 
 
 def closing_reason(*, is_asked: bool, stopped: bool, outcome: CallOutcome | None) -> UseCode:
-    """Return why a permit is not open: approval is pending, the turn was stopped, or the call has `outcome`."""
     if is_asked:
         return "waiting"
     if outcome is None:
@@ -82,10 +74,8 @@ def closing_reason(*, is_asked: bool, stopped: bool, outcome: CallOutcome | None
 def examine_use(
     permit: ExternalPermit, wish: str, *, stopped: bool, why_closed: UseCode
 ) -> UseReply | Literal["", "wait"]:
-    """Return the answer to a use request that is already certain.
-
-    Returns "" if the right to run must be derived first, and `wait` while that is in progress for another request.
-    A permit that is not open is refused with `why_closed`.
+    """Return the answer if it is already certain, "" if the right to run must be derived first, or `wait` while that is
+    in progress for another request. A permit that is not open is refused with `why_closed`.
     """
     if permit.used is not None:
         return permit.used if wish == permit.used_by else use_refusal("used")

@@ -1,4 +1,4 @@
-"""Hands the call of an external agent out to that agent, once, and waits for its report of the outcome."""
+"""Hands the call of an external agent out to that agent, once, and waits for its report."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -40,9 +40,8 @@ _AGAIN: Final[dict[str, UseCode]] = {"stale": "stale", "policy": "stale", "lapse
 
 
 class ExternalRunner:
-    """Holds the permit of one call until its agent uses it, and waits for the report. Runs nothing itself.
-
-    `lock` is held during activities whose completion must keep its position in the history.
+    """Holds the permit of one call until its agent uses it. Runs nothing itself. `lock` is held during activities whose
+    completion must keep its position in the history.
     """
 
     def __init__(self, state: TurnState, lock: Callable[[], AbstractAsyncContextManager[None]], alarm: Alarm) -> None:
@@ -56,18 +55,15 @@ class ExternalRunner:
 
     @property
     def is_open(self) -> bool:
-        """True while a permit waits for its use."""
         return self._permit.is_open
 
     @property
     def is_used(self) -> bool:
-        """True once the permit was handed out."""
         return self._permit.used is not None
 
     def hear_report(self) -> None:
-        """Trigger a lookup of the call's report in the store.
-
-        The signal itself proves nothing, because anyone who can signal the turn could have sent it.
+        """Look up the call's report in the store. The signal proves nothing: anyone who can signal the turn could have
+        sent it.
         """
         self._reports += 1
 
@@ -79,9 +75,8 @@ class ExternalRunner:
     async def run(
         self, call: CallPart, task: ToolTask, gate_decision: GateDecision, begun: Callable[[], OutcomeTask]
     ) -> ToolReply:
-        """Return the call's outcome once its agent has reported it, or why the permit was not used.
-
-        `begun` builds the input of the outcome activity for the ticket that the agent uses.
+        """Return the reported outcome, or why the permit was not used. `begun` builds the input of the outcome activity
+        for the agent's ticket.
         """
         self._state.show_state(call.call, "permitted", gate_decision.rule)
         self._permit = self._permit.open_up()
@@ -93,10 +88,8 @@ class ExternalRunner:
         return await self._until_reported(call, gate_decision.options, begun)
 
     async def wait_for_agent(self, call: CallPart, gate_decision: GateDecision) -> ToolReply | None:
-        """Wait until the agent wants an approved call that Signoff itself runs.
-
-        Returns `None` once the agent does, otherwise the reason why the call never runs. Like any other, an unused
-        permit lapses.
+        """Wait until the agent wants an approved call that Signoff itself runs. Returns `None` then, or why the call
+        never runs: an unused permit lapses.
         """
         self._state.show_state(call.call, "permitted", gate_decision.rule)
         self._permit = self._permit.open_up()
@@ -111,7 +104,7 @@ class ExternalRunner:
         return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "skipped", _LAPSED))
 
     async def is_left(self, within: float) -> bool:
-        """Return whether the agent stays away from the call for `within` seconds; 0 means that it waits now."""
+        """Return whether the agent stays away for `within` seconds; 0 means that it waits now."""
         self._visits += 1
         mine = self._visits
         if within <= 0:
@@ -160,7 +153,6 @@ class ExternalRunner:
             return reply
 
     def _with_remark(self, call: CallPart, reply: ToolReply) -> ToolReply:
-        """Add the approvers' remarks to the permit for the agent."""
         remark = remark_note(self._state.book.get(self._state.approval_id(call.call)))
         if reply.used is None or not remark:
             return reply
@@ -168,7 +160,6 @@ class ExternalRunner:
         return replace(reply, used=replace(reply.used, note=note))
 
     async def _is_wished(self, until: datetime) -> bool:
-        """Return true once the agent wants to use the permit, or false once it no longer may."""
         # Let an agent that already waits for the judgement go first. Then no timer is needed.
         await workflow.wait_condition(lambda: True)
         if not (self._permit.tried_by or self._state.stopped):

@@ -10,7 +10,7 @@ from signoff.workflows import options, outcomes
 
 
 async def judge_calls(task: GateTask) -> GateReply:
-    """Return the gate decisions on the calls of `task`. Retries until the gates answer."""
+    """Retries until the gates answer."""
     try:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary=f"Judge {len(task.calls)} call(s)", **options.GATE
@@ -24,7 +24,7 @@ async def judge_calls(task: GateTask) -> GateReply:
 
 
 async def judge_soon(task: GateTask) -> GateReply | None:
-    """Return the gate decisions while an approver waits for a receipt, or `None` if the gates do not answer in time."""
+    """Like `judge_calls`, while an approver waits for a receipt. Returns `None` if the gates do not answer in time."""
     try:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary="Judge a call with changed arguments", **options.EDIT

@@ -17,11 +17,10 @@ _HEARTBEAT: Final = timedelta(seconds=20)
 
 @workflow.defn(name=names.HANDLER_RUN, sandboxed=False)
 class HandlerRun:
-    """The workflow of one event for one handler. Does not retry: after a failure, the sender starts another run."""
+    """Does not retry: after a failure, the sender starts another run."""
 
     @workflow.run
     async def run(self, task: EventTask) -> None:
-        """Run the handler. Fails if the handler fails."""
         await workflow.execute_activity(
             names.EVENT,
             task,

@@ -60,10 +60,8 @@ OUTCOME: Final[dict[str, Any]] = {
 
 
 def tool(options: RunOptions) -> dict[str, Any]:
-    """Return the options of a tool's activity.
-
-    `schedule_to_start_timeout` is the remaining lifetime of the approval, so the server enforces the deadline. A call
-    that needed no approval has the whole `grant_ttl`.
+    """Return the options of a tool's activity. `schedule_to_start_timeout` is the approval's remaining lifetime, so the
+    server enforces the deadline. Without approval, it is the whole `grant_ttl`.
     """
     start = timedelta(seconds=options.start_to_close)
     wait = timedelta(seconds=options.grant_ttl)

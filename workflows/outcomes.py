@@ -23,24 +23,20 @@ _BRIEF = 300
 
 
 def given_up_outcome(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
-    """Return the outcome of a call that is not retried although its outcome is unknown."""
     if asked is None:
         return unknown
     return replace(unknown, approval_id=asked.id, decided_by=asked.decided_by)
 
 
 def in_doubt_outcome(call: str, tool: str) -> CallOutcome:
-    """Return the outcome of a call whose effect is unknown."""
     return CallOutcome(call=call, tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT))
 
 
 def failed_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
-    """Return an outcome with a text for the model."""
     return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
 
 
 def unwanted_outcome(call: str, tool: str) -> CallOutcome:
-    """Return the outcome of a call whose turn was stopped before the call ran."""
     return failed_outcome(call, tool, "skipped", "Not executed: the turn was cancelled.")
 
 
@@ -50,9 +46,8 @@ def aborted_outcome(call: str, tool: str) -> CallOutcome:
 
 
 def may_fall_back(ended: CallOutcome, options: RunOptions) -> bool:
-    """Return whether a fallback may follow: only if the call, run with `options`, failed before it had its effect.
-
-    No fallback follows a call that was denied, refused by the gates, or whose outcome is unknown.
+    """Return whether a fallback may follow: only if the call failed before it had its effect. None follows a call that
+    was denied, refused by the gates, or has an unknown outcome.
     """
     if ended.code == "execution_failed":
         # If a later gate failed the call, the tool had done its work and only its result was wrong.
@@ -62,10 +57,8 @@ def may_fall_back(ended: CallOutcome, options: RunOptions) -> bool:
 
 
 def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
-    """Return the single outcome of a call, under the call's own id, after its fallbacks were `tried`.
-
-    It is the outcome of the last tool that ran or that a person decided, otherwise the call's own. The context updates
-    of all attempts count, because a failed check may keep its findings.
+    """Return the call's single outcome, under its own id: that of the last tool that ran or that a person decided,
+    otherwise its own. The context updates of all attempts count, because a failed check may keep its findings.
     """
     if not tried:
         return primary
@@ -104,10 +97,7 @@ def _is_never_begun(outcome: CallOutcome) -> bool:
 
 
 def _went(outcome: CallOutcome) -> str:
-    """Describe an attempt for the model.
-
-    The tool's text is included whole or not at all, so that the marks around it stay intact.
-    """
+    """Describe an attempt for the model. The tool's text is whole or absent, so that the marks around it stay intact."""
     if outcome.code == "skipped":
         return f"`{outcome.tool}` was to be tried in its place. {text_of(outcome.value)}"
     what = "could not be used" if _is_never_begun(outcome) else "failed"
@@ -122,7 +112,6 @@ def error_type(error: FailureError) -> str:
 
 
 def error_text(error: FailureError) -> str:
-    """Return the message behind an activity's failure."""
     ours = _own_error(error)
     if ours is not None:
         return ours.message
@@ -148,5 +137,4 @@ def first_error_text(error: FailureError) -> str:
 
 
 def was_cancelled(error: FailureError) -> bool:
-    """Return whether an activity ended because it was cancelled."""
     return isinstance(error.cause, CancelledError)

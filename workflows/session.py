@@ -1,4 +1,4 @@
-"""Runs one conversation as a Temporal workflow: accepts messages, starts turns in order and handles their reports."""
+"""Runs one conversation: accepts messages, starts turns in order and handles their reports."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.SESSION, sandboxed=False)
 class Session:
-    """The workflow of one session, in consecutive runs. Holds messages and states, and runs no activity."""
+    """The workflow of one session, in consecutive runs. Runs no activity."""
 
     @workflow.init
     def __init__(self, session: SessionInput) -> None:
@@ -52,7 +52,7 @@ class Session:
 
     @workflow.signal(name=names.SAY, description="Say something to the session, without a reply")
     def say_signal(self, *envelopes: Any) -> None:
-        """Accept a message like `say`, for callers that cannot wait for a receipt."""
+        """Like `say`, for callers that cannot wait for a receipt."""
         self._talk.say(envelopes, workflow.now())
 
     @workflow.update(name=names.INJECT, description="Hand a late result to a turn")
@@ -68,7 +68,7 @@ class Session:
 
     @workflow.signal(name=names.INJECT, description="Hand a late result to a turn, without a reply")
     def inject_signal(self, *envelopes: Any) -> None:
-        """Accept a late result like `inject`, for callers that cannot wait for a receipt."""
+        """Like `inject`, for callers that cannot wait for a receipt."""
         self._talk.inject(envelopes, workflow.now())
 
     @workflow.signal(name=names.TURN_WAITS, description="From a turn: it waits for people")
@@ -83,12 +83,10 @@ class Session:
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> list[Message]:
-        """Return the conversation as the next turn would read it."""
         return self._talk.transcript()
 
     @workflow.query(name=names.STATE)
     def state(self) -> SessionView:
-        """Return the session as observers may see it."""
         return self._talk.view()
 
     @workflow.run
@@ -145,7 +143,7 @@ class Session:
         )
 
     async def _begin(self, item: FollowUp | MailboxMessage) -> None:
-        """Start a turn without awaiting its end: it outlives this run and reports its own end."""
+        """Start a turn. Does not await its end: the turn outlives this run and reports it."""
         turn = self._talk.begin(item, workflow.now())
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         try:

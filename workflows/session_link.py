@@ -1,6 +1,5 @@
-"""Connects a turn with its session, and keeps a session's events until its next turn records them.
-
-Without a session, this module adds no history event. A session runs no activities and cannot record its own events.
+"""Connects a turn with its session, and keeps a session's events until its next turn records them. A session runs no
+activities and cannot record its own events. Without a session, this module adds no history event.
 """
 
 import asyncio
@@ -52,7 +51,6 @@ class SessionLink:
 
     @property
     def has_messages(self) -> bool:
-        """True if the model still has to get a late result."""
         return len(self._letters) > len(self._taken)
 
     def take_messages(self) -> tuple[Message, ...]:
@@ -94,7 +92,6 @@ class SessionLink:
         await self._finish(asyncio.create_task(self._tell(names.INJECT, letter)))
 
     async def report_failed_start(self, error: TurnError) -> None:
-        """Report to the session that the turn could not start."""
         await self._end(TurnReport(turn=self._turn.turn_id, state="error", error=error))
 
     async def _end(self, report: TurnReport) -> None:
@@ -147,11 +144,10 @@ class SessionLog:
         return receipt
 
     def record_lost_turn(self, turn: str, code: str, at: datetime) -> None:
-        """Record a turn that ended without a report, or never started, and so cannot record that itself."""
+        """Record a turn that ended without a report, or never started."""
         self._keep(SessionEvent(at=at, what="turn", id=turn, status="refused", code=code))
 
     def take(self) -> tuple[SessionEvent, ...]:
-        """Remove and return all events, for a turn that starts."""
         taken, self.kept = self.kept, ()
         return taken
 

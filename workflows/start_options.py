@@ -14,10 +14,7 @@ from signoff.workflows import temporal_metadata
 
 
 def require_own_id(key: TurnKey | SessionKey) -> None:
-    """Fail a workflow whose input names the turn or session of another workflow id.
-
-    Ids determine who may read and answer. A workflow under another id could act in the name of another turn.
-    """
+    """Fail a workflow whose input names the turn or session of another workflow id: it could act in that one's name."""
     own = workflow.info().workflow_id
     if own != key.workflow_id:
         raise ApplicationError(
@@ -28,7 +25,7 @@ def require_own_id(key: TurnKey | SessionKey) -> None:
 
 
 def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
-    """Return the memo: title, requester, store, and the input's `digest` if the same turn may be started again."""
+    """`digest` is the input's, if the same turn may be started again."""
     again = {names.MEMO_INPUT_DIGEST: digest} if digest else {}
     # Use the memo, which a codec encrypts. Anyone with access to the server's tables can read search attributes.
     request = {names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
@@ -38,12 +35,10 @@ def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
 
 
 def session_memo(first: MailboxMessage) -> dict[str, str]:
-    """Return the memo, with title and owner, of a session that starts with `first`."""
     return {names.MEMO_TITLE: _brief(_words(first.message)[:1]), names.MEMO_REQUESTER: first.principals[0].user}
 
 
 def attributes(turn: TurnInput) -> TypedSearchAttributes:
-    """Return the search attributes of a new turn."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(temporal_metadata.ACTOR, turn.actor),
@@ -53,20 +48,17 @@ def attributes(turn: TurnInput) -> TypedSearchAttributes:
 
 
 def session_attributes(tenant: str) -> TypedSearchAttributes:
-    """Return the search attributes of a new session."""
     return TypedSearchAttributes([SearchAttributePair(temporal_metadata.TENANT, tenant)])
 
 
 def priority(tenant: str) -> Priority:
-    """Return the priority of a workflow of `tenant`. Its activities and children inherit it.
-
-    If tasks queue up, a server that supports fairness gives tenants equal shares of the workers.
+    """Activities and children inherit the priority. If tasks queue up, a server that supports fairness gives tenants
+    equal shares of the workers.
     """
     return Priority(fairness_key=tenant)
 
 
 def summary(turn: TurnInput) -> str:
-    """Return one line for Temporal's own list."""
     return temporal_metadata.summary(f"{turn.actor}: {title(turn)}")
 
 

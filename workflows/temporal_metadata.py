@@ -51,7 +51,6 @@ class TemporalMetadata:
         self._cards: dict[tuple[str, int], Card | None] = {}
 
     def publish(self) -> None:
-        """Publish the current state."""
         state = self._state
         waiting = state.book.pending()
         if state.result is None:
@@ -87,9 +86,8 @@ class TemporalMetadata:
 
 
 def shown_state(state: LiveState) -> str | None:
-    """Return the state attribute of a turn, or `None` if the workflow's own status says enough.
-
-    Each change is a history event. A turn without approvals that ends normally therefore changes no attribute.
+    """Return the turn's state attribute, or `None` if the workflow's own status says enough. Each change is a history
+    event.
     """
     return None if state in _UNSAID else state
 
@@ -107,10 +105,8 @@ def details(
     cards: Mapping[str, Card],
     link: Callable[[str], str],
 ) -> str:
-    """Return Markdown for Temporal's UI.
-
-    Shows pending requests with approvers, deadline and arguments, then the answered requests and unknown outcomes.
-    `cards` maps approval ids to cards with the available arguments. `link` returns the address of a card, or "".
+    """Return Markdown for Temporal's UI. `cards` maps approval ids to cards with the available arguments. `link`
+    returns the address of a card, or "".
     """
     waiting = [request for request in requests if request.state == "pending"]
     lines: list[str] = []
@@ -170,7 +166,7 @@ def _describe_answered(request: ApprovalRequest) -> str:
 
 
 def _code(text: str) -> str:
-    """Return `text` as inline code on one line, so that Markdown renders no markup, link or picture in it."""
+    """Return `text` as inline code on one line: Markdown renders no markup, link or picture in it."""
     line = " ".join(text.splitlines()).strip() or "—"
     fence = "`" * (1 + max(map(len, _TICKS.findall(line)), default=0))
     # Separate backticks in the text from the fence. Markdown removes one space at each end.

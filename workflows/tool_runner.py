@@ -1,4 +1,4 @@
-"""Runs one call of a turn: schedules its activity, and looks up the outcome if the activity is lost."""
+"""Runs one call of a turn, and looks up the outcome if its activity is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -50,19 +50,16 @@ class ToolRunner:
         self._stop(list(self._runs))
 
     def abort(self, calls: Collection[str]) -> None:
-        """Prevent `calls`, whose sibling failed, from starting, and stop read-only calls among them.
-
-        Approved calls, and calls that have started an effect, continue.
+        """Prevent `calls`, whose sibling failed, from starting, and stop read-only ones. Approved calls, and calls that
+        have started an effect, continue.
         """
         self._aborted.update(calls)
         self._stop([call for call in calls if call in self._runs and self._runs[call].harmless])
 
     def is_aborted(self, call: str) -> bool:
-        """Return whether `call` was aborted because a sibling failed."""
         return call in self._aborted
 
     def unbegun_outcome(self, call: CallPart) -> CallOutcome:
-        """Return the outcome of a call that was stopped or aborted before it started."""
         unwanted = self._state.stopped or not self.is_aborted(call.call)
         return (outcomes.unwanted_outcome if unwanted else outcomes.aborted_outcome)(call.call, call.tool)
 
@@ -80,9 +77,8 @@ class ToolRunner:
     async def keep(
         self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
     ) -> CallOutcome:
-        """Record in the ticket that the call happened, as decided in `request`, and return the outcome.
-
-        The ticket outlives the turn's history: a restarted turn finds the outcome there and asks no one again.
+        """Record in the ticket that the call happened, as decided in `request`. The ticket outlives the turn's history:
+        a restarted turn finds the outcome there and asks no one again.
         """
         decision = request.votes[-1].decision
         happened = happened_outcome(call.call, call.tool, decision)
@@ -170,9 +166,8 @@ class ToolRunner:
             del self._runs[call.call]
 
     def _count_lost(self, reply: ToolReply) -> ToolReply:
-        """Count the cost and time of a lost call, and return `reply`.
-
-        They are known if the worker was only slow, or if the outcome was looked up.
+        """Count the cost and time of a lost call. They are known if the worker was only slow, or if the outcome was
+        looked up.
         """
         outcome = reply.outcome
         if outcome is not None and (outcome.cost or outcome.duration_ms):
@@ -246,10 +241,9 @@ class _Place:
 
 
 class ConcurrencySlots:
-    """Holds the running calls and the queue of calls that are ready. A call that waits for approval takes no slot.
-
-    No call overtakes another, so an exclusive call gets its turn. Do not use asyncio locks: the queue's conditions are
-    checked after each history event, which makes replay deterministic.
+    """The running calls and the queue of ready ones. A call that waits for approval takes no slot. No call overtakes
+    another, so an exclusive call gets its turn. No asyncio locks: the queue's conditions are checked after each
+    history event, which makes replay deterministic.
     """
 
     def __init__(self) -> None:

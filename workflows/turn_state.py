@@ -1,4 +1,4 @@
-"""The memory of one turn: messages, calls, usage, requests. Plain data and plain computation."""
+"""The memory of one turn: messages, calls, usage, requests. No I/O."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -36,7 +36,7 @@ _LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too lar
 
 
 class TurnState:
-    """The state of one turn, shared by its parts, which keep no references to each other. Callers pass the time."""
+    """The state of one turn, shared by its parts. Callers pass the time."""
 
     def __init__(self, turn: TurnInput) -> None:
         self.turn = turn
@@ -88,8 +88,8 @@ class TurnState:
         return ApprovalKey(self.key, call).id
 
     def may_be_asked(self, approval_id: str) -> bool:
-        """Return whether the gates may have asked this already: of a completion whose gate decisions have not reached
-        the turn yet.
+        """Return whether the gates may have asked this already, for a completion whose gate decisions have not reached
+        the turn.
         """
         coming = self.approval_id(f"c{self.completions}.")
         return self.entered < self.completions and self.result is None and approval_id.startswith(coming)
@@ -104,7 +104,6 @@ class TurnState:
         return call if view is not None and view.outcome is None else ""
 
     def begin_batch(self, reply: ModelReply) -> None:
-        """Keep the batch's context for its calls, however late they are judged."""
         needed = {completion_of(call) for call in self.waiting}
         self._batches = {number: each for number, each in self._batches.items() if number in needed}
         self._batches[self.completions] = _Batch(self.ctx, reply.withheld, reply.kept_at)
@@ -129,13 +128,12 @@ class TurnState:
         return self._batches[completion_of(call)]
 
     def let_wait(self, call: str) -> WaitingCall:
-        """Keep a call that waits while the turn continues, and return it."""
         request = self.book.get(self.approval_id(call))
         self.waiting[call] = "" if request is None else request.code
         return self._waiting_call(call)
 
     def waiting_calls(self) -> tuple[WaitingCall, ...]:
-        """Return the calls that wait while the turn continues. The gates do not ask them again."""
+        """The gates do not ask these calls again."""
         return tuple(map(self._waiting_call, self.waiting))
 
     def _waiting_call(self, call: str) -> WaitingCall:
@@ -158,7 +156,6 @@ class TurnState:
         return None if waiting is None else waiting_outcome(call, tool, waiting)
 
     def judge_from(self) -> Tally:
-        """Return the tally for judging the next calls."""
         self._judged = self.tally
         return self.tally
 
@@ -168,7 +165,6 @@ class TurnState:
         self.tally = replace(counted, recent=after.recent)
 
     def count_fallback(self, before: Tally, after: Tally) -> None:
-        """Add the gates' tally of a fallback."""
         # Ignore fallbacks between equal calls: the model still repeats itself.
         self.tally = _count_between(self.tally, before, after)
 
@@ -183,7 +179,6 @@ class TurnState:
         return (*self.turn.denied, *self.denials())
 
     def change_context(self, settled: list[CallOutcome], now: datetime) -> list[CallOutcome]:
-        """Apply the batch's updates to the context of later calls. Returns the outcomes."""
         if all(outcome.updates is None and outcome.place is None for outcome in settled):
             return settled
         applied = self.updates.apply(settled)
@@ -205,7 +200,7 @@ class TurnState:
 
     @property
     def moved_to(self) -> Place | None:
-        """The turn's new place; `None` if it is still where it began."""
+        """`None` if the turn is still where it began."""
         ctx = self.ctx
         if (ctx.route, ctx.step) == (self.turn.route, self.turn.step):
             return None
@@ -216,7 +211,7 @@ class TurnState:
         self.message_bytes += json_size(message)
 
     def add_completion(self, reply: ModelReply) -> tuple[CallPart, ...]:
-        """Add a completion. Returns the calls to settle, in order, without `respond`."""
+        """Returns the calls to settle, in order, without `respond`."""
         self.usage = self.usage + reply.usage
         if self.completions == 1:
             self.limits, self.catalog, self.leave_open = reply.limits, reply.catalog, reply.leave_open
@@ -229,7 +224,6 @@ class TurnState:
         return calls
 
     def show_stand_in(self, part: CallPart, call: str) -> None:
-        """Show `part` as a fallback for `call`."""
         self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", stands_for=call)
 
     def siblings(self, call: str) -> tuple[str, ...]:
@@ -238,7 +232,6 @@ class TurnState:
         return tuple(view.call for view in beside if view.outcome is None and view.call != call)
 
     def count_work(self, outcome: CallOutcome) -> None:
-        """Count a tool's cost and duration against the turn's limits."""
         self.tool_cost += outcome.cost
         self.active_seconds += outcome.duration_ms / 1000
 
@@ -261,7 +254,6 @@ class TurnState:
         self._count(outcomes)
 
     def tell(self, outcomes: list[CallOutcome]) -> None:
-        """Append the outcomes of calls that waited to the conversation."""
         for outcome in outcomes:
             self.conclude(outcome)
         parts = tuple(late_result(outcome, self.waiting.pop(outcome.call)) for outcome in outcomes)
@@ -296,7 +288,6 @@ class TurnState:
         return None
 
     def answer_result(self, response: Response) -> TurnResult:
-        """Return the result of a turn whose model answered."""
         words = ResponsePart(type=RESPONSE, content=response.text)
         result = self.final_result(response.state, (words, *response.parts))
         return replace(result, pass_to=response.pass_to)
@@ -304,7 +295,6 @@ class TurnState:
     def final_result(
         self, state: FinalState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
     ) -> TurnResult:
-        """Return the turn's result."""
         # A fallback's outcome is part of its original call: the model proposed one call and gets one result.
         proposed = [self._with_waiting(view) for view in self.calls.values() if not view.stands_for]
         whole = TurnResult(
@@ -323,14 +313,13 @@ class TurnState:
         return bound_result(whole)
 
     def _with_waiting(self, view: CallView) -> CallView:
-        """Return a call with a `waiting` outcome if it is still pending: a turn may end before it."""
+        """Give a pending call a `waiting` outcome: a turn may end before it."""
         if view.outcome is not None or view.call not in self.waiting:
             return view
         waits = waiting_outcome(view.call, view.tool, self._waiting_call(view.call))
         return replace(view, outcome=waits)
 
     def view(self, started_at: datetime) -> TurnView:
-        """Return the present state of the turn for queries."""
         requests = {request.call: request for request in self.book.all()}
         calls = tuple(replace(v, approval=requests.get(v.call)) for v in self.calls.values())
         return TurnView(
@@ -365,7 +354,6 @@ class _Batch(NamedTuple):
 
 
 def _count_between(now: Tally, before: Tally, after: Tally) -> Tally:
-    """Return `now` plus the counts between `before` and `after`."""
     if now == before:
         return replace(after, recent=now.recent)
     more = {name: count - before.per_tool.get(name, 0) for name, count in after.per_tool.items()}
@@ -380,7 +368,6 @@ def skipped_outcome(call: CallPart) -> CallOutcome:
 
 
 def correction(reply: ModelReply) -> ResultPart:
-    """Return the result that reports an invalid `respond` to the model."""
     provider = next(
         (p.provider_call for p in reply.message.parts if isinstance(p, CallPart) and p.call == reply.respond_call), ""
     )
@@ -394,10 +381,7 @@ def correction(reply: ModelReply) -> ResultPart:
 
 
 def untaken_answer(reply: ModelReply, codes: Iterable[str]) -> tuple[ResultPart, ...]:
-    """Return the result of a `respond` that does not end the turn because calls wait.
-
-    Empty for an answer in plain text.
-    """
+    """Return the result of a `respond` that does not end the turn because calls wait. Empty for plain text."""
     if not reply.respond_call:
         return ()
     waits = f"waiting for approval, {', '.join(map(show_code, codes))}"
@@ -422,10 +406,9 @@ def _beside(outcome: CallOutcome) -> Iterator[FrozenModel]:
 
 
 def bound_result(result: TurnResult) -> TurnResult:
-    """Truncate `result` to `TURN_RESULT_BYTES` of JSON: additional data first, then values and notes.
-
-    Temporal would retry a completion that is too large without end. The earliest calls lose their data first, because
-    the answer depends on the latest ones. The workflow's own messages keep every value.
+    """Truncate `result` to `TURN_RESULT_BYTES` of JSON, because Temporal would retry a larger completion without end.
+    The earliest calls lose their data first: the answer depends on the latest. The workflow's own messages keep
+    every value.
     """
     over = json_size(result) - TURN_RESULT_BYTES
     if over <= 0:
