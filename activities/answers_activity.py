@@ -11,16 +11,15 @@ from signoff.store.questions.questions import Questions
 
 
 class AnswersActivity:
-    """Reads the answers to one question. Raises `StoreUnavailable`, and Temporal retries."""
+    """Raises `StoreUnavailable`, and Temporal retries."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._rows = Questions(deps.store)
 
     @activity.defn(name=names.ANSWERS)
     async def read_answers(self, task: AnswersTask) -> StoredAnswers:
-        """Return the revision's decisions in stored order, without voided ones.
-
-        Waits while a denial can be undone: the turn would treat it as final.
+        """Return the revision's decisions in stored order, without voided ones. Waits while a denial can be undone: the
+        turn would treat it as final.
         """
         while True:
             rows = await self._rows.read(task.approval)

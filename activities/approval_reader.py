@@ -1,4 +1,4 @@
-"""Reads a call's approval from the store, for running the call or looking it up."""
+"""Reads a call's approval from the store, to run the call or look it up."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,20 +25,16 @@ class ApprovalReader:
         self._lists = RequestLists(deps.store)
 
     async def of(self, permit: Permit) -> ApprovalRows | None:
-        """Return all rows of a call's approval, or `None` if it has no question. Raises `StoreUnavailable`."""
+        """Return all rows of a call's approval, or `None` without a question. Raises `StoreUnavailable`."""
         return await self._rows.read(approval_id_of(permit))
 
     async def of_turn(self, ctx: CallContext) -> Sequence[ApprovalRequest]:
-        """Return all requests of a turn with their present revisions, oldest first.
-
-        Raises `StoreUnavailable`.
-        """
+        """Return a turn's requests with their present revisions, oldest first. Raises `StoreUnavailable`."""
         return (await self.rows_of_turn(ctx)).requests
 
     async def rows_of_turn(self, ctx: CallContext) -> TurnRows:
-        """Read a turn's requests and tickets, and its tenant's freeze. Raises `StoreUnavailable`.
-
-        Waits while a denial can be undone: the turn would act on an answer that may be retracted.
+        """Read a turn's requests and tickets, and its tenant's freeze. Raises `StoreUnavailable`. Waits while a denial
+        can be undone: the turn would act on an answer that may be retracted.
         """
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         while True:
@@ -55,10 +51,7 @@ class ApprovalReader:
         decisions: Sequence[Decision],
         questions: Sequence[Question] = (),
     ) -> VoterSet:
-        """Return the people who may answer for the call of `permit` now, on these terms.
-
-        Raises `StoreUnavailable`.
-        """
+        """Raises `StoreUnavailable`."""
         # Without answers, skip the lookup. Otherwise include the requester, who may be an approver under another
         # account.
         user_ids = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
@@ -67,10 +60,8 @@ class ApprovalReader:
 
 
 def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:
-    """Return the questions about the unknown outcomes of a call's attempts."""
     return () if rows is None else tuple(each for each in rows.questions if each.kind == "in_doubt")
 
 
 def approval_id_of(permit: Permit) -> str:
-    """Return the approval id of a call, even if it has no question."""
     return ApprovalKey(TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn), permit.call).id

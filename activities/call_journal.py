@@ -36,9 +36,8 @@ from signoff.store.store import Also
 
 
 async def hand_over(deps: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
-    """Record a turn's own entries and no entries of other streams. Raises `StoreUnavailable`.
-
-    Anyone who can start workflows can start this activity from one. Entries of such a caller are not recorded.
+    """Record a turn's own entries and no entries of other streams. Raises `StoreUnavailable`. Anyone who can start
+    workflows can start this activity from one; entries of such a caller are not recorded.
     """
     write = make_hand_over(seen)
     if write is not None:
@@ -46,18 +45,16 @@ async def hand_over(deps: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
 
 
 def make_hand_over(seen: Sequence[AuditEntry], beside: Sequence[AuditEntry] = ()) -> Also | None:
-    """Return a write of a turn's own entries, and of this activity's entries `beside`, or `None` if there are none.
-
-    The write is for a transaction that begins with other work.
+    """Return a write of a turn's own entries and of `beside`, for a transaction that begins with other work, or `None`
+    without entries.
     """
     own = _own(seen)
     return _write_endings(own, entry_writer([*own, *beside])) if own or beside else None
 
 
 def _write_endings(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
-    """Return a write that records how a turn's own questions ended, by the turn's word, and then runs `also`.
-
-    Such an entry never lets a call run. `rows` holds the approval if it was read before.
+    """Return a write that records how a turn's own questions ended, by the turn's word, and then runs `also`. Such an
+    entry never lets a call run. `rows` holds the approval if it was read before.
     """
     known_rows = {} if rows is None else {rows.latest.id: rows}
     # An entry of the turn's own stream may name any approval. A foreign question would end while its turn still asks
@@ -85,13 +82,12 @@ async def write(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
 
 
 def _turn() -> TurnKey | None:
-    """Return the turn that scheduled this activity, or `None` for another caller."""
+    """`None` if no turn scheduled this activity."""
     info = activity.info()
     return parse_workflow_id(info.workflow_id or "") if info.workflow_type == ACTOR_TURN else None
 
 
 def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """Return a turn's entries about itself, marked as its claim."""
     turn = _turn()
     if turn is None:
         return []
@@ -115,13 +111,13 @@ def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
 
 
 async def attribute(deps: WorkerDeps, ctx: CallContext, seen: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """Return an activity's entries about a turn. Their subject is a claim unless the gateway signed the requester."""
+    """The entries' subject is a claim unless the gateway signed the requester."""
     is_vouched = ctx.user.key_id and deps.verifier.check_principal(await deps.as_asked(ctx))
     return list(seen if is_vouched else map(_claim_subject, seen))
 
 
 def attribute_question(deps: WorkerDeps, question: Question, entry: AuditEntry) -> AuditEntry:
-    """Return the entry of a question. The requester is a claim unless the gateway signed for them."""
+    """The requester is a claim unless the gateway signed for them."""
     # The stored answer proves the author of an edit.
     known_rows = entry.data.get("edited_by") or (question.requester.key_id and deps.verifier.check_asker(question))
     return entry if known_rows else _claim_subject(entry)
@@ -156,14 +152,13 @@ class RecordActivity:
 
     @activity.defn(name=names.RECORD)
     async def record(self, task: RecordTask) -> None:
-        """Record the entries. Raises `StoreUnavailable`, and Temporal retries."""
+        """Raises `StoreUnavailable`, and Temporal retries."""
         await hand_over(self._deps, task.audit)
 
 
 class Journal:
-    """Records one call. If the tool's policy demands only best effort, no method but `receive` raises.
-
-    Otherwise an entry that cannot be recorded raises `StoreUnavailable`, and Temporal retries the activity.
+    """Records one call. If the policy demands only best effort, no method but `receive` raises. Otherwise an entry that
+    cannot be recorded raises `StoreUnavailable`, and Temporal retries the activity.
     """
 
     def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
@@ -173,11 +168,10 @@ class Journal:
         self._owed: list[AuditEntry] = []
 
     async def receive(self, seen: Sequence[AuditEntry], approval: str) -> None:
-        """Accept the turn's entries from before this call. The next entry's write or an earlier one records them.
-
-        Another transaction would take a quarter of the time from a decision to its effect. Only entries about
-        another question than `approval`, which is this call's, get one. Otherwise two calls that end each other's
-        questions while claiming their tickets would deadlock. Raises `StoreUnavailable`.
+        """Accept the turn's entries from before this call; the next entry's write records them. A separate transaction
+        would take a quarter of the time from a decision to its effect. Only entries about a question other than
+        `approval`, this call's, get one: otherwise two calls that end each other's questions while claiming their
+        tickets would deadlock. Raises `StoreUnavailable`.
         """
         own = _own(seen)
         others = any(entry.kind == "ending" and entry.data.get("approval") != approval for entry in own)
@@ -189,12 +183,11 @@ class Journal:
             await hand_over(self._deps, seen)
 
     async def settle(self) -> None:
-        """Record the accepted entries that are not recorded yet."""
         if self._owed:
             await self._keep([])
 
     def forget_received(self) -> None:
-        """Forget the accepted entries, because the write of `together` has recorded them."""
+        """The write of `together` has recorded the accepted entries."""
         self._owed = []
 
     async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
@@ -206,9 +199,8 @@ class Journal:
     async def start_entries(
         self, permit: Permit, found: LocalGateDecision, args: Mapping[str, Any], ticket: str
     ) -> list[AuditEntry]:
-        """Build the entries for the start of the handler, with its rule or grant if the call had no approval.
-
-        Raises `StoreUnavailable` if large arguments cannot be stored.
+        """Build the entries for the handler's start, with its rule or grant if the call had no approval. Raises
+        `StoreUnavailable` if large arguments cannot be stored.
         """
         event = dispatch_event(self._tool, permit)
         # An external agent runs the tool itself: only its promise says that it does so as approved.
@@ -232,10 +224,8 @@ class Journal:
     async def end(
         self, permit: Permit, outcome: CallOutcome, ticket: str, ran: CallContent | None = None
     ) -> list[AuditEntry]:
-        """Build the entries for the end of the call.
-
-        A call that ran gets its execution facts, and a specialist's call all of its arguments. Raises
-        `StoreUnavailable` if large arguments cannot be stored.
+        """Build the entries for the end of the call. A call that ran gets its execution facts, and a specialist's call
+        all of its arguments. Raises `StoreUnavailable` if large arguments cannot be stored.
         """
         facts = (
             {}
@@ -270,19 +260,16 @@ class Journal:
         return {"arguments_kept": {"sha256": kept.blob.sha256, "size": kept.blob.size}}
 
     def together(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also | None:
-        """Return a write of `seen` for the transaction of the recorded event, or `None` if `apart` writes it.
-
-        `rows` holds the call's approval, read before.
+        """Return a write of `seen` for the transaction of the recorded event, or `None` if `apart` writes it. `rows`
+        holds the call's approval, read before.
         """
         return self._write_entries(seen, rows) if self._required else None
 
     async def apart(self, seen: Sequence[AuditEntry]) -> None:
-        """Record the entries that no other transaction records."""
         if not self._required:
             await self._keep(seen)
 
     async def alone(self, seen: Sequence[AuditEntry]) -> None:
-        """Record entries in a separate transaction."""
         await self._keep(seen)
 
     async def _keep(self, seen: Sequence[AuditEntry]) -> None:

@@ -1,8 +1,6 @@
-"""Checks the callers of Signoff's own activities: only the turn in the task may schedule them.
-
-Anyone with Temporal credentials can schedule any activity of a task queue, directly or from their own workflow. Tools
-and `signoff.outcome` refuse such callers with an outcome. All others fail here before they begin. Event handlers are
-exempt, because no turn schedules them.
+"""Checks that the turn in the task scheduled a Signoff activity. Anyone with Temporal credentials can schedule any
+activity of a task queue. Tools and `signoff.outcome` refuse such callers with an outcome; all others fail here
+before they begin. Event handlers are exempt, because no turn schedules them.
 """
 
 from collections.abc import Sequence
@@ -25,7 +23,6 @@ class CallerInterceptor(Interceptor):
     """Checks the caller of each of the worker's own Signoff activities."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """See `Interceptor`."""
         return _Checked(next)
 
 
@@ -46,7 +43,7 @@ def current_caller() -> ActivityCaller:
 
 
 def own_problem(caller: ActivityCaller, args: Sequence[Any]) -> str:
-    """Return why this caller may not run one of Signoff's own activities with these arguments, or ""."""
+    """Return why this caller may not run this Signoff activity with these arguments, or ""."""
     # Tools and `OUTCOME` check their caller against the permit, and answer in words for the model. Event handlers
     # belong to no turn and use the store alone.
     if not caller.activity_type.startswith(OWN) or caller.activity_type in (OUTCOME, EVENT):
@@ -56,7 +53,7 @@ def own_problem(caller: ActivityCaller, args: Sequence[Any]) -> str:
 
 
 def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:
-    """Return the turns of a task, with `None` for an invalid one."""
+    """`None` for an invalid turn."""
     match task:
         case ModelTask() | GateTask():
             return [TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)]

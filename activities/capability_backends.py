@@ -1,4 +1,4 @@
-"""Backends of declared capabilities: secrets, files of tenants, hosts. Combines all backends of a worker."""
+"""Backends of declared capabilities: secrets, files of tenants, hosts."""
 
 import asyncio
 import logging
@@ -46,7 +46,6 @@ class GrantedSecrets:
         self.used: set[str] = set()
 
     async def get(self, name: str) -> str:
-        """See `signoff.registry.capabilities.Secrets`."""
         if name not in self._names:
             raise CapabilityError("SECRET_NOT_DECLARED", name)
         try:
@@ -61,13 +60,13 @@ class GrantedSecrets:
 
 
 class TenantStorage:
-    """Provides files below `root`, in one folder a tenant. No tenant reaches another's."""
+    """Files below `root`, in one folder a tenant. No tenant reaches another's."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Return the tenant's folder. The first write creates it."""
+        """The first write creates the tenant's folder."""
         return _Folder(self._root, tenant)
 
 
@@ -128,7 +127,6 @@ class HttpNetwork:
         self._transport = transport
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Return the declared hosts."""
         return _Hosts(declared.network, self._transport)
 
 
@@ -184,10 +182,7 @@ async def _reply(response: httpx2.Response, host: str) -> NetworkResponse:
 
 
 def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
-    """Return the backends of a worker without configuration.
-
-    These are network, programs and folders, and files of tenants if there is a folder for them.
-    """
+    """Return the backends of a worker without configuration. Files of tenants need a folder for them."""
     backends: dict[str, Backend] = {"network": HttpNetwork(), "process": Programs()}
     if is_supported():
         backends["fs_reach"] = Folders()
@@ -195,9 +190,8 @@ def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
 
 
 def check_backends(tools: Iterable[Tool], backends: Mapping[str, Backend], task_queue: str) -> None:
-    """Raise `ConfigError` if a tool of this worker declares a program or folder that this machine lacks.
-
-    Tools of another task queue run elsewhere.
+    """Raise `ConfigError` if a tool of this worker declares a program or folder that this machine lacks. Tools of
+    another task queue run elsewhere.
     """
     for tool in tools:
         if tool.task_queue not in ("", task_queue):
@@ -213,9 +207,8 @@ def check_backends(tools: Iterable[Tool], backends: Mapping[str, Backend], task_
 def grant_capabilities(
     backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str
 ) -> GrantedCapabilities:
-    """Return the declared capabilities of `tool` for its handler, as far as backends exist.
-
-    The gate `capabilities` checks first. Never raises: a missing capability fails when the handler uses it.
+    """Return the declared capabilities of `tool` for its handler, as far as backends exist. Never raises: the gate
+    `capabilities` checks first, and a missing capability fails when the handler uses it.
     """
     found: dict[str, object] = {}
     for kind in tool.capabilities.kinds:

@@ -1,7 +1,6 @@
-"""Draws cards for the details that Temporal shows of a turn. Workflows call this, and store none of it.
-
-A turn does not know the secret arguments or the inbox's address. This data enters only the answer to a query, never
-into a command or the history. Therefore it may differ on replay.
+"""Draws cards for the details that Temporal shows of a turn. Workflows call this, but a turn does not know the secret
+arguments or the inbox's address. This data enters only the answer to a query, never a command or the history.
+Therefore it may differ on replay.
 """
 
 import logging
@@ -39,21 +38,20 @@ class DetailCards(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """See `Interceptor`. This intercepts no run and only provides two functions."""
+        """Intercepts no run; only provides two functions."""
         input.unsafe_extern_functions[names.DETAIL_CARD] = self.card
         input.unsafe_extern_functions[names.DETAIL_LINK] = self.link
         return None
 
     def link(self, approval_id: str) -> str:
-        """Return the address of a request's card in the inbox, or "" if the inbox's address is unknown here."""
+        """Return the address of a request's card in the inbox, or "" if unknown here."""
         inbox = self._deps.public_url.rstrip("/")
         return f"{inbox}/approvals/{quote(approval_id, safe='.')}" if inbox else ""
 
     def card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
-        """Draw the card of a request by this worker's tool declaration, without any secret of `calls`.
-
-        If the tool is not declared here, the card holds only a note about that. Returns `None` if the arguments are in
-        the store, or if `calls` has too many secrets to search for. Never raises.
+        """Draw a request's card without any secret of `calls`. For a tool not declared here, the card holds only a note
+        about that. Returns `None` if the arguments are in the store, or if `calls` has too many secrets to search
+        for. Never raises.
         """
         try:
             return self._card(request, calls)

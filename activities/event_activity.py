@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class EventActivity:
-    """Runs the handlers of subscriptions. The store, not the caller, determines the event for a handler."""
+    """The store, not the caller, determines the event for a handler."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -30,10 +30,7 @@ class EventActivity:
 
     @activity.defn(name=names.EVENT)
     async def event(self, task: EventTask) -> None:
-        """Run the handler unless the event was delivered.
-
-        A failure is final, with the type of the handler's exception.
-        """
+        """Run the handler unless the event was delivered. A failure is final, with the type of the handler's exception."""
         info = activity.info()
         own_workflow = (names.HANDLER_RUN, event_workflow_id(self._deps.store.id, task.delivery))
         if (info.workflow_type, info.workflow_id) != own_workflow:

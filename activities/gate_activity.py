@@ -73,7 +73,7 @@ class _Judged(NamedTuple):
 
 
 class GateActivity:
-    """Judges calls with the worker's catalog. Pure rules, plus loading arguments from the store."""
+    """Pure rules, plus loading arguments from the store."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -83,10 +83,7 @@ class GateActivity:
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
-        """Judge each call of the batch.
-
-        Returns one decision a call, in order, and never fails because of the model's input.
-        """
+        """Return one decision a call, in order. Never fails because of the model's input."""
         gate_decisions: list[GateDecision] = []
         doubt = await self._deps.doubt(task.ctx)
         forged = await self._deps.requester_problem(task.ctx)
@@ -118,7 +115,7 @@ class GateActivity:
         return GateReply(gate_decisions=tuple(gate_decisions), tally=tally)
 
     def _trace(self, task: GateTask) -> list[AuditEntry]:
-        """Log the meaning of each call's tool name, with the levels that won and lost. Returns the audit entries."""
+        """Log the meaning of each call's tool name, with the levels that won and lost."""
         view, entries = self._deps.catalog.tool_view(task.ctx), []
         for call in task.calls:
             facts = resolution_facts(view, call.tool)
@@ -128,10 +125,7 @@ class GateActivity:
         return entries
 
     async def _collect_facts(self, task: GateTask, forged: str) -> GateFacts:
-        """Collect the facts for the gates.
-
-        Runs no hooks if the requester is forged.
-        """
+        """Runs no hooks if the requester is forged."""
         if task.doubt:
             return past_call_facts(self._deps.catalog, task.ctx, task.calls, self._deps.clock())
         names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
@@ -161,7 +155,6 @@ class GateActivity:
         return found
 
     async def _judge_calls(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
-        """Judge each call by the rules. Returns the decisions and the resulting tally."""
         catalog, batch, tally = self._deps.catalog, [], task.tally
         for call in task.calls:
             args = await load_in(self._deps.store, call.args, SessionKey(task.ctx.tenant, task.ctx.session))
@@ -182,9 +175,8 @@ class GateActivity:
         rows: TurnRows,
         action: str,
     ) -> LocalGateDecision:
-        """Apply the tenant's freeze, earlier denials, waiting calls and remembered answers to `found`.
-
-        An edit is a person's proposal to the other approvers, so no remembered answer applies to it, now or later.
+        """Apply the tenant's freeze, earlier denials, waiting calls and remembered answers to `found`. An edit is a
+        person's proposal to the other approvers: no remembered answer applies to it, now or later.
         """
         # Check before remembered answers: in a frozen tenant no grant applies, and none is used up.
         if rows.freeze is not None:
@@ -278,9 +270,8 @@ class GateActivity:
         found: LocalGateDecision,
         rows: TurnRows,
     ) -> GateDecision:
-        """Ask approvers about a call's unknown outcome. Returns the decision: the call waits, or why no one is asked.
-
-        The present policy does not matter, because the question is about the past. The store must show a begun attempt
+        """Ask approvers about a call's unknown outcome: the call waits, or the decision says why no one is asked. The
+        question is about the past, so the present policy does not matter. The store must show a begun attempt
         without an outcome, and no decision of approvers about it.
         """
         tool, verdict = self._deps.catalog.tool_view(task.ctx).tool(call.tool), found.verdict
@@ -346,11 +337,10 @@ class GateActivity:
         return _end_unasked(about.call, changed) if isinstance(changed, str) else changed
 
     def _offline(self, ctx: CallContext) -> Remark | None:
-        """Write the note on a call of the built-in model, by the driver of this worker."""
         return OFFLINE_MODEL if self._deps.is_offline(ctx.actor) else None
 
     def _stands_in(self, call: CallPart) -> Remark | None:
-        """Return a note about a fallback call, with the tools that it may replace by the catalog."""
+        """Return a note about a fallback call, with the tools that it may replace."""
         if not is_stand_in(call.call):
             return None
         return fallback_note([each.name for each in self._deps.catalog.every_tool if call.tool in each.fallbacks])
@@ -400,10 +390,7 @@ def _with_summary(decision: GateDecision, tool: Tool | None, args: Any, secrets:
 
 
 def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
-    """Build the audit entries of a batch's settled calls.
-
-    A request was recorded with its row, and a running call records itself.
-    """
+    """Build the entries of a batch's settled calls. Requests and running calls are recorded elsewhere."""
     entries = []
     for call, gate_decision in zip(task.calls, gate_decisions, strict=True):
         if gate_decision.outcome is not None:
@@ -419,10 +406,9 @@ def _to_a_person(words: Words) -> Words:
 
 
 def _find_earlier_run(tickets: Sequence[Ticket], digest: str) -> tuple[CallOutcome | None, tuple[Remark, ...]]:
-    """Return the outcome of exactly this action if it ran already, or remarks on the call's earlier attempts.
-
-    `tickets` belong to the call. A turn that is reset to before a decision asks again, and an approver must not deny
-    a call that has already happened.
+    """Return the outcome of exactly this action if it ran already, or remarks on earlier attempts. `tickets` belong to
+    the call. A turn that is reset to before a decision asks again, and an approver must not deny a call that has
+    already happened.
     """
     done = [each for each in tickets if each.state == "done" and each.outcome is not None]
     for ticket in done:
@@ -444,7 +430,6 @@ def in_doubt(call: CallPart) -> CallOutcome:
 
 
 def digest_of(ctx: CallContext, call: str, tool: Tool, args: Any) -> str:
-    """Return the call digest by this worker's catalog."""
     return digest_in_context(ctx, call=call, tool=tool.name, definition=definition_hash(tool), args=args)
 
 

@@ -1,7 +1,5 @@
-"""Applies remembered answers to calls, by pure rules over the store's rows.
-
-The gateway writes a grant together with the deciding answer. Here a grant is only a claim. Its question and signed
-answers must confirm it, so that write access to the store as a worker is not enough to create one.
+"""Applies remembered answers to calls, by pure rules over the store's rows. A grant here is only a claim: its question
+and signed answers must confirm it. Otherwise a worker's write access to the store would be enough to create one.
 """
 
 import dataclasses
@@ -31,7 +29,7 @@ from signoff.store.questions.questions import Questions
 
 
 class GrantUse:
-    """Applies the remembered answers in one worker's store."""
+    """The remembered answers in one worker's store."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
@@ -42,10 +40,7 @@ class GrantUse:
     async def apply_grant(
         self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
     ) -> LocalGateDecision:
-        """Return `found`, or the decision of a remembered answer for a call that needs approval: run or denied.
-
-        Raises `StoreUnavailable`.
-        """
+        """Let a remembered answer decide a call that needs approval: run or denied. Raises `StoreUnavailable`."""
         policy = None if found.tool is None else self._deps.catalog.policy(found.tool.activity).policy
         if found.kind != "ask" or found.tool is None or policy is None or not policy.allow_remember:
             return found
@@ -61,9 +56,8 @@ class GrantUse:
     async def holds(
         self, name: str, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
     ) -> LocalGateDecision:
-        """Return `found`, or the call as permitted by the grant `name` or denied by a remembered denial.
-
-        Does not check the remaining uses: the claim does. Raises `StoreUnavailable`.
+        """Like `apply_grant`, with the grant or remembered denial `name`. Does not check the remaining uses: the claim
+        does. Raises `StoreUnavailable`.
         """
         grant = await self._rows.read(name) if name and found.kind == "ask" else None
         if grant is None or grant.verdict != "approved" or not await self._applies(grant, ctx, found, args):
@@ -115,7 +109,7 @@ class GrantUse:
         return grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people)
 
     async def _find_proof(self, grant: Grant, judged: LocalGateDecision) -> tuple[Question, Sequence[Decision]] | None:
-        """Return the question and answers that confirm `grant`, or `None` if nothing does."""
+        """Return the question and answers that confirm `grant`, or `None`."""
         rows = await self._questions.read(grant.approval_id)
         question = None if rows is None else question_of(grant, rows.questions)
         if rows is None or question is None or not self._is_vouched(question):
@@ -164,15 +158,13 @@ class GrantUse:
 
 
 def _is_of_asker(question: Question, ctx: CallContext, people: Directory) -> bool:
-    """Return whether the requester in `ctx` is the person who asked `question`, as known at that time.
-
-    Their account may belong to another person now.
+    """Return whether the requester in `ctx` is the person who asked `question`, as known at that time. Their account
+    may belong to another person now.
     """
     return people.person_id(question.requester.human, ctx.tenant) == people.person_id(ctx.user.user, ctx.tenant)
 
 
 def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
-    """Return the call as permitted by a remembered approval."""
     if found.verdict is None:
         return found
     until = f"{grant.expires_at:%Y-%m-%d %H:%M} UTC"
@@ -183,7 +175,7 @@ def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
 
 
 def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> LocalGateDecision:
-    """Return `found` for a frozen tenant: denied if it would run or need approval."""
+    """Return `found`, but denied if it would run or need approval."""
     if found.kind == "settled":
         return found
     denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=f"frozen: {reason}")
@@ -191,7 +183,6 @@ def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> Lo
 
 
 def _deny(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDecision:
-    """Return the call as denied by a remembered denial, with the decision that it repeats."""
     denied = ToolDenied(
         source="repeat",
         approval_id=grant.approval_id,

@@ -34,7 +34,7 @@ _NO_SETTINGS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 async def run_handler(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
-    """Run the handler and return its result. Raises `HandlerEnded` if it tries to end the process."""
+    """Raises `HandlerEnded` if the handler tries to end the process."""
     try:
         return await tool.handler(args, context)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -52,10 +52,8 @@ def tool_context_of(
     settings: Mapping[str, Any] = _NO_SETTINGS,
     capabilities: GrantedCapabilities = NOTHING_GRANTED,
 ) -> ToolContext:
-    """Build the context of a call's handler or probe.
-
-    `key` is the ticket's key. `fields` are the catalog's context fields. `permit` must be proved: its approvers are
-    reported to the tool.
+    """Build the context of a call's handler or probe. `key` is the ticket's key. `permit` must be proved: its approvers
+    are reported to the tool.
     """
     ctx = permit.ctx
     known = people.person_id(ctx.user.user, ctx.tenant)
@@ -94,13 +92,12 @@ class HandlerExecution:
         self._results = results
 
     async def run(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
-        """Run the handler and measure its duration. `key` is the ticket's key, if the call has one."""
+        """`key` is the ticket's key, if the call has one."""
         began = time.monotonic()
         made = await self._guard(task, args, key)
         return made._replace(outcome=replace(made.outcome, duration_ms=int((time.monotonic() - began) * 1000)))
 
     def context(self, task: ToolTask, key: str) -> ToolContext:
-        """Build the context of the handler or the probe, with the tool's capabilities."""
         given = grant_capabilities(self._deps.backends, self._deps.secrets, self._tool, task.permit.ctx.tenant)
         return tool_context_of(
             task.permit,
@@ -173,10 +170,7 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 def is_unwanted() -> bool:
-    """Return whether the turn has cancelled this call or has ended.
-
-    A stopping worker leaves the call to another one.
-    """
+    """Return whether the turn has cancelled this call or has ended. A stopping worker leaves the call to another one."""
     details = activity.cancellation_details()
     # Ending or resetting the turn, or scheduling the call twice, must not interrupt a begun call: its outcome would be
     # unknown.

@@ -39,7 +39,6 @@ class IdentifyActivity:
 
     @activity.defn(name=names.IDENTIFY)
     async def identify(self, task: IdentifyTask) -> Authority:
-        """Return the author of a decision and their right to decide its request."""
         try:
             decision = task.decision
             evidence = evidence_of(decision, self._deps.verifier, self._deps.clock())
@@ -70,7 +69,7 @@ class IdentifyActivity:
             return Authority(allowed=False, code="unavailable")
 
     async def _find_stored(self, decision: Decision) -> Authority | None:
-        """Return the author of a stored answer, or `None` if it is not stored."""
+        """`None` if the answer is not stored."""
         # Each stored answer has a time of arrival. Answers from Temporal's own UI have none.
         has_arrival = decision.received_at is not None
         votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if has_arrival else []
@@ -108,10 +107,9 @@ class IdentifyActivity:
 
 
 def _key(decision: Decision, revision: int, *, once: bool) -> str:
-    """Return the key of a raw answer: its run, the pending revision, and its content.
-
-    A repeated workflow task may reorder its messages, so the activity's number does not identify a message. With
-    `once`, equal answers to one revision share a key. Otherwise each activity has its own key.
+    """Return the key of a raw answer: its run, the pending revision, and its content. A repeated workflow task may
+    reorder its messages, so the activity's number does not identify a message. With `once`, equal answers to one
+    revision share a key.
     """
     info = activity.info()
     name = f"{info.workflow_run_id}/{revision}/{sha256_hex(decision.model_dump(mode='json'))}"
@@ -124,12 +122,12 @@ def _refused(receipt: Receipt, author: Authority | None = None) -> Authority:
 
 
 def _is_one(stored: Decision, given: Decision) -> bool:
-    """Return whether two decisions are the same answer. A turn names the author as the gateway did."""
+    """Compare two decisions. A turn names the author as the gateway did."""
     return replace(stored, subject=given.subject) == given
 
 
 def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> SignatureEvidence:
-    """Check the signature of a decision. A key id or a signature alone counts as signed."""
+    """A key id or a signature alone counts as signed."""
     if not decision.signature and not decision.key_id:
         return SignatureEvidence("unsigned", now)
     if not verifier.check_decision(decision):

@@ -57,10 +57,8 @@ _log = logging.getLogger(__name__)
 
 
 class ModelActivity:
-    """Builds the tool list, asks the model, stores large content, numbers the calls, and runs the gates on them.
-
-    A reply with calls is stored before the gates run. An attempt after a lost one finds it. Therefore no second
-    completion is paid for, and no question is asked about calls that another reply would not contain.
+    """Asks the model and runs the gates on its calls. A reply with calls is stored before the gates run, and an attempt
+    after a lost one finds it: no second completion is paid for, and no question is about calls of another reply.
     """
 
     def __init__(self, deps: WorkerDeps) -> None:
@@ -71,10 +69,7 @@ class ModelActivity:
 
     @activity.defn(name=names.MODEL)
     async def model(self, task: ModelTask) -> ModelReply:
-        """Request one completion from the model.
-
-        Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried).
-        """
+        """Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried)."""
         begun = asyncio.get_running_loop().time()
         try:
             async with send_heartbeats():
@@ -148,9 +143,8 @@ class ModelActivity:
         return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 
     async def _judge_calls(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
-        """Return `reply` with the gates' decisions on its calls, or without them if the gates cannot answer now.
-
-        The turn then asks the gates itself.
+        """Return `reply` with the gates' decisions, or without them if the gates cannot answer now. The turn then asks
+        the gates itself.
         """
         span = activity.info().start_to_close_timeout
         ends = None if span is None else begun + span.total_seconds() - SPARE_SECONDS
@@ -246,9 +240,8 @@ class ModelActivity:
         return reply, own
 
     def _quiet(self, messages: Sequence[Message], completion: Completion) -> Completion:
-        """Remove the worker's secrets and secret arguments, present and earlier, from the agent's texts.
-
-        Calls except `respond` are unchanged: approvers are asked about the proposed arguments, and these run.
+        """Remove the worker's secrets and secret arguments, present and earlier, from the agent's texts. Calls except
+        `respond` are unchanged: approvers are asked about the proposed arguments, and these run.
         """
         earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
         proposed = ((each.tool, parse_arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])

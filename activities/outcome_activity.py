@@ -1,6 +1,5 @@
-"""Activity `signoff.outcome`: finds the outcome of a call whose activity timed out or was lost.
-
-It also reads an external agent's report from the store.
+"""Activity `signoff.outcome`: finds the outcome of a call whose activity timed out or was lost. Also reads an external
+agent's report.
 """
 
 from temporalio import activity
@@ -39,10 +38,9 @@ from signoff.store.tickets import ticket_key
 
 
 class OutcomeActivity:
-    """Reads the ticket. Voids an unclaimed one, so that a late worker cannot run it.
-
-    For a begun call without an outcome, asks the tool's probe if there is one. A decision that the call happened is
-    recorded on the ticket, so that it is final even if the workflow is lost.
+    """Reads the ticket. Voids an unclaimed one, so that a late worker cannot run it. Asks the tool's probe, if any,
+    about a begun call without an outcome. A decision that the call happened is recorded on the ticket: it is final
+    even if the workflow is lost.
     """
 
     def __init__(self, deps: WorkerDeps) -> None:
@@ -50,9 +48,8 @@ class OutcomeActivity:
 
     @activity.defn(name=names.OUTCOME)
     async def outcome(self, task: OutcomeTask) -> ToolReply:
-        """Return the recorded outcome, or `in_doubt`; `again=lapsed` if nothing ran, `undone` if it had no effect.
-
-        A reply with neither means that a decision was not recorded, or that there is no report.
+        """Return the recorded outcome, or `in_doubt`; `again=lapsed` if nothing ran, `undone` if it had no effect. A
+        reply with neither means that a decision was not recorded, or that there is no report.
         """
         info = activity.info()
         permit = task.permit
@@ -94,9 +91,8 @@ class OutcomeActivity:
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 
     async def _find_report(self, task: OutcomeTask, workflow: str) -> ToolReply:
-        """Return the external agent's reported outcome, or `in_doubt` once the turn gives up the report.
-
-        Reads the store, where the gateway recorded the report under the agent's token: a turn's claim proves nothing.
+        """Return the external agent's reported outcome, or `in_doubt` once the turn gives up the report. Reads the
+        store, where the gateway recorded the report under the agent's token: a turn's claim proves nothing.
         """
         permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
         # Check the ticket: a turn may name the digest of another turn's call.
@@ -116,7 +112,7 @@ class OutcomeActivity:
             return ToolReply()
 
     async def _record_word(self, task: OutcomeTask, word: Decision) -> ToolReply:
-        """Record `word` on the ticket if its author may decide, and return the ticket's outcome."""
+        """Record `word` on the ticket if its author may decide."""
         permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
         if tool is None or task.args is None or await self._deps.requester_problem(permit.ctx):
             return ToolReply()
@@ -168,7 +164,7 @@ class OutcomeActivity:
         )
 
     async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
-        """Return the use that a read consumed, and the outcome."""
+        """Return the use that a read consumed."""
         if tool.usage_limit is None:
             return failed
         try:
@@ -178,7 +174,7 @@ class OutcomeActivity:
             return failed
 
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
-        """Ask the tool's probe about exactly the permit's call, and return its finding."""
+        """Ask the tool's probe about exactly the permit's call."""
         permit = task.permit
         if tool.probe is None or task.args is None or await self._deps.requester_problem(permit.ctx):
             return None

@@ -1,6 +1,5 @@
-"""Checks the right to run at the place of the effect, by pure rules over an untrusted permit.
-
-`approval_of` derives the approval from the store, and `check_permit` decides whether the call may run by it.
+"""Checks the right to run at the place of the effect, by pure rules over an untrusted permit. `approval_of` derives the
+approval from the store, `check_permit` decides.
 """
 
 import dataclasses
@@ -57,10 +56,7 @@ RUN = PermitCheck("run")
 
 
 def turn_problem(caller: ActivityCaller, turn: TurnKey | None, what: str, by: str) -> str:
-    """Return why `what` was not scheduled by `turn` (`None`: no turn), or "".
-
-    `by` names the source of the turn's name.
-    """
+    """Return why `what` was not scheduled by `turn` (`None`: no turn), or "". `by` names the source of the turn's name."""
     # Anyone with Temporal credentials can start any activity, directly or from their own workflow.
     if caller.workflow_type != ACTOR_TURN:
         return f"{what} runs only inside a turn"
@@ -117,7 +113,7 @@ def voter_set(
     now: datetime,
     questions: Sequence[Question] = (),
 ) -> VoterSet:
-    """Return the people who may answer for a call of `tool`, by the present policy's `terms` and by `questions`."""
+    """Return the people who may answer, by the present policy's `terms` and by `questions`."""
     policy = catalog.policy(tool).rules
     present = ApproverSpec(
         ctx.tenant,
@@ -135,7 +131,6 @@ def voter_set(
 
 def _escalation(question: Question, terms: Terms) -> Escalation | None:
     """Return the escalation of a question, to people named by both its row and the present terms, at the later time.
-
     Both times count from its opening, by the store's clock.
     """
     to = tuple(each for each in question.escalate_to if each in terms.escalate_to)
@@ -152,15 +147,14 @@ def _escalation(question: Question, terms: Terms) -> Escalation | None:
 
 
 def _escalates_after(asked: Question | Terms) -> float | None:
-    """Return the seconds until a question escalates on these terms, or `None` if it never does."""
+    """Return the seconds until a question escalates on these terms, or `None`."""
     at_deadline = asked.timeout if asked.on_timeout == "escalate" else None
     return min((span for span in (asked.escalate_after, at_deadline) if span is not None), default=None)
 
 
 def is_believed(ctx: CallContext, person: Person | None, *, development: bool) -> bool:
-    """Return whether the directory confirms the turn's requester: tier, roles and attributes.
-
-    Only development believes an unknown requester.
+    """Return whether the directory confirms the turn's requester: tier, roles and attributes. Only development believes
+    an unknown requester.
     """
     if person is None:
         return development
@@ -193,7 +187,7 @@ def is_expired(user: Principal, now: datetime) -> bool:
 
 
 def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
-    """Return `found`, changed to need approval for the reason `why` if a rule would run it."""
+    """Make `found` need approval for the reason `why` if a rule would run it."""
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", reasons=(why,))
@@ -202,10 +196,9 @@ def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
 
 @dataclass(frozen=True)
 class StoredApproval:
-    """The stored approval of one call: its question, and the approving decisions with their times (UTC).
-
-    `problem` is the reason why no approval counts. `stale` is the reason to ask again. `edited` is the hash of the
-    question whose edit produced these arguments, if any.
+    """The stored approval of one call: its question, and the approving decisions with their times (UTC). `problem` is
+    the reason why no approval counts, `stale` the reason to ask again. `edited` is the hash of the question whose
+    edit produced these arguments.
     """
 
     question: Question
@@ -218,9 +211,8 @@ class StoredApproval:
 
 
 def approval_of(permit: Permit, rows: ApprovalRows | None) -> StoredApproval | None:
-    """Return the approval that a permit claims, from the rows alone, or `None` without a question.
-
-    The permit's own decisions do not count.
+    """Return the approval that a permit claims, from the rows alone, or `None` without a question. The permit's own
+    decisions do not count.
     """
     asked = [] if rows is None else [each for each in rows.questions if each.kind == "approval"]
     if rows is None or not asked:
@@ -273,9 +265,8 @@ def check_permit(
     now: datetime,
 ) -> PermitCheck:
     """Return whether the call may run under the present catalog. `digest` and `found` were computed here and now.
-
-    `terms` belong to the present policy, `approval` is the stored approval, `now` is the store's clock. For each
-    term, the stricter of row and present policy applies.
+    `terms` belong to the present policy, `now` is the store's clock. For each term, the stricter of row and present
+    policy applies.
     """
     # Do not refuse: a deploy can change a tool under an honest turn, which then asks again.
     if permit.digest != digest:
@@ -333,7 +324,6 @@ def _answers(decision: Decision, approval: StoredApproval) -> bool:
 
 
 def _is_late(approval: StoredApproval, terms: Terms) -> bool:
-    """Return whether a signed answer missed the deadline of these terms."""
     opened = approval.question.opened_at
     if opened is None or terms.timeout >= approval.question.timeout:
         return False
@@ -359,10 +349,9 @@ def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[De
 
 
 def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """Return the answers to the last question about attempt `number`.
-
-    Answers to different questions do not add up, because later approvers did not see earlier answers. Empty if anyone
-    ever said that the attempt took effect or gave it up.
+    """Return the answers to the last question about attempt `number`. Answers to different questions do not add up:
+    later approvers did not see earlier answers. Empty if anyone ever said that the attempt took effect or gave it
+    up.
     """
     asked = _doubts(permit, rows, number)
     if rows is None or not asked:
@@ -390,9 +379,8 @@ def _words(rows: ApprovalRows | None, question: Question) -> list[Decision]:
 def is_given_up(
     words: Sequence[Decision], quorum: int, policy: CompiledPolicy, signature_policy: SignaturePolicy, voters: VoterSet
 ) -> bool:
-    """Return whether enough people said that an attempt with an unknown outcome did not happen.
-
-    Running a call again takes as many people as running it.
+    """Return whether enough people said that an attempt with an unknown outcome did not happen. Running a call again
+    takes as many people as running it.
     """
     denials = [word for word in words if _says(word, "approved", policy, signature_policy)]
     # In any of the questions, one person who said that it happened, or gave it up, ends it.
@@ -408,10 +396,7 @@ def has_happened(
     signature_policy: SignaturePolicy,
     voters: VoterSet,
 ) -> bool:
-    """Return whether `word`, one of `words` about that attempt, says that it happened.
-
-    One entitled person is enough.
-    """
+    """Return whether `word`, one of `words` about that attempt, says that it happened. One entitled person is enough."""
     return word in words and _says(word, "happened", policy, signature_policy) and voters.count((word,)) == 1
 
 

@@ -1,4 +1,4 @@
-"""Runs a tool's `probe` on calls with unknown outcomes before asking approvers. Stores the answer on the ticket."""
+"""Runs a tool's `probe` on calls with unknown outcomes before asking approvers."""
 
 from typing import Any, Final
 
@@ -37,7 +37,6 @@ class ProbeRunner:
 
     async def reply(self, permit: Permit, args: dict[str, Any], context: ToolContext) -> ToolReply | None:
         """Probe the call with the claimed ticket `context.idempotency_key`. Returns `None` if approvers must be asked.
-
         The finding is recorded on the ticket: the call is never probed again, even if the workflow is lost.
         """
         if self._tool.probe is None:

@@ -70,16 +70,15 @@ class Subject(NamedTuple):
 
 
 class QuestionWriter:
-    """Writes the questions of one worker. Each row is written together with its audit entry."""
+    """Writes each row together with its audit entry."""
 
     def __init__(self, deps: WorkerDeps) -> None:
         self._deps = deps
         self._rows = Questions(deps.store)
 
     async def ask(self, task: GateTask, about: Subject) -> ApprovalRequest:
-        """Ask about a call. The request has revision, code and times from the store.
-
-        Raises `StoreUnavailable`, and `QuestionRefused` except for an unknown outcome.
+        """The request has revision, code and times from the store. Raises `StoreUnavailable`, and `QuestionRefused`
+        except for an unknown outcome.
         """
         asked = await self._ask(task, about, None)
         if asked is None:
@@ -116,13 +115,11 @@ class QuestionWriter:
         return new[0] if new else None if asked is None else make_request(asked)
 
     async def rows(self, ctx: CallContext, call: str) -> ApprovalRows | None:
-        """Return the questions about a call, with their answers."""
         return await self._rows.read(ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id)
 
     async def edit(self, task: GateTask, decision: Decision, tool: Tool | None) -> Edit | str:
-        """Return the edit that `decision` makes to its question, or why there is none.
-
-        Checks the decision itself: the turn's claim about an edit does not count.
+        """Return the edit that `decision` makes to its question, or why there is none. Checks the decision itself: the
+        turn's claim about an edit does not count.
         """
         approval = ApprovalKey(TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn), task.calls[0].call).id
         rows = await self._rows.read(approval)
@@ -231,7 +228,7 @@ def _request_at(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalReq
 
 
 def _after_edit(question: Question, edit: Edit) -> Question:
-    """Return `question` as the successor of the edited one: its approvers by escalation can still decide."""
+    """Let `question` succeed the edited one: its approvers by escalation can still decide."""
     old = edit.old
     kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
     kept["notes"] = (editor_note(edit.name or edit.subject), *question.notes)

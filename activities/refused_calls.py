@@ -26,9 +26,8 @@ class RefusedCalls:
         self._journal = journal
 
     async def refuse(self, task: ToolTask, why: str, message: str = "", *, vouched: bool = True) -> ToolReply:
-        """Refuse to run the call. If it may have run before, `message` replaces "Not executed".
-
-        `vouched`: the gateway signed the requester.
+        """If the call may have run before, `message` replaces "Not executed". `vouched`: the gateway signed the
+        requester.
         """
         await self._journal.record_refusal(task.permit, why, vouched=vouched)
         return refusal(task, self._tool, why, message)
@@ -40,10 +39,9 @@ class RefusedCalls:
         return ToolReply(outcome=outcome)
 
     async def earlier_reply(self, task: ToolTask) -> ToolReply | None:
-        """Return the reply of an earlier attempt of exactly this call, or `None` if none began.
-
-        The present obstacle did not exist then, so the call must not end, or be asked, as if nothing had happened. A
-        read leaves no trace, except one begun under another definition, which may have acted.
+        """Return the reply of an earlier attempt of exactly this call, or `None` if none began. The present obstacle
+        did not exist then, so the call must not end, or be asked, as if nothing had happened. A read leaves no
+        trace, except one begun under another definition, which may have acted.
         """
         if self._tool.read_only and is_of(
             task.permit, self._tool, await load_in(self._deps.store, task.args, place_of(task))
@@ -53,16 +51,14 @@ class RefusedCalls:
 
 
 def refusal(task: ToolTask, tool: Tool, why: str, message: str = "") -> ToolReply:
-    """Return the reply of a refused call, and log the reason."""
     activity.logger.warning("refused to run %s: %s", tool.name, why)
     words = message or f"Not executed: {why}."
     return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", words))
 
 
 async def left_reply(deps: WorkerDeps, task: ToolTask) -> ToolReply | None:
-    """Return the reply that the call's tickets hold from earlier attempts, or `None`. Raises `InDoubt`.
-
-    An earlier ticket without an outcome does not count here: approvers said that it did not happen.
+    """Return the reply that the call's tickets hold from earlier attempts, or `None`. Raises `InDoubt`. An earlier
+    ticket without an outcome does not count here: approvers said that it did not happen.
     """
     if task.ticket < 1:
         return None

@@ -19,7 +19,7 @@ class ReplySweep:
         self._completions = Completions(store)
 
     async def run(self) -> None:
-        """Sweep at once and then repeatedly, until cancelled. If the store is unavailable, try again the next time."""
+        """Sweep until cancelled. If the store is unavailable, try again the next time."""
         while True:
             try:
                 await self._completions.drop_old()

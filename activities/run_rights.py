@@ -1,6 +1,5 @@
-"""Derives the right to run a call from the present catalog, policy and people, and the stored answers.
-
-Every claim of a turn's permit is checked here again.
+"""Derives the right to run a call from the present catalog, policy and people, and the stored answers. Checks every
+claim of a turn's permit again.
 """
 
 import asyncio
@@ -57,16 +56,15 @@ class RunRights:
         self._approvals = ApprovalReader(deps)
 
     async def derive(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
-        """Return the right to run the call, or the reply if it does not run."""
+        """Returns the reply if the call does not run."""
         found = await self._judge(task, args)
         if isinstance(found, ToolReply):
             return await self._refused.earlier_reply(task) or found
         return found._replace(permit=replace(found.permit, doubts=await self._undone(task)))
 
     async def earlier_reply(self, task: ToolTask, args: Any, found: LocalGateDecision) -> ToolReply | None:
-        """Return the reply that earlier tickets of the call require, or `None`.
-
-        `None` means that each ticket is void, or that approvers said that the attempt did not happen.
+        """Return the reply that earlier tickets of the call require. `None`: each ticket is void, or approvers said
+        that the attempt did not happen.
         """
         permit, policy, signature_policy = (
             task.permit,
@@ -115,10 +113,7 @@ class RunRights:
         return self._deps.catalog.needs_nobody(self._tool.activity)
 
     async def _judge(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
-        """Judge the call again by the present catalog and policy, its digest and the stored answers.
-
-        Returns the right to run it, or the reply if it does not run.
-        """
+        """Judge the call again by the present catalog and policy, its digest and the stored answers."""
         permit, signature_policy = task.permit, self._deps.signature_policy
         # Check this first: all later checks depend on the requester, and a permit can name any person.
         problem = await self._deps.requester_problem(permit.ctx)
@@ -198,10 +193,7 @@ class RunRights:
         return await self._approvals.of(permit) if permit.kind == "approved" else None
 
     def _still_holds(self, right: RunRight, connection: Connection) -> bool:
-        """Return whether the question and answers of an approved call are unchanged.
-
-        Called while claiming its ticket.
-        """
+        """Return whether the question and answers of an approved call are unchanged."""
         permit, approval_id = right.permit, approval_id_of(right.permit)
         lock_approval(connection, approval_id)
         rows = read_rows_anew(connection, approval_id, right.rows)
@@ -229,16 +221,14 @@ class RunRights:
     async def _terms(
         self, permit: Permit, args: Any, found: LocalGateDecision, question: Question | None
     ) -> Terms | None:
-        """Return the terms on which the present policy asks about the call, at the time of the question.
-
-        A deploy may ask for more, but the clock does not. Returns `None` if the policy would have denied the call then.
+        """Return the terms on which the present policy asks about the call, at the time of the question. A deploy may
+        ask for more, the clock does not. `None` if the policy would have denied the call then.
         """
         at = found.at if question is None else question.judged_at
         return await terms_at(self._deps.catalog, permit.ctx, args, found, self._tool, at)
 
 
 def call_of(task: ToolTask) -> CallPart:
-    """Return the call that a task's model proposed."""
     return CallPart(call=task.permit.call, tool=task.tool, args=task.args)
 
 

@@ -1,7 +1,6 @@
-"""Keeps workers from turns of another store, whose tickets, and so whose effects, are not in this one.
-
-A store that was moved away, or restored without the end of its log, starts again silently. A worker that continued
-would repeat completed calls. It retries until the turn's own store is back.
+"""Keeps workers from turns of another store, whose tickets are not in this one. A store that was moved away, or
+restored without the end of its log, starts again silently, and a worker that continued would repeat completed calls.
+It retries until the turn's own store is back.
 """
 
 import logging
@@ -33,13 +32,12 @@ class StoreInterceptor(Interceptor):
         self._reported: set[str] = set()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """See `Interceptor`."""
         return _Activity(next, self._problem)
 
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """See `Interceptor`. The SDK creates one instance a run, and passes it only the next interceptor."""
+        """The SDK creates one instance a run, and passes it only the next interceptor."""
         problem = self._problem
 
         class OfTurn(WorkflowInboundInterceptor):

@@ -1,4 +1,4 @@
-"""Builds the permit for running and recording a call: only facts that the gates and the store confirm."""
+"""Builds the permit to run and record a call: only facts that the gates and the store confirm."""
 
 from signoff.activities.permit_check import SignaturePolicy, StoredApproval, words_on
 from signoff.contracts.call import Permit
@@ -10,9 +10,8 @@ from signoff.store.questions.approval_rows import ApprovalRows
 
 
 def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredApproval | None) -> Permit:
-    """Return `permit` with the present rule and answers that let its call run.
-
-    Its own claims about approvers and rule are arbitrary input of the caller.
+    """Return `permit` with the present rule and answers that let its call run. Its own claims about approvers and rule
+    are arbitrary input of the caller.
     """
     if permit.kind == "approved":
         return _add_answers(permit, approval)
@@ -59,7 +58,6 @@ def _add_answers(permit: Permit, approval: StoredApproval | None) -> Permit:
 
 
 def _bare(permit: Permit) -> Permit:
-    """Return `permit` without its claims. `_is_vouched` and the permit check test signatures."""
     return Permit(kind=permit.kind, call=permit.call, digest=permit.digest, ctx=permit.ctx)
 
 

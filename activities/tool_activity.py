@@ -1,7 +1,6 @@
 """Runs tools as activities: derives the right to run, claims a ticket, calls the handler once, records the outcome.
-
-Reads claim no ticket. If an idempotent call's outcome is unknown, it runs again under its key. The activity trusts no
-caller: it checks every claim of a permit again by the present catalog, people and store.
+Reads claim no ticket. An idempotent call with an unknown outcome runs again under its key. Trusts no caller: checks
+every claim of a permit again by the present catalog, people and store.
 """
 
 import asyncio
@@ -54,10 +53,7 @@ _SUPERSEDED = "this was asked again, or is closed"
 
 
 class ToolActivity:
-    """One tool as an activity. `run` is registered under its `activity`.
-
-    `pause` is the number of seconds before it retries a store that did not answer.
-    """
+    """One tool as an activity. `pause` is the number of seconds before it retries a store that did not answer."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool, *, pause: float = STORE_PAUSE) -> None:
         self._deps = deps
@@ -252,6 +248,5 @@ def _define(deps: WorkerDeps, tool: Tool) -> Any:
 
 
 def _add_note(outcome: CallOutcome, found: LocalGateDecision) -> CallOutcome:
-    """Return `outcome` with the notes about the arguments of its call."""
     note = " ".join(filter(None, (found.note, outcome.note)))
     return replace(outcome, note=note) if found.note else outcome

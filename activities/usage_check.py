@@ -14,7 +14,6 @@ from signoff.store.store import Store
 
 
 def use_of(catalog: Catalog, tool: Tool, ctx: CallContext, call: str) -> LimitedUse | None:
-    """Return the use that a call takes; `None` for a tool without a limit."""
     if tool.usage_limit is None:
         return None
     return LimitedUse(
@@ -25,9 +24,8 @@ def use_of(catalog: Catalog, tool: Tool, ctx: CallContext, call: str) -> Limited
 async def exhausted_calls(
     store: Store, catalog: Catalog, ctx: CallContext, calls: Sequence[CallPart]
 ) -> dict[str, str]:
-    """Return why calls cannot run now, by call id: their tools have reached their usage limits.
-
-    Raises `StoreUnavailable`.
+    """Return why calls cannot run now, by call id: their tools have reached their usage limits. Raises
+    `StoreUnavailable`.
     """
     view = catalog.tool_view(ctx)
     found = ((call.call, view.tool(call.tool)) for call in calls)
@@ -45,10 +43,9 @@ async def exhausted_calls(
 
 
 def _counter_name(catalog: Catalog, tool: Tool) -> str:
-    """Return the counter name of a tool's uses: its activity, or its name for the registry's own tool.
-
-    Otherwise each step and route that refers to a tool would have a separate limit. For the same reason, a shadow
-    counts with the tool that it covers, and an actor's tool at several places with the first of them.
+    """Return the tool's activity, or its name for the registry's own tool. Otherwise each step and route that refers to
+    a tool would have a separate limit. For the same reason, a shadow counts with the tool that it covers, and an
+    actor's tool at several places with the first.
     """
     limited = [each for each in _find_obeyed(catalog, tool) if each.usage_limit is not None]
     if limited:

@@ -74,18 +74,18 @@ class WorkerDeps:
 
     @property
     def permissions(self) -> PermissionReader:
-        """The reader of permissions, by the catalog and the people of this worker."""
+        """Reads permissions by this worker's catalog and people."""
         return PermissionReader(self.catalog, self.store, self.directory_for, self.clock, self.permission_cache)
 
     def driver(self, model: str) -> Driver:
-        """Return the driver of an actor's model string. Raises `ConfigError` when there is none."""
+        """Raises `ConfigError` without a driver."""
         driver = self.drivers.get(model)
         if driver is None:
             raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
         return driver
 
     def is_offline(self, actor: str) -> bool:
-        """Return whether the built-in offline model answers for an actor, and no real model does."""
+        """Return whether the built-in offline model answers for an actor."""
         known = self.catalog.actors.get(actor)
         return known is not None and isinstance(self.drivers.get(known.model), OfflineModel)
 
@@ -107,7 +107,6 @@ class WorkerDeps:
 
     @property
     def signature_policy(self) -> SignaturePolicy:
-        """The policy for checking signatures here."""
         return SignaturePolicy(self.verifier, development=self.believes_unsigned)
 
     @property
@@ -116,16 +115,12 @@ class WorkerDeps:
         return self.profile == "development" and self.raw_answers
 
     async def requester_problem(self, ctx: CallContext) -> str:
-        """Return why the gateway does not vouch for the requester in `ctx`, or "".
-
-        Raises `StoreUnavailable`.
-        """
+        """Return why the gateway does not vouch for the requester in `ctx`, or "". Raises `StoreUnavailable`."""
         return self.signature_policy.requester_problem(await self.as_asked(ctx))
 
     async def as_asked(self, ctx: CallContext) -> CallContext:
-        """Return `ctx` with its requester's own route and step, if a seal proves the present place.
-
-        Raises `StoreUnavailable`.
+        """Return `ctx` with its requester's own route and step, if a seal proves the present place. Raises
+        `StoreUnavailable`.
         """
         place = Place(actor=ctx.actor, route=ctx.route, step=ctx.step, seal=ctx.seal)
         if await is_sealed(self.store, SessionKey(ctx.tenant, ctx.session), place):
@@ -133,10 +128,8 @@ class WorkerDeps:
         return ctx
 
     async def directory_for(self, tenant: str, *ids: str) -> Directory:
-        """Return the present directory for a question about the people `ids`.
-
-        Looks up undeclared people among vouched logins, whose signatures are checked. Raises `StoreUnavailable`: a
-        failed lookup does not make a person a stranger.
+        """Return the directory for a question about the people `ids`. Looks up undeclared people among vouched logins,
+        whose signatures are checked. Raises `StoreUnavailable`: a failed lookup does not make a person a stranger.
         """
         unknown = tuple({each for each in ids if each and self.people.find(each, tenant) is None})
         if not unknown:
@@ -146,10 +139,8 @@ class WorkerDeps:
         return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
 
     def secrets_of(self, calls: Iterable[tuple[str, Any]]) -> frozenset[str]:
-        """Return the secret values that must not appear in a turn's texts.
-
-        These are the secrets read by this worker, and the texts in secret arguments of `calls`, given as tool names
-        with arguments. Unknown tools have no secret arguments.
+        """Return the secret values that must not appear in a turn's texts: those read by this worker, and the texts in
+        secret arguments of `calls`, given as tool names with arguments. Unknown tools have no secret arguments.
         """
         found = set(self.secrets.known_values)
         for name, args in calls:
@@ -159,9 +150,8 @@ class WorkerDeps:
         return frozenset(found)
 
     async def doubt(self, ctx: CallContext) -> str:
-        """Return why no rule permits a call of `ctx` without approval, or "".
-
-        The requester differs from the directory, or asked too long ago. Raises `StoreUnavailable`.
+        """Return why no rule permits a call of `ctx` without approval, or "": the requester differs from the directory,
+        or asked too long ago. Raises `StoreUnavailable`.
         """
         people = await self.directory_for(ctx.tenant, ctx.user.user)
         person = people.find(ctx.user.user, ctx.tenant)

@@ -1,7 +1,6 @@
-"""The backend of `fs_reach`: files of declared folders only, despite any links in them.
-
-The backend resolves a path with all its links, and the result must be in a declared folder. Then it opens the path from
-the file system's root, folder by folder, without following links. A link inserted in between is refused.
+"""The backend of `fs_reach`: files of declared folders only. The place of a path with all links resolved must be in a
+declared folder. The path is then opened from the root, folder by folder, without following links. A link inserted in
+between is refused.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 
 class Folders:
-    """Provides declared folders. Resolves a folder's place once, at start: a later link in its place is refused."""
+    """Resolves a folder's place once, at start: a later link in its place is refused."""
 
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
@@ -39,7 +38,6 @@ class Folders:
         return f"the folder `{lacking}`, which is not on this machine: make it, or name another" if lacking else ""
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Return the declared folders."""
         return _Reach({self._place(each): each.endswith(WRITABLE) for each in declared.fs_reach})
 
     def _place(self, entry: str) -> str:
@@ -64,7 +62,6 @@ class _Reach:
         return await asyncio.to_thread(self._reach, path, _list, False)
 
     def _reach(self, path: str, act: Callable[[int, str], T], write: bool) -> T:
-        """Run `act` in the parent folder of `path`, on its last name."""
         if not isinstance(path, str) or "\0" in path or not os.path.isabs(path):
             raise _unreachable(path)
         try:
@@ -93,7 +90,7 @@ def _unreachable(path: object) -> CapabilityError:
 
 @contextmanager
 def _open_folder(path: str) -> Iterator[int]:
-    """Open a folder from the root, without following links."""
+    """Open from the root, without following links."""
     with contextlib.ExitStack() as opened:
 
         def keep(descriptor: int) -> int:

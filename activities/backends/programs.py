@@ -20,7 +20,7 @@ _NAME_CHARS: Final = 200
 
 
 class Programs:
-    """Provides declared programs. Finds a program once, at start: a later change of `PATH` selects no other."""
+    """Finds a program once, at start: a later change of `PATH` selects no other."""
 
     def __init__(self) -> None:
         self._paths: dict[str, str] = {}
@@ -31,7 +31,6 @@ class Programs:
         return f"the program `{lacking}`, which is not on this machine: install it, or name its path" if lacking else ""
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Return the declared programs."""
         paths = {name: self._path(name) for name in declared.process}
         return _Runner(paths, declared.environment)
 
@@ -86,10 +85,8 @@ class _Runner:
 
 
 class _Conversation(asyncio.SubprocessProtocol):
-    """Reads a program's output up to the limit, and observes its end.
-
-    `over` is done once the program has ended or written too much, `closed` once all of its pipes and the process are
-    gone.
+    """Reads a program's output up to the limit. `over` is done at the program's end or the limit, `closed` once the
+    process and all of its pipes are gone.
     """
 
     def __init__(self, program: str) -> None:
@@ -106,7 +103,7 @@ class _Conversation(asyncio.SubprocessProtocol):
             self._transport = transport
 
     def say(self, content: bytes) -> None:
-        """Send the program its input, which it may ignore."""
+        """The program may ignore its input."""
         stdin = None if self._transport is None else self._transport.get_pipe_transport(0)
         if isinstance(stdin, asyncio.WriteTransport):
             stdin.write(content)

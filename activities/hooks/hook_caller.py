@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class HandlerEnded(Exception):
-    """A developer's function left the process or cancelled itself, instead of only ending its call."""
+    """A developer's function left the process or cancelled itself."""
 
 
 class NoAnswer(Exception):
@@ -21,9 +21,8 @@ class NoAnswer(Exception):
 
 
 async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds: float | None = None) -> T:
-    """Run a hook `function` with copies of the mappings in `given`, and return its answer.
-
-    Raises `NoAnswer` if it fails, returns an invalid value, or exceeds `seconds` (by default the hook's own limit).
+    """Run a hook `function` with copies of the mappings in `given`. Raises `NoAnswer` if it fails, returns an invalid
+    value, or exceeds `seconds` (by default the hook's own limit).
     """
     limit = hook.seconds if seconds is None else seconds
     try:
@@ -42,9 +41,8 @@ async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds:
 
 
 async def await_within(asked: Awaitable[T], seconds: float) -> T:
-    """Await `asked`. Raises `TimeoutError` if it takes longer, `HandlerEnded` if it ends more than itself.
-
-    Does not wait longer, even if the awaitable ignores its cancellation.
+    """Await `asked`. Raises `TimeoutError` if it takes longer, `HandlerEnded` if it ends more than itself. Does not
+    wait longer, even if the awaitable ignores its cancellation.
     """
     task = asyncio.ensure_future(_contain(asked))
     try:
@@ -61,7 +59,7 @@ async def await_within(asked: Awaitable[T], seconds: float) -> T:
 
 
 async def call_function(function: Callable[..., Any], *given: Any) -> Any:
-    """Call `function`: await it if it is async, otherwise run it in a thread."""
+    """An async `function` is awaited, any other runs in a thread."""
     if is_async(function):
         return await function(*given)
     return await _aside(function, *given)

@@ -33,7 +33,7 @@ logger = logging.getLogger("signoff.activities")
 
 
 async def permission_of(tool: Tool, args: Any, context: HookContext, seconds: float | None = None) -> Permission:
-    """Return the answer of the tool's permission check to a call with these arguments. Never raises."""
+    """Never raises."""
     return (await _ask_check(tool, args, context, seconds))[0]
 
 
@@ -103,23 +103,18 @@ class PermissionCache:
 
 @dataclass(frozen=True)
 class PermissionReader:
-    """Runs permission checks for one worker.
-
-    An answer of a tool with `cache_permission` is valid for a while. It applies to exactly the same arguments, person
-    and context, as long as people, remembered answers and catalog stay the same.
+    """Runs permission checks for one worker. An answer of a tool with `cache_permission` is valid for a while, for
+    exactly the same arguments, person and context. It lapses if people, remembered answers or catalog change.
     """
 
     catalog: Catalog
     store: "Store"
-    """The store of remembered answers."""
     directory_for: Callable[..., Awaitable[Directory]]
-    """Returns the present directory."""
     clock: Clock
     cache: PermissionCache = field(repr=False)
-    """Earlier answers of checks."""
 
     async def read(self, tool: Tool, args: Any, ctx: CallContext) -> Permission:
-        """Return a present or recent answer of the tool's permission check to a call. Never raises."""
+        """Never raises."""
         if tool.cache_permission is None:
             return await permission_of(tool, args, hook_context(ctx, self.catalog.fields))
         # Pass the check no more than the key holds, so that its answer cannot depend on anything else.
@@ -138,7 +133,7 @@ class PermissionReader:
         return answer
 
     async def _facts(self, tool: Tool, ctx: CallContext) -> tuple[object, ...] | None:
-        """Return the present people and remembered answers, or `None` if they cannot be read."""
+        """`None` if people or remembered answers cannot be read."""
         from signoff.store.grants import Grants  # noqa: PLC0415
 
         try:

@@ -46,10 +46,8 @@ async def apply_policy_handler(
 async def terms_at(
     catalog: Catalog, ctx: CallContext, args: Any, found: LocalGateDecision, tool: Tool, at: datetime | None
 ) -> Terms | None:
-    """Return the terms on which the present policy would ask about the call `found` at an instant.
-
-    Returns `None` if the policy would deny it at that instant. Never raises. Reuses `found` if nothing depends on the
-    time.
+    """Return the terms on which the present policy would ask about the call `found` at an instant, or `None` if it
+    would deny the call. Never raises. Reuses `found` if nothing depends on the time.
     """
     policy = catalog.policy(tool.activity)
     if at == found.at or not (policy.reads_now or tool.activity in catalog.handlers):
@@ -68,7 +66,7 @@ async def verdict_of(
     verdict: PolicyVerdict,
     seconds: float | None = None,
 ) -> PolicyVerdict:
-    """Combine the rules' `verdict` on a call in the context `ctx` with the answer of the policy's handler, if any."""
+    """Combine the rules' `verdict` with the answer of the policy's handler, if any."""
     policy, handler = catalog.policy(tool.activity), catalog.handlers.get(tool.activity)
     rule = handler_rule(policy)
     if handler is None or rule is None or verdict.verdict == "deny":

@@ -28,10 +28,8 @@ logger = logging.getLogger("signoff.activities")
 async def unavailable_tools(
     catalog: Catalog, ctx: CallContext, names: Iterable[str], seconds: float | None = None, *, at: datetime
 ) -> frozenset[str]:
-    """Return the names of the tools that are unavailable `at` a moment. Never raises.
-
-    Tools outside their hours are unavailable. The hooks of all others run in parallel. Only tools that the actor of
-    `ctx` could see are asked, so that nothing about the others is revealed.
+    """Return the tools that are unavailable `at` a moment, or outside their hours. Never raises. Hooks run in parallel,
+    and only for tools that the actor of `ctx` could see, so that nothing about the others is revealed.
     """
     view = catalog.tool_view(ctx)
     found = (view.tool(name) for name in dict.fromkeys(names))
@@ -47,7 +45,7 @@ async def unavailable_tools(
 
 
 async def withheld_tools(catalog: Catalog, ctx: CallContext, *, at: datetime) -> frozenset[str]:
-    """Return the names of the tools withheld from the model: unavailable or not selected. Never raises."""
+    """Return the names of the tools that are unavailable or not selected. Never raises."""
     seen = await ask_rules(catalog.may_block, catalog.tool_view(ctx).visible)
     unavailable, others = await asyncio.gather(
         unavailable_tools(catalog, ctx, (tool.name for tool in seen), at=at), _find_unselected(catalog, ctx, seen)
@@ -67,9 +65,8 @@ async def apply_hooks(
     dry_run: bool = False,
     permissions: PermissionReader | None = None,
 ) -> LocalGateDecision:
-    """Return `found` with the answers of the tool's permission check and the policy's handler, if they are needed.
-
-    `tally` and `known` must belong to `found`. Without `permissions`, each check runs again. Never raises.
+    """Return `found` with the answers of the tool's permission check and the policy's handler, if needed. `tally` and
+    `known` must belong to `found`. Without `permissions`, each check runs again. Never raises.
     """
     if found.awaits_permission and found.tool is not None:
         permission = await _permission(catalog, ctx, found.tool, found.args(args), permissions)
@@ -88,9 +85,8 @@ async def judge_call(
     at: datetime,
     permissions: PermissionReader | None = None,
 ) -> LocalGateDecision:
-    """Judge one call with all gates and hooks, without asking approvers. Never raises.
-
-    Ignores the tool's usage limit: the claim of the ticket enforces it.
+    """Judge one call with all gates and hooks, without asking approvers. Never raises. Ignores the tool's usage limit:
+    the claim of the ticket enforces it.
     """
     unavailable = await unavailable_tools(catalog, ctx, (call.tool,), at=at)
     known = GateFacts(unavailable=unavailable, backends=backends, spent={}, at=at)

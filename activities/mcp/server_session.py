@@ -1,6 +1,5 @@
-"""Opens a session with an MCP server, as a program or over HTTP, and limits its answers.
-
-It reads a list of tools even if some of them break the protocol: the SDK would reject the whole list.
+"""Opens a session with an MCP server and limits its answers. Reads a list of tools even if some of them break the
+protocol: the SDK would reject the whole list.
 """
 
 import os
@@ -60,9 +59,8 @@ if os.getppid() == parent:
 async def open_session(
     stack: AsyncExitStack, server: ToolServer, secrets: SecretProvider, resolve: Resolve
 ) -> ClientSession:
-    """Open a session, which ends with `stack`. Raises `Unavailable`, and any error of the SDK.
-
-    `resolve` finds the addresses of the server's name.
+    """Open a session, which ends with `stack`. Raises `Unavailable`, and any error of the SDK. `resolve` finds the
+    addresses of the server's name.
     """
     if server.command:
         environment = await _fill(server, server.env, secrets)
@@ -89,7 +87,6 @@ async def open_session(
 
 
 async def _enter(stack: AsyncExitStack, transport: AbstractAsyncContextManager[TransportStreams]) -> ClientSession:
-    """Open a session over a transport. It also reads a list in which some tools break the protocol."""
     opened: list[ClientSession] = []
     tolerant = _mark_malformed_tools(transport, lambda: (opened[0].protocol_version if opened else None) or "")
     info = types.Implementation(name="signoff", version=VERSION)
@@ -99,9 +96,8 @@ async def _enter(stack: AsyncExitStack, transport: AbstractAsyncContextManager[T
 
 
 def bind_to_parent(command: tuple[str, ...], path: str | None = None) -> tuple[str, ...]:
-    """Return a command whose program ends with this process, or the same command without kernel support.
-
-    Raises `FileNotFoundError` if the program does not exist.
+    """Return a command whose program ends with this process, or the same command without kernel support. Raises
+    `FileNotFoundError` if the program does not exist.
     """
     if not sys.platform.startswith("linux"):
         return command
@@ -113,7 +109,6 @@ def bind_to_parent(command: tuple[str, ...], path: str | None = None) -> tuple[s
 
 
 def unavailable(server: ToolServer, why: str) -> Unavailable:
-    """Return the error of a server that cannot be used now."""
     return Unavailable(f"the MCP server `{server.name}` cannot be used now: {why}")
 
 
@@ -199,7 +194,6 @@ class _TolerantStream:
 
 
 def _checked(tool: Any, number: int, result: dict[str, Any], version: str) -> Any:
-    """Return the tool, or a placeholder if it breaks the protocol."""
     problem = _problem(types.ListToolsResult, tool, result)
     if not problem and (surface := SERVER_RESULTS.get((_LIST, version))) is not None:
         problem = _problem(surface, tool, result)
@@ -210,7 +204,7 @@ def _checked(tool: Any, number: int, result: dict[str, Any], version: str) -> An
 
 
 def _problem(shape: Any, tool: Any, result: dict[str, Any]) -> str:
-    """Return the first problem of a tool, or "" if it has none or only the list itself has one."""
+    """Return the tool's first problem, or "" if it has none or only the list itself has one."""
     try:
         TypeAdapter(shape).validate_python(result | {"tools": [tool]}, by_name=False)
     except ValidationError as error:
@@ -222,10 +216,9 @@ def _problem(shape: Any, tool: Any, result: dict[str, Any]) -> str:
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to addresses that `guard` permits, even if the name changes a moment later.
-
-    Once `connected` is set, an HTTP 5xx ends the connection. Otherwise the SDK would report it as the server's answer
-    to a call, although a proxy may have sent it without knowing the call's outcome.
+    """Connects only to addresses that `guard` permits, even if the name changes a moment later. Once `connected` is
+    set, an HTTP 5xx ends the connection: the SDK would report it as the answer to a call, although a proxy may have
+    sent it.
     """
 
     def __init__(self, guard: AddressGuard) -> None:
@@ -235,7 +228,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self.connected = False
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """See `httpx2.AsyncBaseTransport`."""
         url = request.url
         host, secure = url.raw_host.decode("ascii"), url.scheme == "https"
         try:
@@ -273,7 +265,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return response
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._inner.aclose()
 
 

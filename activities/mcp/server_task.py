@@ -68,16 +68,15 @@ class TaskExtension(ClientExtension):
     identifier = TASKS
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
-        """See `ClientExtension`."""
         return [ResultClaim(result_type="task", model=CreatedTask, resolve=_resolve)]
 
 
 class TaskEnded(Exception):
-    """Raised if a task ended without a result. The message is the server's."""
+    """A task ended without a result. The message is the server's."""
 
 
 class TaskLost(Exception):
-    """Raised when the outcome of a server task is unknown."""
+    """The outcome of a server task is unknown."""
 
 
 Ask: TypeAlias = Callable[[GetTask | CancelTask, type[Any]], Awaitable[Any]]
@@ -88,10 +87,8 @@ Raises `Unavailable` without a connection, `ConnectionError` if it ended, and th
 
 
 async def follow_task(task: CreatedTask, ask: Ask) -> types.CallToolResult:
-    """Return the result of a task, across any number of ended connections.
-
-    Raises `TaskEnded` if there is no result, and `TaskLost` if the outcome is unknown. Cancelling this cancels the
-    task.
+    """Return the result of a task, across any number of ended connections. Raises `TaskEnded` without a result,
+    `TaskLost` if the outcome is unknown. Cancelling this cancels the task.
     """
     try:
         return await _follow(task, ask)

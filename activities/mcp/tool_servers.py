@@ -1,4 +1,4 @@
-"""Servers that run tools of a catalog instead of handlers: the worker's interface, for any protocol."""
+"""The worker's interface to servers that run tools of a catalog, for any protocol."""
 
 import asyncio
 import contextlib
@@ -21,10 +21,8 @@ class ToolServers(Protocol):
     """The servers of one worker."""
 
     async def run(self, server: str, name: str, args: Mapping[str, Any]) -> Result:
-        """Run one call of the tool `name`, imported from `server`, once.
-
-        If the call certainly did not run, the result is a failure with a message. Raises `InDoubt` if the outcome is
-        unknown.
+        """Run one call of `name`, imported from `server`, once. If the call certainly did not run, the result is a
+        failure with a message. Raises `InDoubt` if the outcome is unknown.
         """
         ...
 
@@ -38,7 +36,7 @@ class ToolServers(Protocol):
 
 
 def tool_servers(declared: Mapping[str, ToolServer], secrets: SecretProvider) -> ToolServers | None:
-    """Build the servers of a worker without connecting to them, or return `None` if none is declared."""
+    """Does not connect. `None` if no server is declared."""
     if not declared:
         return None
     # Load these modules only for workers that declare a server.
@@ -64,7 +62,6 @@ async def use_servers(servers: ToolServers | None) -> AsyncIterator[None]:
 
 
 def bind_to_servers(tool: Tool, servers: ToolServers | None) -> Tool:
-    """Return `tool`, run by its server if it was imported from one."""
     if tool.handler is not run_on_server or servers is None:
         return tool
     server = str(tool.settings["server"])

@@ -1,6 +1,5 @@
-"""Keeps the worker's connections to MCP servers and runs the calls of imported tools on them.
-
-A connection opens when a call first needs it, and again after it ended.
+"""Keeps the worker's connections to MCP servers. A connection opens when a call first needs it, and again after it
+ended.
 """
 
 import asyncio
@@ -52,7 +51,7 @@ for _name in ("mcp.client.stdio", "mcp.client.streamable_http"):
 
 
 class CallRefused(Exception):
-    """Raised if the server refuses the call. The message is the server's."""
+    """The server refuses the call. The message is the server's."""
 
 
 @dataclass(eq=False)
@@ -73,10 +72,8 @@ class _Open:
 
 @dataclass
 class ServerConnection:
-    """Speaks to one server, in either era of the protocol.
-
-    It offers no sampling, no elicitation and no roots, and so answers no request of the server. `resolve` finds the
-    addresses of its name.
+    """Speaks to one server, in either era of the protocol. Offers no sampling, elicitation or roots, and so answers no
+    request of the server. `resolve` finds the addresses of its name.
     """
 
     server: ToolServer
@@ -94,10 +91,8 @@ class ServerConnection:
     async def call(
         self, name: str, args: Mapping[str, Any], check: Callable[[list[dict[str, Any]]], None]
     ) -> types.CallToolResult:
-        """Let `check` inspect the present tools, then call the tool once and return the answer.
-
-        Raises any error of `check`, `Unavailable` if nothing was sent, and `CallRefused` if the server refused. Raises
-        `InDoubt` if the outcome of a sent call is unknown.
+        """Let `check` inspect the present tools, then call the tool once. Raises any error of `check`, `Unavailable` if
+        nothing was sent, `CallRefused` if the server refused, `InDoubt` if the outcome of a sent call is unknown.
         """
         async with self._use_listed() as (used, tools):
             check(tools)
@@ -130,7 +125,7 @@ class ServerConnection:
                 await asyncio.wait(late, timeout=_CLOSE_SECONDS)
 
     async def _ask(self, request: types.Request[Any, Any], kind_of_result: type[R]) -> R:
-        """Send a request over the open connection, or a new one. Raises errors as `follow_task` requires."""
+        """Raises errors as `follow_task` requires."""
         used, _ = await self._use()
         try:
             async with asyncio.timeout(self.server.timeout):
@@ -249,7 +244,7 @@ class ServerConnection:
 
 
 async def _while_open(used: _Open, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`, or the end of its connection. Raises `ConnectionResetError` at that end."""
+    """Raises `ConnectionResetError` if the connection ends first."""
     running = asyncio.ensure_future(work)
     try:
         await asyncio.wait({running, used.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -281,7 +276,7 @@ REMEDY: Final = "look at the change and run `signoff mcp import {}`"
 
 
 class StaleTool(Exception):
-    """Raised if a tool differs from its import. The message is the difference."""
+    """A tool differs from its import. The message is the difference."""
 
 
 class WorkerServers:
@@ -293,7 +288,6 @@ class WorkerServers:
         self._connections = {name: ServerConnection(server, secrets, resolve) for name, server in servers.items()}
 
     async def run(self, server: str, name: str, args: Mapping[str, Any]) -> Result:
-        """See `signoff.activities.mcp.tool_servers.ToolServers`."""
         connection = self._connections[server]
         imported = connection.server.tools[name]
         try:
@@ -311,7 +305,6 @@ class WorkerServers:
         return call_result(answer)
 
     async def problems(self) -> list[str]:
-        """See `signoff.activities.mcp.tool_servers.ToolServers`."""
         found = await asyncio.gather(*(self._problems(each) for each in self._connections.values()))
         return [problem for problems in found for problem in problems]
 
@@ -320,7 +313,6 @@ class WorkerServers:
         return read_listing(server, await self._connections[server].list_tools())
 
     async def close(self) -> None:
-        """See `signoff.activities.mcp.tool_servers.ToolServers`."""
         await asyncio.gather(*(each.close() for each in self._connections.values()))
 
     async def _problems(self, connection: ServerConnection) -> list[str]:
@@ -356,10 +348,7 @@ def check_current(server: ToolServer, name: str, imported: ImportedTool, listed:
 
 
 def call_result(answer: types.CallToolResult) -> Result:
-    """Return the result of an answered call.
-
-    Names content that the model cannot read, such as an image with type and size.
-    """
+    """Names content that the model cannot read, such as an image with type and size."""
     text = "\n".join(_block_text(block) for block in answer.content)
     if answer.is_error:
         return ToolFailure(_cut(text) or "the tool failed at its server, without a word")

@@ -50,11 +50,9 @@ class NoCommand:
     why: str
     """The reason, a sentence without its end."""
     tool: ModelTool | None = None
-    """The tool that the line names, if any."""
 
 
 def read_command(text: str, tools: Sequence[ModelTool]) -> Command | NoCommand:
-    """Return the call that a line requests, or the reason why it requests none."""
     line = text.strip()
     tool, rest = _find_tool(line, tools)
     if tool is None:
@@ -66,7 +64,7 @@ def read_command(text: str, tools: Sequence[ModelTool]) -> Command | NoCommand:
 
 
 def usage(tool: ModelTool) -> str:
-    """Return the line that shows a tool's command: `refund CUSTOMER AMOUNT [note=NOTE]`."""
+    """The line reads like `refund CUSTOMER AMOUNT [note=NOTE]`."""
     properties, required = _parameters(tool)
     shown = {name: _placeholder(name, properties[name], tool.parameters) for name in properties}
     optional = (f"[{name}={word}]" for name, word in shown.items() if name not in required)
@@ -86,7 +84,7 @@ def example(tool: ModelTool, number: int = EXAMPLE_NUMBER) -> str:
 
 
 class _Misread(Exception):
-    """Raised if the line is not a command. The message is the reason."""
+    """The line is not a command. The message is the reason."""
 
 
 def _parameters(tool: ModelTool) -> tuple[Mapping[str, Any], tuple[str, ...]]:
@@ -178,7 +176,6 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _fill(words: Sequence[Word], tool: ModelTool) -> dict[str, Any]:
-    """Return the arguments, in the order of the parameters."""
     properties, required = _parameters(tool)
     given: dict[str, Word] = {}
     for word in words:

@@ -45,7 +45,7 @@ _BY_NAME: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Unreadable(ValueError):
-    """Raised if a word is not a value of the schema."""
+    """A word is not a value of the schema."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ class Word:
 
 
 def read_value(word: Word, schema: Any, root: Schema) -> Any:
-    """Return the value of a word. Raises `Unreadable`.
-
-    `root` is the schema that holds the definitions.
-    """
+    """Raises `Unreadable`. `root` is the schema that holds the definitions."""
     node = resolve(schema, root)
     choices = _choices(node)
     if choices is not None:
@@ -102,9 +99,8 @@ def choices_of(schema: Any, root: Schema) -> tuple[str, ...]:
 
 
 def example_word(name: str, schema: Any, root: Schema, number: int = EXAMPLE_NUMBER) -> str:
-    """Return a word for a parameter: an example or the default of its schema, else a plausible value.
-
-    A plausible number is `number`, or the nearest one in the schema's bounds.
+    """Return an example or the default of the schema, else a plausible value. A plausible number is `number`, or the
+    nearest one in the schema's bounds.
     """
     node = resolve(schema, root)
     for value in _given_examples(node):
@@ -122,7 +118,7 @@ def example_word(name: str, schema: Any, root: Schema, number: int = EXAMPLE_NUM
 
 
 def resolve(schema: Any, root: Schema) -> Schema:
-    """Return a schema with its local references followed. A broken reference accepts any value."""
+    """Follow local references. A broken reference accepts any value."""
     node = schema
     for _ in range(_REFERENCES):
         if not isinstance(node, Mapping):

@@ -25,15 +25,14 @@ _EXAMPLE_NUMBERS: Final = (50, 500, 5_000, 1)
 
 
 def ask_command(catalog: Catalog, instead: str = "", *, at: datetime | None = None) -> str:
-    """Return a `signoff ask` command that an actor understands, or "" if every actor is external.
-
-    `instead` is the model that replaces scripts. For the model `offline`, the call needs approval at `at` if possible.
+    """Return a `signoff ask` command that an actor understands, or "" if every actor is external. `instead` is the
+    model that replaces scripts. For the model `offline`, the call needs approval at `at` if possible.
     """
     return f"signoff ask {shlex.quote(_first_words(catalog, instead, at))}" if catalog.models else ""
 
 
 def offline_usage(catalog: Catalog, instead: str = "") -> str:
-    """Return the usage line of the first tool that the model `offline` can call; "" if it has no tool."""
+    """Return the usage line of the first tool that the model `offline` can call, or ""."""
     return next((usage(tool) for _, tool in _offline_tools(catalog, instead)), "")
 
 

@@ -1,4 +1,4 @@
-"""Resolves an actor's settings for its model. Reads secrets without storing them."""
+"""Resolves an actor's settings for its model. Does not store the secrets."""
 
 from typing import Any
 
@@ -8,9 +8,8 @@ from signoff.registry.actor import Actor
 
 
 async def model_settings(actor: Actor, secrets: SecretProvider) -> dict[str, Any]:
-    """Return the settings with each reference replaced by its secret.
-
-    Raises `ConfigError` for a missing secret, `Unavailable` if its source does not answer.
+    """Replace each reference by its secret. Raises `ConfigError` for a missing secret, `Unavailable` if its source does
+    not answer.
     """
     try:
         return await secrets.fill(actor.model_settings)

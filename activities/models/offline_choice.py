@@ -11,16 +11,15 @@ from signoff.registry.catalog_variant import derive
 
 
 def take_offline(catalog: Catalog) -> tuple[Catalog, tuple[str, ...]]:
-    """Return a catalog whose actors use `offline` instead of each model without its key or extra.
-
-    The second value holds each reason once. A model with any other fault stays, and the worker's start reports it.
+    """Replace each model without its key or extra by `offline`. The second value holds each reason once. A model with
+    any other fault stays, and the worker's start reports it.
     """
     lacks = {model: lack for model in catalog.models if (lack := _lack(model))}
     return _answer_offline(catalog, lacks), tuple(dict.fromkeys(lacks.values()))
 
 
 def replace_providers(catalog: Catalog) -> Catalog:
-    """Return a catalog whose actors use `offline` instead of each provider's model. Scripts stay."""
+    """Replace each provider's model by `offline`. Scripts stay."""
     return _answer_offline(catalog, [model for model in catalog.models if not model.startswith(SCRIPTED)])
 
 

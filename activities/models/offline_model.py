@@ -35,18 +35,15 @@ class OfflineModel:
 
 
 def commands(tools: Sequence[ModelTool]) -> tuple[ModelTool, ...]:
-    """Return the tools that a line can call: all but `respond`."""
     return tuple(tool for tool in tools if tool.name != RESPOND)
 
 
 def _newest(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages after the last one of the model."""
     answers = [index for index, message in enumerate(messages) if message.role == "assistant"]
     return messages[answers[-1] + 1 :] if answers else messages
 
 
 def _explain(line: NoCommand, tools: Sequence[ModelTool]) -> str:
-    """Return the reason why a line calls no tool, and one usage line a tool."""
     shown = (line.tool,) if line.tool else tools[:_USAGES_SHOWN]
     left = 0 if line.tool else len(tools) - len(shown)
     more = [f"and {left} more"] if left > 0 else []

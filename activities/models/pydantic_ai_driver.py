@@ -67,7 +67,7 @@ _TRY_AGAIN: Final = (408, 409, 425, 429)
 
 
 class ProviderModel:
-    """Drives one model of one provider. Created at worker start, to report a missing key or extra there."""
+    """Drives one model. Created at worker start, to report a missing key or extra there."""
 
     def __init__(self, name: str, model: Model | None = None) -> None:
         self._model = model or _find(name)
@@ -95,7 +95,7 @@ class ProviderModel:
 
 
 def to_library(request: CompletionRequest) -> list[ModelMessage]:
-    """Convert messages to the library's. Reuses the provider's own responses if they still load."""
+    """Reuses the provider's own responses if they still load."""
     found = [
         _response(message, provider) if message.role == "assistant" else _request(message, request.instructions)
         for message, provider in zip(request.messages, request.provider, strict=True)
@@ -104,7 +104,6 @@ def to_library(request: CompletionRequest) -> list[ModelMessage]:
 
 
 def from_library(response: ModelResponse) -> Completion:
-    """Convert the library's response, and attach the original."""
     cut = response.finish_reason == "length"
     calls = tuple(
         ProposedCall(tool=part.tool_name, args=part.args, provider_call=part.tool_call_id, cut=cut)
@@ -258,7 +257,7 @@ def _pack(response: ModelResponse) -> bytes:
 
 
 def _unpack(body: bytes) -> ModelResponse | None:
-    """Load the response, or return `None` if this version of the library cannot read it."""
+    """Return `None` if this version of the library cannot read the response."""
     try:
         # A turn may wait during upgrades of the library. Signoff's own parts replace an unreadable response.
         found = ModelMessagesTypeAdapter.validate_python(json.loads(body)["messages"])
@@ -289,9 +288,8 @@ def _sentence(error: Exception) -> str:
 
 
 def _make_unique(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with a new id for each repeated call id, and for its result.
-
-    The results of an answer's calls follow it in the order of its calls. Unique ids are unchanged.
+    """Give each repeated call id, and its result, a new id. The results of an answer's calls follow it in the order of
+    its calls. Unique ids are unchanged.
     """
     used: set[str] = set()
     waiting: dict[str, deque[str]] = defaultdict(deque)

@@ -1,4 +1,4 @@
-"""The checks of a worker's start, shared with the commands that check a manifest beforehand."""
+"""The checks of a worker's start, also for commands that check a manifest beforehand."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,6 @@ from signoff.settings import login_roles, require_deployment, require_ready, req
 
 async def check_start(installation: Installation, task_queue: str, **there: bool) -> Mapping[str, Driver]:
     """Return the drivers of a manifest's models. Raise `ConfigError` if no worker of `task_queue` could start with it.
-
     `there` names the requirements of a production start besides people, see `require_ready`.
     """
     settings, catalog = installation.settings, installation.catalog
@@ -39,7 +38,6 @@ async def check_start(installation: Installation, task_queue: str, **there: bool
 
 
 def _people_place(installation: Installation) -> str:
-    """Return where people are declared, for messages."""
     if installation.settings.people is not None:
         return f"`{installation.settings.people}`"
     return "`people` of the manifest" if installation.version is None else "`App(people=...)`"

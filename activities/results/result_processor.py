@@ -69,27 +69,25 @@ class RecordViews(NamedTuple):
     """The views of a distributed record for Signoff itself, as plain data."""
 
     model: dict[str, Any] | None
-    """The model's view, or `None` if its filter failed."""
+    """`None` if the filter failed."""
     audit: dict[str, Any]
-    """The view for the audit log."""
 
 
 class RecordDistributor:
-    """Distributes the records of one tool: each destination gets its own view, all in parallel."""
+    """Each destination of a record gets its own view, all in parallel."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
         self._distribution = deps.catalog.distribution
         self._tool = tool
 
     async def views(self, permit: Permit, record: AnnotatedRecord) -> RecordViews:
-        """Build the views for the model and the audit log, without passing the record to any other destination."""
+        """Build the views, and deliver the record to no other destination."""
         model, audit = await asyncio.gather(self._ours(LLM_SESSION, permit, record), self._ours(AUDIT, permit, record))
         return RecordViews(model, _names(record) if audit is None else audit)
 
     async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> RecordViews:
-        """Build the same views, and pass every sink its own, within its time limit.
-
-        A worker lost before this returns has not recorded the call: the next run of the call delivers again.
+        """Build the same views, and pass every sink its own, within its time limit. A worker lost before this returns
+        has not recorded the call: the next run of the call delivers again.
         """
         sinks = [self._deliver_guarded(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
         views: RecordViews
@@ -167,7 +165,7 @@ class ProcessedResult(NamedTuple):
 
     outcome: CallOutcome
     kept: str | None = None
-    """The result's text for the audit log, or `None` if the log holds none."""
+    """`None` if the audit log holds no text."""
 
 
 class ResultProcessor:
@@ -191,10 +189,8 @@ class ResultProcessor:
         key: str = "",
         secrets: Collection[str] = (),
     ) -> ProcessedResult:
-        """Build the outcome of the permitted call, which returned `value`. `key` is its ticket's key, if any.
-
-        `secrets` are the handler's secrets from a provider. The outcome contains neither these nor secret
-        arguments.
+        """Build the outcome of the permitted call, which returned `value`. `key` is its ticket's key, if any. `secrets`
+        are the handler's secrets from a provider. The outcome contains neither these nor secret arguments.
         """
         all_secrets = secret_values(args, self._tool.masked_arguments).union(secrets)
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
@@ -236,7 +232,7 @@ class ResultProcessor:
         key: str,
         hushed: Collection[str],
     ) -> ProcessedResult:
-        """Build the outcome of a call that returned a record, from the model's view alone, after all sinks' views."""
+        """Build the outcome from the model's view alone, after all sinks' views."""
         problem, views = await self._distribute(permit, result, result.value, key)
         problem, model = redact_secrets(problem, hushed), _hide(views.model, hushed)
         kept = render_value(_hide(views.audit, hushed))
@@ -279,7 +275,7 @@ class ResultProcessor:
     async def _make_outcome(
         self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
     ) -> CallOutcome:
-        """Build the outcome of a call that returned `result`, or had this output schema problem."""
+        """`problem` is an output schema problem."""
         if problem:
             outcome = await self._make_text_outcome(permit, args, ToolFailure(problem), budget_chars)
             outcome = replace(outcome, gate=OUTPUT)
@@ -297,9 +293,7 @@ class ResultProcessor:
     async def _add_changes(
         self, permit: Permit, args: Mapping[str, Any], result: Result, outcome: CallOutcome, budget_chars: int
     ) -> CallOutcome:
-        """Add the tool's requested changes to `outcome`, and its next step's place.
-
-        For a tool that may change the context, adds the accepted changes. Invalid changes, or an unknown step,
+        """Add the tool's requested changes and its next step's place to `outcome`. Invalid changes, or an unknown step,
         make the call a failure: its effect has happened, and the model must not repeat it. A call that failed anyway
         keeps its own message, after a note that its changes are lost.
         """
@@ -324,7 +318,6 @@ class ResultProcessor:
         return replace(outcome, **changes, note=f"{outcome.note} {move.note}".strip())
 
     def _accept(self, permit: Permit, data: dict[str, Any] | None, context: dict[str, Any] | None) -> AcceptedUpdates:
-        """Return the requested changes that the tool may make."""
         catalog = self._deps.catalog
         scopes = catalog.scopes.get(permit.ctx.actor)
         if not self._tool.updates or scopes is None or (data is None and context is None):
@@ -336,7 +329,6 @@ class ResultProcessor:
         return found
 
     async def retry_store(self, keep: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `keep`, retrying until the store answers."""
         # The effect has happened. Giving up here would leave the outcome unknown, so wait for the store.
         while True:
             try:
@@ -348,7 +340,7 @@ class ResultProcessor:
     async def _make_text_outcome(
         self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int
     ) -> CallOutcome:
-        """Build the outcome with the text of `result` for the model: reduced, then cut, then fenced."""
+        """The text for the model is reduced, then cut, then fenced."""
         tool = self._tool
         text = self._short(permit, args, result)
         cut = trim(text, budget_chars)
@@ -368,7 +360,7 @@ class ResultProcessor:
         )
 
     def _short(self, permit: Permit, args: Mapping[str, Any], result: Result) -> str:
-        """Reduce the text of `result`, whose secrets are removed already, with its reducer."""
+        """Reduce the text of `result`, whose secrets are removed already."""
         plain: Result
         if isinstance(result, ToolFailure):
             plain = ToolFailure(render_value(result.message), result.code)
@@ -449,7 +441,7 @@ def plain_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcom
 
 
 def _plain(value: Any) -> Any:
-    """Convert `value` to JSON data for storage. Deeply nested data is replaced by its type name."""
+    """Convert `value` to JSON data. Deeply nested data is replaced by its type name."""
     plain = jsonable(value)
     return f"<{type(value).__name__}>" if nesting(plain) > MAX_NESTING else plain
 

@@ -24,7 +24,6 @@ class Move(NamedTuple):
     note: str = ""
     """The reason for staying, for the model."""
     problem: str = ""
-    """The reason why the move is impossible."""
 
 
 class StepMover:
@@ -34,9 +33,8 @@ class StepMover:
         self._deps = deps
 
     async def advance(self, ctx: CallContext, completion: int) -> Place | None:
-        """Return the next place of the turn of `ctx` before this completion; `None` if it stays.
-
-        Only a turn with a requester confirmed by the gateway moves. Raises `StoreUnavailable`.
+        """Return the next place of the turn of `ctx` before this completion; `None` if it stays. Only a turn with a
+        requester confirmed by the gateway moves. Raises `StoreUnavailable`.
         """
         scopes = self._deps.catalog.scopes.get(ctx.actor)
         # The requester named this step: the model answers there once, even if all its data is available already.
@@ -55,9 +53,8 @@ class StepMover:
             await write(self._deps, await attribute(self._deps, ctx, [entry]))
 
     async def follow(self, ctx: CallContext, step: object, updates: Updates) -> Move:
-        """Return the move to the `step` that a tool named, which changed the context by `updates`.
-
-        Raises `StoreUnavailable`.
+        """Return the move to the `step` that a tool named, which changed the context by `updates`. Raises
+        `StoreUnavailable`.
         """
         scopes = self._deps.catalog.scopes.get(ctx.actor)
         found = scopes.find_step(ctx.route, step) if scopes is not None and isinstance(step, str) else None
@@ -76,13 +73,12 @@ class StepMover:
         return Move(await self.seal(ctx, found.name))
 
     async def seal(self, ctx: CallContext, step: str) -> Place:
-        """Return the sealed place of this step of the route of `ctx`. Raises `StoreUnavailable`."""
+        """Raises `StoreUnavailable`."""
         place = Place(actor=ctx.actor, route=ctx.route, step=step)
         return await seal_place(self._deps.store, SessionKey(ctx.tenant, ctx.session), place)
 
 
 def ctx_at(ctx: CallContext, place: Place | None) -> CallContext:
-    """Return `ctx` at `place`; as it is if there is none."""
     return ctx if place is None else replace(ctx, route=place.route, step=place.step, seal=place.seal)
 
 

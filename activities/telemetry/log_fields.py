@@ -14,7 +14,6 @@ class LogFieldsInterceptor(Interceptor):
     """Binds the fields of an activity's log."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """See `Interceptor`."""
         return _Bound(next)
 
 

@@ -1,7 +1,5 @@
-"""Records spans of activities: models' requests, gates' decisions and tool calls, in the segments of their turns.
-
-Workflows record none, because replay runs their code again. Attributes are ids, names and codes, never arguments or
-results.
+"""Records spans of activities in the segments of their turns. Workflows record none, because replay runs their code
+again. Attributes are ids, names and codes, never arguments or results.
 """
 
 import logging
@@ -35,7 +33,6 @@ class SpanInterceptor(Interceptor):
         self._spans = spans
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """See `Interceptor`."""
         return _Spanned(next, self._deps, self._spans)
 
 
@@ -159,7 +156,6 @@ def _turn_attributes(ctx: CallContext) -> dict[str, str | int | float | bool]:
 
 
 def _waits_after(reply: Any) -> bool:
-    """Return whether the turn waits for approvers after a reply."""
     gates = reply.gates if isinstance(reply, ModelReply) else reply if isinstance(reply, GateReply) else None
     asked = () if gates is None else (each for each in gates.gate_decisions if each.kind == "ask")
     return any(each.options.while_waiting == "wait" for each in asked)
