@@ -119,10 +119,8 @@ class ModelReply(ActivityMessage):
 
     @property
     def answer(self) -> Response | None:
-        """Return the answer, even if only the `respond` call holds it, as `text` alone.
-
-        Returns `None` for a reply without an answer. Anyone who can schedule activities can write such a reply, and an
-        exception would fail the turn's task repeatedly.
+        """Return the answer, even if only the `respond` call holds it, as `text` alone, or `None`. Anyone who can
+        schedule activities can write such a reply, and an exception would fail the turn's task repeatedly.
         """
         if self.response is not None or not self.respond_call:
             return self.response
@@ -133,7 +131,7 @@ class ModelReply(ActivityMessage):
 
     @property
     def calls(self) -> tuple[CallPart, ...]:
-        """Return the calls to judge, in order. `respond` is not a tool: it has no gate decision and no outcome."""
+        """The calls to judge, in order. `respond` is not a tool: it has no gate decision and no outcome."""
         return tuple(p for p in self.message.parts if isinstance(p, CallPart) and p.call != self.respond_call)
 
 

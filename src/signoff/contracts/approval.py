@@ -50,7 +50,7 @@ class Card(FrozenModel):
 
     @property
     def whole(self) -> bool:
-        """Return whether the rows show every value in full, except secrets. Computed, so that it cannot be forged."""
+        """True if the rows show every value in full, except secrets. Computed, so that it cannot be forged."""
         return not any(row.cut or not row.name for row in self.rows)
 
 
@@ -231,10 +231,8 @@ class Question(FrozenModel):
 
     @property
     def judging_delay(self) -> float:
-        """The seconds between `judged_at` and `opened_at`. 0 if one of them is unknown.
-
-        Later rules use `judged_at`: a forger could choose a day with weaker rules. Readers therefore ignore a question
-        with more than `JUDGED_SECONDS`.
+        """The seconds between `judged_at` and `opened_at`, 0 if one is unknown. Later rules use `judged_at`, and a
+        forger could choose a day with weaker rules: readers ignore a question with more than `JUDGED_SECONDS`.
         """
         if self.judged_at is None or self.opened_at is None:
             return 0.0

@@ -46,7 +46,7 @@ _TYPES: Final[Mapping[str, ResultType]] = {str(code): each for code, each in RES
 
 
 def type_from_code(code: str) -> ResultType:
-    """Return the type of a result with this code. An unknown code of a newer engine counts as failed."""
+    """An unknown code of a newer engine counts as failed."""
     return _TYPES.get(code, "ToolFailed")
 
 
@@ -69,7 +69,7 @@ class RuleReference(FrozenModel):
 
     @property
     def label(self) -> str:
-        """The rule on one line, for logs, audit log and terminals. Different rules have different labels."""
+        """The rule on one line. Different rules have different labels."""
         if self.kind in ("global", "grant"):
             return f"{self.kind}:{self.name}"
         own = self.name if self.kind == "policy" else "" if self.kind == "handler" else self.kind
@@ -163,9 +163,8 @@ class ToolDenied(FrozenModel):
     """The level of the approvers."""
 
     def for_model(self) -> dict[str, Any]:
-        """Return the denial for the model.
-
-        Only here does a denial without a reason get text, so that no page quotes a person with it.
+        """Return the denial for the model. Only here does a denial without a reason get text, so that no page quotes a
+        person with it.
         """
         return {**self.model_dump(mode="json"), "reason": self.reason or DEFAULT_DENIAL}
 

@@ -10,14 +10,13 @@ _SAFE_INTEGER: Final = 2**53 - 1
 
 
 class NotCanonical(ValueError):
-    """Raised for a value that RFC 8785 cannot write.
-
-    For example an integer outside ±(2^53-1), NaN, infinity, a lone surrogate, or a value outside JSON.
+    """RFC 8785 cannot write the value: for example an integer outside ±(2^53-1), NaN, infinity, a lone surrogate, or a
+    value outside JSON.
     """
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return `value` as RFC 8785 bytes. `1` and `1.0` produce the same bytes. Raises `NotCanonical`."""
+    """`1` and `1.0` produce the same bytes. Raises `NotCanonical`."""
     try:
         if _plain(value):
             # This produces the same bytes in a third of the time. A turn hashes a dozen values.
@@ -29,14 +28,13 @@ def canonical_json(value: Any) -> bytes:
 
 
 def sha256_hex(value: Any) -> str:
-    """Return the SHA-256 of the canonical JSON of `value`, as 64 lower-case hex digits. Raises `NotCanonical`."""
+    """Return the hash as 64 lower-case hex digits. Raises `NotCanonical`."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def same_arguments(one: Any, other: Any) -> bool:
-    """Return whether two values have one canonical form. `False` if one of them has none.
-
-    Never compare arguments by `==`: Python equates `True` and `1`, but a digest does not.
+    """Return whether two values have one canonical form. Never compare arguments by `==`: Python equates `True` and
+    `1`, but a digest does not.
     """
     try:
         return canonical_json(one) == canonical_json(other)
@@ -45,7 +43,7 @@ def same_arguments(one: Any, other: Any) -> bool:
 
 
 def nesting(value: Any) -> int:
-    """Return the nesting depth of lists and objects. 0 for a scalar."""
+    """0 for a scalar."""
     deepest = 0
     # Not recursive: external data may be deeper than Python's stack.
     stack: list[tuple[Any, int]] = [(value, 0)]
@@ -58,10 +56,9 @@ def nesting(value: Any) -> int:
 
 
 def _plain(value: Any) -> bool:
-    """Return whether `value` has only texts, null, booleans and safe integers, with ASCII names.
-
-    RFC 8785 differs from sorted compact JSON only for floats and non-ASCII names. `rfc8785` handles all else:
-    subclasses of texts and numbers, and objects and lists with custom iteration.
+    """Return whether `value` has only texts, null, booleans and safe integers, with ASCII names. RFC 8785 differs from
+    sorted compact JSON only for floats and non-ASCII names. `rfc8785` handles all else, also subclasses of texts and
+    numbers.
     """
     stack = [value]
     while stack:
@@ -88,7 +85,7 @@ def _plain(value: Any) -> bool:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return `value` as compact JSON in UTF-8. Raises `NotCanonical` for NaN, lone surrogates and objects."""
+    """Raises `NotCanonical` for NaN, lone surrogates and objects."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:

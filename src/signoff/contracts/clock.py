@@ -9,5 +9,4 @@ Clock: TypeAlias = Callable[[], datetime]
 
 
 def system_clock() -> datetime:
-    """Return this machine's time, aware and in UTC."""
     return datetime.now(UTC)

@@ -10,19 +10,16 @@ from signoff.contracts.turn import TokenUsage
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """The input of a driver. All contents are inline."""
+    """All contents are inline."""
 
     model: str
     """The model, `provider:name`."""
     instructions: str
-    """The actor's instructions."""
     messages: tuple[Message, ...]
-    """The conversation so far."""
     provider: tuple[bytes | None, ...]
     """For each message, the driver's earlier `Completion.provider`, or `None`."""
     tools: tuple[ModelTool, ...]
     settings: dict[str, Any] = field(default_factory=dict)
-    """The actor's settings for the model."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,6 @@ class ProposedCall:
     args: Any
     """The parsed object, or the raw text of invalid JSON."""
     provider_call: str = ""
-    """The provider's id of the call."""
     cut: bool = False
     """True if the provider truncated the answer, possibly within these arguments."""
 
@@ -44,9 +40,7 @@ class Completion:
 
     text: str = ""
     calls: tuple[ProposedCall, ...] = ()
-    """The proposed calls."""
     usage: TokenUsage = field(default_factory=TokenUsage)
-    """The tokens of the completion."""
     provider: bytes | None = None
     """The library's own serialised response, opaque to Signoff."""
     cut: bool = False
@@ -60,6 +54,4 @@ class Driver(Protocol):
     the first, every other exception as the second.
     """
 
-    async def complete(self, request: CompletionRequest) -> Completion:
-        """Request one completion."""
-        ...
+    async def complete(self, request: CompletionRequest) -> Completion: ...

@@ -1,4 +1,4 @@
-"""Content for readers: JSON values, inline if small, otherwise as references into the blob store, and remarks."""
+"""JSON values, inline if small, otherwise as references into the blob store; and remarks."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ class Content(FrozenModel):
 
 
 def text_of(content: Content) -> str:
-    """Return the text of a content, or the preview of a stored one. Only for one-line displays."""
+    """Return the preview of a stored content. Only for one-line displays."""
     if content.blob is not None:
         return content.blob.preview
     return content.inline if isinstance(content.inline, str) else ""
@@ -49,7 +49,6 @@ class Remark(FrozenModel):
 
     @classmethod
     def of(cls, code: str, /, **values: "str | Remark | tuple[str | Remark, ...]") -> "Remark":
-        """Return a remark with these values."""
         return cls(code=code, values=values)
 
 

@@ -69,5 +69,4 @@ class Decision(FrozenModel):
 
 
 def at_least(have: Assurance, need: Assurance) -> bool:
-    """Return whether assurance `have` is as strong as `need`."""
     return ASSURANCES.index(have) >= ASSURANCES.index(need)

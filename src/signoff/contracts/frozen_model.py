@@ -14,13 +14,13 @@ class FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     def model_post_init(self, context: Any) -> None:
-        """Drop the set of given fields: no code reads it, and it takes a tenth of a waiting turn's memory."""
+        """Drop the set of given fields: it takes a tenth of a waiting turn's memory."""
         # All records share one unmodified set, and a copy gets its own. Do not use `exclude_unset`, which would omit
         # every field. Use `exclude_defaults` for short output.
         object.__setattr__(self, "__pydantic_fields_set__", _NOTHING)
 
     def on_wire(self) -> bytes:
-        """Return the record as JSON, as histories hold it, without computed fields."""
+        """Return the record as histories hold it, without computed fields."""
         return self.__pydantic_serializer__.to_json(self, exclude_computed_fields=True)
 
 
@@ -32,6 +32,5 @@ class ActivityMessage(FrozenModel):
     """
 
     def on_wire(self) -> bytes:
-        """Return the message as JSON, as histories hold it."""
         # The SDK's `pydantic_core.to_json` cannot omit defaults.
         return self.__pydantic_serializer__.to_json(self, exclude_defaults=True, exclude_computed_fields=True)

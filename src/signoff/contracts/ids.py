@@ -67,7 +67,7 @@ class ApprovalKey(NamedTuple):
 
 
 def event_workflow_id(store: str, delivery: str) -> str:
-    """Return the id of the workflow that delivers an event to a handler, one a delivery of a store."""
+    """Return the id of the workflow that delivers an event to a handler."""
     # Each store numbers its deliveries from the start: without its id, two deliveries would share a workflow.
     return f"event/{store}/{delivery}"
 
@@ -79,7 +79,7 @@ def subscription_turn(tenant: str, subscription: str, event: str) -> TurnKey:
 
 
 def is_subscription_session(session: str) -> bool:
-    """Return whether a session has the form of `subscription_turn`. The gateway gives no other turn such a session."""
+    """The gateway gives no other turn a session of this form."""
     return _EVENT_SESSION.fullmatch(session) is not None
 
 
@@ -89,7 +89,6 @@ def is_id(text: str) -> bool:
 
 
 def is_tool_name(text: str) -> bool:
-    """Return whether `text` may name a tool."""
     return re.match(TOOL_NAME_PATTERN, text) is not None
 
 
@@ -99,38 +98,34 @@ def call_id(completion: int, index: int) -> str:
 
 
 def is_call(text: str) -> bool:
-    """Return whether `text` is a call's id."""
     return _CALL.match(text) is not None
 
 
 def completion_of(call: str) -> int:
-    """Return the completion that proposed call `c<completion>.<index>`, from 1. 0 for anything else."""
+    """Return `completion` of `c<completion>.<index>`, 0 for anything else."""
     return int(call[1:].partition(".")[0]) if _CALL.match(call) else 0
 
 
 def stand_in_id(call: str, number: int) -> str:
-    """Return the id of fallback `number`, from 1, for call `call`: `c1.1002` for `c1.2`.
-
-    A completion's own calls never reach that index.
+    """Return the id of fallback `number`, from 1: `c1.1002` for `c1.2`. A completion's own calls never reach that
+    index.
     """
     completion, _, index = call.partition(".")
     return f"{completion}.{int(index) + number * _STAND_IN}"
 
 
 def is_stand_in(call: str) -> bool:
-    """Return whether `stand_in_id` made this id."""
     index = call.partition(".")[2]
     return index.isdecimal() and int(index) > _STAND_IN
 
 
 def call_of_stand_in(call: str) -> str:
-    """Return the id of the original call of a fallback. Any other id is returned unchanged."""
+    """Return the original call's id. Any other id is returned unchanged."""
     completion, _, index = call.partition(".")
     return f"{completion}.{int(index) % _STAND_IN}" if is_stand_in(call) else call
 
 
 def parse_workflow_id(workflow_id: str) -> TurnKey | None:
-    """Parse a workflow id to its turn, or `None` if it names no turn."""
     parts = workflow_id.split("/")
     if len(parts) != 4 or parts[0] != "turn" or not all(is_id(part) for part in parts[1:]):
         return None
@@ -138,7 +133,6 @@ def parse_workflow_id(workflow_id: str) -> TurnKey | None:
 
 
 def parse_session_workflow_id(workflow_id: str) -> SessionKey | None:
-    """Parse a workflow id to its session, or `None` if it names no session."""
     parts = workflow_id.split("/")
     if len(parts) != 3 or parts[0] != "session" or not all(is_id(part) for part in parts[1:]):
         return None
@@ -146,7 +140,6 @@ def parse_session_workflow_id(workflow_id: str) -> SessionKey | None:
 
 
 def parse_approval_id(approval_id: str) -> ApprovalKey | None:
-    """Parse an approval id to turn and call, or `None` if it is malformed."""
     parts = approval_id.split(".")
     if len(parts) != 5 or not all(is_id(part) for part in parts[:3]):
         return None
@@ -155,9 +148,8 @@ def parse_approval_id(approval_id: str) -> ApprovalKey | None:
 
 
 def new_code(below: Callable[[int], int]) -> str:
-    """Return a short code for reading and typing: six Crockford base32 characters, digits in places 2 and 4.
-
-    `below(n)` returns a random number from 0 to n-1. No word of a language has digits there, so none is a code.
+    """Return six Crockford base32 characters, with digits in places 2 and 4: no word of a language has digits there, so
+    none is a code. `below(n)` returns a random number from 0 to n-1.
     """
     return "".join(_CROCKFORD[below(10 if place in _DIGITS else 32)] for place in range(6))
 
@@ -174,9 +166,8 @@ def read_code(text: str) -> str | None:
 
 
 def uuid7(now: datetime) -> str:
-    """Return a version 7 UUID (RFC 9562) of the millisecond `now`, as 22 sortable characters in base 62.
-
-    The usual 36 characters would appear sixteen times in a history, and a turn has two such ids.
+    """Return a version 7 UUID (RFC 9562) as 22 sortable characters in base 62. The usual 36 characters would appear
+    sixteen times in a history.
     """
     number = (int(now.timestamp() * 1000) & _MILLISECONDS) << 80 | secrets.randbits(80)
     number = number & ~(0xF << 76) | 0x7 << 76
@@ -193,10 +184,10 @@ def _fits(place: int, char: str) -> bool:
 
 
 def session_name(key: SessionKey) -> str:
-    """Return a session's name in addresses: `<tenant>.<session>`."""
+    """`<tenant>.<session>`."""
     return ".".join(key)
 
 
 def turn_name(key: TurnKey) -> str:
-    """Return a turn's name in addresses: `<tenant>.<session>.<turn>`."""
+    """`<tenant>.<session>.<turn>`."""
     return ".".join(key)

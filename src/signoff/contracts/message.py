@@ -101,7 +101,6 @@ class Message(FrozenModel):
 
 
 def content_of(part: TextPart | CallPart | ResultPart) -> tuple[str, Content]:
-    """Return the name of the content field of `part`, and the content."""
     match part:
         case TextPart():
             return "text", part.text
@@ -117,7 +116,7 @@ def words_of(message: Message) -> str:
 
 
 def user_message(text: str) -> Message:
-    """Return a message with a person's text, inline. Store text over the inline limit first."""
+    """The text is inline: store text over the inline limit first."""
     return Message(role="user", parts=(TextPart(text=Content(inline=text)),))
 
 

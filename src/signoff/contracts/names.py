@@ -1,4 +1,4 @@
-"""Wire names for Temporal (types, messages, search attributes), names of settings, and the version."""
+"""Wire names for Temporal, names of settings, and the version."""
 
 from typing import Final
 

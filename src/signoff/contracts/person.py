@@ -1,4 +1,4 @@
-"""People, and the principals in whose name turns run."""
+"""People, and the principals of turns."""
 
 from datetime import datetime, timedelta
 from typing import Any

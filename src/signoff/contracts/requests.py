@@ -1,7 +1,6 @@
-"""The request bodies of the gateway. Closed: an unknown field is refused, identity fields by name.
-
-An edge is the API's caller, a page's form, an approval link, a channel, or the client. Each builds the same
-`DecisionDraft` for an answer, and the gateway converts it to a `Decision` by `decision_from_draft`.
+"""The request bodies of the gateway. Closed: an unknown field is refused, identity fields by name. Each edge (API,
+page, approval link, channel, client) builds the same `DecisionDraft`, and the gateway converts it by
+`decision_from_draft`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -154,9 +153,8 @@ _CARRIED: Final = tuple(name for name in DecisionDraft.model_fields if name in D
 
 
 def decision_from_draft(draft: DecisionDraft, author: DecisionAuthor, received_at: datetime) -> Decision:
-    """Return the unsigned decision of a draft by its author, received then (UTC) unless the author has a time.
-
-    Its delivery id includes the author: another person's key must not fetch this person's receipt.
+    """Return the unsigned decision of a draft. Its delivery id includes the author: another person's key must not fetch
+    this person's receipt.
     """
     carried = {name: getattr(draft, name) for name in _CARRIED}
     verified = {
@@ -377,10 +375,8 @@ def _check_words(words: str) -> str:
 
 
 def sentence(errors: Sequence[Any], person: str = "name the person by `user`") -> str:
-    """Return one sentence about a request's invalid body or parameters, naming the fields.
-
-    `person` explains how the request names its person. `errors` are pydantic's: only place, type and message are read,
-    never the value.
+    """Return one sentence about a request's invalid body or parameters, naming the fields. `person` explains how the
+    request names its person. Never reads the value of an error.
     """
     found = [(".".join(str(part) for part in each["loc"] if part != "body"), each) for each in errors]
     identity = [name for name, each in found if each["type"] == "extra_forbidden" and name in IDENTITY_FIELDS]

@@ -260,15 +260,14 @@ class SessionView(FrozenModel):
 
 
 def turn_of(message_id: str, number: int) -> str:
-    """Return the id of a message's `number`-th turn, from 1."""
+    """`number` counts from 1."""
     return message_id if number == 1 else f"{message_id}-{number}"
 
 
 def late_id(event_id: str) -> str:
-    """Return the id of an event's late result, the same for every delivery. An event's own id is too long."""
+    """The same for every delivery. An event's own id is too long."""
     return f"late-{sha256_hex(event_id)[:_LATE_HEX]}"
 
 
 def late_words(event_id: str, text: str) -> str:
-    """Return the late result of an event for the model."""
     return f"Result of `{event_id}`: {text}"

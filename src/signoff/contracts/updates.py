@@ -1,4 +1,4 @@
-"""Tools' changes to a conversation's data and context, and their merge with callers' values. Pure."""
+"""Tools' changes to a conversation's data and context, and their merge with callers' values. No I/O."""
 
 import json
 from collections.abc import Mapping
@@ -46,12 +46,12 @@ NO_UPDATES: Final = Updates()
 
 
 def merge_updates(before: Updates, new: Updates) -> Updates:
-    """Merge two updates by top-level name. `new` wins. Data precede the context."""
+    """Merge two updates by top-level name. `new` wins."""
     return Updates(data={**before.data, **new.data}, context={**before.context, **new.context})
 
 
 def apply_updates(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the context of a turn: `updates`, overridden by the caller's `given`."""
+    """`given` by the caller overrides `updates`."""
     extra = {**updates.context, **given}
     data = given.get(DATA, {})
     # Data of another type than an object replace all collected data.

@@ -25,7 +25,7 @@ class UsageLimit:
 
     @property
     def problem(self) -> str:
-        """The problem of the limit as a sentence, or ""."""
+        """A sentence, or ""."""
         # `True` is an int to Python, and nothing else checks a declaration in code.
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
             return "`count` must be a whole number from 1 on"
@@ -50,14 +50,13 @@ class LimitedUse(NamedTuple):
     tool: str
     """The tool's activity, or the first of several with one count. For a registry tool, its name."""
     person: str
-    """The id of the user."""
     session: str
     turn: str
     call: str
 
 
 def exhausted_message(name: str, limit: UsageLimit, again: datetime) -> str:
-    """Return the sentence for the model about an exhausted tool. `again` is the time of the next use."""
+    """`again` is the time of the next use."""
     times = "once" if limit.count == 1 else f"{limit.count} times"
     # Round up: at that second a use must be available.
     at = (again + timedelta(seconds=1)).replace(microsecond=0) if again.microsecond else again
