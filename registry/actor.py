@@ -36,7 +36,6 @@ class ToolUse:
 
     @property
     def name(self) -> str:
-        """The name that the model calls."""
         return self.tool if isinstance(self.tool, str) else self.tool.name
 
 
@@ -116,7 +115,6 @@ class Route(Level):
 
 
 def tool_uses(listed: tuple[ListedTool, ...]) -> tuple[ToolUse, ...]:
-    """Return each of `listed` as a `ToolUse`."""
     return tuple(each if isinstance(each, ToolUse) else ToolUse(tool=each) for each in listed)
 
 
@@ -152,7 +150,6 @@ class Callbacks:
     """The allowed signals."""
 
     def allows(self, callback: Callback) -> bool:
-        """Return whether the agent may name this callback."""
         if callback.workflow is not None:
             named = callback.workflow
             return named.signal in self.signals and self._allows_workflow(named.id)
@@ -177,10 +174,7 @@ class Callbacks:
 
 
 def is_callback_address(url: str) -> bool:
-    """Return whether a declared address has a host and a path.
-
-    Without a path, it would match other hosts as a prefix.
-    """
+    """Return whether a declared address has a host and a path. Without a path, it would match other hosts as a prefix."""
     try:
         parts = urlsplit(url)
         # Reads the port for its check: otherwise an invalid one would fail only at the first call.
@@ -360,12 +354,11 @@ class Actor:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The actor as rules and filters see it."""
         return actor_facts(self.name, self.scope, self.tags)
 
     @property
     def own_names(self) -> frozenset[str]:
-        """The names of all its own tools, at any level."""
+        """All its own tools' names, at any level."""
         return frozenset(tool.name for tool in self.own)
 
     @property
@@ -377,7 +370,7 @@ class Actor:
 
 
 def instructions_at(actor: Actor, route: str, step: str) -> str:
-    """Return the system prompt of an actor's model: instructions of the actor, the route and the step."""
+    """Return the system prompt: instructions of the actor, the route and the step."""
     course = next((each for each in actor.routes if each.name == route), None)
     at = next((each for each in course.steps if each.name == step), None) if course is not None else None
     levels = (actor, *(each for each in (course, at) if each is not None))
@@ -385,9 +378,8 @@ def instructions_at(actor: Actor, route: str, step: str) -> str:
 
 
 def instructions_hash(actor: Actor, route: str, step: str) -> str:
-    """Return the first 16 digits of the SHA-256 of an actor's instructions at a place.
-
-    Evaluations compare it to detect changes.
+    """Return the first 16 digits of the SHA-256 of an actor's instructions at a place. Evaluations compare it to detect
+    changes.
     """
     return sha256_hex(instructions_at(actor, route, step))[:_HASH_CHARS]
 

@@ -22,10 +22,7 @@ _ON_FAILURE: Final = ("continue", "abort_siblings")
 
 
 def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
-    """Check each actor alone and against the tools. Return them by name.
-
-    Raises `ConfigError` with the remedy.
-    """
+    """Check each actor alone and against the tools. Raises `ConfigError` with the remedy."""
     known: dict[str, Actor] = {}
     spelled = {name.casefold(): name for name in registry.list()}
     for actor in actors:
@@ -145,7 +142,6 @@ def _check_domain_data(actor: Actor) -> None:
 
 
 def actor_error(actor: Actor, field: str, value: object, why: str) -> ConfigError:
-    """Return the error about one field of an actor."""
     return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
 
 

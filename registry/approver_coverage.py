@@ -22,11 +22,9 @@ from signoff.registry.gates.inventory import InventoryRow, inventory
 def check_approver_coverage(
     catalog: Catalog, people: Directory, *, by_login: Collection[str] = (), place: str = "`people`"
 ) -> None:
-    """Raise `ConfigError` for a tool whose request no tenant's active people could approve.
-
-    The tool names a role without members, asks or escalates only to missing people, or needs more approvers than are
-    eligible. `by_login` holds roles that undeclared people may get at sign-in, in unknown number.
-    `place` is where people are declared, for messages.
+    """Raise `ConfigError` for a tool whose request no tenant's active people could approve: a role without members,
+    missing people, or too few of them. `by_login` holds roles that undeclared people may get at sign-in, in unknown
+    number. `place` is where people are declared, for messages.
     """
     active = [person for person in people.all() if person.active]
     for row in inventory(catalog):
@@ -47,9 +45,8 @@ def _check_entry(actor: str, entry: str, active: Sequence[Person], by_login: Col
 
 
 def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) -> tuple[str, ...]:
-    """Return active approvers without a declared login at the provider `issuer`.
-
-    If groups of that provider give roles, such a login could count as another person next to them.
+    """Return active approvers without a declared login at the provider `issuer`. If groups of that provider give roles,
+    such a login could count as another person next to them.
     """
     rows = inventory(catalog)
     asked = {each for row in rows for each in row.approvers}
@@ -96,7 +93,7 @@ def _problems(
 def _too_few(
     policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str], place: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield why no tenant's people could meet these terms of a policy."""
+    """Yield why no tenant's people could meet these terms."""
     later = terms.escalate_to
     if later and coming.isdisjoint(later) and not any(_eligible(later, here) for here in _tenants(active)):
         asked = ", ".join(f"`{each}`" for each in later)

@@ -44,7 +44,7 @@ READ_REST_TOOL: Final = Tool(
 
 
 def collect_tool(place: str, schemas: Mapping[str, Mapping[str, Any]]) -> Tool:
-    """Return the tool with which a model stores the data of the step at `place`. `schemas` are by name."""
+    """Return the tool with which a model stores the data of the step at `place`."""
     names = tuple(schemas)
 
     async def keep(args: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -73,7 +73,7 @@ def collect_tool(place: str, schemas: Mapping[str, Mapping[str, Any]]) -> Tool:
 
 
 def _property(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema for a property. If it refers to definitions, the update check reads it instead."""
+    """If the schema refers to definitions, the update check reads it instead."""
     return {} if "$defs" in schema else {key: each for key, each in schema.items() if key != "$schema"}
 
 

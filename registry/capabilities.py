@@ -1,7 +1,5 @@
-"""Capabilities: a tool's declared access beyond its arguments, provided by the worker (Q7).
-
-A capability is an object that a handler *gets*. It does not sandbox Python code: a handler can still open its own
-socket.
+"""Capabilities: a tool's declared access beyond its arguments, provided by the worker (Q7). A capability is an object
+that a handler *gets*. It does not sandbox Python code: a handler can still open its own socket.
 """
 
 import json
@@ -57,7 +55,7 @@ class Capabilities:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of capability that are declared, in the order of the fields."""
+        """The declared kinds, in the order of the fields."""
         # Spelled out, because no field is read by its name here. A missing kind would pass its gate without a backend;
         # a test checks each of `KINDS`.
         declared = {
@@ -112,11 +110,9 @@ class NetworkResponse:
     """A host's response."""
 
     status: int
-    """The HTTP status."""
     headers: Mapping[str, str]
     """The headers; their names are lower case."""
     body: bytes
-    """The body, decompressed."""
 
     @property
     def text(self) -> str:
@@ -191,22 +187,19 @@ class FileReach(Protocol):
 
 @runtime_checkable
 class CheckedBackend(Protocol):
-    """A backend that can report at start what the machine lacks."""
+    """Can report at start that the machine lacks something."""
 
     def problem(self, declared: Capabilities) -> str:
-        """Return the missing program or directory of a tool, with the remedy. Empty if nothing is missing."""
+        """Return the missing program or directory of a tool, with the remedy, or ""."""
         ...
 
 
 class Backend(Protocol):
-    """A worker's source of one kind of capability. Secrets come from its provider of secrets instead.
-
-    The worker calls it before every call, so it does no I/O.
+    """A worker's source of one kind of capability. Secrets come from its provider of secrets instead. Called before
+    every call, so it does no I/O.
     """
 
-    def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Return the object for the handler of a call of `tenant`."""
-        ...
+    def resolve(self, declared: Capabilities, tenant: str) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -214,7 +207,6 @@ class GrantedCapabilities:
     """The `context.capabilities` of a handler: only what its tool declares."""
 
     by_kind: Mapping[str, Any] = field(default_factory=dict)
-    """The resolved objects of backends, by kind."""
 
     @property
     def secrets(self) -> Secrets:

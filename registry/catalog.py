@@ -1,4 +1,4 @@
-"""The catalog: all declarations of a process, compiled, checked against each other and hashed. Immutable."""
+"""The catalog: all declarations of a process, compiled, checked against each other and hashed."""
 
 import copy
 import dataclasses
@@ -73,13 +73,11 @@ class Catalog:
     """All declarations of one worker. `build_catalog` makes it. It never changes."""
 
     registry: ToolRegistry
-    """The tools without those of single actors."""
+    """Lacks the tools of single actors."""
     actors: Mapping[str, Actor]
-    """The actors by name."""
     policies: Mapping[str, CompiledPolicy]
     """The compiled policy of each tool, by its `activity`."""
     rules: CompiledRules
-    """The global rules."""
     default_approvers: tuple[str, ...]
     """The approvers if a policy names none."""
     people: Directory
@@ -116,7 +114,7 @@ class Catalog:
     _views: dict[str, ToolView] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
-        """Return the actor of this name. Raises `ConfigError` that suggests similar names."""
+        """Raises `ConfigError` that suggests similar names."""
         found = self.actors.get(name)
         if found is None:
             near = (
@@ -138,10 +136,9 @@ class Catalog:
     get = resolve
 
     def available(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[Tool, ...]:
-        """Return the tools that the actor of `ctx` has now, in the order for its model.
-
-        `withheld` names the tools that hooks or hours remove. A catalog does not run hooks. With `None`, every tool
-        that depends on a hook or on the time is left out.
+        """Return the tools that the actor of `ctx` has now, in the order for its model. `withheld` names the tools that
+        hooks or hours remove. A catalog runs no hooks: with `None`, it leaves out every tool that depends on a hook
+        or on the time.
         """
         view = self.tool_view(ctx)
         return view.without(_find_unanswered(view) if withheld is None else withheld).visible()
@@ -151,9 +148,8 @@ class Catalog:
         return tuple(tool for tool in self.available(ctx, withheld) if tool.toolset == name)
 
     def definitions(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[ModelTool, ...]:
-        """Return the definitions for a model: those of `available`, and `respond`.
-
-        Raises `ConfigError` as `offered_tools` does. A turn calls that one, with the answers of all hooks.
+        """Return the model's definitions of the `available` tools, and `respond`. Raises `ConfigError` as
+        `offered_tools`, which a turn calls with the answers of all hooks.
         """
         # `offered_tools` reports an unknown actor.
         known = ctx.actor in self.actors
@@ -161,7 +157,7 @@ class Catalog:
         return self.offered_tools(ctx.actor, ctx, left_out if withheld is None else withheld)
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return every tool of the registry, sorted by name."""
+        """Sorted by name."""
         return self._registered
 
     @cached_property
@@ -171,7 +167,7 @@ class Catalog:
 
     @cached_property
     def every_tool(self) -> tuple[Tool, ...]:
-        """Every tool of the registry and every actor's own tools, sorted by activity."""
+        """The registry's and every actor's own tools, sorted by activity."""
         placed = (each.tool for scopes in self.scopes.values() for each in scopes.placed.values())
         return (*self.tools(), *sorted(placed, key=lambda tool: tool.activity))
 
@@ -185,7 +181,7 @@ class Catalog:
         return any(each.bounded for each in rules)
 
     def tool(self, activity: str) -> Tool | None:
-        """Return the tool of this activity, or `None`. The activity is the name, except for own tools."""
+        """The activity is the name, except for own tools."""
         found = self.registry.resolve(activity)
         # An activity with a place contains `@`, which no registered name can have: the two never collide.
         placed = () if found is not None else self.every_tool[self.registry.size :]
@@ -212,7 +208,7 @@ class Catalog:
         return tool is not None and self.policy(tool.activity).rules.accept_unsigned
 
     def policy(self, tool: str) -> CompiledPolicy:
-        """Return the compiled policy of a tool by its `activity`. Raises `ConfigError` for an unknown activity."""
+        """Raises `ConfigError` for an unknown activity."""
         found = self.policies.get(tool)
         if found is None:
             raise ConfigError(
@@ -224,11 +220,11 @@ class Catalog:
         return found
 
     def approvers(self, tool: str, verdict: PolicyVerdict | None = None) -> tuple[str, ...]:
-        """Return the approvers of a call: of the verdict, else of the policy, else the defaults."""
+        """Return the approvers of the verdict, else of the policy, else the defaults."""
         return self.terms(tool, verdict).approvers
 
     def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:
-        """Return the terms of a request: those of the verdict, else the policy's own."""
+        """Return the terms of the verdict, else the policy's own."""
         if verdict is not None and verdict.terms.approvers:
             return verdict.terms
         policy = self.policy(tool).rules
@@ -241,9 +237,8 @@ class Catalog:
         return self.find_definition(question.tool, question.definition) is not None
 
     def tool_view(self, ctx: CallContext) -> ToolView:
-        """Return the tools that the actor of `ctx` can see. None for an unknown actor.
-
-        Recent views are cached: one turn asks at least four times.
+        """Return the tools that the actor of `ctx` can see, none for an unknown actor. Recent views are cached: one
+        turn asks at least four times.
         """
         # As text: a context holds mappings, and `1`, `1.0` and `True` are one key in Python but different facts in a
         # rule.
@@ -276,7 +271,7 @@ class Catalog:
 
     @property
     def declared_rules(self) -> tuple[GlobalRule, ...]:
-        """The global rules as declared, without those from actors' autonomy."""
+        """The global rules without those from actors' autonomy."""
         bounds = {rule.name for rule in autonomy_rules(self.actors.values(), self.fields)}
         return tuple(rule for rule, _ in self.rules.rules if rule.name not in bounds)
 
@@ -293,9 +288,8 @@ class Catalog:
     def offered_tools(
         self, actor: str, ctx: CallContext, withheld: frozenset[str] = frozenset()
     ) -> tuple[ModelTool, ...]:
-        """Return the tools for the model, `respond` last, without those in `withheld`.
-
-        Raises `ConfigError` for an unknown actor, route or step, or a missing tool of the turn.
+        """Return the tools for the model, `respond` last, without those in `withheld`. Raises `ConfigError` for an
+        unknown actor, route or step, or a missing tool of the turn.
         """
         ctx = replace(ctx, actor=self.actor(actor).name)
         self.scopes[actor].check(ctx.route, ctx.step, ctx.transient)
@@ -397,7 +391,6 @@ def build_catalog(
 
 
 def _find_unanswered(view: ToolView) -> frozenset[str]:
-    """Return the names of visible tools that hooks or the time of day may remove."""
     chosen = view.position is not None and view.position.is_selected
     routed = view.position is not None and view.position.route_select is not None
     seen = view.visible()
@@ -462,7 +455,7 @@ def _handlers(registry: ToolRegistry, scopes: Mapping[str, ActorScopes]) -> dict
 def _policies(
     registry: ToolRegistry, scopes: Mapping[str, ActorScopes], fields: ContextFields, approvers: Sequence[str]
 ) -> dict[str, CompiledPolicy]:
-    """Compile one policy per tool, and combine that of a shadowing tool with the policies that it shadows."""
+    """Combine the policy of a shadowing tool with the policies that it shadows."""
     tools = (registry.resolve(name) for name in registry.list())
     placed = {key: each for of_actor in scopes.values() for key, each in of_actor.placed.items()}
     every = (*(tool for tool in tools if tool is not None), *(each.tool for each in placed.values()))
@@ -472,7 +465,7 @@ def _policies(
 
 
 def _policy(tool: Tool, fields: ContextFields, approvers: Sequence[str]) -> CompiledPolicy:
-    """Compile the policy of a tool, combined with the manifest's policy over it if there is one."""
+    """Combine a tool's policy with the manifest's policy over it, if any."""
     own = _compiled(tool, tool.requires_approval, fields, approvers)
     if tool.stricter_policy is False:
         return own

@@ -51,7 +51,6 @@ class CatalogChange(BaseModel):
 
     @property
     def words(self) -> str:
-        """The change as one line of text."""
         line = f"{_SIGNS[self.what]} {self.kind} `{self.name}`"
         if self.fields:
             line += f": {', '.join(self.fields)}"
@@ -89,13 +88,13 @@ class CatalogDiff(BaseModel):
 
     @property
     def costs_waiting_calls(self) -> bool:
-        """Whether waiting calls need a new request or cannot run: a tool changed, or a tool or actor was removed."""
+        """Whether waiting calls need a new request or cannot run."""
         gone = (change for change in self.changes if change.what == "removed" and change.kind in ("tool", "actor"))
         return bool(self.stale) or any(gone)
 
 
 def catalog_diff(old: Catalog, new: Catalog) -> CatalogDiff:
-    """Compare the declarations of two catalogs (`normal_form`). A function is compared by name, not by code."""
+    """Compares a function by name, not by code."""
     before, after = normal_form(old), normal_form(new)
     changes = [change for section, kind in _SECTIONS for change in _changes(kind, before[section], after[section])]
     changes += [

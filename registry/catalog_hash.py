@@ -27,7 +27,7 @@ def catalog_hash(
     channels: Channels,
     zone: ZoneInfo,
 ) -> str:
-    """Hash everything that affects a catalog's behaviour. The same in every process."""
+    """The same in every process."""
     return sha256_hex(
         {
             "tools": registry.hash,
@@ -48,7 +48,7 @@ def catalog_hash(
 
 
 def _filters(actor: Actor) -> dict[str, object]:
-    """Return the hashed part of an actor's filters. An empty filter differs from no filter."""
+    """An empty filter differs from no filter."""
     given = {
         "toolset": actor.toolset,
         "allowed_plugins": actor.allowed_plugins,
@@ -103,7 +103,6 @@ def _actor_content(actor: Actor) -> dict[str, object]:
 
 
 def _scope_content(actor: Actor) -> dict[str, object]:
-    """Return the hashed part of an actor's own tools and routes."""
     given = {
         "own_tools": _contents(actor.own_tools),
         "routes": [

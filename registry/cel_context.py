@@ -22,11 +22,10 @@ class ContextFields:
     """The context fields that a manifest declares."""
 
     schemas: Mapping[str, CompiledSchema]
-    """The schema of each by its dotted name, such as `user.costCentre` or `project`."""
+    """By dotted name, such as `user.costCentre` or `project`."""
 
     @property
     def declared(self) -> dict[str, Mapping[str, Any]]:
-        """The plain schemas by dotted name, as declared."""
         return {name: schema.schema for name, schema in self.schemas.items()}
 
 
@@ -34,7 +33,7 @@ NO_FIELDS: Final = ContextFields({})
 
 
 def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextFields:
-    """Check and compiles the manifest's `context`. Raises `ConfigError` with `field` naming the dotted name."""
+    """Check and compile the manifest's `context`. Raises `ConfigError` with `field` naming the dotted name."""
     schemas: dict[str, CompiledSchema] = {}
     for name, schema in (declared or {}).items():
         _check_name(name, declared or {})
@@ -43,10 +42,8 @@ def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextF
 
 
 def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
-    """Return the `ctx` mapping of CEL expressions.
-
-    Only declared names of `ctx.extra` with valid values are merged, never over a standard field. A missing field
-    makes an expression fail, so that approval is needed.
+    """Return the `ctx` of CEL expressions. Only declared names of `ctx.extra` with valid values are merged, never over
+    a standard field. A missing field makes an expression fail, so that approval is needed.
     """
     user = ctx.user
     # Left out for a subscription: `tier != "external"` would be true for "", and an error asks for approval.
@@ -71,9 +68,8 @@ def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict
 
 
 def handler_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
-    """Return the read-only `context` of handlers and hooks: declared fields with valid values, by name.
-
-    `user` holds the requester's attributes. Collected data is left out, even if declared: see `handler_data`.
+    """Return the read-only `context` of handlers and hooks: declared fields with valid values, and the requester's
+    attributes as `user`. Collected data is left out, even if declared: see `handler_data`.
     """
     result: dict[str, Any] = {}
     _add_declared(result, ctx, fields)
@@ -82,9 +78,8 @@ def handler_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapp
 
 
 def handler_data(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
-    """Return the read-only `data` of handlers and hooks: the session's collected data.
-
-    Empty if the manifest declares `data` and the value does not fit: handlers must not see data that rules do not.
+    """Return the read-only `data` of handlers and hooks: the session's collected data. Empty if the manifest declares
+    `data` and the value does not fit: handlers must not see data that rules do not.
     """
     data, schema = ctx.extra.get(DATA), fields.schemas.get(DATA)
     fits = isinstance(data, Mapping) and (schema is None or not schema.check(data))

@@ -35,7 +35,7 @@ PROVIDERS: Final = frozenset((
 
 
 def missing_extra(extra: str) -> str:
-    """Return the end of a sentence with the install command of `extra`. Empty if it is installed."""
+    """Return the end of a sentence with the install command, or "" if `extra` is installed."""
     if all(map(_is_installed, EXTRAS[extra])):
         return ""
     return f"needs an extra of Signoff: pip install 'signoff[{extra}]'"
@@ -48,9 +48,8 @@ def require_extra(extra: str, variable: str) -> None:
 
 
 def extra_of_model(model: str) -> str:
-    """Return the extra that the model `provider:name` needs; "" for a script, `offline` or an external actor.
-
-    Most providers speak OpenAI's protocol, so a provider without its own extra needs OpenAI's.
+    """Return the extra that the model `provider:name` needs; "" for a script, `offline` or an external actor. Most
+    providers speak OpenAI's protocol, so a provider without its own extra needs OpenAI's.
     """
     provider = model.partition(":")[0]
     if provider in ("", "scripted") or model == OFFLINE_MODEL:

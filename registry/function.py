@@ -1,4 +1,4 @@
-"""Makes a tool from a typed function: schema from its signature, description from its docstring, values by pydantic."""
+"""Makes a tool from a typed function: schema from its signature, description from its docstring."""
 
 import asyncio
 import dataclasses
@@ -54,7 +54,7 @@ _ENTRY: Final = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 # Titles repeat the arguments' names, and every completion would send them to the model.
 class _Untitled(GenerateJsonSchema):
-    """Makes pydantic's schemas without the titles it derives from argument names."""
+    """Omits the titles that pydantic derives from argument names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -68,7 +68,7 @@ class _Signature:
     context: str
 
     def values(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert arguments to typed values by parameter name. Missing ones keep the function's defaults."""
+        """Missing arguments keep the function's defaults."""
         # Not in strict mode: arguments are plain JSON, without dates, tuples or enums, and the schema check has passed.
         # They are converted for the check and again for the run, because a history lies in between.
         arguments = self.adapter.validate_python(dict(args))
@@ -199,7 +199,7 @@ def _signature(function: Callable[..., Any], origin: _Origin, words: Mapping[str
 
 
 def is_context_type(hint: Any) -> bool:
-    """Return whether a parameter of this type gets the context: `ToolContext`, optional, annotated or aliased."""
+    """Also if the type is optional, annotated or an alias."""
     if hasattr(hint, "__value__"):
         return is_context_type(hint.__value__)
     if get_origin(hint) is Annotated:
@@ -289,7 +289,7 @@ class ParsedDocstring(NamedTuple):
 
 
 def parse_docstring(text: str | None) -> ParsedDocstring:
-    """Read a Google-style docstring: the function's description and those of its arguments. Missing parts are empty."""
+    """Read a Google-style docstring. Missing parts are empty."""
     summary: list[str] = []
     sections: dict[str, list[str]] = {}
     section = ""

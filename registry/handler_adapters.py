@@ -41,7 +41,7 @@ def per_call(factory: HandlerFactory, tool: str = "") -> Handler:
 
 
 def _made_for(made: Handler | Mapping[str, Handler], tool: str) -> Handler:
-    """Return the handler of `tool` from a factory's result. Raises `TypeError`."""
+    """Raises `TypeError`."""
     handler: object = made
     if isinstance(made, Mapping):
         handler = made.get(tool)

@@ -1,8 +1,6 @@
-"""Hooks: functions that a developer gives a tool apart from its handler.
-
-Each is declared once, as a `Hook`: its arguments, time limit and allowed answers. A new hook of a tool is a field of
-`Tool`, a `Hook` here, and the activity that runs it. Gates receive its answer. Actors, policies and destinations have
-hooks too (`select`, `FILTER`, `SINK`, ...).
+"""Hooks: functions that a developer gives a tool apart from its handler. A new hook of a tool is a field of `Tool`, a
+`Hook` here, and the activity that runs it. Gates receive its answer. Actors, policies and destinations have hooks
+too (`select`, `FILTER`, `SINK`, ...).
 """
 
 import inspect
@@ -63,7 +61,7 @@ class HookContext:
 
 
 def hook_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> HookContext:
-    """Return the part of a call's context for its hooks. `fields` are the catalog's context fields."""
+    """`fields` are the catalog's context fields."""
     return HookContext(
         tenant=ctx.tenant,
         user=asker(ctx.user),
@@ -87,7 +85,6 @@ class Hook(FunctionForm, Generic[A]):
     """Declares one kind of hook: the form of its functions, checked at build, and the parser of their answers."""
 
     field: str
-    """The declaring field."""
     takes: tuple[str, ...]
     parse: Callable[[object], A | None] = _parse_any
     """Parses the function's answer. `None` if it is invalid."""
@@ -117,7 +114,7 @@ class Hook(FunctionForm, Generic[A]):
         return no_info_plain_validator_function(check)
 
     def problem(self, function: object) -> str:
-        """Return why `function` does not fit, as text after its name. Empty if it fits."""
+        """Return why `function` does not fit, as text after its name, or ""."""
         if not callable(function):
             return "is no function"
         if self.style != "any" and is_async(function) is not (self.style == "async"):
@@ -130,16 +127,13 @@ class Hook(FunctionForm, Generic[A]):
         return ""
 
     def objection(self, function: object, field: str = "") -> str:
-        """Return `needs FIELD to be FORM, but it ...` for a function that does not fit. Empty if it fits."""
+        """Return `needs FIELD to be FORM, but it ...`, or "" if the function fits."""
         flaw = self.problem(function)
         return f"needs `{field or self.field}` to be `{self.form}`, but it {flaw}{self.remedy}" if flaw else ""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether a call of `function` returns a coroutine.
-
-    True for an `async def`, a partial of one, and an object with an async `__call__`.
-    """
+    """True for an `async def`, a partial of one, and an object with an async `__call__`."""
     # An object with `async def __call__` is not a coroutine function itself.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
@@ -157,7 +151,6 @@ class Permission:
 
     @property
     def why(self) -> str:
-        """The reason, or a default text."""
         return self.reason or _DENIED
 
     @classmethod
@@ -227,7 +220,7 @@ It cannot add any.
 
 
 def parse_permission(returned: object) -> Permission | None:
-    """Parse a permission check's answer. `None` if it is invalid."""
+    """`None` if the answer is invalid."""
     if not isinstance(returned, Permission) or not isinstance(returned.reason, str):
         return None
     # Only real booleans: a truthy object must neither allow a call nor make its denial overridable.
@@ -276,9 +269,8 @@ POLICY_HANDLER: Final = Hook[HandlerVerdict](
 def load_policy_handler(
     tool: str, policy: ApprovalPolicy | bool, function: PolicyHandler | None = None
 ) -> PolicyHandler | None:
-    """Return `function`, passed by a program, else import the policy's `handler`. `None` if there is none.
-
-    Raises `ConfigError` for a missing function or one that does not take `(call, context)`.
+    """Return `function`, passed by a program, else import the policy's `handler`. `None` without one. Raises
+    `ConfigError` if it is missing or does not take `(call, context)`.
     """
     if function is not None or isinstance(policy, bool) or policy.handler is None:
         return function

@@ -20,7 +20,7 @@ def module_of(name: str) -> str:
 
 
 def reference_of(function: Any) -> str:
-    """Return `module:name` of a function, the same whether its module runs or is imported."""
+    """Return `module:name`, the same whether the module runs or is imported."""
     return f"{module_of(getattr(function, '__module__', ''))}:{getattr(function, '__name__', type(function).__name__)}"
 
 
@@ -34,9 +34,8 @@ def extend_path(folders: Iterable[Path]) -> None:
 
 
 def load_reference(reference: object) -> Any:
-    """Import the object of a reference. An object that a program passes is returned unchanged.
-
-    Raises `ConfigError` of one sentence for any failure of the import.
+    """Import the object of a reference. An object that a program passes is returned unchanged. Raises `ConfigError` of
+    one sentence for any failure of the import.
     """
     if not isinstance(reference, str):
         return reference

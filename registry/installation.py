@@ -1,4 +1,4 @@
-"""Loads an installation from settings and manifest: its tools, its people and its provider of secrets."""
+"""Loads an installation from settings and manifest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,13 +26,11 @@ class Installation:
     catalog: Catalog
     people: Directory
     secrets: SecretProvider
-    """Reads the secrets that manifest and settings refer to."""
     backends: Mapping[str, Backend] = field(default_factory=dict)
     """The program's own capability backends, by kind."""
     version: str | None = None
     """The program's own version, "" for none. `None` for a manifest."""
     name: str = ""
-    """The program's name for people."""
     driver: Driver | None = None
     """In tests, answers for every model."""
 
@@ -75,7 +73,7 @@ def _load_catalog(settings: Settings) -> Catalog:
 
 
 def provider_of_secrets(settings: Settings) -> SecretProvider:
-    """Make the provider of secrets, with the source from the settings. Raises `ConfigError`."""
+    """Raises `ConfigError`."""
     if not settings.secrets:
         return SecretProvider()
     try:
@@ -85,11 +83,8 @@ def provider_of_secrets(settings: Settings) -> SecretProvider:
 
 
 def people_of(settings: Settings, catalog: Catalog) -> Directory:
-    """Return the directory of people: the file in the settings, else the manifest's people.
-
-    Raises `ConfigError`.
-
-    The built-in people are added in the development profile only.
+    """Return the people of the file in the settings, else the manifest's. Raises `ConfigError`. The built-in people are
+    added in the development profile only.
     """
     declared = declared_people(catalog.people) if settings.people is None else FileDirectory(settings.people)
     return DevelopmentDirectory(declared) if settings.profile == "development" else declared

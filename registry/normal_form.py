@@ -25,11 +25,9 @@ _SITE: Final = "site"
 
 
 def normal_form(catalog: Catalog) -> dict[str, Any]:
-    """Return all declarations of a catalog as plain data, by section and name.
-
-    An actor's own tool has the name of its `activity`, `<name>@<actor>.<route>.<step>`. Only values that differ from
-    defaults appear. A function is `module:function`. Its code does not count. People in a file of their own appear as
-    that file's name.
+    """Return all declarations of a catalog as plain data, by section and name. An actor's own tool has the name of its
+    `activity`, `<name>@<actor>.<route>.<step>`. Only values that differ from defaults appear. A function is
+    `module:function`: its code does not count. A people's file appears by its name.
     """
     return {
         "hash": catalog.hash,
@@ -53,7 +51,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
 
 
 def normal_text(catalog: Catalog) -> str:
-    """Return the normal form as JSON: sorted, indented, numbers in RFC 8785 form, one final newline."""
+    """Return sorted, indented JSON, with numbers in RFC 8785 form and one final newline."""
     form = json.loads(canonical_json(normal_form(catalog)))
     return json.dumps(form, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
 
@@ -76,12 +74,12 @@ def _people(catalog: Catalog) -> dict[str, Any]:
 
 
 def _declared_fields(thing: Tool | Actor | DeclaredChannel | Subscription) -> dict[str, Any]:
-    """Return the fields that differ from their defaults, by name, without the name."""
+    """Return the fields that differ from their defaults, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
 
 
 def _server(server: ToolServer) -> dict[str, Any]:
-    """Return a server's declaration. Its imported tools are listed among the tools."""
+    """The server's imported tools are listed among the tools."""
     return {name: value for name, value in _fields(server).items() if name not in ("name", "tools")}
 
 

@@ -1,4 +1,4 @@
-"""Holds the fixed set of tools of one process by exact names (P01-P14), and builds it."""
+"""Holds and builds the fixed set of tools of one process, by exact names (P01-P14)."""
 
 import dataclasses
 import hashlib
@@ -18,8 +18,7 @@ from signoff.registry.tool_fields import hashed_content
 class ToolResolver(Protocol):
     """Resolves exact names to tools: a registry, a catalog, or a test's own."""
 
-    def resolve(self, name: str) -> Tool | None:
-        """Return the tool of exactly this name, or None."""
+    def resolve(self, name: str) -> Tool | None: ...
 
 
 class ToolRegistry:
@@ -52,16 +51,14 @@ class ToolRegistry:
         self._hash = _hash(known[name] for name in self._names)
 
     def resolve(self, name: str) -> Tool | None:
-        """Return the tool of exactly this name, or None."""
         return self._tools.get(name)
 
     def list(self) -> tuple[str, ...]:
-        """Return all names, sorted. For displays and tests."""
+        """Sorted. For displays and tests."""
         return self._names
 
     @property
     def size(self) -> int:
-        """The number of tools."""
         return len(self._tools)
 
     @property
@@ -127,10 +124,7 @@ class ToolRegistryBuilder:
 
 
 def _hash(tools: Iterable[Tool]) -> str:
-    """Compute `sha256_hex` of the list of all contents.
-
-    Encodes them one by one: a float makes only its own tool slow.
-    """
+    """Compute `sha256_hex` of the list of all contents. Encodes them one by one: a float makes only its own tool slow."""
     return hashlib.sha256(b"[" + b",".join(canonical_json(tool_content(tool)) for tool in tools) + b"]").hexdigest()
 
 
@@ -140,14 +134,13 @@ def create_tool_registry(tools: Iterable[Tool]) -> ToolRegistry:
 
 def definition_hash(tool: Tool) -> str:
     """Return the hash that binds an approval: SHA-256 over a tool's behaviour and inputs, not its policy or texts.
-
     Raises `RegistrationError` or `NotCanonical` for a tool that no registry accepts.
     """
     return tool.definition
 
 
 def tool_content(tool: Tool) -> dict[str, object]:
-    """Return the part of a tool that the registry's hash covers: its declaration and the presence of functions."""
+    """Return the part under the registry's hash: the declaration and the presence of functions."""
     return {"definition": definition_hash(tool), **hashed_content(tool)}
 
 

@@ -36,9 +36,7 @@ class RespondPayload(NamedTuple):
     """The answer of a model."""
 
     state: RespondState
-    """The state of the turn."""
     text: str
-    """The text for the user."""
     pass_to: str = ""
     """The actor that takes over. Set exactly if `state` is `passed`."""
     parts: tuple[tuple[str, Any], ...] = ()
@@ -50,18 +48,14 @@ class RespondForm:
     """`respond` of one actor: its definition for the model, and the parser of answers."""
 
     offer: ModelTool
-    """The definition for the model."""
     schema: CompiledSchema
-    """The schema of its arguments."""
     peers: tuple[str, ...]
-    """The actors that it may hand over to."""
     merge: DomainMerge = "replace"
     """How the data of an answer are merged with earlier data."""
 
     def parse(self, args: Any, before: Any = None) -> RespondPayload | str:
-        """Parse an answer: return the payload, or an error text for the model. `before` is the data so far.
-
-        Data of the answer become its first part.
+        """Return the payload, or an error text for the model. `before` is the data so far. Data of the answer become
+        its first part.
         """
         try:
             args = _resolve_answer(args)
@@ -89,7 +83,7 @@ class RespondForm:
 
 
 def _resolve_answer(args: Any) -> Any:
-    """Return `args` with the names and places of the schema, if a model uses others."""
+    """Use the schema's names and places if a model uses others."""
     if not isinstance(args, dict):
         return args
     args = resolve_aliases(args, ANSWER_ALIASES)
@@ -98,7 +92,7 @@ def _resolve_answer(args: Any) -> Any:
 
 
 def _part(part: Any) -> Any:
-    """Read a part whose type is next to its content or in its `metadata`, as `type` or `partType`."""
+    """The part's type is next to its content or in its `metadata`, as `type` or `partType`."""
     if not isinstance(part, dict):
         return part
     metadata = part.get("metadata")
@@ -111,7 +105,7 @@ def _part(part: Any) -> Any:
 
 
 def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
-    """Return all part types of an installation with `declared` ones. Raises `ConfigError`."""
+    """Return all part types of an installation. Raises `ConfigError`."""
     more = tuple(declared)
     for place, name in enumerate(more):
         if not isinstance(name, str) or _PART_TYPE.match(name) is None:
@@ -138,9 +132,7 @@ def withheld_part_types(declared: Iterable[str], types: Collection[str]) -> froz
 def respond_form(
     peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES, data: str = "", merge: DomainMerge = "replace"
 ) -> RespondForm:
-    """Make `respond` for an actor that may hand over to `peers`, with parts of `types`.
-
-    `data` is the text of a JSON Schema for the answer's data, or "". Raises `RegistrationError` for a schema that is
+    """`data` is the text of a JSON Schema for the answer's data, or "". Raises `RegistrationError` for a schema that is
     not valid inside another one.
     """
     schema = _schema(peers, types) if not data else _with_data(_schema(peers, _without_data(types)), json.loads(data))
@@ -158,7 +150,7 @@ def _without_data(types: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_data(schema: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Add the property for data to `schema`, and move its definitions to the top, where references look."""
+    """Add the property for data, and move its definitions to the top, where references look."""
     inner = {name: each for name, each in data.items() if name not in ("$defs", "$schema")}
     inner.setdefault("description", "The data of this answer, for programs.")
     whole = schema | {"properties": {**schema["properties"], _DATA: inner}}

@@ -364,27 +364,24 @@ class Tool(ToolOptions):
 
     @cached_property
     def schema(self) -> CompiledSchema:
-        """The input schema, compiled from its own copy. Raises `RegistrationError`."""
+        """Compiled from its own copy. Raises `RegistrationError`."""
         return compile_schema(self.input_schema, tool_name=self.name)
 
     @cached_property
     def output(self) -> CompiledSchema | None:
-        """The output schema, compiled from its own copy, if there is one. Raises `RegistrationError`."""
+        """Compiled from its own copy. Raises `RegistrationError`."""
         if self.output_schema is None:
             return None
         return compile_schema(self.output_schema, tool_name=self.name, field="output_schema", of_object=False)
 
     @cached_property
     def definition(self) -> str:
-        """The definition hash, computed once. See `definition_hash`.
-
-        Raises `RegistrationError` or `NotCanonical`.
-        """
+        """See `definition_hash`. Raises `RegistrationError` or `NotCanonical`."""
         return sha256_hex(self.declaration)
 
     @cached_property
     def declaration(self) -> dict[str, Any]:
-        """The part of a tool under its definition hash. Cards are drawn from it, a question and its arguments."""
+        """The part under the definition hash. Cards are drawn from it, a question and its arguments."""
         # Only behaviour and inputs: with description or policy in it, fixing a typo would make waiting requests stale.
         values, fields = vars(self), declared_fields(type(self))
         return {
@@ -406,15 +403,14 @@ class Tool(ToolOptions):
 
     @property
     def of_framework(self) -> bool:
-        """Whether it is the framework's own, which no list, toolset, route or hook excludes."""
+        """Whether it is the framework's own: no list, toolset, route or hook excludes it."""
         # By its name, which a catalog reserves.
         return self.name in (COLLECT, READ_REST)
 
     @property
     def activity(self) -> str:
-        """The unique name within a catalog: its name, or `<name>@<actor>.<route>.<step>` for an actor's own.
-
-        All undeclared tools of an actor share one, `*@<actor>`.
+        """The unique name within a catalog: its name, or `<name>@<actor>.<route>.<step>` for an actor's own. All
+        undeclared tools of an actor share one, `*@<actor>`.
         """
         if self.undeclared:
             return f"*@{self.place}"
@@ -422,7 +418,7 @@ class Tool(ToolOptions):
 
     @property
     def for_peers(self) -> bool:
-        """Whether other agents may see and call it: an exposed generalist of the application."""
+        """Whether other agents may see and call it."""
         return self.peer_exposed and self.scope == "generalist" and not self.place
 
     @property
@@ -447,9 +443,8 @@ class Tool(ToolOptions):
 
     @cached_property
     def secret_arguments(self) -> tuple[str, ...]:
-        """The sorted dotted names of secret arguments: `secrets`, and `writeOnly` anywhere in the schema.
-
-        Raises `RegistrationError` if `writeOnly` covers arguments without a name.
+        """The sorted dotted names in `secrets`, and of `writeOnly` arguments anywhere in the schema. Raises
+        `RegistrationError` if `writeOnly` covers arguments without a name.
         """
         # If the schema is not enforced, a secret may be anywhere within its argument.
         paths = secret_paths(self.schema.schema, whole=self.validation != "strict")
@@ -461,16 +456,15 @@ class Tool(ToolOptions):
         return tuple(sorted(".".join(path) for path in found))
 
     def without_remarks(self, args: Any) -> Any:
-        """Return the arguments for comparing two calls: all except the `remarks`."""
+        """Return the arguments without `remarks`, to compare two calls."""
         if not self.remarks or not isinstance(args, Mapping):
             return args
         return {name: value for name, value in args.items() if name not in self.remarks}
 
     @property
     def masked_arguments(self) -> tuple[str, ...]:
-        """The sorted dotted names of arguments that no page, log or summary may show.
-
-        They are the secret ones and those that the policy masks.
+        """The sorted dotted names of arguments that no page, log or summary may show: secret ones, and those that the
+        policy masks.
         """
         policy = self.requires_approval
         masked = policy.show.secret if isinstance(policy, ApprovalPolicy) else ()
@@ -488,17 +482,14 @@ def _read_mappings(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationError:
-    """Return the error of a wrong declaration, with `tool_name`, `field`, `value` and `site`, its `file:line`.
-
-    The error of a duplicate also has `first_site`.
-    """
+    """The error has `tool_name`, `field`, `value` and `site`, its `file:line`, for a duplicate also `first_site`."""
     message = f"{f'tool `{name}`' if name else 'a tool'} {flaw.why}{declared_at(site)}"
     both = {"first_site": flaw.first_site} if flaw.first_site else {}
     return RegistrationError(message, tool_name=name, field=flaw.field, value=flaw.value, site=site, **both)
 
 
 def declared_at(site: str) -> str:
-    """Return the end of a message with the place of a declaration, "" if unknown."""
+    """Return the end of a message with the place of a declaration, or ""."""
     return f" (declared at {site})" if site else ""
 
 

@@ -1,6 +1,5 @@
-"""Checks a tool's declaration beyond the types of its fields: the rules of B17 in order, then all others.
-
-The first failure wins.
+"""Checks a tool's declaration beyond the types of its fields: the rules of B17 in order, then all others. The first
+failure wins.
 """
 
 import dataclasses
@@ -74,7 +73,7 @@ _Check: TypeAlias = Callable[[Tool], Iterator[FieldProblem]]
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether a reason is a placeholder: the trimmed text is a filler word or has up to two characters."""
+    """Return whether the trimmed text is a filler word or has up to two characters."""
     return _PLACEHOLDER.fullmatch(text.strip()) is not None
 
 
@@ -265,7 +264,6 @@ def _reach(declared: Capabilities) -> Iterator[FieldProblem]:
 
 
 def _reach_here(declared: Capabilities) -> Iterator[FieldProblem]:
-    """Yield the problems of programs, variables and directories."""
     for program in declared.process:
         if program.rpartition("/")[2].lower() in _SHELLS:
             why = f"may run `{program}`, a shell, which runs any command; declare the programs that the tool needs"

@@ -16,7 +16,7 @@ class ToolContext:
     """The second argument of every handler and probe: the call to run."""
 
     actor_name: str
-    """The actor that calls."""
+    """The calling actor."""
     session_id: str
     turn_id: str
     call_id: str
@@ -62,5 +62,5 @@ class ToolContext:
         return ApprovalKey(TurnKey(self.tenant_id, self.session_id, self.turn_id), self.call_id).id
 
     def hand_off(self) -> HandOff:
-        """Return the answer of a handler that handed off its work. The result arrives later under `event_id`."""
+        """For a handler that handed off its work. The result arrives later under `event_id`."""
         return HandOff(self.event_id)

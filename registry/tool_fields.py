@@ -25,16 +25,15 @@ class FieldProblem(NamedTuple):
 
 
 def id_and_title(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `given` with a `name` next to an `id` as the title: other designs show it to people."""
+    """Make a `name` next to an `id` the title: other designs show it to people."""
     if given.get("id") is None or given.get("name") in (None, given["id"]) or "title" in given:
         return given
     return {**{key: value for key, value in given.items() if key != "name"}, "title": given["name"]}
 
 
 def by_own_names(cls: type, given: Mapping[str, Any]) -> Mapping[str, Any] | FieldProblem:
-    """Return `given` with the field names of `cls`, for camelCase and other designs' names.
-
-    Returns a problem if two names of one field differ. Unknown names stay.
+    """Replace camelCase and other designs' names by the field names of `cls`. Returns a problem if two names of one
+    field differ. Unknown names stay.
     """
     fields = declared_fields(cls)
     if given.keys() <= fields.keys():
@@ -50,9 +49,8 @@ def by_own_names(cls: type, given: Mapping[str, Any]) -> Mapping[str, Any] | Fie
 
 
 def hashed_content(tool: Any) -> dict[str, object]:
-    """Return the part of a tool under a catalog's hash apart from its definition: values that differ from defaults.
-
-    A field of a later version thus changes only the hashes of tools that use it.
+    """Return the part under a catalog's hash apart from its definition: values that differ from defaults. A field of a
+    later version thus changes only the hashes of tools that use it.
     """
     values = vars(tool)
     return {
@@ -63,9 +61,8 @@ def hashed_content(tool: Any) -> dict[str, object]:
 
 
 def dropped_gate(tool: Any, over: Iterable[Any]) -> str:
-    """Return the first field that is a gate of a tool in `over` and is missing in `tool`; "" if none is.
-
-    Functions count as equal only if identical: the behaviour of others cannot be compared.
+    """Return the first field that is a gate of a tool in `over` and is missing in `tool`, or "". Functions count as
+    equal only if identical: the behaviour of others cannot be compared.
     """
     gates = [field for field in declared_fields(type(tool)).values() if field.spec.shadow]
     dropped = (field.name for each in over for field in gates if not _keeps(field, vars(tool), vars(each)))

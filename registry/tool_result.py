@@ -67,7 +67,6 @@ class HandOff:
 
 
 def hand_off_result(handed: HandOff, tool: str) -> ToolResult:
-    """Return the result of handed-off work for the model and programs."""
     words = (
         f"`{tool}` handed the work off as `{handed.event_id}`. Its result is not there yet: it will reach you as a "
         "message that names this id. Do not call it again for that; answer `awaiting` if you have nothing else to do."
@@ -91,16 +90,15 @@ class TrimmedText(NamedTuple):
     """A text cut to a limit."""
 
     text: str
-    """The text, with a marker at the cut."""
+    """Has a marker at the cut."""
     truncated: bool
     original_chars: int
     """The full length in code points."""
 
 
 def jsonable(value: Any) -> Any:
-    """Convert `value` to plain JSON data: models, dates, sets and so on. Never raises.
-
-    A value without a JSON form becomes `<TypeName>`: the effect has happened, so its result must not become an error.
+    """Convert `value` to plain JSON data. Never raises. A value without a JSON form becomes `<TypeName>`: the effect
+    has happened, so its result must not become an error.
     """
     try:
         plain = to_jsonable_python(value, fallback=_type_name)
@@ -112,7 +110,7 @@ def jsonable(value: Any) -> Any:
 
 
 def render_value(value: Any) -> str:
-    """Return the text for the model: a string unchanged, others as compact JSON. Never raises."""
+    """Return a string unchanged, others as compact JSON. Never raises."""
     if isinstance(value, str):
         return _encodable(value)
     return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
@@ -173,7 +171,6 @@ class AnnotatedRecord:
         return {name: jsonable(each.value) for name, each in self.fields.items()}
 
     def only(self, names: Collection[str]) -> "AnnotatedRecord":
-        """Return the fields of these names."""
         return AnnotatedRecord({name: each for name, each in self.fields.items() if name in names})
 
     def without(self, names: Collection[str]) -> "AnnotatedRecord":
@@ -181,7 +178,7 @@ class AnnotatedRecord:
         return AnnotatedRecord({name: each for name, each in self.fields.items() if name not in names})
 
     def mask(self, names: Collection[str]) -> "AnnotatedRecord":
-        """Return the fields, with `[hidden]` as the value of these names."""
+        """`[hidden]` replaces the values of these names."""
         hidden = {name: RecordField(HIDDEN, each.annotations) for name, each in self.fields.items() if name in names}
         return AnnotatedRecord({**self.fields, **hidden})
 
@@ -191,12 +188,12 @@ Filter: TypeAlias = Callable[[AnnotatedRecord], AnnotatedRecord]
 
 
 def identity(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Return the whole record. Only for `ui-streaming` and `cache`, and only if declared."""
+    """Only for `ui-streaming` and `cache`, and only if declared."""
     return record
 
 
 def for_model(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Return the fields for the model without a declared filter: the public ones."""
+    """Return the public fields: the model's view without a declared filter."""
     return record.only([name for name, each in record.fields.items() if each.annotations.privacy == "public"])
 
 

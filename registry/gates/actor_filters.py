@@ -1,6 +1,5 @@
-"""Applies an actor's filters: the tools of a surface, a toolset, a plugin or an MCP server.
-
-`None` is no filter, an empty one passes nothing. Tools of MCP servers are named `mcp__<server>__<tool>`.
+"""Applies an actor's filters. `None` is no filter, an empty one passes nothing. Tools of MCP servers are named
+`mcp__<server>__<tool>`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,10 +23,8 @@ def is_excluded(actor: Actor, tool: Tool, channel: str) -> bool:
 
 
 def is_permitted(actor: Actor, tool: Tool) -> bool:
-    """Return whether the actor's list and filters pass the tool.
-
-    The list is the boundary. Filters for MCP servers or plugins also pass those tools without the list, and
-    always apply to them. The framework's own tools need no list.
+    """Return whether the actor's list and filters pass the tool. The list is the boundary. Filters for MCP servers or
+    plugins also pass those tools without the list, and always apply to them. The framework's own tools need no list.
     """
     if tool.is_external and actor.external is None:
         # An internal actor could never use the permit of such a call.
@@ -56,12 +53,11 @@ def needs_no_list(tool: Tool) -> bool:
 
 
 def is_mcp(name: str) -> bool:
-    """Return whether a name is of an MCP server's tool."""
     return name.startswith(_MCP)
 
 
 def mcp_parts(name: str) -> tuple[str, str]:
-    """Split the name of an MCP tool into server and bare name. The bare name may hold `__` itself."""
+    """Return server and bare name. The bare name may hold `__` itself."""
     server, _, bare = name.removeprefix(_MCP).partition("__")
     return server, bare
 
@@ -114,7 +110,7 @@ def _plugin_passes(actor: Actor, tool: Tool) -> bool:
 
 
 def _has_filters_for(actor: Actor, tool: Tool) -> bool:
-    """Return whether the actor has filters for the tool's server and plugin. They have passed already."""
+    """The actor's filters have passed already."""
     server = mcp_parts(tool.name)[0]
     by_server = actor.allowed_mcp_servers is not None or server in (actor.allowed_mcp_tools or {})
     by_plugin = actor.allowed_plugins is not None

@@ -29,11 +29,10 @@ class ArgumentCheck:
     """The result of checking a call's arguments."""
 
     problems: tuple[SchemaProblem, ...] = ()
-    """Problems that reject the call."""
     misfits: tuple[SchemaProblem, ...] = ()
-    """Problems that are accepted."""
+    """Problems that do not reject the call."""
     corrected: Correction | None = None
-    """The replacement arguments, if the tool's own check corrected them."""
+    """Replacement arguments of the tool's own check."""
 
 
 def shape_problem(call: CallPart, args: Any) -> str:
@@ -56,10 +55,7 @@ def shape_problem(call: CallPart, args: Any) -> str:
 
 
 def check_arguments(tool: Tool, args: Any) -> ArgumentCheck:
-    """Check arguments by the schema, as far as `validation` applies it, and by the tool's own check.
-
-    Never raises.
-    """
+    """Apply the schema, as far as `validation` says, and the tool's own check. Never raises."""
     misfits = () if tool.validation == "off" else tuple(tool.schema.check(args))
     # Do not call the tool's own check: it may rely on the schema.
     if misfits and tool.validation == "strict":
@@ -83,9 +79,8 @@ def _own_problem(path: object, message: object) -> SchemaProblem:
 
 
 def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], Remark]:
-    """Return the corrected arguments, and a note with the changed names and the reason.
-
-    It holds no values: they may be secret.
+    """Return the corrected arguments, and a note with the changed names and the reason. It holds no values: they may be
+    secret.
     """
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
@@ -123,14 +118,12 @@ def final_arguments(tool: Tool, args: Any) -> Any:
 
 
 def problems_text(problems: Sequence[SchemaProblem]) -> str:
-    """Format the problems for the model, as `problem_remarks` does."""
     return english(problem_remarks(problems))
 
 
 def problem_remarks(problems: Sequence[SchemaProblem]) -> tuple[Words, ...]:
-    """Return the first few problems and the number of others.
-
-    At most about 1,500 characters: paths and a tool's own check may repeat the model's input.
+    """Return the first few problems and the number of others, in at most about 1,500 characters: paths and a tool's own
+    check may repeat the model's input.
     """
     first = tuple(each._replace(path=cut_text(each.path, _PATH_CHARS)).words for each in problems[:PROBLEMS_SHOWN])
     words = english(first)

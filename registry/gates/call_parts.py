@@ -24,10 +24,7 @@ _REMEDY = "send one JSON object with each name once and finite numbers"
 
 
 def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallPart, ...]:
-    """Convert the calls of completion number `completion`, with inline arguments.
-
-    Calls above the limit are dropped.
-    """
+    """Convert calls, with inline arguments. Calls above the limit are dropped."""
     parts: list[CallPart] = []
     budget = CALLS_BYTES_PER_COMPLETION
     for index, each in enumerate(proposed[:CALLS_KEPT_PER_COMPLETION], 1):
@@ -56,7 +53,7 @@ def parse_call(proposed: ProposedCall) -> tuple[dict[str, Any], str, int]:
 
 
 def parse_arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
-    """Return the arguments object, the reason if it is invalid, and its size in bytes of JSON."""
+    """Like `parse_call`."""
     if isinstance(raw, str):
         try:
             raw = read_json(raw) if raw.strip() else {}

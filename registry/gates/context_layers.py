@@ -17,7 +17,6 @@ class ContextLayer:
     """The position, from 1 at the top."""
     name: str
     set_by: str
-    """The source of its values."""
     holds: tuple[str, ...]
     """The contents: names of `ctx` for rules, or a description."""
     fixed: bool

@@ -1,4 +1,4 @@
-"""Explains a decision gate by gate. A new gate appears automatically."""
+"""Explains a decision gate by gate."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -20,13 +20,12 @@ class GateTraceEntry:
     answer: Literal["passes", "decides", "open", "unasked"]
     """`passes`, or `decides` the call; `open` without arguments; `unasked` after a decision."""
     words: str = ""
-    """The reason, if there is more to report."""
+    """"" if there is no more to report."""
 
 
 def gate_trace(found: LocalGateDecision, *, with_arguments: bool, needs: str = "") -> tuple[GateTraceEntry, ...]:
-    """Return every gate in order. `found` is the decision, with or without arguments.
-
-    `needs` describes the tool's own policy. The last gate shows it if there are no arguments.
+    """Return every gate in order. `needs` describes the tool's own policy. The last gate shows it if there are no
+    arguments.
     """
     decides = _ORDER.index(found.gate)
     if with_arguments or decides < _OF_ARGUMENTS:

@@ -1,4 +1,4 @@
-"""Matches grants with calls, and checks which answers can be remembered. Pure."""
+"""Matches grants with calls, and checks which answers can be remembered. No I/O."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -32,10 +32,7 @@ class GrantMatcher:
         self._predicates: dict[tuple[str, str, tuple[str, ...]], GrantPredicate | ConfigError] = {}
 
     def problem(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any]) -> str:
-        """Return, for its author, why `decision` cannot be remembered; "" if it can, or need not be.
-
-        `args` are the request's arguments.
-        """
+        """Return, for its author, why `decision` cannot be remembered; "" if it can, or need not be."""
         wish = decision.remember
         if wish is None:
             return ""
@@ -57,9 +54,8 @@ class GrantMatcher:
     def applies(
         self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Mapping[str, Any], people: Directory
     ) -> bool:
-        """Return whether `grant` answers a call that would otherwise need approval.
-
-        It does not check remaining uses: only spending one does.
+        """Return whether `grant` answers a call that would otherwise need approval. Does not check remaining uses: only
+        spending one does.
         """
         tool, like = found.tool, grant.like
         policy = None if tool is None else self._catalog.policy(tool.activity).policy
@@ -84,10 +80,9 @@ class GrantMatcher:
             return 0
 
     def is_personal(self, grant: Grant, ctx: CallContext) -> bool:
-        """Return whether in `ctx` the grant serves only the person whose call was answered.
-
-        Every grant for a session does. So does every approval for an outside caller, an external actor or a peer: its
-        approver thought of that agent acting for that person.
+        """Return whether in `ctx` the grant serves only the person whose call was answered. This holds for every grant
+        for a session, and for every approval for an outside caller: its approver thought of that agent acting for
+        that person.
         """
         return grant.like.session != "" or (grant.verdict == "approved" and self._is_outside(ctx.actor, ctx.channel))
 
@@ -96,7 +91,6 @@ class GrantMatcher:
         return channel == PEER or declared is None or declared.external is not None
 
     def _serves(self, grant: Grant, ctx: CallContext, people: Directory) -> bool:
-        """Return whether the grant is for the actor, the session and the person of `ctx`."""
         given_for = grant.like.actor
         outside = self._is_outside(ctx.actor, ctx.channel) or self._is_outside(given_for)
         if grant.verdict == "approved" and outside and given_for != ctx.actor:
@@ -138,7 +132,7 @@ class GrantMatcher:
         return "`remember.where`: it is not true of the arguments of this very call"
 
     def _predicate(self, tool: Tool, where: str, asked_secrets: Collection[str] = ()) -> GrantPredicate:
-        """Compile the predicate of a grant. Raises `ConfigError`."""
+        """Raises `ConfigError`."""
         hidden = tuple(sorted({*tool.masked_arguments, *asked_secrets}))
         key = (definition_hash(tool), where.strip(), hidden)
         found = self._predicates.get(key)
@@ -162,8 +156,7 @@ def _still_given(
     grant: Grant, ctx: CallContext, found: LocalGateDecision, policy: ApprovalPolicy, people: Directory
 ) -> bool:
     """Return whether today's request would be the same, and its approvers may still answer it for this requester.
-
-    Another policy or another reason is another request. So is a requester with an uncertain identity.
+    Another policy or reason is another request, and so is a requester with an uncertain identity.
     """
     verdict = found.verdict
     if verdict is None or verdict.rule in UNREMEMBERED_RULES:

@@ -1,4 +1,4 @@
-"""Lists, for every tool, whether its calls run, need approval, are denied or hidden, and the actors that have it."""
+"""Lists each tool's actors, and whether its calls run, need approval, are denied or hidden."""
 
 import re
 from collections.abc import Iterable
@@ -26,11 +26,10 @@ class InventoryRow:
     """One tool for people to read."""
 
     tool: str
-    """The activity. The name, except for an actor's own tools."""
+    """The name, except for an actor's own tools."""
     title: str
     scope: str
     routing: str
-    """The dispatch of its calls."""
     needs: str
     """`auto`, `asks`, `maybe asks`, `handler decides`, `denied` or `hidden`.
 
@@ -39,20 +38,18 @@ class InventoryRow:
     rules: tuple[str, ...]
     """The policy's expressions and handler as `field: expression`, then the global rules that reach the tool."""
     approvers: tuple[str, ...]
-    """The approvers."""
     actors: tuple[str, ...]
     """The actors that may use it, apart from hide rules."""
     tags: tuple[str, ...]
     bypass_reason: str = ""
-    """The reason for the bypass. Empty if calls are routed."""
+    """Empty if calls are routed."""
     justification: str = ""
-    """The reason for a tool of one actor. Empty if several may have it."""
+    """Empty if several actors may have the tool."""
 
 
 def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow, ...]:
-    """Return one row per tool, sorted by name. Then the actors' own tools, by activity.
-
-    With a `tenant`, only the tools that exist for it: a tenant must not learn about others.
+    """Return one row per tool, sorted by name, then the actors' own tools, by activity. With a `tenant`, only the tools
+    that exist for it: a tenant must not learn about others.
     """
     tools = catalog.every_tool
     return tuple(_row(catalog, tool) for tool in tools if tenant is None or exists_for(catalog, tool, tenant))

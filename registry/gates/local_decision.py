@@ -1,4 +1,4 @@
-"""Holds the gates' decision on one call, within the process that made it."""
+"""The gates' decision on one call, within the process that made it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -48,29 +48,26 @@ class LocalGateDecision(GateDecision):
 
     @property
     def gate(self) -> GateName:
-        """The gate that decided."""
         return "approval" if self.outcome is None else cast("GateName", self.outcome.gate)
 
     @property
     def code(self) -> CallCode:
-        """The code of the call's outcome. `ok` if it has none yet."""
+        """`ok` if the call has no outcome yet."""
         return "ok" if self.outcome is None else self.outcome.code
 
     @property
     def explained_kind(self) -> Literal["run", "ask", "settled", "question"]:
-        """The kind for explanations. `question` if the tool's permission check has not run yet."""
+        """`question` if the tool's permission check has not run yet."""
         return "question" if self.awaits_permission else self.kind
 
     @property
     def message(self) -> str:
-        """The text of the call's outcome; "" if it has none yet."""
         if self.outcome is None:
             return ""
         return self.outcome.denied.reason if self.outcome.denied is not None else str(self.outcome.value.inline)
 
     @property
     def note(self) -> str:
-        """The notes for the model."""
         return " ".join(map(english, self.notes))
 
     def args(self, proposed: Any) -> Any:
@@ -78,7 +75,6 @@ class LocalGateDecision(GateDecision):
         return proposed if self.corrected is None else dict(self.corrected)
 
     def deny(self, denied: ToolDenied) -> "LocalGateDecision":
-        """Return the decision with this denial as the outcome."""
         outcome = CallOutcome(
             call=self.call,
             tool=denied.tool,
@@ -90,11 +86,10 @@ class LocalGateDecision(GateDecision):
         return replace(self, kind="settled", outcome=outcome)
 
     def to_send(self) -> GateDecision:
-        """Return the decision without the fields that stay in this process."""
         return GateDecision(**{name: getattr(self, name) for name in GateDecision.model_fields})
 
     def reword(self, words: tuple[Words, ...]) -> "LocalGateDecision":
-        """Return the decision with other text in its outcome. A denial keeps its own."""
+        """Change the text of the outcome. A denial keeps its own."""
         if not words or self.outcome is None or self.outcome.denied is not None:
             return self
         return replace(self, outcome=replace(self.outcome, value=Content(inline=english(words))), words=words)
@@ -103,7 +98,7 @@ class LocalGateDecision(GateDecision):
 def settled_decision(
     call: CallPart, gate: GateName, code: CallCode, words: Words | tuple[Words, ...], tool: Tool | None = None
 ) -> LocalGateDecision:
-    """Return the decision that ends a call at `gate` with this text for the model."""
+    """End a call at `gate` with this text for the model."""
     outcome = CallOutcome(call=call.call, tool=call.tool, code=code, gate=gate, value=Content(inline=english(words)))
     return LocalGateDecision(call=call.call, kind="settled", tool=tool, outcome=outcome, words=_all(words))
 
@@ -113,6 +108,5 @@ def _all(words: Words | tuple[Words, ...]) -> tuple[Words, ...]:
 
 
 def denied_decision(call: CallPart, gate: GateName, reason: Words | tuple[Words, ...], tool: Tool) -> LocalGateDecision:
-    """Return the decision that denies a call by policy, for this reason."""
     denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=english(reason))
     return settled_decision(call, gate, "denied", reason, tool).deny(denied)

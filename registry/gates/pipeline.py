@@ -1,6 +1,5 @@
-"""Judges every proposed call by the gates in one order.
-
-Pure: the same call, context and catalog give the same decision.
+"""Judges every proposed call by the gates in one order. Pure: the same call, context and catalog give the same
+decision.
 """
 
 import dataclasses
@@ -53,11 +52,9 @@ _ALL_CHARS: Final = 1_500
 
 @dataclass(frozen=True)
 class GateFacts:
-    """Facts that the gates cannot compute. Without a fact, no call that depends on it passes.
-
-    `unavailable` holds names of tools, `backends` the available kinds of capability, and `permission` the answer of the
-    tool's own check for this call. `spent` maps ids of calls to the reason why their tools are used up. `None` if
-    unchecked. `at` is the instant of the judgement. Without it, rules that read `ctx.now` fail.
+    """Facts that the gates cannot compute. Without a fact, no call that depends on it passes. `unavailable` holds names
+    of tools, `backends` the available kinds of capability. `spent` maps ids of calls to the reason why their tools
+    are used up; `None` if unchecked. Without `at`, the instant of the judgement, rules that read `ctx.now` fail.
     """
 
     unavailable: frozenset[str] = frozenset()
@@ -100,7 +97,7 @@ def judge(
     dry_run: bool = False,
     known: GateFacts = NOTHING_KNOWN,
 ) -> LocalGateDecision:
-    """Judge one call by the gates. The first objection decides. `args` are the loaded arguments."""
+    """Judge one call. The first objection decides. `args` are the loaded arguments."""
     view = catalog.tool_view_at(ctx, known.at).without(known.unavailable)
     proposal = _Proposal(catalog, view, call, args, tally, dry_run, known)
     for early in _EARLY:
@@ -141,7 +138,7 @@ def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision
 
 
 def action_hash(call: CallPart, args: Any, found: LocalGateDecision) -> str:
-    """Hash a judged call's name and arguments. Equal calls have equal hashes."""
+    """Hash a judged call's name and arguments."""
     # Arguments that failed at `shape` may be impossible to hash: hash the reason for the rejection.
     if found.gate == "shape":
         return _action(call, call.malformed)
@@ -178,7 +175,7 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
 
 
 def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that the tool exists on the turn's surface. Nothing brings back an excluded tool."""
+    """Check that the tool exists on the turn's surface."""
     view = proposal.view
     if not view.excludes(tool):
         return None
@@ -207,9 +204,8 @@ def allowlist(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that the tool is visible at the actor's route and step.
-
-    A `tool_filter` with a reason shows it to the model. Every other cause hides the tool.
+    """Check that the tool is visible at the actor's route and step. A `tool_filter` with a reason shows it to the
+    model. Every other cause hides the tool.
     """
     if proposal.view.sees(tool):
         return None
@@ -229,9 +225,8 @@ def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
-    """Check the arguments by schema and by the tool's own check, before any policy or person sees them.
-
-    Returns the proposal to continue with: its arguments may be corrected, once.
+    """Check the arguments by schema and by the tool's own check, before any policy or person sees them. Returns the
+    proposal to continue with: its arguments may be corrected, once.
     """
     checked = check_arguments(tool, proposal.args)
     if checked.corrected is not None:
@@ -251,7 +246,7 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
 
 
 def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check with the tool's own check whether this call is permitted. Approvers may override its denial."""
+    """Run the tool's own check. Approvers may override its denial."""
     if tool.check_permissions is None:
         return None
     answer = proposal.known.permission
@@ -265,7 +260,6 @@ def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that every declared capability has a backend."""
     # Without known backends the set is empty: a tool never runs with less than it declares.
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
     if not missing:
@@ -287,14 +281,14 @@ def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def dry_run(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """End a dry run with the text of the call. Nothing is requested and nothing runs."""
+    """End a dry run with the text of the call."""
     if not proposal.dry_run:
         return None
     return proposal.settle("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
 
 
 def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
-    """Judge the call by the tool's policy, tightened by global rules that require approval."""
+    """Judge by the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.activity)
     verdict = proposal.view.verdict(policy, proposal.args)
     bound = proposal.view.bounds_verdict(tool, policy, proposal.args)
@@ -311,9 +305,8 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
 def by_verdict(
     view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, bound: RulesVerdict, objection: str = ""
 ) -> LocalGateDecision:
-    """Judge a call by its policy's verdict. Global rules may ask, and the actor's `bound` may also deny it.
-
-    An `objection` always needs approval: no rule and no grant overrides it.
+    """Judge a call by its policy's verdict. Global rules may ask, and the actor's `bound` may also deny it. An
+    `objection` always needs approval: no rule and no grant overrides it.
     """
     # Deny first: an override lifts only the permission check, never a policy's denial.
     if verdict.verdict == "deny":
@@ -346,7 +339,7 @@ _LATE: Final[tuple[_Late, ...]] = (permission, capabilities, usage, dry_run)
 
 
 def _objection(proposal: _Proposal, tool: Tool) -> str:
-    """Return the reason of the permission check if approvers may override its denial; "" otherwise."""
+    """Return the reason of the permission check if approvers may override its denial, or ""."""
     answer = proposal.known.permission
     if tool.check_permissions is None or answer is None or answer.allowed or not answer.can_override:
         return ""
@@ -398,7 +391,7 @@ def _action(call: CallPart, args: Any) -> str:
 
 
 def dry_run_text(tool: Tool, args: Mapping[str, Any]) -> str:
-    """Write the text for the model: the tool and its arguments, with secrets masked and long values cut."""
+    """Return the tool and its arguments, with secrets masked and long values cut."""
     # Mask before cutting: the first 500 characters of a secret are a secret.
     shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
     # Without `\u` escapes: limits count characters, and non-English text would be cut six times earlier.

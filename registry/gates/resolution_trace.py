@@ -1,4 +1,4 @@
-"""Describes the resolution of a name for log and audit log: its tool, the winning level and the losing ones."""
+"""Describes the resolution of a name for log and audit log."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,9 +18,8 @@ _LEVELS: Final[Mapping[LayerName, str]] = {
 
 
 def resolution_facts(view: ToolView, name: str) -> dict[str, Any]:
-    """Return the resolution of a name as facts: the tool, the levels that name it, nearest first, and the part of each.
-
-    `tool` is the activity of the visible tool, "" if there is none.
+    """Return the tool, the levels that name it, nearest first, and the part of each. `tool` is the activity of the
+    visible tool, "" if there is none.
     """
     found = view.resolution(name)
     seen = found.visible_tool
@@ -36,7 +35,7 @@ def resolution_facts(view: ToolView, name: str) -> dict[str, Any]:
 
 
 def resolution_line(name: str, facts: Mapping[str, Any]) -> str:
-    """Format the facts as one line: `tool search in step query: search@desk.help.query (step > route > agent)`."""
+    """Format as `tool search in step query: search@desk.help.query (step > route > agent)`."""
     place = f" in step {facts['step']}" if facts["step"] else f" on route {facts['route']}" if facts["route"] else ""
     levels = f" ({' > '.join(facts['levels'])})" if facts["levels"] else ""
     meant = facts["tool"] or f"none, {facts['why']}"

@@ -30,15 +30,12 @@ _UNBOUND: Final = RulesVerdict("none", None, "no bound reads the arguments")
 
 @dataclass(frozen=True)
 class ToolView:
-    """The tools of a registry that one actor can see, under global rules and in one pinned context.
-
-    `actor` is `None` if this worker does not know the actor: then nothing is visible. `rule_verdicts` is a cache,
-    shared by all turns of an actor if no rule reads the context. `unlisted` are tools that an actor may see without
-    listing them. `unavailable` are names, determined elsewhere. `position` is the actor's position, `None` if unknown,
-    and `moment` the facts there. `over` maps the activity of an own tool to the tools that it shadows and still obeys.
-    `filtered` caches the filters' answers by activity. `passing` under "" caches the tools that pass all gates except
-    availability. `now` is the instant of the judgement, see `at`. `bounds` are the rules of actors' autonomy over
-    arguments.
+    """The tools of a registry that one actor can see, under global rules and in one pinned context. Without `actor`,
+    nothing is visible. `rule_verdicts` is a cache, shared by all turns of an actor if no rule reads the context.
+    `unlisted` are tools that an actor may see without listing them. `unavailable` are names, determined elsewhere.
+    `over` maps the activity of an own tool to the tools that it shadows and still obeys. `filtered` caches the
+    filters' answers by activity. `passing` under "" caches the tools that pass all gates except availability. `now`
+    is the instant of the judgement. `bounds` are the rules of actors' autonomy over arguments.
     """
 
     registry: ToolResolver
@@ -61,14 +58,10 @@ class ToolView:
 
     @property
     def actor_facts(self) -> dict[str, Any]:
-        """The actor as rules and filters see it."""
         return self.actor.facts if self.actor is not None else actor_facts(self.actor_name)
 
     def resolution(self, name: str) -> Resolution:
-        """Resolve a name at the actor's position, as the gates `resolve` and `layer` do.
-
-        Returns its tool, its visibility and the trace.
-        """
+        """Resolve a name at the actor's position, as the gates `resolve` and `layer` do."""
         if self.position is None:
             # A deploy can remove the step at which a turn waits: then nothing is visible, rather than everything.
             return Resolution(name, (), 0, self.registry.resolve(name), "the actor's position is unknown")
@@ -79,7 +72,7 @@ class ToolView:
         return self.resolution(name).tool
 
     def sees(self, tool: Tool) -> bool:
-        """Return whether the name resolves to this tool at the actor's position, and the tool is visible (gate 7)."""
+        """Return whether the name resolves to this tool here, and the tool is visible (gate 7)."""
         found = self.resolution(tool.name).visible_tool
         return found is not None and found.activity == tool.activity
 
@@ -95,14 +88,10 @@ class ToolView:
         return {**self.ctx, **({} if self.now is None else {"now": dict(self.now)})}
 
     def without(self, unavailable: frozenset[str]) -> "ToolView":
-        """Return the same view without the tools of these names, because they are unavailable."""
         return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
 
     def rules_verdict(self, tool: Tool) -> RulesVerdict:
-        """Return the verdict of the global rules on this tool in this context. Evaluated once.
-
-        Rules about the tools that it shadows count too.
-        """
+        """Return the verdict of the global rules, also those about tools that it shadows. Evaluated once."""
         found = self._judge_rules(tool)
         for each in self.over.get(tool.activity, ()):
             # Otherwise a tool of the same name could escape a rule about the tags or scope of the shadowed one.
@@ -117,9 +106,8 @@ class ToolView:
         return found
 
     def verdict(self, policy: CompiledPolicy, args: Mapping[str, Any]) -> PolicyVerdict:
-        """Return the policy's verdict on a call with valid `args`. Evaluated once for equal arguments.
-
-        Often one process judges a call twice: at the proposal and before the run.
+        """Return the policy's verdict on a call with valid `args`. Evaluated once for equal arguments: one process
+        often judges a call at the proposal and before the run.
         """
         # The policy too: an actor's own tool may have the name of another.
         key = (policy.tool.name, policy.hash, self._occasion(policy.reads_now, args))
@@ -158,18 +146,17 @@ class ToolView:
         return f"{self.now} {digest}" if reads_now else digest
 
     def excludes(self, tool: Tool) -> bool:
-        """Return whether the tool does not exist on the turn's surface (gate `surface`)."""
+        """For the gate `surface`."""
         return self.actor is not None and is_excluded(self.actor, tool, self.ctx["channel"])
 
     def hides(self, tool: Tool) -> bool:
-        """Return whether a global rule hides this tool: it must look as if it did not exist (gate `tag_policy`)."""
+        """For the gate `tag_policy`: a hidden tool must look as if it did not exist."""
         return self.rules_verdict(tool).effect == "hide"
 
     def permits(self, tool: Tool) -> bool:
-        """Return whether the actor's list and filters pass the tool (gate `allowlist`).
-
-        No list means every tool. The tool must also exist for the tenant, as must the tools that it shadows. In a
-        turn of another agent, it must be exposed to peers.
+        """Return whether the actor's list and filters pass the tool (gate `allowlist`). No list means every tool. The
+        tool must also exist for the tenant, as must the tools that it shadows. In a turn of another agent, it must
+        be exposed to peers.
         """
         tools = (tool, *self.over.get(tool.activity, ()))
         tenant = self.ctx.get("tenant")
@@ -190,9 +177,8 @@ class ToolView:
         return tool.name not in self.unavailable
 
     def visible(self) -> tuple[Tool, ...]:
-        """Return the tools for the model: nearest layers first, then in the actor's order, unlisted ones last.
-
-        Computed once: every call of an unknown name needs them for suggestions.
+        """Return the tools for the model: nearest layers first, then in the actor's order, unlisted ones last. Computed
+        once: every call of an unknown name needs them for suggestions.
         """
         found = self.passing.get("")
         if found is None:

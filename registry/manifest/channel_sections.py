@@ -59,7 +59,6 @@ class Channels:
 
     declared: Mapping[str, DeclaredChannel] = field(default_factory=dict)
     routing: RoutingRules = RoutingRules()
-    """The rules of delivery."""
 
     def select(self, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the channels of a request whose policy wants these. `None` leaves it to the rules."""
@@ -83,7 +82,7 @@ class ChannelFields(TypedDict):
 
 
 def read_channels(file: YamlFile, top: ManifestSection) -> ChannelFields:
-    """Read channels and routing. Raises `ConfigError` with file and line."""
+    """Raises `ConfigError` with file and line."""
     routing = to_record(read_section(file, ("routing",), RoutingSection, top.routing, "`routing`"))
     return {"channels": [_channel(file, name, data) for name, data in top.channels.items()], "routing": routing}
 

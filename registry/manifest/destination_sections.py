@@ -23,14 +23,14 @@ class DistributionFields(TypedDict):
 
 
 def read_distribution(file: YamlFile, top: ManifestSection) -> DistributionFields:
-    """Read destinations and observer. Raises `ConfigError` with file and line."""
+    """Raises `ConfigError` with file and line."""
     observer = None if top.observer is None else _resolve(file, ("observer",), "`observer`", top.observer)
     destinations = [_destination(file, name, data) for name, data in top.destinations.items()]
     return {"destinations": destinations, "observer": observer}
 
 
 def read_filters(file: YamlFile, place: Place, name: str, given: Mapping[str, str]) -> dict[str, Filter]:
-    """Read the `filters` of the tool at `place`. Raises `ConfigError` with file and line."""
+    """Raises `ConfigError` with file and line."""
     return {
         to: _filter(file, (*place, "filters", to), f"`filters.{to}` of tool `{name}`", reference)
         for to, reference in given.items()

@@ -14,11 +14,10 @@ _NAMED: Final = ("tools", "actors")
 
 
 def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
-    """Read a manifest. Return its data and the base directory of its paths. `name` is its name in messages.
-
-    A file is the whole manifest. A directory holds `signoff.yaml`, and optionally `tools/<name>.yaml` and
-    `actors/<name>.yaml` (named after the file), `policies.yaml` (more global rules) and `people.yaml` (reread while
-    Signoff runs). A `ConfigError` with both places reports an entry in two files.
+    """Read a manifest. Returns its data and the base directory of its paths. `name` is its name in messages. A
+    directory holds `signoff.yaml`, and optionally `tools/<name>.yaml` and `actors/<name>.yaml`, `policies.yaml`
+    (more global rules) and `people.yaml` (reread while Signoff runs). A `ConfigError` with both places reports an
+    entry in two files.
     """
     if not path.is_dir():
         return read_yaml(path, name), path.parent.resolve()
@@ -34,7 +33,7 @@ def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
 
 
 def _add_entries(file: YamlFile, folder: Path, section: str, name: str) -> YamlFile:
-    """Add to `file` one entry of `section` for each file of `folder`."""
+    """Add one entry of `section` for each file of `folder`."""
     known = file.data.get(section, {})
     if not isinstance(known, Mapping):
         return file
@@ -51,10 +50,7 @@ def _add_entries(file: YamlFile, folder: Path, section: str, name: str) -> YamlF
 
 
 def _yaml_files(file: YamlFile, folder: Path, name: str) -> list[Path]:
-    """Return the YAML files of a directory, sorted by name.
-
-    A file that would not be read is an error: it may hold a policy.
-    """
+    """Return the files sorted by name. A file that would not be read is an error: it may hold a policy."""
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".yaml", ".yml"))
     for path in found:
         if path.suffix != ".yaml" or path.parent != folder:
@@ -64,7 +60,7 @@ def _yaml_files(file: YamlFile, folder: Path, name: str) -> list[Path]:
 
 
 def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
-    """Add to `file` the rules of another file, after its own."""
+    """Add the rules of another file, after the file's own."""
     part = _optional(file, path, name)
     own = file.data.get("policies", [])
     if part is None or not isinstance(own, list):
@@ -85,7 +81,7 @@ def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
 
 
 def _with_people(file: YamlFile, path: Path, name: str) -> YamlFile:
-    """Add the name of the people's file to `file`, unless it names that file already."""
+    """Add the name of the people's file, unless `file` names it already."""
     part = _optional(file, path, name)
     if part is None or file.data.get("people") == PEOPLE:
         return file

@@ -46,17 +46,15 @@ _READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer", "
 
 
 def load_manifest(path: str | os.PathLike[str]) -> Catalog:
-    """Read a manifest, a file or a directory, and everything that it refers to.
-
-    Raises `ConfigError` of one sentence: file, line and problem.
+    """Read a manifest, a file or a directory, and everything that it refers to. Raises `ConfigError` of one sentence:
+    file, line and problem.
     """
     return load_document(*read_document(path, str(path)))
 
 
 def read_document(path: str | os.PathLike[str], name: str) -> tuple[YamlFile, Path]:
-    """Read a manifest without its sections; return it and the folder in which its paths begin.
-
-    `name` is its name in messages. Raises `ConfigError`.
+    """Read a manifest without its sections. Returns it and the base directory of its paths. `name` is its name in
+    messages. Raises `ConfigError`.
     """
     file, folder = read_manifest(Path(path), name)
     if not isinstance(file.data, Mapping):
@@ -68,9 +66,8 @@ def read_document(path: str | os.PathLike[str], name: str) -> tuple[YamlFile, Pa
 
 
 def load_document(file: YamlFile, folder: Path, *, people: Directory | None = None) -> Catalog:
-    """Build the catalog of a parsed manifest, or of a program's declarations in the same shape.
-
-    `people` is a directory instead of the document's people. Raises `ConfigError` with file and line.
+    """Build the catalog of a parsed manifest, or of a program's declarations in the same shape. `people` replaces the
+    document's people. Raises `ConfigError` with file and line.
     """
     top = _sections(file)
     try:
@@ -81,9 +78,8 @@ def load_document(file: YamlFile, folder: Path, *, people: Directory | None = No
 
 
 def load_servers(path: str | os.PathLike[str]) -> tuple[Path, Mapping[str, ToolServer]]:
-    """Read only the MCP servers of a manifest: actors may name tools that are not imported yet.
-
-    Returns the base directory of imports and the servers by name. Raises `ConfigError`.
+    """Read only the MCP servers of a manifest: actors may name tools that are not imported yet. Returns the base
+    directory of imports and the servers by name. Raises `ConfigError`.
     """
     file, folder = read_document(path, str(path))
     top = _sections(file)
@@ -200,7 +196,7 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
 
 
 def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any:
-    """Convert a key's value: a reference to its function, a section to its record. Others stay unchanged."""
+    """Convert a reference to its function, a section to its record. Others stay unchanged."""
     if declared_fields(Tool)[key].function is not None:
         return _load(file, place, name, key, value)
     if key == "filters":

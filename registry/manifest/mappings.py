@@ -1,4 +1,4 @@
-"""Reads policies, and mappings that code gives instead of records, through the manifest's strict sections."""
+"""Reads policies, and mappings given in code instead of records, through the manifest's strict sections."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,10 +25,7 @@ class TwoPolicies:
 
 
 def read_policies(file: YamlFile, place: Place, name: str, given: Any) -> dict[str, Any]:
-    """Return the fields of the tool `name` from its policies. None without a policy.
-
-    Raises `ConfigError` with file and line.
-    """
+    """Return the tool's fields from its policies, none without a policy. Raises `ConfigError` with file and line."""
     if isinstance(given, TwoPolicies):
         fields = read_policies(file, place, name, given.code)
         return fields | {"stricter_policy": _policy(file, place, name, given.manifest)}
@@ -63,9 +60,8 @@ def _policy(file: YamlFile, place: Place, name: str, data: Any) -> ApprovalPolic
 
 
 def read_mapping(name: str, key: str, given: Any, record: type[Any] | None, site: str) -> dict[str, Any]:
-    """Return the fields from `key` of the tool `name`: its `record`, or without one its policy.
-
-    `site` is the tool's `file:line`. Raises `RegistrationError` that begins with it.
+    """Return the fields from `key` of the tool `name`: its `record`, or without one its policy. Raises
+    `RegistrationError` that begins with `site`, the tool's `file:line`.
     """
     path, _, line = site.rpartition(":")
     file = YamlFile(path or "a tool", None, {(): int(line or 1)})

@@ -1,4 +1,4 @@
-"""Exports the JSON Schema of the manifest for editors, from the sections that the loader reads, in either spelling."""
+"""Exports the JSON Schema of the manifest for editors, from the loader's sections, in either spelling."""
 
 import copy
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ _KIND: Final = {
 
 
 def keys_by_part() -> dict[str, tuple[str, ...]]:
-    """Return the keys of each part of a manifest, in snake_case."""
+    """In snake_case."""
     parts = {part: tuple(model.model_fields) for model, part in _MODELS.items()}
     models = list(_MODELS)
     for model in models:
@@ -73,17 +73,15 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 class _Untitled(GenerateJsonSchema):
-    """Makes pydantic's schemas without titles derived from names."""
+    """Omits titles derived from names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of a whole manifest, or of one file of a directory.
-
-    It rejects wrong shapes: unknown or missing keys, wrong types, values outside an enumeration. The loader rejects the
-    rest, such as unknown names.
+    """Return the JSON Schema 2020-12 of a whole manifest, or of one file of a directory. It rejects wrong shapes; the
+    loader rejects the rest, such as unknown names.
     """
     _, made = models_json_schema(
         [(model, "validation") for model in _MODELS], by_alias=False, schema_generator=_Untitled
@@ -159,7 +157,7 @@ def _join(known: dict[str, Any]) -> None:
 
 
 def _approver_schema(approver: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of one of a policy's `approvers`: a name, or a group of them."""
+    """An approver is a name, or a group of names."""
     of = {"anyOf": [approver, {"type": "array", "items": approver, "minItems": 1}]}
     quorum = {"type": "integer", "minimum": 1, "maximum": MAX_QUORUM, "default": 1}
     group = {"type": "object", "properties": {"of": of, "quorum": quorum}, "required": ["of"]}
@@ -167,7 +165,7 @@ def _approver_schema(approver: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spell(name: str, definition: dict[str, Any]) -> None:
-    """Describes each key, and takes it in every spelling that the loader takes."""
+    """Describe each key, and accept it in every spelling of the loader."""
     definition.pop("title", None)
     definition["description"] = str(definition.get("description", "")).partition("\n\n")[0]
     fields = definition["properties"]

@@ -38,7 +38,7 @@ class ScopeFields(TypedDict):
 
 
 def read_scopes(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool) -> ScopeFields:
-    """Read the scopes of the actor at `place`. Raises `ConfigError` with file and line."""
+    """Raises `ConfigError` with file and line."""
     declared, where = dict(given["routes"]), (*place, "routes")
     select = declared.pop(_SELECT, None)
     if _SELECT in given["routes"] and isinstance(select, Mapping | list | int | float | None):
@@ -95,7 +95,7 @@ def _own(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool)
 
 
 def _own_tool(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) -> ToolUse:
-    """Return one own tool: a tool's section with the additional keys of a `ToolUse`."""
+    """An own tool is a tool's section with the additional keys of a `ToolUse`."""
     if not isinstance(data, Mapping):
         raise file.error(place, f"tool `{name}` must be a mapping of keys and values")
     # Reducers are stored by the name of a registered tool: this one would shorten another tool's results, or none.

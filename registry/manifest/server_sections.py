@@ -45,12 +45,12 @@ class ServerFields(TypedDict):
 
 
 def read_servers(file: YamlFile, folder: Path, top: ManifestSection) -> ServerFields:
-    """Read MCP servers and their imports. Raises `ConfigError` with file and line."""
+    """Raises `ConfigError` with file and line."""
     return {"mcp_servers": [read_server(file, folder, name, data)[0] for name, data in top.mcp_servers.items()]}
 
 
 def read_server(file: YamlFile, folder: Path, name: str, data: Any) -> tuple[ToolServer, YamlFile | None]:
-    """Read one server. Return it, and the file of its import if there is one. Raises `ConfigError`."""
+    """Return the server, and the file of its import, if any. Raises `ConfigError`."""
     given = record_fields(_section(file, name, data))
     path = import_path(folder, name)
     part, tools = read_import(path, name, f"{path.parent.name}/{path.name}") if path.is_file() else (None, {})
@@ -61,10 +61,7 @@ def read_server(file: YamlFile, folder: Path, name: str, data: Any) -> tuple[Too
 def add_server_tools(
     file: YamlFile, folder: Path, top: ManifestSection
 ) -> tuple[YamlFile, ManifestSection, ServerFields]:
-    """Add the imported tools to the manifest's tools. Also return their servers. The manifest's own keys win.
-
-    Raises `ConfigError`.
-    """
+    """Add the imported tools to the manifest's tools. The manifest's own keys win. Raises `ConfigError`."""
     servers: list[ToolServer] = []
     tools, parts = dict(top.tools), dict(file.parts)
     for name, data in top.mcp_servers.items():

@@ -95,7 +95,7 @@ class SubscriptionFields(TypedDict):
 
 
 def read_subscriptions(file: YamlFile, top: ManifestSection) -> SubscriptionFields:
-    """Read subscriptions. Raises `ConfigError` with file and line."""
+    """Raises `ConfigError` with file and line."""
     found: list[Subscription] = []
     for name, data in top.subscriptions.items():
         section = read_section(file, ("subscriptions", name), SubscriptionSection, data, f"subscription `{name}`")

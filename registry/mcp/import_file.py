@@ -42,15 +42,12 @@ class ImportedToolSection(Section):
 
 
 def import_path(folder: Path, server: str) -> Path:
-    """Return the path of a server's import, for a manifest with the base directory `folder`."""
+    """`folder` is the manifest's base directory."""
     return folder / FOLDER / f"{server}.yaml"
 
 
 def read_import(path: Path, server: str, name: str = "") -> tuple[YamlFile, Mapping[str, ImportedTool]]:
-    """Read an import. Return the file, and its tools by their catalog names, in its order.
-
-    Raises `ConfigError` with file and line.
-    """
+    """Return the file, and its tools by their catalog names, in its order. Raises `ConfigError` with file and line."""
     # The server's text may hold `${...}`, which must not be substituted.
     file = read_yaml(path, name or str(path), quotes=True)
     top = read_section(file, (), ImportSection, file.data, "an import of an MCP server")

@@ -56,7 +56,6 @@ class ImportedTool:
     output_schema: Mapping[str, Any] | None = field(default=None, hash=False)
     """JSON Schema of its structured result, if declared."""
     title: str = ""
-    """A short name for people."""
     hints: Mapping[str, bool] = field(default_factory=dict, hash=False)
     """The server's claims about its effects. Unverified."""
 
@@ -90,10 +89,7 @@ class Listing(NamedTuple):
 
 
 def read_listing(server: str, listed: Iterable[Mapping[str, Any]]) -> Listing:
-    """Read tools as `tools/list` sends them.
-
-    Tools whose calls Signoff could not check are left out, with the reason.
-    """
+    """Read tools as `tools/list` sends them. Tools whose calls Signoff could not check are left out, with the reason."""
     tools: dict[str, ImportedTool] = {}
     left_out: dict[str, str] = {}
     warnings: dict[str, str] = {}
@@ -123,10 +119,7 @@ def read_listing(server: str, listed: Iterable[Mapping[str, Any]]) -> Listing:
 
 
 def catalog_name(server: str, remote: str) -> str:
-    """Return the catalog name of a server's tool.
-
-    Characters that catalog names cannot hold become `_`. A long name is cut and gets a digest of the whole.
-    """
+    """Characters that catalog names cannot hold become `_`. A long name is cut and gets a digest of the whole."""
     name = f"mcp__{server}__{_OTHER.sub('_', remote)}"
     if len(name) <= _NAME_CHARS:
         return name
@@ -168,7 +161,7 @@ def mark_malformed(name: str, why: str) -> dict[str, Any]:
 
 
 def malformed_reason(data: Mapping[str, Any]) -> str:
-    """Return why a tool violates the protocol, or "" if it does not."""
+    """Return why a tool violates the protocol, or ""."""
     meta = data.get("_meta")
     return str(meta.get(_MALFORMED, "")) if isinstance(meta, Mapping) else ""
 
@@ -203,9 +196,8 @@ def check_imported(tool: ImportedTool) -> None:
 
 
 def as_2020_12(schema: Any) -> Any:
-    """Return a schema in 2020-12. A schema of that dialect, or without one, is returned unchanged.
-
-    An unknown dialect stays, so that the schema compiler rejects it.
+    """A schema of 2020-12, or without a dialect, is returned unchanged. An unknown dialect stays, so that the schema
+    compiler rejects it.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -232,7 +224,7 @@ def _rewrite(schema: Any, *, is_old: bool) -> Any:
 
 
 def _fit_limits(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with limits in the form of 2020-12, as numbers that JSON carries exactly."""
+    """Convert limits to the form of 2020-12, as numbers that JSON carries exactly."""
     made = dict(schema)
     for flag, limit in _STRICT_LIMITS.items():
         if isinstance(made.get(flag), bool):
@@ -257,7 +249,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _let_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that accepts null if it has OpenAPI 3.0's `nullable`."""
+    """Accept null if the schema has OpenAPI 3.0's `nullable`."""
     if not isinstance(schema.get("nullable"), bool):
         return schema
     made = {key: value for key, value in schema.items() if key != "nullable"}
@@ -274,9 +266,8 @@ def _let_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leave_patterns(schema: Any) -> tuple[Any, list[str]]:
-    """Return a schema without the patterns that RE2 cannot read, and these patterns: the server checks them.
-
-    Each stays in a comment, so that a change is visible.
+    """Remove the patterns that RE2 cannot read, and return them: the server checks them. Each stays in a comment, so
+    that a change is visible.
     """
     left: list[str] = []
 

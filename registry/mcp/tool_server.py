@@ -58,7 +58,7 @@ async def run_on_server(args: dict[str, Any], context: ToolContext) -> Any:
 
 
 def build_servers(given: Iterable[ToolServer]) -> Mapping[str, ToolServer]:
-    """Check servers and return them by name. Raises `ConfigError`."""
+    """Raises `ConfigError`."""
     known: dict[str, ToolServer] = {}
     for server in given:
         if server.name in known:

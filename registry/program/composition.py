@@ -1,7 +1,6 @@
-"""Composes the declarations of a program with a manifest, which may only add to them and tighten them.
-
-Both places may give fields that have an order. The manifest's value must be the stricter one. Both policies are
-evaluated. Any other field given twice is an error with both places.
+"""Composes a program with a manifest, which may only add and tighten. Both may give fields that have an order: the
+manifest's value must be the stricter one. Both policies are evaluated. Any other field given twice is an error with
+both places.
 """
 
 import dataclasses
@@ -35,10 +34,7 @@ The last four are facts for rules: a new tag could let a tool escape a rule that
 
 
 def compose(code: YamlFile, manifest: YamlFile) -> YamlFile:
-    """Return both as one document.
-
-    Raises `ConfigError` with both places for an entry that neither adds nor tightens.
-    """
+    """Raises `ConfigError` with both places for an entry that neither adds nor tightens."""
     return _Composer(code, manifest).compose()
 
 
@@ -126,7 +122,7 @@ class _Composer:
 
 
 def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that the code gives, including those of a `Tool`."""
+    """Yield the fields of the code, also from a `Tool`."""
     handler = section.get("handler")
     if isinstance(handler, Tool):
         values = vars(handler)
@@ -138,7 +134,7 @@ def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _problem(key: str, ours: Any, theirs: Any) -> str:
-    """Return why the manifest's value conflicts with the code's, with the remedy; "" if it does not."""
+    """Return why the manifest's value conflicts with the code's, with the remedy, or ""."""
     order = _ORDERS.get(key)
     if order is not None:
         return order(ours, theirs)

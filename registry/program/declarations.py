@@ -1,7 +1,5 @@
-"""Collects the declarations of a Python program, each with its file and line.
-
-Programs, their actors and the parts of other modules all use `Tools`. `Program` is the whole. A declaration has the
-shape of its manifest section, so both ways share keys, checks and errors.
+"""Collects the declarations of a Python program, each with its file and line. A declaration has the shape of its
+manifest section, so both ways share keys, checks and errors.
 """
 
 import dataclasses
@@ -42,7 +40,7 @@ _SHOWN_CHARS: Final = 60
 
 
 class ActorOptions(TypedDict, total=False):
-    """The keywords of `app.actor` apart from model, instructions and tools: the other fields of an actor."""
+    """The keywords of `app.actor` apart from model, instructions and tools."""
 
     description: str
     external: ExternalAgent | Mapping[str, Any]
@@ -76,10 +74,10 @@ class DeclaredTool:
 
     name: str
     section: Mapping[str, Any]
-    """Its manifest section. `handler` may be the function or the `Tool` itself."""
+    """`handler` may be the function or the `Tool` itself."""
     site: CodeSite
     targets: tuple[object, ...] = ()
-    """The objects that actors may list for it: its function, its `Tool`."""
+    """The function or `Tool` that actors may list for it."""
 
     def is_made_of(self, target: object) -> bool:
         """Return whether the tool was made from this function or `Tool`, or from the function that it wraps."""
@@ -265,7 +263,7 @@ def _steps(steps: Mapping[str, Mapping[str, Any]] | Sequence[Step]) -> dict[str,
 
 
 def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[str, Any]:
-    """Return the fields, with the short forms of a policy collected under `requires_approval`."""
+    """Collect the short forms of a policy under `requires_approval`."""
     short = {key: fields[key] for key in _SHORT_FORMS if key in fields}
     section = {key: plain(value) for key, value in fields.items() if key not in (*_SHORT_FORMS, "name", "id")}
     policy = next((key for key in ("requires_approval", "requiresApproval") if key in section), "")
@@ -278,10 +276,7 @@ def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[s
 
 
 def _short_policy(name: str, short: dict[str, Any], site: CodeSite) -> dict[str, Any]:
-    """Return the short forms of a policy.
-
-    Raises `ConfigError` with the keyword, which the policy's own check cannot name.
-    """
+    """Raises `ConfigError` with the keyword, which the policy's own check cannot name."""
     for key, value in short.items():
         if key != "approvers" and not (isinstance(value, str) and value.strip()):
             why = f"`{key}` of tool `{name}` must be text, a CEL expression such as `args.amount <= 10.0`"
@@ -322,9 +317,8 @@ def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
 
 
 def own_tools(level: Tools, listed: Iterable[object], site: CodeSite, around: Iterable[DeclaredTool]) -> OwnTools:
-    """Return the tools of one level by name: its declarations, and each `Tool` that only its list declares.
-
-    `around` are the tools of the outer levels. Raises `ConfigError` for two tools of one name.
+    """Return the tools of one level by name: its declarations, and each `Tool` that only its list declares. `around`
+    are the tools of the outer levels. Raises `ConfigError` for two tools of one name.
     """
     own = {each.name: each for each in level._all()}
     for each in listed:
@@ -336,7 +330,7 @@ def own_tools(level: Tools, listed: Iterable[object], site: CodeSite, around: It
 
 
 def _prefixed(prefix: str, tool: DeclaredTool) -> DeclaredTool:
-    """Return the tool under its longer name, which a `Tool` itself and a factory of several tools have to know."""
+    """A `Tool` itself and a factory of several tools have to know the longer name."""
     name, section = f"{prefix}{tool.name}", dict(tool.section)
     if isinstance(section.get("handler"), Tool):
         section["handler"] = dataclasses.replace(section["handler"], name=name)

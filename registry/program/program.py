@@ -234,7 +234,7 @@ class Program(Tools):
             tools[name]["reducer"] = reducer
 
     def _collect(self) -> dict[str, DeclaredTool]:
-        """Return the tools that no single actor owns, by name."""
+        """Return the tools that no single actor owns."""
         found: dict[str, DeclaredTool] = {}
         for each in (*self._all(), *self._of_registry()):
             check_twin(found.get(each.name), each)
@@ -295,7 +295,6 @@ def _declared_below(place: Place, parts: Parts) -> list[str]:
 
 
 def _add_own(section: dict[str, Any], own: OwnTools, place: Place, parts: Parts) -> None:
-    """Add the declared tools of one level to the `own_tools` of its section."""
     key = next((each for each in _OWN_KEYS if each in section), _OWN_KEYS[0])
     given = section.get(key, {})
     # The section reader reports the error.

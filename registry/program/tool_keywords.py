@@ -1,4 +1,4 @@
-"""The keywords of tool declarations in code, for type checkers, and the types of their values."""
+"""The keywords of tool declarations in code, for type checkers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ class ToolFields(CommonToolFields, total=False):
 
 
 class ToolOptionKeywords(CommonToolFields, total=False):
-    """The keywords of `@tool`: those of `@app.tool` that are fields, also in camelCase."""
+    """Like `@app.tool`, for `@tool`: only fields, also in camelCase."""
 
     scope: Scope
     site: str

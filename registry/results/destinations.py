@@ -99,7 +99,7 @@ class Distribution:
     """Receives failed deliveries. `None`: only the log has them."""
 
     def view(self, tool: Tool, name: str) -> Filter | None:
-        """Return the filter of a destination for records of `tool`. `None` if they are not sent there."""
+        """`None` if records of `tool` are not sent to the destination."""
         declared = self.destinations.get(name)
         # Before any filter: an actor's own tools are private for every declared destination.
         if name == PEER_RESPONSE and not tool.for_peers:
@@ -108,7 +108,6 @@ class Distribution:
         return tool.filters.get(name) or (declared.filter if declared is not None else None) or _OURS.get(name)
 
     def sinks(self, tool: Tool) -> tuple[Destination, ...]:
-        """Return the destinations with a sink that receive records of `tool`."""
         every = self.destinations.values()
         return tuple(each for each in every if each.sink is not None and self.view(tool, each.name) is not None)
 
@@ -155,10 +154,7 @@ def build_distribution(
 
 
 def named_filter(name: object) -> Filter:
-    """Return the filter of this name: `identity`, `module:function`, or a program's function.
-
-    Raises `ConfigError`.
-    """
+    """Return `identity`, `module:function`, or a program's function. Raises `ConfigError`."""
     if name == identity.__name__:
         return identity
     if isinstance(name, str) and ":" not in name:

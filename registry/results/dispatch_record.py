@@ -12,9 +12,8 @@ SPECIALIST: Final = "specialist_execution"
 
 
 def dispatch_event(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """Return the first event of a routed call: `source`, `event`, `private`; {} for a bypass.
-
-    Only the calling actor may react to a private event, and only auditors may read it.
+    """Return the first event of a routed call; {} for a bypass. Only the calling actor may react to a private event,
+    and only auditors may read it.
     """
     if tool.routing == "bypass":
         return {}
@@ -40,5 +39,4 @@ def execution_facts(tool: Tool, permit: Permit) -> dict[str, Any]:
 
 
 def mask_arguments(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for records, with secret ones masked."""
     return dict(hide(args, tool.masked_arguments, lambda _: HIDDEN))

@@ -15,10 +15,8 @@ _MERGES: Final = get_args(DomainMerge)
 
 
 def merge_data(before: Any, new: Any, how: DomainMerge) -> Any:
-    """Merge the data of an answer with the earlier data, without changing either.
-
-    `replace` keeps the new data. `append` concatenates lists, also lists under one name of objects. `deep-merge` merges
-    objects at every depth. A value of another kind replaces the earlier one.
+    """Merge without changing either. `replace` keeps the new data. `append` concatenates lists, also lists under one
+    name of objects. `deep-merge` merges objects at every depth. A value of another kind replaces the earlier one.
     """
     if how == "append" and isinstance(before, list) and isinstance(new, list):
         return [*before, *new]

@@ -223,17 +223,16 @@ class ReducerRegistry:
             del self._entries[reducer.tool]
 
     def get(self, tool: str) -> Reducer | None:
-        """Return the reducer of the tool of exactly this name, or `None`."""
         entry = self._entries.get(tool)
         return None if entry is None else entry.reduce
 
     def snapshot(self) -> Mapping[str, Reducer]:
-        """Return a copy of the present reducers by name, which does not change."""
+        """The copy does not change."""
         return MappingProxyType({name: entry.reduce for name, entry in self._entries.items()})
 
 
 def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) -> Result:
-    """Return `result` with the reducer's text, or unchanged if the reducer fails. Never raises."""
+    """Return `result` unchanged if the reducer fails. Never raises."""
     if reducer is None:
         return result
     try:
@@ -252,10 +251,7 @@ def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) 
 
 
 def named_reducer(name: object) -> Reducer:
-    """Return the reducer of this name: built in, `module:function`, or a program's function.
-
-    Raises `ConfigError`.
-    """
+    """Return a built-in reducer, `module:function`, or a program's function. Raises `ConfigError`."""
     if isinstance(name, str) and name in BUILT_IN:
         return BUILT_IN[name]
     if isinstance(name, str) and ":" not in name:

@@ -1,4 +1,4 @@
-"""Checks the updates in a tool's result: declared names and valid values. Pure."""
+"""Checks the updates in a tool's result: declared names and valid values. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -20,11 +20,10 @@ class AcceptedUpdates(NamedTuple):
     """The checked updates of a result."""
 
     updates: Updates = NO_UPDATES
-    """The valid updates."""
     ignored: tuple[str, ...] = ()
     """Undeclared names."""
     problem: str = ""
-    """Why no update may be applied. Empty if they may."""
+    """Why no update may be applied, or ""."""
 
 
 def accept_updates(
@@ -35,10 +34,9 @@ def accept_updates(
     data: Mapping[str, Any],
     context: Mapping[str, Any],
 ) -> AcceptedUpdates:
-    """Check the `data` and `context`, plain JSON, that a call in `ctx` wants to change. Pure.
-
-    Only names in the tool's `updates` count: data that a step of its actor collects, and context fields of the
-    manifest. One invalid value rejects all. Messages repeat no value.
+    """Check the `data` and `context`, plain JSON, that a call in `ctx` wants to change. Only names in the tool's
+    `updates` count: data that a step of its actor collects, and context fields of the manifest. One invalid value
+    rejects all. Messages repeat no value.
     """
     mine = Updates(
         data={name: each for name, each in data.items() if name in tool.updates and name in scopes.collected},

@@ -21,9 +21,8 @@ class ScopedTool(NamedTuple):
 
     tool: Tool
     over: tuple[Tool, ...] = ()
-    """The tools that it shadows."""
     loosens: str = ""
-    """The reason why it need not obey them. Empty if it must."""
+    """Why it need not obey the shadowed tools, or ""."""
 
     @property
     def policy_tools(self) -> tuple[Tool, ...]:
@@ -37,15 +36,13 @@ class ActorScopes:
 
     actor: str
     positions: Mapping[tuple[str, str], Position]
-    """The positions by route and step; ("", "") is outside of all routes."""
+    """By route and step; ("", "") is outside of all routes."""
     placed: Mapping[str, ScopedTool] = field(default_factory=dict)
     """The tools outside the registry, by activity."""
     schemas: Mapping[str, CompiledSchema] = field(default_factory=dict)
     """The schemas of collected data and of the context, by name."""
     fields: frozenset[str] = frozenset()
-    """The names of the context fields."""
     collected: frozenset[str] = frozenset()
-    """The names of the data that steps collect."""
     steps: Mapping[str, tuple[Step, ...]] = field(default_factory=dict, repr=False)
     """The steps of each route, in order."""
 
@@ -59,7 +56,7 @@ class ActorScopes:
         return self.routed or bool(self.placed)
 
     def position(self, route: str, step: str) -> Position | None:
-        """Return the position of this name. An actor without routes has a single one."""
+        """An actor without routes has a single position."""
         return self.positions.get((route, step) if self.routed else ("", ""))
 
     @cached_property
@@ -94,10 +91,9 @@ class ActorScopes:
         return frozenset(name for name, value in given.items() if value is not None and self._valid(name, value))
 
     def advance(self, route: str, step: str, have: AbstractSet[str]) -> str:
-        """Return the next step of a conversation at `step` with the data fields `have`. `step` if it stays.
-
-        It leaves a step once all its data is collected. It leaves the beginning of a route for a first step that
-        collects. It enters a step only if all its required data is available.
+        """Return the next step of a conversation with the data fields `have`, or `step`. It leaves a step once all its
+        data is collected, and the beginning of a route for a first step that collects. It enters a step only if all
+        its required data is available.
         """
         steps = self.steps.get(route, ())
         at = -1 if not step else next((index for index, each in enumerate(steps) if each.name == step), len(steps))
@@ -117,9 +113,8 @@ class ActorScopes:
 
 
 def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers: Sequence[str]) -> CompiledPolicy:
-    """Combine the policy of a tool with those of all shadowed tools, unless it gives a reason. `own` is by activity.
-
-    Raises `ConfigError` if neither is clearly stricter.
+    """Combine the policies of a tool and all shadowed tools, unless it gives a reason. `own` is by activity. Raises
+    `ConfigError` if neither is clearly stricter.
     """
     tool, nearest = placed.tool, own[placed.tool.activity]
     # Use `own`, not combined policies: `over` names every tool behind this one, so each counts exactly once.

@@ -1,7 +1,6 @@
-"""Resolves a name at an actor's position: the nearest layer wins, and the trace explains the others.
-
-The order is transient > step inline > step reference > route > agent > registry > undeclared. The nearest layer that
-names a tool owns the name. While it hides the tool, no other layer provides one, so that hiding never loosens anything.
+"""Resolves a name at an actor's position: transient > step inline > step reference > route > agent > registry >
+undeclared. The nearest layer that names a tool owns the name. While it hides the tool, no other layer provides one,
+so that hiding never loosens anything.
 """
 
 import dataclasses
@@ -32,7 +31,6 @@ class LayerTrace:
 
     layer: LayerName
     where: str
-    """A description of the layer."""
     outcome: LayerOutcome
     """Whether its tool won, lost to a nearer one, or does not exist."""
     why: str
@@ -44,20 +42,19 @@ class Layer:
 
     name: LayerName
     where: str
-    """A description of the layer."""
     tools: Mapping[str, Tool] = field(default_factory=dict, repr=False)
-    """The tools by name, in declared order."""
+    """In declared order."""
     closed: str = ""
-    """Why all of them are hidden here. Empty if they are not."""
+    """Why all of them are hidden here, or ""."""
     waits: tuple[str, ...] = ()
-    """The data fields that they require."""
+    """The data fields that the tools require."""
     later: Mapping[str, str] = field(default_factory=dict)
     """The first step at which a name is visible, by name."""
     missing: tuple[str, ...] = ()
     """Optional references without a tool."""
 
     def hidden_reason(self, name: str, tool: Tool, have: frozenset[str]) -> str:
-        """Return why its tool of this name is hidden; "" if visible. The framework's own tools are always visible."""
+        """Return why its tool is hidden, or "". The framework's own tools are always visible."""
         if self.closed and not tool.of_framework:
             return self.closed
         lacking = [each for each in self.waits if each not in have]
@@ -70,7 +67,7 @@ class FilterAnswer(NamedTuple):
     """The answer of a position's filters about one tool."""
 
     why: str = ""
-    """Why the tool is hidden, for the trace. Empty if it is not."""
+    """Why the tool is hidden, for the trace, or ""."""
     reason: str = ""
     """The reason of the refusing filter's author, which a model may read."""
 
@@ -80,10 +77,8 @@ class ToolFilter:
     """The `tool_filter` of a step or route."""
 
     where: str
-    """A description of the step or route."""
     filter: CompiledFilter
     reason: str = ""
-    """The author's reason for the refusal."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,6 @@ class ResolutionContext:
     """The facts of a turn that a resolution needs in addition to the position."""
 
     have: frozenset[str] = frozenset()
-    """The available data fields."""
     transient: tuple[str, ...] = ()
     """The names in the turn's own layer."""
     actor: Mapping[str, Any] = field(default_factory=dict)
@@ -109,19 +103,17 @@ class Position:
 
     actor: str
     route: str
-    """The route. Empty outside all routes."""
+    """Empty outside all routes."""
     step: str
-    """The step. Empty before the first."""
+    """Empty before the first step."""
     registry: ToolResolver = field(repr=False)
-    """The registry of the catalog."""
     layers: tuple[Layer, ...] = ()
-    """The layers, nearest first, without the transient one."""
+    """Nearest first, without the transient layer."""
     filters: tuple[ToolFilter, ...] = ()
-    """The filters of step and route."""
     selects: tuple[Select, ...] = field(default=(), repr=False, compare=False)
     """Hooks that select further. Asynchronous callers run them."""
     route_select: Select | None = field(default=None, repr=False, compare=False)
-    """The hook that decides whether its route is available. `None` if there is none."""
+    """Decides whether its route is available."""
     transient: Mapping[str, Tool | None] = field(default_factory=dict)
     """Tools in a turn's own layer that differ from the registry's. `None` if the name must not shadow."""
 
@@ -133,10 +125,7 @@ class Position:
     def resolve(
         self, name: str, moment: ResolutionContext, filtered: dict[str, FilterAnswer] | None = None
     ) -> "Resolution":
-        """Resolve `name`: its tool, its visibility and the trace.
-
-        `filtered` caches the filters' answers by activity, for this position and moment only.
-        """
+        """Resolve `name`. `filtered` caches the filters' answers by activity, for this position and moment only."""
         layers = (_transient(self, moment), *self.layers) if moment.transient else self.layers
         for index, layer in enumerate(layers):
             tool = layer.tools.get(name)
@@ -187,9 +176,9 @@ class Resolution:
     at: int
     """The index of the layer that owns the name. The number of layers if none does."""
     tool: Tool | None
-    """The tool. `None` if no layer names it."""
+    """`None` if no layer names a tool."""
     why: str = ""
-    """Why it is hidden. Empty if it is not."""
+    """Why it is hidden, or ""."""
     reason: str = ""
     """The reason of the `tool_filter` that alone hides it, if its author gave one."""
 
@@ -200,7 +189,7 @@ class Resolution:
 
     @cached_property
     def trace(self) -> tuple[LayerTrace, ...]:
-        """Every layer's part, nearest first."""
+        """Nearest layer first."""
         return tuple(self._trace(index, layer) for index, layer in enumerate(self.layers))
 
     def _trace(self, index: int, layer: Layer) -> LayerTrace:
@@ -233,7 +222,6 @@ class RegistryTools(Mapping[str, Tool]):
 
     # Mapping's own `get` raises and catches a KeyError for each missing name, and most are missing.
     def get(self, name: str, default: Any = None) -> Any:
-        """See `dict.get`."""
         return self._registry.resolve(name) or default
 
     def __iter__(self) -> Iterator[str]:
@@ -244,9 +232,8 @@ class RegistryTools(Mapping[str, Tool]):
 
 
 class UndeclaredTools(Mapping[str, Tool]):
-    """Returns a tool for every undeclared name. Lists none.
-
-    `declared` names count in any case: readers of a card would confuse two names that differ by case only.
+    """Returns a tool for every undeclared name. Lists none. `declared` names count in any case: readers of a card would
+    confuse two names that differ by case only.
     """
 
     def __init__(self, template: Tool, declared: Iterable[str]) -> None:

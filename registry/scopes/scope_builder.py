@@ -1,4 +1,4 @@
-"""Builds the layers of an actor from its tools, routes and steps, and finds every error in them at build."""
+"""Builds the layers of an actor from its tools, routes and steps, and finds every error in them."""
 
 import dataclasses
 import logging
@@ -43,7 +43,7 @@ UNDECLARED_NAME: Final = "undeclared"
 
 
 def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) -> ActorScopes:
-    """Build the scopes of one actor. Raises `ConfigError` with the actor, the place and the remedy."""
+    """Raises `ConfigError` with the actor, the place and the remedy."""
     return _Build(actor, registry, fields).scopes()
 
 
@@ -204,10 +204,9 @@ class _Build:
     def _resolve(
         self, where: str, use: ToolUse, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
     ) -> Tool | None:
-        """Return the tool of one entry at `place`: inline, or the target of a reference.
-
-        `enclosing` are the own tools of the outer levels, nearest first. A reference `beaten` by an inline tool of the
-        same place never runs there, so it is not placed.
+        """Return the tool of one entry at `place`: inline, or the target of a reference. `enclosing` are the own tools
+        of the outer levels, nearest first. A reference `beaten` by an inline tool of the same place never runs
+        there, so it is not placed.
         """
         around = [tools.get(use.name) for tools in enclosing]
         registered = self._registry.resolve(use.name)
@@ -398,7 +397,7 @@ class _Build:
             raise self._wrong(where, use.min_step, f"has a `min_step` in `{where}`; only a route's tools have one")
 
     def _once(self, where: str, listed: Iterable[ListedTool], *, per_kind: bool = False) -> tuple[ToolUse, ...]:
-        """Return `listed` without duplicates. A step may list a name and a tool of that name."""
+        """Drop duplicates. A step may list a name and a tool of that name."""
         keys: set[tuple[str, bool]] = set()
         found = tool_uses(tuple(listed))
         for use in found:
@@ -423,7 +422,7 @@ class _Build:
 
 
 def _mask(tool: Tool, over: Sequence[Tool]) -> Tool:
-    """Return `tool` with the masks of the tools that it obeys, even for names that its schema lacks."""
+    """Add the masks of the tools that `tool` obeys, even for names that its schema lacks."""
     known = tool.schema.schema.get("properties", {})
     other = {name for each in over for name in each.masked_arguments}.difference(tool.masked_arguments)
     # A nested masked argument may have another position in an argument of the same name here: mask it whole.
