@@ -20,13 +20,13 @@ class AskedRevision:
     request: ApprovalRequest
     revision: int
     question_hash: str
-    """The hash of the question; `UNKNOWN` if the question that the person saw is unknown."""
+    """`UNKNOWN` if the question that the person saw is unknown."""
     whole: bool = True
     """False if the person did not see every value: then it must be approved elsewhere."""
 
 
 def note_of(asked: AskedRevision) -> dict[str, Any]:
-    """Return the note of `asked`, as JSON, that is stored before the decision."""
+    """The note is stored before the decision."""
     return {
         "request": asked.request.model_dump(mode="json"),
         "revision": asked.revision,
@@ -36,7 +36,6 @@ def note_of(asked: AskedRevision) -> dict[str, Any]:
 
 
 def subject_of(asked: AskedRevision) -> MessageSubject:
-    """Return the entry for a message about `asked`."""
     request = asked.request
     return MessageSubject(
         approval=request.id,
@@ -48,7 +47,6 @@ def subject_of(asked: AskedRevision) -> MessageSubject:
 
 
 def read_note(note: Mapping[str, Any]) -> AskedRevision:
-    """Parse a note from `note_of`."""
     return AskedRevision(
         ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"], note["whole"]
     )

@@ -1,8 +1,8 @@
-"""Defines the base class of channels: facts, an outbound half and an inbound half. A channel's module sets `CHANNEL`.
+"""Defines the base class of channels.
 
-The dispatcher (`outbound/dispatcher.py`) calls the outbound half and decides on recipients, times and repeats. The
-gateway's routes and `listen` call the inbound half; `inbound/processor.py` interprets its results. A channel knows only
-its vendor.
+A channel's module sets `CHANNEL`. The dispatcher (`outbound/dispatcher.py`) calls the outbound half and decides on
+recipients, times and repeats. The gateway's routes and `listen` call the inbound half; `inbound/processor.py`
+interprets its results. A channel knows only its vendor.
 """
 
 import asyncio
@@ -38,9 +38,7 @@ FETCHED: Final = "x-signoff-fetched"
 class Connection(Protocol):
     """A connection that a channel keeps open while it runs."""
 
-    async def close(self) -> None:
-        """Close the connection."""
-        ...
+    async def close(self) -> None: ...
 
 
 Held = TypeVar("Held", bound=Connection)
@@ -99,20 +97,20 @@ class Channel(ABC):
 
     @abstractmethod
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """Send one card. For a reminder, `before` is the first card.
+        """Send one card.
 
-        Returns the sent message, also for a reminder. Raises `NotDelivered`.
+        For a reminder, `before` is the first card. Returns the sent message. Raises `NotDelivered`.
         """
 
     def draws_whole(self, card: OutboundCard) -> bool:
-        """Return whether the card, as `deliver` sends it, shows every value. Others cannot be approved on the channel.
+        """Return whether the card, as `deliver` sends it, shows every value.
 
-        A channel with less room than an email overrides this.
+        Others cannot be approved on the channel. A channel with less room than an email overrides this.
         """
         return card_words(card, self.formatter(card.person), how="text").whole
 
     def formatter(self, person: Person) -> Formatter:
-        """Return the formatter of texts, times and numbers for a person, as of now."""
+        """Return the formatter for a person, as of now."""
         return formatter_for(person, self.context.clock())
 
     @abstractmethod
@@ -126,15 +124,16 @@ class Channel(ABC):
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """Send a reply to a person's action, at the place of the action.
 
-        Returns the message with the id that a reply to it names. None if people cannot reply to it. Raises
+        Returns the message with the id that a reply to it names, None if people cannot reply to it. Raises
         `NotDelivered`.
         """
 
     @abstractmethod
     def verify(self, raw: InboundRequest) -> None:
-        """Raise `Forged` unless `raw`, byte for byte, comes from the vendor. Never raises anything else.
+        """Raise `Forged` unless `raw`, byte for byte, comes from the vendor.
 
-        The caller checks messages that the channel fetched itself, by their mark. See `signature_check`.
+        Never raises anything else. The caller checks messages that the channel fetched itself, by their mark. See
+        `signature_check`.
         """
 
     @abstractmethod
@@ -149,7 +148,6 @@ class Channel(ABC):
         return []
 
     async def close_down(self) -> None:
-        """Close the attached connections."""
         for connection in self._connections:
             await connection.close()
 

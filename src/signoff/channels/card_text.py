@@ -1,7 +1,7 @@
-"""Writes a card in words, for channels of text: whole sentences in the person's language.
+"""Writes a card in words, for channels of text.
 
-This module knows no channel. Text from a model or a person is untrusted: it is kept on one line, invisible characters
-become marks, and each value is cut separately. Each channel must escape all of this text for its own markup.
+Text from a model or a person is untrusted: it is kept on one line, invisible characters become marks, and each value is
+cut separately. Each channel must escape all of this text for its own markup.
 """
 
 from collections.abc import Iterator
@@ -66,17 +66,17 @@ class CardLine:
 
     @property
     def text(self) -> str:
-        """Return label, value and note on one line."""
+        """Label, value and note on one line."""
         line = f"{self.label}: {self.value}" if self.label else self.value
         return f"{line} ({self.note})" if self.note else line
 
 
 @dataclass(frozen=True)
 class CardWords:
-    """The parts of a card, for channels with their own layout. `text` is the whole card as plain text.
+    """The parts of a card, for channels with their own layout.
 
-    Leave out empty parts. A card that is not `whole` can be denied here, but is approved only where every value is
-    shown.
+    `text` is the whole card as plain text. Leave out empty parts. A card that is not `whole` can be denied here, but is
+    approved only where every value is shown.
     """
 
     heading: str
@@ -84,11 +84,9 @@ class CardWords:
     subject: str
     """One line that names the request in a list."""
     code: str
-    """The short code."""
     effect: str
     """The sentence on the call's effect."""
     rows: tuple[CardLine, ...]
-    """The arguments."""
     note: str
     """The reason for a new revision, or its editor."""
     asked: str
@@ -126,7 +124,7 @@ class CardWords:
 
     @property
     def text(self) -> str:
-        """Return the card as plain text, in short paragraphs."""
+        """The card as plain text, in short paragraphs."""
         rows = "\n".join(f"- {row.text}" for row in self.rows)
         says = f"{self.says_lead}\n“{self.says}”" if self.says else ""
         facts = "\n".join(filter(None, (self.note, self.asked, self.rule)))
@@ -146,9 +144,8 @@ def card_words(
 ) -> CardWords:
     """Write a card with a `text` of at most `limits.whole` characters.
 
-    `how` is the channel's way to take answers, and `assurance` the channel's. A card that the channel cannot decide
-    points to the link. If there is no room, values are cut shorter, then the model's words and the rule are left out,
-    then the last arguments. `whole` is then False.
+    `assurance` is the channel's. A card that the channel cannot decide points to the link. If there is no room, values
+    are cut shorter, then the model's words and the rule are left out, then the last arguments. `whole` is then False.
     """
     limits = limits or CardLimits()
     if how == "link" or card.kind == "digest" or link_only(card.request, assurance):
@@ -165,7 +162,6 @@ def link_only(request: ApprovalRequest, assurance: Assurance) -> bool:
 
 
 def how_words(how: How, request: ApprovalRequest, formatter: Formatter, link: str) -> str:
-    """Return the sentence on how to answer a request."""
     language = formatter.language
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
     return text(f"card.how.{how}", language, **words, code=show_code(request.code), link=link)
@@ -192,7 +188,7 @@ class _Writer:
             yield replace(self.words(least, 0, kept), rule="")
 
     def least(self, max_chars: int) -> CardWords:
-        """Write the shortest card, without arguments: the question, and that there is more to read."""
+        """Write the shortest card: the question, and that there is more to read."""
         short = text("card.incomplete_short", self.formatter.language)
         hint = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.card.link)
         bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
@@ -206,7 +202,7 @@ class _Writer:
         return replace(words, effect=cut_visible(self.request.card.effect, max_chars - len(words.text)))
 
     def words(self, value: int, says: int, rows: int) -> CardWords:
-        """Write the card with `rows` arguments of `value` characters, and `says` characters of the model's words."""
+        """Write `rows` arguments of `value` characters, and `says` characters of the model's words."""
         card, request, formatter, language = self.card, self.request, self.formatter, self.formatter.language
         digest = card.kind == "digest"
         lines = () if digest else self.lines(value, rows)

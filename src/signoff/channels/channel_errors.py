@@ -1,4 +1,4 @@
-"""The errors that a channel may raise: a message is forged or malformed, or a card was not delivered."""
+"""The errors that a channel may raise."""
 
 from signoff.contracts.errors import Refused, Unavailable
 

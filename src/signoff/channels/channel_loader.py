@@ -1,4 +1,4 @@
-"""Creates the channels of a manifest. A channel that cannot open is reported. The others open anyway."""
+"""Creates the channels of a manifest. A channel that cannot open is reported, and the others open anyway."""
 
 import importlib
 from collections.abc import Iterable, Mapping
@@ -28,12 +28,10 @@ KINDS: Final[Mapping[str, str]] = {
 
 
 class ChannelPlugins(Protocol):
-    """The channels that plugins add, as `signoff.plugins.loader` finds them."""
+    """The channels that plugins add."""
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds that plugins add."""
-        ...
+    def kinds(self) -> tuple[str, ...]: ...
 
     def channel(self, kind: str) -> type[Channel] | None:
         """Return the class of a kind. None if no plugin can have it. Raises `ConfigError`."""
@@ -57,10 +55,7 @@ async def open_channels(
     secrets: SecretProvider,
     plugins: ChannelPlugins,
 ) -> tuple[dict[str, Channel], list[ChannelProblem]]:
-    """Create the channels and return them by name, and the problems of the others. Raises `StoreUnavailable`.
-
-    `secrets` reads the secrets that the manifest names. No vendor is called.
-    """
+    """Create the channels by name, and the problems of the others. Raises `StoreUnavailable`. Calls no vendor."""
     opened: dict[str, Channel] = {}
     problems: list[ChannelProblem] = []
     for each in declared:
@@ -81,7 +76,7 @@ async def open_channels(
 
 
 def channel_class(kind: str, plugins: ChannelPlugins) -> type[Channel]:
-    """Return the class of a kind: `CHANNEL` of a built-in module or of the module that the kind names, or a plugin's.
+    """Return `CHANNEL` of a built-in module or of the module that the kind names, or a plugin's class.
 
     Raises `ConfigError`.
     """
@@ -119,7 +114,7 @@ def _module_class(kind: str, name: str, plugins: ChannelPlugins) -> type[Channel
 
 
 async def read_options(made: type[Channel], options: Mapping[str, Any], secrets: SecretProvider) -> dict[str, Any]:
-    """Return the validated options of a channel, with its secrets filled in.
+    """Return the validated options, with secrets filled in.
 
     Raises `ConfigError`, without any value, and `Unavailable` if the source of a secret does not respond.
     """

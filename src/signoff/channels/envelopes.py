@@ -135,7 +135,7 @@ class InboundAction(FrozenModel):
 
     @property
     def author(self) -> str:
-        """Return the author's identity, as in the directory."""
+        """The author's identity, as in the directory."""
         return self.identity
 
 
@@ -155,7 +155,7 @@ class DeliveryStatus(FrozenModel):
 
     @property
     def author(self) -> str:
-        """Return "": no person wrote a report."""
+        """ "": no person wrote a report."""
         return ""
 
 
@@ -164,15 +164,11 @@ class InboundBatch:
     """The contents of one raw message, and the immediate response to the vendor. Most vendors only need 200."""
 
     actions: tuple[InboundAction, ...] = ()
-    """People's actions."""
     statuses: tuple[DeliveryStatus, ...] = ()
-    """Reports on cards."""
     status: int = 200
     """The status of the response to the vendor."""
     body: bytes = b""
-    """The body of that response."""
     media_type: str = "text/plain"
-    """The type of that body."""
 
 
 class ChannelReply(FrozenModel):
@@ -200,6 +196,5 @@ class CheckFinding:
     ok: bool
     """Whether the check passed."""
     what: str
-    """The finding."""
     remedy: str = ""
     """The remedy if the check failed."""

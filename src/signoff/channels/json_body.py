@@ -7,7 +7,7 @@ from signoff.formats.json_reader import NotJson, read_json
 
 
 def read_object(body: bytes | str) -> dict[str, Any]:
-    """Return the JSON object of a body. Raises `Malformed`."""
+    """Raises `Malformed`."""
     try:
         value = read_json(body)
     except NotJson as error:

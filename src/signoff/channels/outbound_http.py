@@ -1,8 +1,8 @@
 """Sends HTTP to configured addresses: only to hosts of the public internet, or of allowed networks.
 
-A name is resolved once, each of its addresses is checked, and the connection goes to a checked address. If the name
-points elsewhere a moment later, nothing changes. Redirects are not followed. A response's body is read only up to the
-requested length: not at all by default.
+A name is resolved once, its addresses are checked, and the connection goes to a checked address, even if the name
+changes a moment later. Redirects are not followed. A response's body is read only up to the requested length: not at
+all by default.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _TRANSLATED: Final = ip_network("64:ff9b::/96")
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """Return the system's addresses of a name. Raises `OSError`."""
+    """Raises `OSError`."""
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
@@ -97,15 +97,15 @@ class GuardedHttp:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str], answer_bytes: int = 0) -> ServerAnswer:
-        """Send `body`; return the response of any status. Raises `NotDelivered` without one or for a refused host.
+        """Send `body` and return the response of any status.
 
-        `answer_bytes` limits the response's body; 0 reads none of it. Raises `NotDelivered` for a longer one.
+        `answer_bytes` limits the response's body; 0 reads none of it. Raises `NotDelivered` without a response, for a
+        longer body or a refused host.
         """
         target = _target(url)
         try:
@@ -175,7 +175,7 @@ class GuardedHttp:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address, or the IPv4 address embedded in it, belongs to the public internet."""
+    """Also judges an IPv4 address embedded in `address`."""
     wrapped = _unwrap(address)
     if wrapped is not None:
         return is_public(wrapped)
@@ -203,7 +203,7 @@ def read_date(written: str) -> datetime | None:
 
 
 async def _read_body(response: httpx2.Response, most: int) -> bytes:
-    """Read a body of at most `most` bytes. Raises `NotDelivered` for a longer one, `httpx2.TransportError`."""
+    """Raises `NotDelivered` for a body of more than `most` bytes, and `httpx2.TransportError`."""
     content = bytearray()
     # Read the raw bytes: a compressed body could unpack to many times its length.
     async for part in response.aiter_raw():

@@ -1,7 +1,6 @@
-"""Checks the sender of a request, for all channels: in constant time and over bytes.
+"""Checks the sender of a request, in constant time and over bytes.
 
-Without a secret, every request is forged. These functions raise only `Forged`, for any header: an attacker can send
-any.
+Without a secret, every request is forged. Raises only `Forged`, for any header: an attacker can send any.
 """
 
 import base64
@@ -24,24 +23,23 @@ Digest = Literal["sha1", "sha256"]
 
 
 def hmac_hex(secret: bytes, content: bytes, digest: Digest = "sha256") -> str:
-    """Return the HMAC of `content` in lower-case hexadecimal digits."""
+    """In lower case."""
     return hmac.digest(secret, content, digest).hex()
 
 
 def hmac_base64(secret: bytes, content: bytes, digest: Digest = "sha256") -> str:
-    """Return the HMAC of `content` in Base64."""
     return base64.b64encode(hmac.digest(secret, content, digest)).decode()
 
 
 def is_same(given: str | bytes, *right: str | bytes) -> bool:
-    """Return in constant time whether `given` is one of `right`. Empty values never match."""
+    """Compare in constant time. Empty values never match."""
     # Compare bytes: `compare_digest` raises a `TypeError` for text beyond ASCII.
     matches = [hmac.compare_digest(_bytes(given), _bytes(each)) for each in right if each]
     return any(matches)
 
 
 def check_same(given: str | bytes, *right: str | bytes) -> None:
-    """Check in constant time that `given` is one of `right`. Raises `Forged`."""
+    """Compare in constant time. Raises `Forged`."""
     if not is_same(given, *right):
         raise Forged("it is not signed as it should be")
 
@@ -59,18 +57,15 @@ def check_time(stamp: str | bytes, now: datetime, seconds: float = REPLAY_SECOND
 class HmacSignature:
     """A vendor's signature of its messages: an HMAC in the header `header`, after `prefix`, by one of `secrets`.
 
-    With a `time_header`, the signed content begins with `before`, in which `{time}` stands for that header's value, and
-    a message more than `REPLAY_SECONDS` from our time is forged. Names of headers are in lower case.
+    With a `time_header`, the signed content begins with `before`, in which `{time}` stands for that header's value. A
+    message more than `REPLAY_SECONDS` from our time is then forged. Names of headers are in lower case.
     """
 
     header: str
-    """The header with the signature, in lower case."""
     secrets: Sequence[bytes] = field(repr=False)
     """The keys; one must match. `sign` uses the first one."""
     prefix: str = ""
-    """The text before the signature in its header."""
     time_header: str = ""
-    """The header with the time of signing, in lower case. "" for none."""
     before: str = ""
     """The beginning of the signed content; `{time}` stands for the time."""
     digest: Digest = "sha256"

@@ -1,4 +1,4 @@
-"""Signs and verifies messages over HTTP by Standard Webhooks (https://www.standardwebhooks.com).
+"""Signs and verifies messages by Standard Webhooks (https://www.standardwebhooks.com).
 
 The HMAC-SHA256 signs `id.timestamp.body`. A message has several signatures while a secret is being replaced.
 """
@@ -28,9 +28,8 @@ _SIGNATURES_CHARS: Final = 2_000
 
 
 def read_secret(written: str) -> bytes:
-    """Return the key of a written secret: `whsec_` and base64 of 24 to 64 bytes.
-
-    Raises `ConfigError`, without the secret in its message.
+    """Return the key of a written secret: `whsec_` and base64 of 24 to 64 bytes. Raises `ConfigError`, without the
+    secret in its message.
     """
     try:
         bare = written.removeprefix(_PREFIX).rstrip("=")
@@ -45,7 +44,7 @@ def read_secret(written: str) -> bytes:
 
 
 def signed_headers(secrets: Sequence[bytes], message: str, at: datetime, body: bytes) -> dict[str, str]:
-    """Return the three headers of a message, with one signature per secret so that its receiver can change secrets."""
+    """One signature per secret lets the receiver change secrets."""
     moment = str(int(at.timestamp()))
     signatures = " ".join(_VERSION + _signature(secret, message, moment, body) for secret in secrets)
     return {ID_HEADER: message, TIME_HEADER: moment, SIGNATURE_HEADER: signatures}

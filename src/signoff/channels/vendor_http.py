@@ -1,7 +1,6 @@
-"""The HTTP client of channels: calls a vendor's API, and interprets refusals by the vendor's own codes.
-
-`VendorErrors` has a vendor's codes and finds them in its responses. This module handles the cases that are the same for
-all vendors: timeouts, broken connections, `429`, `5xx`, and endless or unreadable responses.
+"""The HTTP client of channels: calls a vendor's API, and interprets refusals by the vendor's own codes
+(`VendorErrors`). Handles the cases that are the same for all vendors: timeouts, broken connections, `429`, `5xx`,
+and endless or unreadable responses.
 """
 
 import asyncio
@@ -40,12 +39,11 @@ class VendorAnswer:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
 def no_code(answer: VendorAnswer) -> Code | None:
-    """Return None, for a vendor that reports errors only by the HTTP status."""
+    """For a vendor that reports errors only by the HTTP status."""
     return None
 
 
@@ -69,7 +67,7 @@ class VendorErrors:
     """Returns the pause in seconds, if the vendor states it elsewhere than in `Retry-After`."""
 
     def refusal(self, answer: VendorAnswer) -> NotDelivered | None:
-        """Return the error of a response. None for a success.
+        """Return the error of a response, None for a success.
 
         A success without a JSON object comes from a system between us and the vendor: `again` is true for it.
         """
@@ -83,7 +81,7 @@ class VendorErrors:
         return None
 
     def meaning(self, code: Code) -> str:
-        """Return the meaning of a code in words, with the remedy if there is one."""
+        """Return the meaning of a code, with the remedy if there is one."""
         if code in self.meanings:
             return self.meanings[code]
         return self._enough() if code in self.pauses else f"{self.vendor} refuses it with code {code}"
@@ -139,10 +137,11 @@ class VendorHttp:
         target: str = "",
         worded: bool = False,
     ) -> Mapping[str, Any]:
-        """Send `body` (JSON) or `form` and return the JSON object of the response. Redirects are not followed.
+        """Send `body` (JSON) or `form` and return the JSON object of the response.
 
-        The vendor may delay its response by `waits` seconds. `target` is the path on the wire, for paths whose secret
-        must not be in `url`. `worded`: a success may have a body other than JSON. Raises `NotDelivered`.
+        Redirects are not followed. The vendor may delay its response by `waits` seconds. `target` is the path on the
+        wire, for paths whose secret must not be in `url`. `worded`: a success may have a body other than JSON. Raises
+        `NotDelivered`.
         """
         request = self._http().build_request(
             method,

@@ -5,7 +5,7 @@ from email.utils import parsedate_to_datetime
 
 
 def time_from_seconds(value: object) -> datetime | None:
-    """Return the UTC time of Unix seconds, given as a number or as digits. None for anything else."""
+    """Read Unix seconds, a number or digits. None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -15,7 +15,7 @@ def time_from_seconds(value: object) -> datetime | None:
 
 
 def time_from_iso(value: object) -> datetime | None:
-    """Return the UTC time of an ISO 8601 text with a zone. None for anything else."""
+    """Read an ISO 8601 text with a zone. None for anything else."""
     if not isinstance(value, str):
         return None
     try:
@@ -26,7 +26,7 @@ def time_from_iso(value: object) -> datetime | None:
 
 
 def time_from_date_header(value: object) -> datetime | None:
-    """Return the UTC time of an RFC 5322 date with a zone. None for anything else."""
+    """Read an RFC 5322 date with a zone. None for anything else."""
     if not isinstance(value, str):
         return None
     try:

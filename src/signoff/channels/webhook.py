@@ -112,15 +112,13 @@ class _Report(FrozenModel):
 
 
 class WebhookTransport(Protocol):
-    """Sends messages: `GuardedHttp`, or a test double."""
+    """Sends messages."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
-        """Send one message. Raises `NotDelivered` if there is no response."""
+        """Raises `NotDelivered` if there is no response."""
         ...
 
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class Webhook(Channel):
@@ -141,7 +139,6 @@ class Webhook(Channel):
         self._outward: WebhookTransport = self.attach(outward or GuardedHttp(allowed, self._options.timeout_seconds))
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`."""
         number = f".{card.request.reminded}" if card.kind == "remind" else ""
         # Use the same id for each attempt, so that the receiver recognises repeats. Each reminder is a new message.
         message = f"{card.token}.{card.kind}{number}"
@@ -149,7 +146,6 @@ class Webhook(Channel):
         return SentCard(vendor_id=message if before is None else before.vendor_id)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """See `Channel`."""
         request = closed.request
         data = {
             "token": closed.token,
@@ -168,7 +164,6 @@ class Webhook(Channel):
         await self._post(f"{closed.token}.closed", "approval.closed", data)
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
-        """See `Channel`."""
         receipt = reply.receipt
         data = {
             **where,
@@ -182,11 +177,9 @@ class Webhook(Channel):
         await self._post(f"answer.{reply.id}", "answer.receipt", data)
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`."""
         verify_id(self._secrets, raw.headers, raw.body, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`."""
         if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Malformed("the content type is not application/json")
         key = raw.headers["webhook-id"]
@@ -221,7 +214,7 @@ class Webhook(Channel):
 
 
 def _check_receipt(answer: ServerAnswer) -> ServerAnswer:
-    """Return the response of a receiver that accepted the message. Raises `NotDelivered` for any other."""
+    """Raises `NotDelivered` unless the receiver accepted the message."""
     if 200 <= answer.status < 300:
         return answer
     code = str(answer.status)
@@ -268,7 +261,7 @@ def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
 
 
 def _parse_message(key: str, kind: Any, data: Any, said_at: datetime | None) -> InboundBatch:
-    """Parse a message that was written at `said_at`. A message of an unknown type has no contents."""
+    """A message of an unknown type has no contents."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:
@@ -312,7 +305,7 @@ def _make_action(key: str, answer: _Decision | _Message, **more: Any) -> Inbound
 
 
 def _token(message: str) -> str:
-    """Return the card of one of our messages. "" for a digest, which is about several."""
+    """Return the card of one of our messages, "" for a digest, which is about several."""
     token, _, kind = message.partition(".")
     return token if kind.partition(".")[0] in ("ask", "remind", "closed") else ""
 

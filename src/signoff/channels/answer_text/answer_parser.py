@@ -3,9 +3,6 @@
 An answer approves only if its new text consists of decision words, courtesies, greetings, the request's code and its
 repeated effect. Any further word may be a condition: a question back costs a minute, a wrong guess costs money. A
 denial needs less: one clear denial and no approval.
-
-Pure: uses neither the store nor a channel. `channels/answer_text/footers.py` reads the parts of an email around its
-body.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,12 +60,12 @@ Answer = Literal["approved", "denied"]
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """The meaning of a text. `verdict` is None where `why` gives a reason. `code` is a short code as from `read_code`.
+    """The meaning of a text.
 
-    `comment` is the text next to a decision, or the whole text if nothing was decided. `unread` is the first line of
-    unknown meaning, if that alone prevents an approval. `effects` are the codes of the requests whose effect the answer
-    repeats. `footer` is text outside the answer that was unknown, or known only because the answer had the code: see
-    `channels/answer_text/footers.py`.
+    `verdict` is None where `why` gives a reason. `comment` is the text next to a decision, or the whole text if nothing
+    was decided. `unread` is the first line of unknown meaning, if that alone prevents an approval. `effects` are the
+    codes of the requests whose effect the answer repeats. `footer` is text outside the answer that was unknown, or
+    known only because the answer had the code: see `channels/answer_text/footers.py`.
     """
 
     verdict: Verdict | None
@@ -168,7 +165,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False) -> ParsedAnswer:
-    """Parse the lines of an answer. If they are `cut` or more than `ANSWER_LINES`, the answer decides nothing."""
+    """Lines that are `cut`, or more than `ANSWER_LINES`, decide nothing."""
     text = "\n".join(lines).strip()
     phrases = phrases_of(sender.locale)
     body = _Body(others=sender.others)
@@ -214,7 +211,7 @@ def decision_words(locale: str) -> dict[str, Answer]:
 
 
 def phrases_of(locale: str) -> AnswerPhrases:
-    """Return the phrases that a person of `locale` may use: those of the language, and English."""
+    """Return the phrases of the language, and of English."""
     language = locale.replace("_", "-").partition("-")[0].lower()
     return _phrases(ALIASES.get(language, language))
 
@@ -226,7 +223,6 @@ def reserve_words() -> frozenset[str]:
 
 
 def name_words(names: Sequence[str]) -> frozenset[str]:
-    """Return the words of a person's names, folded."""
     pieces = (piece.strip(".,;:()\"'") for name in names for piece in name[:LINE_CHARS].replace("-", " ").split())
     return frozenset(filter(None, map(fold, pieces)))
 
@@ -344,7 +340,6 @@ def _with_marks(words: Sequence[AnswerToken], sentence: Sequence[AnswerToken]) -
 
 
 def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
-    """Split the words and codes of a line at its pauses."""
     clauses: list[list[AnswerToken]] = [[]]
     for piece in pieces:
         if piece.kind == "pause":
@@ -440,7 +435,7 @@ def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tupl
 
 
 def _without_effects(pieces: Sequence[AnswerToken], sender: AnswerSender) -> tuple[tuple[AnswerToken, ...], set[str]]:
-    """Remove the effects of open requests that a line repeats word for word; also return those requests' codes."""
+    """Remove the effects of open requests that a line repeats word for word. Returns those requests' codes, too."""
     left, codes = tuple(pieces), set[str]()
     for code, effect in sender.effects.items():
         wanted = [token.text for token in tokens(effect) if token.kind != "pause"]
@@ -451,7 +446,7 @@ def _without_effects(pieces: Sequence[AnswerToken], sender: AnswerSender) -> tup
 
 
 def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int, int] | None:
-    """Return where a line has the words of an effect, in order and with only pauses between them."""
+    """Find the words of an effect, in order and with only pauses between them."""
     solid = [at for at, piece in enumerate(pieces) if piece.kind != "pause"]
     texts = [pieces[at].text for at in solid]
     # A single word may have another meaning.

@@ -1,7 +1,7 @@
 """Splits a written line into words, codes and signs, normalised so that text that looks equal is equal.
 
-Everything else is `odd`: struck-out letters, unlisted emoji, brackets, quotation marks. Only plain words, codes as
-cards show them, known signs and ordinary marks between words are not. An approval never contains an odd piece.
+Everything else is `odd`: struck-out letters, unlisted emoji, brackets, quotation marks. An approval never contains an
+odd piece.
 """
 
 # ruff: noqa: RUF001 (marks of many alphabets)
@@ -29,10 +29,7 @@ Kind = Literal["word", "code", "pause", "ask", "good", "bad", "odd"]
 
 @dataclass(frozen=True)
 class AnswerToken:
-    """One piece of a line. `text` is a folded word, a code as from `read_code`, or the characters of other pieces.
-
-    `capital`: a word that begins with a capital letter.
-    """
+    """One piece of a line. `text` is a folded word, a code as from `read_code`, or the characters of other pieces."""
 
     kind: Kind
     text: str
@@ -99,7 +96,7 @@ def _strip_bold(line: str) -> str:
 
 
 def find_code(token: str, codes: Collection[str] = ()) -> str:
-    """Return the short code in `token`, as from `read_code`, or "" if it is none.
+    """Return the short code in `token`, as from `read_code`, or "".
 
     A code has its separator or digits, as on cards, or is one of `codes`, which are open for the writer. Six letters
     alone may be any word.
@@ -127,7 +124,6 @@ def _peel(piece: str) -> str:
 
 
 def _of_chunk(piece: str) -> list[AnswerToken]:
-    """Split the text between two blanks."""
     piece = NAMED_SIGNS.get(piece.rstrip(".!"), piece)
     if piece.startswith(("http://", "https://")):
         return [AnswerToken("odd", piece)]

@@ -1,4 +1,4 @@
-"""Lists the words of which a written answer may consist: decision words, courtesies and greetings, by language.
+"""Lists the decision words, courtesies and greetings by language.
 
 Decision words exist in fourteen languages, all others in the six languages of the channels. A missing phrase costs a
 question back; a wrong one costs money. The decision words therefore exclude words that people also write after reading

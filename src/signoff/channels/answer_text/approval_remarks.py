@@ -1,7 +1,6 @@
-"""Recognises sentences that leave the approval next to them unchanged, such as `Nice one.`.
-
-A remark is a sentence without a reserve word, number, imperative, question or another request's name. Verbs are not
-recognised: a sentence counts only if it begins with a word that no imperative begins with.
+"""Recognises sentences that leave the approval next to them unchanged, such as `Nice one.`: without a reserve word,
+number, imperative, question or another request's name. Verbs are not recognised: a sentence counts only if it begins
+with a word that no imperative begins with.
 """
 
 from collections.abc import Mapping, Sequence
@@ -157,7 +156,7 @@ _STEMS: Final = (
 
 
 def is_remark(sentence: Sequence[AnswerToken], effects: Mapping[str, str]) -> bool:
-    """Return whether a sentence leaves the approval next to it unchanged. `effects` has all open requests."""
+    """`effects` has all open requests."""
     if any(piece.kind not in ("word", "pause", "good") or piece.text in (":", ";") for piece in sentence):
         return False
     words = [piece.text for piece in sentence if piece.kind == "word"]

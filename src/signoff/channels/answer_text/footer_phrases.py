@@ -12,7 +12,7 @@ from signoff.channels.answer_text.answer_tokens import fold
 
 
 def _words(text: str) -> frozenset[str]:
-    """Split a text into words for comparison: without case, accents and the marks at their ends."""
+    """Fold without case, accents and the marks at the words' ends."""
     return frozenset(fold(word.strip(".,:()") or word) for word in text.split())
 
 

@@ -81,7 +81,7 @@ class _Cut:
 def read_mail_answer(
     above: Sequence[str], below: Sequence[str], sender: AnswerSender, quoted: Sequence[str] = ()
 ) -> ParsedAnswer:
-    """Parse an email's answer from the lines `above` and `below` its quote.
+    """The lines are `above` and `below` the quote.
 
     Words in `quoted` that Signoff did not send are the writer's, too.
     """
@@ -228,7 +228,6 @@ def _own(sender: AnswerSender) -> frozenset[str]:
 
 
 def _says_nothing(line: str, sender: AnswerSender) -> bool:
-    """Return whether the form of a footer's line shows that it means nothing."""
     if not line or is_rule(line) or _is_dashes(line):
         return True
     if len(line) > LINE_CHARS:
@@ -241,7 +240,7 @@ def _is_dashes(line: str) -> bool:
 
 
 def _begins_device(line: str) -> bool:
-    """Return whether a line begins like a device's or email client's own line. The rest does not matter."""
+    """Return whether a line begins like a device's or email client's own line."""
     return line[:LINE_CHARS].lstrip("*_[( ").casefold().startswith((*MOBILE, *_SENT))
 
 
@@ -322,7 +321,7 @@ def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]
 
 
 def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) -> bool:
-    """Recognise `Head of Finance` and `CEO at Example`: titles and departments, perhaps with a company's name."""
+    """Recognise `Head of Finance` and `CEO at Example`."""
     at = next((at for at, word in enumerate(words) if word in ("at", "@") and at), len(words))
     named = [piece for piece in pieces[at + 1 :] if piece.strip(_TIGHT + "!")]
     if len(named) > _COMPANY_WORDS or not all(_is_capital(piece) for piece in named):
@@ -364,7 +363,7 @@ def _is_known(block: str, sender: AnswerSender, code: str) -> bool:
 
 
 def _to_remember(block: str, sender: AnswerSender) -> str:
-    """Return `block` if it may be remembered, or "" if it decides or is short and may be a condition."""
+    """Return "" if the block decides, or is short and may be a condition."""
     block_words = _words(block)
     short = len(block.split()) < _SHORT_WORDS
     decides = any(phrase in fold(block).split("\n") for phrase in decision_words(sender.locale))
@@ -416,7 +415,7 @@ def _closings() -> frozenset[str]:
 
 @cache
 def _decisions() -> frozenset[str]:
-    """Return single words that decide in any language of `CLOSINGS`: no known footer has one of them."""
+    """Return single words that decide in any language of `CLOSINGS`: no known footer has one."""
     phrases = (phrase for locale in CLOSINGS for phrase in phrases_of(locale).parts.items())
     return frozenset(phrase for phrase, part in phrases if part in ("approved", "denied") and phrase.isalpha()) - {
         # Notices use these words to forbid copying, and `no` also precedes a number.

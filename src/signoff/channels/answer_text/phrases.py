@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 (other alphabets look alike)
-"""Lists the words with which email clients begin a quote, a signature or an automatic reply, in many languages.
+"""Lists the words with which email clients begin a quote, a signature or an automatic reply.
 
 A missing phrase costs a question back, never a wrong decision: clients write no decision words.
 """

@@ -1,9 +1,9 @@
 # ruff: noqa: RUF001 (other alphabets look alike)
 """Finds the new text of a reply, above and below the quote.
 
-A scanner over lines: it looks at each line a fixed number of times, and tries no pattern on more than a thousand
-characters. Published reply parsers take seconds for 9 kB of `On `. If this one errs, it treats too much as quoted or
-reports that it is unsure. Both lead to a question back.
+Looks at each line a fixed number of times, and tries no pattern on more than a thousand characters: published reply
+parsers take seconds for 9 kB of `On `. An error here treats too much as quoted or reports that it is unsure; both lead
+to a question back.
 """
 
 import unicodedata
@@ -65,7 +65,6 @@ def find_new_text(lines: Sequence[str], *, flowed: bool = False) -> WrittenText:
 
 
 def is_rule(line: str) -> bool:
-    """Return whether a line is only a drawn rule."""
     return len(line) >= 5 and set(line) <= _RULE
 
 
@@ -134,7 +133,7 @@ def _without_headers(lines: list[str]) -> tuple[str, ...]:
 
 
 def _attribution(lines: list[str], at: int) -> int:
-    """Return how many lines from `at` are an attribution, such as `On ..., Ana wrote:`; 0 for none."""
+    """Return how many lines from `at` are an attribution, such as `On ..., Ana wrote:`."""
     # Gmail breaks the line right before the last bracket, which then looks like a quote mark.
     if lines[at + 1 : at + 2] == [">:"] and len(lines[at]) < LONGEST and _says_who(f"{lines[at]}>:"):
         return 2

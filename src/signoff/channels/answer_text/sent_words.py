@@ -1,4 +1,4 @@
-"""Compares the quoted part of a reply with the emails that Signoff sent: other words there are the writer's.
+"""Compares the quoted part of a reply with the emails that Signoff sent.
 
 Outlook marks no quote, so a comment or a changed value inside the quoted card looks like the card itself.
 """
@@ -23,7 +23,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def sent_words(lines: Iterable[str]) -> str:
-    """Return the words of an email from Signoff, as `unsent_lines` compares them."""
+    """Return the words as `unsent_lines` compares them."""
     return " ".join(_words("\n".join(line for line in lines if not _is_frame(line))))
 
 

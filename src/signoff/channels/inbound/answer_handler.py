@@ -62,10 +62,11 @@ class DecisionPort(CodeLookup, Protocol):
     """Decides requests: the gateway, or a test double."""
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """Decide a request in the revision that the author was shown. Raises `Unavailable`.
+        """Decide a request in the revision that the author was shown.
 
-        The caller tries again after `pending` and `unavailable`; the same delivery id counts once. `again`: this
-        decision may have been sent before, so it is sent again only if a worker that knows the outcome can answer.
+        Raises `Unavailable`. The caller tries again after `pending` and `unavailable`; the same delivery id counts
+        once. `again`: this decision may have been sent before, so it is sent again only if a worker that knows the
+        outcome can answer.
         """
         ...
 
@@ -75,10 +76,7 @@ class DecisionPort(CodeLookup, Protocol):
 
 
 class AnswerHandler:
-    """Handles the answers from `channels`.
-
-    An approval in words waits `hold` seconds for later words of its author.
-    """
+    """An approval in words waits `hold` seconds for later words of its author."""
 
     def __init__(
         self,
@@ -104,7 +102,7 @@ class AnswerHandler:
         self._strangers = {name: UnknownSenders(name, record, clock) for name in channels}
 
     async def handle(self, channel: Channel, action: InboundAction, row: InboundRow) -> Outcome:
-        """Return the outcome of an action. Raises `Unavailable`."""
+        """Raises `Unavailable`."""
         person = await self._who(channel, action)
         if person is None:
             return await self._stranger(channel, action)
@@ -349,7 +347,6 @@ class AnswerHandler:
 
 
 def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
-    """Return the answer of a button, or else of the text."""
     if action.verdict is not None:
         return ParsedAnswer(action.verdict, "", action.reason or action.text.strip())
     if action.unclear:

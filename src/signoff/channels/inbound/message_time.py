@@ -1,7 +1,6 @@
-"""Determines the time of a message that counts, and the later words that retract an approval.
+"""Determines the time of a message that counts: the earlier of writing and arrival.
 
-The earlier of writing and arrival counts. A vendor may deliver a message days late. Words can only answer a request
-that had reached their author by then.
+A vendor may deliver a message days late, and words can only answer a request that had reached their author by then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +43,6 @@ class MessageTime:
 
 
 def time_of_message(said_at: datetime | None, arrived: datetime) -> MessageTime:
-    """Return the times of a message that arrived at `arrived` and claims to be written at `said_at`."""
     if said_at is None or not arrived - OLDEST <= said_at <= arrived + AHEAD:
         return MessageTime(arrived, None)
     return MessageTime(arrived, min(said_at, arrived))

@@ -1,7 +1,7 @@
-"""Defines the result of one received message with the reply to its author, and limits the replies.
+"""Defines the result of a received message with the reply, and limits the replies.
 
-A phone with automatic replies does not get a reply to each message. An unknown sender gets one reply a day, and a flood
-of unknown senders is not stored.
+A phone with automatic replies gets no reply to each message. An unknown sender gets one reply a day, and a flood of
+unknown senders is not stored.
 """
 
 import hashlib
@@ -69,7 +69,6 @@ def in_words(where: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that are not empty."""
     return {name: value for name, value in facts.items() if value}
 
 
@@ -81,7 +80,7 @@ class ReplyLimit:
         self._record = record
 
     async def apply(self, person: Person, action: InboundAction, row: InboundRow, outcome: Outcome) -> Outcome:
-        """Return `outcome`, without its reply if its author has had that reply or too many others.
+        """Remove the reply if its author has had that reply or too many others.
 
         Button presses and decisions always get their reply. Raises `StoreUnavailable`.
         """
@@ -124,7 +123,7 @@ def _fingerprint(action: InboundAction, outcome: Outcome) -> str:
 
 
 class UnknownSenders:
-    """Keeps count of the unknown senders on one channel in this process."""
+    """Counts the unknown senders on one channel in this process."""
 
     def __init__(self, channel: str, record: Record, clock: Clock) -> None:
         self._channel = channel
@@ -135,10 +134,7 @@ class UnknownSenders:
         self._uncounted = 0
 
     async def count_sender(self, identity: str) -> _Met:
-        """Count a sender. Records the sender once a day, with the number of senders that were left out before.
-
-        Raises `StoreUnavailable`.
-        """
+        """Record a sender once a day, with the number of senders left out before. Raises `StoreUnavailable`."""
         now = self._clock()
         hour = int(now.timestamp()) // 3600
         if hour != self._hour:

@@ -1,7 +1,6 @@
-"""Processes the messages that channels received, and sends the replies. `answer_handler.py` interprets an answer.
+"""Processes the messages that channels received, and sends the replies.
 
-The processor reads messages from the store, where the receiver put them. It therefore processes each one after any
-outage, and each decides once.
+Reads messages from the store, where the receiver put them: each one is processed after any outage, and decides once.
 """
 
 import asyncio
@@ -74,7 +73,7 @@ class InboundProcessor:
         *,
         hold: float = 0.0,
     ) -> None:
-        """Process for `channels`. An approval in words waits `hold` seconds for later words of its author."""
+        """An approval in words waits `hold` seconds for later words of its author."""
         self._arrivals = InboundQueue(store)
         self._deliveries = DeliveryQueue(store)
         self._footers = Footers(store)
@@ -90,7 +89,6 @@ class InboundProcessor:
         self._speakers: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
-        """Look for new messages now."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -161,7 +159,7 @@ class InboundProcessor:
             await self._given_back(row)
 
     async def _given_back(self, row: InboundRow) -> None:
-        """Release a claimed arrival to all processes, now."""
+        """Release a claimed arrival to all processes."""
         with contextlib.suppress(Unavailable):
             await self._arrivals.reschedule(row.key, 0)
 
@@ -182,7 +180,7 @@ class InboundProcessor:
             await self._own_messages.sweep(KEPT)
 
     async def _hear(self, row: InboundRow, claimed: float) -> None:
-        """Process one arrival; store its outcome, or the time of the next attempt. Raises only if cancelled."""
+        """Store the outcome, or the time of the next attempt. Raises only if cancelled."""
         try:
             async with self._slots.setdefault(row.channel, asyncio.Semaphore(AT_ONCE)):
                 if asyncio.get_running_loop().time() >= claimed + LEASE_SECONDS / 2:
@@ -238,7 +236,7 @@ class InboundProcessor:
             _log.warning("the store does not accept the next step of %r", row.key)
 
     async def _made_of(self, row: InboundRow) -> Outcome:
-        """Return the outcome of an arrival, with the reply that is still to be sent."""
+        """Return the outcome, with the reply that is still to be sent."""
         channel = self._channels.get(row.channel)
         if channel is None:
             # The channel may be back after the next start. Until then the pauses between attempts grow.
@@ -286,7 +284,7 @@ class ReportHandler:
         return {"what": status.state, "token": card.token, "state": card.state}
 
     async def _handle_failure(self, channel: Channel, status: DeliveryStatus) -> None:
-        """Expedite and record: the vendor accepted a card but could not deliver it."""
+        """The vendor accepted a card but could not deliver it."""
         # A list is one message for several cards. A card that was read or closed has not failed.
         for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
             if card.state == "failed" and card.ended_at is None:
@@ -296,7 +294,7 @@ class ReportHandler:
 
 
 async def send_reply(channel: Channel, where: Mapping[str, Any], reply: ChannelReply, until: float) -> SentCard | None:
-    """Try to send `reply` until `until` by the loop's clock. Returns the message, or `None` if it was not sent."""
+    """Try until `until` by the loop's clock. Returns `None` if the reply was not sent."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout_at(min(until, loop.time() + TOTAL_SECONDS)):

@@ -1,6 +1,6 @@
 """Receives the messages of all channels: verifies, parses and stores them before the vendor gets its response.
 
-The receiver never waits for a turn.
+Never waits for a turn.
 """
 
 import logging
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class InboundReceiver:
-    """Takes raw messages for `channels` from the gateway's routes, or from the channel that fetched them.
+    """Takes raw messages from the gateway's routes, or from the channel that fetched them.
 
     Calls `woken` if a message is new.
     """
@@ -55,15 +55,16 @@ class InboundReceiver:
         self._forged = {name: RecordRateLimit() for name in channels}
 
     def max_bytes(self, name: str) -> int | None:
-        """Return the limit in bytes for a channel's messages, or `None` for an unknown channel."""
+        """`None` for an unknown channel."""
         channel = self._channels.get(name)
         return None if channel is None else channel.max_bytes
 
     async def take(self, name: str, raw: InboundRequest) -> InboundBatch:
-        """Verify, read and store one message. Once this returns, it will be processed once, even after a crash.
+        """Verify, read and store one message.
 
-        A message that is already stored changes nothing. Only a `POST` is stored. Raises `NotFound` for an unknown
-        channel, `Forged`, `Malformed`, `Unavailable`.
+        Once this returns, it will be processed once, even after a crash. A message that is already stored changes
+        nothing. Only a `POST` is stored. Raises `NotFound` for an unknown channel, `Forged`, `Malformed`,
+        `Unavailable`.
         """
         channel = self._channels.get(name)
         if channel is None:
@@ -122,6 +123,6 @@ class InboundReceiver:
             _log.warning("not recorded: a forged message on `%s` (%s)", name, error.message)
 
     def close(self) -> None:
-        """Shut down the reader threads without waiting for running work."""
+        """Does not wait for running work."""
         for readers in self._readers.values():
             readers.shutdown(wait=False, cancel_futures=True)

@@ -25,7 +25,6 @@ class Target:
     """The requests that an answer can be about."""
 
     asked: tuple[AskedRevision, ...]
-    """The candidates."""
     certain: bool
     """Whether the answer surely means its one candidate."""
     from_others_card: bool = False
@@ -58,7 +57,7 @@ async def find_target(
     *,
     denies: bool = False,
 ) -> Target:
-    """Return the requests that `action`, made by `person` with the short code `code` or none, is about.
+    """Return the requests that `action` is about.
 
     If the action names a card, its time does not matter. Words without a card are about the cards that were out when
     they were written. A denial with a code (`denies`) is about the revision that is open at its arrival. A reply to
@@ -114,7 +113,7 @@ async def open_requests(
 async def _find_named(
     deliveries: DeliveryQueue, channel: Channel, person: Person, action: InboundAction
 ) -> list[DeliveryRow]:
-    """Return the cards that an answer names by our token, else by the vendor's id; the person's own ones if any."""
+    """Find cards by our token, else by the vendor's id; the person's own ones if any."""
     row = await deliveries.by_token(action.token) if action.token else None
     # A token counts only on the channel that sent it. On another one it is a copy and names no card.
     if action.token and (row is None or row.channel != channel.name):
@@ -149,7 +148,7 @@ async def _asked_by(
 async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime) -> Target:
     """Find the requests that waited for a person on this channel when the person wrote.
 
-    The target is uncertain for a list and for a card that is still being sent: the person may not have read it.
+    A list, and a card that is still being sent, are uncertain: the person may not have read it.
     """
     rows = await _out(deliveries, channel, person, when)
     still = [row for row in rows if row.ended_at is None or row.ended_at > when.arrived]
@@ -177,10 +176,7 @@ async def _by_code(
     *,
     denies: bool,
 ) -> Target:
-    """Find the request with `code`, in the revision that was open when the person wrote.
-
-    A denial is about the revision that is open at its arrival.
-    """
+    """Find the request with `code`, in the revision open when the person wrote, or at the arrival of a denial."""
     at = when.arrived if denies or when.said is None else when.said
     doubt: Doubt = "untimed" if when.said is None and not denies else ""
     out = await _out(deliveries, channel, person, MessageTime(when.arrived, at))

@@ -115,9 +115,10 @@ class MailReceiver:
         return tuple(others[:_KEPT_OTHERS])
 
     def _about(self, answer: MailAnswer, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
-        """Return the token of the answered card and the ids of emails it replies to. At least one is not empty.
+        """Return the token of the answered card and the ids of emails it replies to.
 
-        An email that names no card needs a code: otherwise an old approval would count for any open request.
+        At least one is not empty. An email that names no card needs a code: otherwise an old approval would count for
+        any open request.
         """
         newest = answer.references[:1]
         to_question = any(map(self.replies.is_question, newest))
@@ -156,7 +157,7 @@ class MailReceiver:
 
 
 def _read(raw: bytes, own: tuple[str, ...]) -> tuple[MailAnswer, MailHeader, bytes]:
-    """Parse an email into text, header and body. Raises `Malformed` if not even the header can be parsed."""
+    """Raises `Malformed` if not even the header can be parsed."""
     header, body = split_mail(raw)
     try:
         return read_mail(raw, own), header, body

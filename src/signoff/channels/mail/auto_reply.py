@@ -1,6 +1,7 @@
-"""Recognises automatic email. It decides nothing and gets no reply, so that two machines do not write forever.
+"""Recognises automatic email.
 
-Email from no-reply addresses gets no reply either.
+It decides nothing and gets no reply, so that two machines do not write forever. Email from no-reply addresses gets no
+reply either.
 """
 
 import re
@@ -31,7 +32,7 @@ _MAX_SHOWN: Final = 2_000
 
 
 def automatic_sign(header: MailHeader, own: Collection[str] = ()) -> str:
-    """Return the field that shows an automatic email, such as `auto-submitted`. "" if none does.
+    """Return the field that shows an automatic email, such as `auto-submitted`, or "".
 
     The subject is the last resort. A list with one of our `own` addresses delivers people's email.
     """
@@ -75,7 +76,7 @@ def _first_word(value: str) -> str:
 
 
 def is_no_reply(address: str) -> bool:
-    """Return whether `address` is a no-reply address, such as `no-reply@example.com`, in the languages of cards."""
+    """Recognises addresses such as `no-reply@example.com`, in the languages of cards."""
     local = address.rpartition("@")[0].lower()
     return _NOBODY.search(re.sub(r"[-_.+=0-9]+", " ", local)) is not None
 

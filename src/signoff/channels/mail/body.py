@@ -32,7 +32,7 @@ class MailText:
 
 @dataclass(frozen=True)
 class MailBody:
-    """The text of an email, as shown by clients that prefer plain text, and by clients that prefer HTML.
+    """The text of an email, as clients that prefer plain text and clients that prefer HTML show it.
 
     `cut`: the email has more text or parts than these.
     """
@@ -56,10 +56,7 @@ class _Part:
 
 
 def written_body(header: MailHeader, body: bytes) -> MailBody:
-    """Extract the text of an email from the header and body of `split_mail`.
-
-    Raises `Malformed` if a content type contradicts itself.
-    """
+    """`header` and `body` are from `split_mail`. Raises `Malformed` if a content type contradicts itself."""
     root, cut = _tree(header, body)
     plain, rich = (_shown(root, html=html) for html in (False, True))
     return MailBody(
@@ -68,7 +65,7 @@ def written_body(header: MailHeader, body: bytes) -> MailBody:
 
 
 def content_type(header: MailHeader) -> str:
-    """Return the content type of an email or part, in lower case, such as `text/plain`."""
+    """In lower case, such as `text/plain`."""
     return _keep_types(header).get_content_type()
 
 
@@ -94,7 +91,7 @@ def _shown(part: _Part, *, html: bool) -> list[tuple[MailText, bool]]:
 
 
 def _tree(header: MailHeader, body: bytes) -> tuple[_Part, bool]:
-    """Parse the parts of an email; return the outermost one, and whether parts were left out."""
+    """Return the outermost part, and whether parts were left out."""
     root = _Part(_keep_types(header), body)
     waiting = deque([(root, 0)])
     seen, cut = 0, False
@@ -139,7 +136,7 @@ def _part(piece: bytes) -> tuple[MailHeader, bytes]:
 
 
 def _keep_types(header: MailHeader) -> Message:
-    """Return a message with only the fields that describe a part, for the standard library's parameter parser."""
+    """Keep only the fields that describe a part, for the standard library's parameter parser."""
     message = Message()
     for name in ("content-type", "content-disposition", "content-transfer-encoding"):
         # Cut the value: that parser counts quotes again at every semicolon, in quadratic time.
@@ -148,7 +145,7 @@ def _keep_types(header: MailHeader) -> Message:
 
 
 def _parameter(kind: Message, name: str) -> str:
-    """Return a parameter of a content type. "" if it is missing. Raises `Malformed`."""
+    """Return "" for a missing parameter. Raises `Malformed`."""
     try:
         value = kind.get_param(name)
     # The standard library sorts the pieces of RFC 2231 by number, and fails if one has none, as in

@@ -1,4 +1,4 @@
-"""Decodes the bytes of an email to text, with any claimed charset and without errors."""
+"""Decodes the bytes of an email, with any claimed charset and without errors."""
 
 import codecs
 from typing import Final
@@ -9,7 +9,7 @@ _CONTROLS: Final = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), 
 
 
 def decode_text(body: bytes, charset: str) -> str:
-    """Decode `body` to text without control characters, with line ends LF.
+    """Decode to text without control characters, with line ends LF.
 
     Valid UTF-8 beyond ASCII is decoded as UTF-8 with any `charset`: some clients declare a wrong charset.
     """
@@ -23,7 +23,7 @@ def decode_text(body: bytes, charset: str) -> str:
 
 
 def is_known_charset(charset: str) -> bool:
-    """Return whether `charset` is a known charset of text."""
+    """Only charsets of text are known."""
     try:
         return codecs.lookup(charset[:40]).name.replace("-", "").replace("_", "").startswith(_READ)
     except (LookupError, ValueError):

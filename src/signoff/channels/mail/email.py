@@ -1,7 +1,7 @@
 """Sends and receives email: cards for any email client, each with its reminders and end in one thread.
 
-An email decides only if DMARC proves its sender, its new text is wholly an answer, and it goes to the card's address or
-has the card's code. Links only show the request.
+An email decides only if DMARC proves its sender and its new text is wholly an answer. It must also go to the card's
+address or have the card's code. Links only show the request.
 """
 
 import asyncio
@@ -96,7 +96,6 @@ class Email(Channel):
         self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`."""
         letter = self._letters.card(card, before, self.context.clock())
         await self._send(letter)
         # A reminder does not replace the card: the notice of the end joins the thread of the first email.
@@ -106,12 +105,12 @@ class Email(Channel):
         return SentCard(vendor_id=letter.message_id, handle=handle)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """See `Channel`. Sends one email in the thread."""
+        """Sends one email in the thread."""
         to = str(sent.handle.get("to", closed.address))
         await self._send(self._letters.closing(sent, closed, to, self.context.clock()))
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """See `Channel`. Replies once per card that nothing was decided: two machines must not write forever."""
+        """Replies once per card that nothing was decided: two machines must not write forever."""
         if where.get("unproved"):
             link = self.context.public_url
             # Reveal nothing about a card: the sender may be forged.
@@ -129,7 +128,7 @@ class Email(Channel):
         return SentCard(vendor_id=letter.message_id, handle={SENT: letter.words})
 
     def _about(self, where: Mapping[str, Any], reply: ChannelReply) -> tuple[str, ...]:
-        """Return the key of a reply that is sent only once. Empty for the reply to a decision that counted.
+        """Return the key of a reply that is sent only once, empty for the reply to a decision that counted.
 
         The same words about no card have a new key each day.
         """
@@ -142,7 +141,6 @@ class Email(Channel):
         return (str(where.get("to", "")), *about, *parts)
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`."""
         # HTTP requests never become a `FetchedMail`. Its sender is proved later, like that of every email.
         if isinstance(raw, FetchedMail):
             return
@@ -151,12 +149,12 @@ class Email(Channel):
         self._shape.verify(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`. An email that needs DKIM stays unproved here: only `read` looks up keys."""
+        """An email that needs DKIM stays unproved here: only `read` looks up keys."""
         examined = self._examine(raw)
         return examined if isinstance(examined, InboundBatch) else self._receiver.conclude(examined, txt_lookup_of({}))
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
-        """See `Channel`. Queries the DNS between parsing and proving an email, while no thread waits."""
+        """Queries the DNS between parsing and proving an email, while no thread waits."""
         loop = asyncio.get_running_loop()
         examined = await loop.run_in_executor(threads, self._verify, raw)
         if isinstance(examined, InboundBatch):
@@ -184,7 +182,7 @@ class Email(Channel):
         return InboundBatch() if arrived is None else self._receiver.examine(arrived)
 
     async def listen(self, take: Receive) -> None:
-        """See `Channel`. Reads the mailbox, or opens the port for our mail server."""
+        """Reads the mailbox, or opens the port for our mail server."""
 
         async def keep(raw: bytes, recipients: tuple[str, ...] = ()) -> InboundBatch:
             return await take(FetchedMail(raw, at=self.context.clock(), recipients=recipients))
@@ -195,7 +193,6 @@ class Email(Channel):
             await _serve(self._inbound.lmtp, MAX_MAIL, self._replies.is_ours, keep)
 
     async def check(self) -> list[CheckFinding]:
-        """See `Channel`."""
         server = f"{self._smtp.host}:{self._smtp.port} "
         trouble = await knock(self._smtp, self._replies.domain)
         findings = [
@@ -259,7 +256,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
 
 
 async def knock(options: SmtpOptions, helo: str) -> str:
-    """Connect and sign in without sending anything; return the problem, or ""."""
+    """Connect and sign in without sending anything. Returns the problem, or ""."""
     try:
         async with _client(options, helo) as client:
             await client.noop()

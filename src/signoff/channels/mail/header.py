@@ -1,7 +1,7 @@
-"""Splits an email's header strictly, and parses the addresses, ids and words in its fields.
+"""Splits an email's header strictly, and parses its fields.
 
-The parser is strict because two parsers that split a header differently see two senders. All work is linear in the
-input: the standard library's parsers take minutes for an attacker's email, or raise arbitrary errors.
+Strict, because two parsers that split a header differently see two senders. All work is linear in the input: the
+standard library's parsers take minutes for an attacker's email, or raise arbitrary errors.
 """
 
 import re
@@ -31,7 +31,7 @@ class MailHeader:
     fields: tuple[tuple[str, str], ...]
 
     def all(self, name: str) -> list[str]:
-        """Return the values of every field `name`, topmost first."""
+        """Topmost first."""
         return [value for field, value in self.fields if field == name]
 
     def first(self, name: str) -> str:
@@ -98,7 +98,7 @@ class Mailboxes:
 
 
 def mailboxes(value: str) -> Mailboxes:
-    """Parse an address list. Names, comments and quoted strings never count as addresses."""
+    """Names, comments and quoted strings never count as addresses."""
     addresses: list[str] = []
     around: list[str] = []
     bare: list[str] = []
@@ -194,7 +194,7 @@ def without_comments(value: str) -> str:
 
 
 def _copy_quoted(value: str, at: int, around: list[str]) -> int:
-    """Copy a quoted string from `at` on; return its end, or a place beyond the value if it has none."""
+    """Copy a quoted string from `at` on. Returns its end, or a place beyond the value if it has none."""
     while at < len(value) and value[at] != '"':
         at += 1 if value[at] == "\\" else 0
         around.append(value[at : at + 1])

@@ -1,6 +1,6 @@
-"""Fetches answers from a mailbox: takes unread email, then marks it as read. IDLE reports new email at once.
+"""Takes unread email from a mailbox, then marks it as read.
 
-Use the mailbox only for answers: email that a person reads in it first is not taken.
+IDLE reports new email at once. Use the mailbox only for answers: email that a person reads in it first is not taken.
 """
 
 import asyncio
@@ -41,10 +41,11 @@ _CHANGE: Final = re.compile(rb"\* (\d+) (EXISTS|EXPUNGE)\b")
 
 
 async def fetch(options: ImapOptions, max_bytes: int, take: TakeMail, first: Callable[[str], bool]) -> None:
-    """Take email of at most `max_bytes` until cancelled. Refused email is not offered again; unstored email is.
+    """Take email of at most `max_bytes` until cancelled.
 
-    Emails of several senders' domains are taken in parallel, emails of one domain in order, and `first` domains before
-    others. Raises `Unavailable` if the mailbox cannot be reached.
+    Refused email is not offered again; unstored email is. Emails of several senders' domains are taken in parallel,
+    emails of one domain in order, and `first` domains before others. Raises `Unavailable` if the mailbox cannot be
+    reached.
     """
     loop = asyncio.get_running_loop()
     over = threading.Event()
@@ -68,7 +69,7 @@ async def fetch(options: ImapOptions, max_bytes: int, take: TakeMail, first: Cal
 
 
 def try_mailbox(options: ImapOptions) -> str:
-    """Sign in and open the folder; return the problem, or "". Blocks."""
+    """Sign in and open the folder. Returns the problem, or "". Blocks."""
     try:
         with _open(options):
             return ""
@@ -100,7 +101,7 @@ def _work(
 
 
 def _read_domains(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> list[tuple[str, str]]:
-    """Return the emails by UID, each with its claimed sender's domain, `first` domains before others."""
+    """Return UIDs, each with the claimed sender's domain, `first` domains before others."""
     if not uids:
         return []
     # Use UIDs: IMAP's numbers by position shift when another client removes an email.
@@ -119,10 +120,10 @@ class _Count:
     """Follows the server's counts of emails."""
 
     number: int | None = None
-    """The last reported count; None if unknown."""
+    """None if unknown."""
 
     def grew(self, exists: Sequence[bytes], expunged: int) -> bool:
-        """Note the reported counts and the number of removed emails; return whether there may be new ones."""
+        """Note the reported counts and the number of removed emails. Returns whether there may be new ones."""
         if not exists:
             self.number = None if self.number is None else self.number - expunged
             return False
@@ -136,7 +137,7 @@ class _Count:
 
 @dataclass
 class _Look:
-    """One look into the mailbox. It takes emails in parallel, one per sender's domain."""
+    """One look into the mailbox. Takes emails in parallel, one per sender's domain."""
 
     box: BaseMailBox
     max_bytes: int
@@ -147,7 +148,7 @@ class _Look:
     """Maps running work to the UID, the sender's domain, and the time limit."""
 
     def take(self, mails: list[tuple[str, str]]) -> bool:
-        """Take the first emails; return whether there are more."""
+        """Take the first emails. Returns whether there are more."""
         now, more = mails[: 4 * MAIL_FETCHED_AT_ONCE], mails[4 * MAIL_FETCHED_AT_ONCE :]
         while (now or self.busy) and not self.over.is_set():
             busy = {domain for _, domain, _ in self.busy.values()}
@@ -199,14 +200,14 @@ class _Look:
 
 
 def _size(box: BaseMailBox, uid: str) -> int | None:
-    """Return the size of an email in bytes. None if it was removed."""
+    """In bytes. None if the email was removed."""
     _, sized = box.client.uid("FETCH", uid, "(RFC822.SIZE)")
     size = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
     return int(size.split(b")")[0].split()[0]) if size else None
 
 
 def _mail(box: BaseMailBox, uid: str) -> bytes | None:
-    """Return the unchanged email without marking it as read. None if it was removed.
+    """Return the unchanged email without marking it as read, None if it was removed.
 
     The package's own parser takes minutes for an attacker's email.
     """
@@ -221,7 +222,6 @@ def _grew(box: BaseMailBox, count: _Count) -> bool:
 
 
 def _has_changes(lines: Sequence[bytes], count: _Count) -> bool:
-    """Return whether there may be new email, by these unsolicited lines."""
     changes = [found for each in lines if (found := _CHANGE.match(each)) is not None]
     return count.grew(
         [each[1] for each in changes if each[2] == b"EXISTS"], sum(each[2] == b"EXPUNGE" for each in changes)

@@ -1,4 +1,4 @@
-"""Writes emails: cards, closed cards and replies, each as equivalent text and HTML.
+"""Writes emails, each as equivalent text and HTML.
 
 Every header consists of our own or checked text, so that another person's text cannot begin a field.
 """
@@ -92,9 +92,7 @@ class LetterSender:
     """Writes the emails of one channel."""
 
     address: str
-    """The sender's address."""
     name: str
-    """The sender's name."""
     replies: ReplyAddresses
     """The addresses for replies."""
     answers: bool
@@ -196,7 +194,7 @@ def _page(template: str, language: str, **context: Any) -> str:
 
 
 def _ids(written: Sequence[Any]) -> tuple[str, ...]:
-    """Return the last twenty valid message ids of `written`."""
+    """Return the last twenty valid message ids."""
     good = [each for each in written if isinstance(each, str) and _ID.fullmatch(each)]
     return tuple(dict.fromkeys(good))[-_REFERENCES:]
 

@@ -150,7 +150,7 @@ class EmailOptions(ChannelOptions):
 
     @property
     def sender_name(self) -> str:
-        """The name of the sender, or ""."""
+        """ "" without a name."""
         return parseaddr(self.sender)[0]
 
     @property

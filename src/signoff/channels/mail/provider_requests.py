@@ -1,4 +1,4 @@
-"""Takes email that providers post by HTTP: verifies the provider, and extracts the email.
+"""Takes email that providers post by HTTP.
 
 Every shape yields the raw email, since only that proves its sender; the provider's own parse is ignored. Postmark must
 include raw content, and a route of Mailgun must end in `mime`.
@@ -52,7 +52,7 @@ class MailFormat(ABC):
 
 
 def mail_shape(options: MailWebhookOptions, fetch: Fetch = fetch_url) -> MailFormat:
-    """Return the format that the options name. Raises `ConfigError`."""
+    """Raises `ConfigError`."""
     secrets = tuple(each for each in (options.secret, options.previous_secret) if each)
     makers: Mapping[str, Callable[[], MailFormat]] = {
         "raw": lambda: RawFormat(secrets),
@@ -70,11 +70,9 @@ class RawFormat(MailFormat):
         self._secrets = [read_secret(each) for each in secrets]
 
     def verify(self, raw: InboundRequest, now: datetime) -> None:
-        """See `MailFormat`."""
         verify_id(self._secrets, raw.headers, raw.body, now)
 
     def mail(self, raw: InboundRequest) -> ArrivedMail | None:
-        """See `MailFormat`."""
         if _media_type(raw) != "message/rfc822":
             raise Malformed("the content type is not message/rfc822")
         return ArrivedMail(raw.body)
@@ -87,11 +85,9 @@ class PostmarkFormat(MailFormat):
         self._wanted = [b"Basic " + base64.b64encode(f"{user}:{each}".encode()) for each in secrets]
 
     def verify(self, raw: InboundRequest, now: datetime) -> None:
-        """See `MailFormat`."""
         check_same(raw.headers.get("authorization", ""), *self._wanted)
 
     def mail(self, raw: InboundRequest) -> ArrivedMail | None:
-        """See `MailFormat`."""
         body = _json_object(raw)
         whole = body.get("RawEmail")
         if not isinstance(whole, str) or not whole:
@@ -107,7 +103,7 @@ class MailgunFormat(MailFormat):
         self._keys = [each.encode() for each in secrets]
 
     def verify(self, raw: InboundRequest, now: datetime) -> None:
-        """See `MailFormat`. Parses only the signed fields: parsing the whole form takes seconds."""
+        """Parses only the signed fields: parsing the whole form takes seconds."""
         try:
             fields = _signed_fields(raw, _SIGNED)
         except Malformed:
@@ -119,7 +115,6 @@ class MailgunFormat(MailFormat):
         check_same(given, *(hmac_hex(key, moment + token) for key in self._keys))
 
     def mail(self, raw: InboundRequest) -> ArrivedMail | None:
-        """See `MailFormat`."""
         fields = _form_fields(raw)
         if not fields.get("body-mime"):
             raise Malformed("there is no `body-mime`: have the route forward to an address that ends in `mime`")
@@ -133,11 +128,9 @@ class SesFormat(MailFormat):
         self._topic = topic
 
     def verify(self, raw: InboundRequest, now: datetime) -> None:
-        """See `MailFormat`."""
         self._topic.verify(raw.body, now)
 
     def mail(self, raw: InboundRequest) -> ArrivedMail | None:
-        """See `MailFormat`."""
         return self._topic.mail(raw.body)
 
 
@@ -157,9 +150,9 @@ def _media_type(raw: InboundRequest) -> str:
 
 
 def _signed_fields(raw: InboundRequest, names: Collection[str]) -> dict[str, bytes]:
-    """Return the short fields `names` of a form, the first of several with one name. Raises `Malformed`.
+    """Return the short fields `names` of a form, the first of several with one name.
 
-    The sender has proved nothing yet: decode nothing long, and parse nothing byte by byte.
+    Raises `Malformed`. The sender has proved nothing yet: decode nothing long, and parse nothing byte by byte.
     """
     kind = _media_type(raw)
     if kind == _FORM:

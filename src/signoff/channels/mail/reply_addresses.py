@@ -19,7 +19,7 @@ _QUESTION: Final = "question"
 
 
 class ReplyAddresses:
-    """Creates and parses reply addresses. All are in lower case, and a local part has at most 64 octets."""
+    """All addresses are in lower case, and a local part has at most 64 octets."""
 
     def __init__(self, answered_at: str, secret: bytes) -> None:
         self._bare = answered_at
@@ -37,11 +37,9 @@ class ReplyAddresses:
 
     @property
     def domain(self) -> str:
-        """The domain of all addresses."""
         return self._domain
 
     def address(self, token: str) -> str:
-        """Return the address for answers to a delivery."""
         return f"{self._local}{_SEPARATOR}{self._compute_proof(token)}@{self._domain}"
 
     def message_id(self, token: str, what: str = "") -> str:
@@ -53,7 +51,6 @@ class ReplyAddresses:
         return self.message_id(name, _QUESTION)
 
     def is_question(self, message_id: str) -> bool:
-        """Return whether an id is from `question_id`."""
         return message_id.endswith(self._question) and bool(self._read(self._id, (message_id,)))
 
     def is_ours(self, address: str) -> bool:
@@ -62,11 +59,11 @@ class ReplyAddresses:
         return domain == self._domain and local.partition(_SEPARATOR)[0] == self._local
 
     def tokens(self, addresses: Iterable[str]) -> tuple[str, ...]:
-        """Return the tokens of the deliveries that addresses name, each once."""
+        """Return the tokens of the named deliveries, each once."""
         return self._read(self._address, (address.lower() for address in addresses))
 
     def tokens_of_ids(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Return the tokens of the deliveries that message ids name, each once, in order."""
+        """Return the tokens of the named deliveries, each once, in order."""
         return self._read(self._id, (each for each in ids if not each.endswith(self._question)))
 
     def _read(self, pattern: re.Pattern[str], texts: Iterable[str]) -> tuple[str, ...]:

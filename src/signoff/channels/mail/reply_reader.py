@@ -1,7 +1,7 @@
 """Parses an email: its new text above and below the quote, and whether a person wrote it.
 
-An attacker can send any email. All work here is therefore linear in its length, and any bytes are either parsed or
-`Malformed`. `authenticity.py` decides whether the email comes from its claimed sender.
+An attacker can send any email: all work here is linear in its length, and any bytes are either parsed or `Malformed`.
+`authenticity.py` decides whether the email comes from its claimed sender.
 """
 
 import unicodedata
@@ -26,13 +26,14 @@ _MAX_NAME: Final = 500
 
 @dataclass(frozen=True)
 class MailAnswer:
-    """The relevant parts of one email. Addresses are in lower case, message ids have their angle brackets.
+    """The relevant parts of one email.
 
-    `above` and `below` are the new lines above and below the quote. `unclear` is the reason why the text may not
-    decide: `nothing` written, `too_long`, `struck` out, or its two forms `differs`. `automatic` names the sign of an
-    automatic email, which never gets a reply and decides nothing. `sender` is only a claim, and is empty unless there
-    is exactly one address in exactly one From. `recipients` are from To and Cc, `delivered` from Delivered-To and
-    similar fields, which our own server adds. `name` is the sender's own choice.
+    Addresses are in lower case, message ids have their angle brackets. `above` and `below` are the new lines above and
+    below the quote. `unclear` is the reason why the text may not decide: `nothing` written, `too_long`, `struck` out,
+    or its two forms `differs`. `automatic` names the sign of an automatic email, which never gets a reply and decides
+    nothing. `sender` is only a claim, and is empty unless there is exactly one address in exactly one From.
+    `recipients` are from To and Cc, `delivered` from Delivered-To and similar fields, which our own server adds. `name`
+    is the sender's own choice.
     """
 
     above: tuple[str, ...]
@@ -132,6 +133,6 @@ def _addresses(header: MailHeader, *names: str) -> tuple[str, ...]:
 
 
 def _references(header: MailHeader) -> tuple[str, ...]:
-    """Return the ids to which an email refers, the last of References first: long threads lose their middle."""
+    """Return the ids, the last of References first: long threads lose their middle."""
     ids = [*message_ids(header.first("in-reply-to")), *reversed(message_ids(header.first("references")))]
     return tuple(dict.fromkeys(ids))

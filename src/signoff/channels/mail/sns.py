@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 def fetch_url(url: str) -> bytes:
-    """Fetch `url` without following redirects. Raises `OSError`."""
+    """Follows no redirects. Raises `OSError`."""
     try:
         answer = httpx2.get(url, timeout=5.0, follow_redirects=False)
     except httpx2.HTTPError as error:

@@ -1,4 +1,4 @@
-"""The dispatcher: reads events of requests from the store, plans each approver's cards, and has them sent.
+"""Reads events of requests from the store, plans each approver's cards, and has them sent.
 
 Any number of dispatchers may share one store. If one is killed, another takes over its claims a minute later. It sends
 a card that may already be out again under the same token. All copies are closed in the end.
@@ -39,19 +39,19 @@ _log = logging.getLogger(__name__)
 
 
 class EventSource(Protocol):
-    """Reports the events of requests: `RequestEvents`, or a test double."""
+    """Reports the events of requests."""
 
     async def poll(self) -> Sequence[RequestEvent]:
         """Return the events since the last look."""
         ...
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """Return `request` in its end state. None if it has not ended."""
+        """Return `request` in its end state, None if it has not ended."""
         ...
 
 
 class Dispatcher:
-    """Sends the cards for `events`. `channels` maps the names of the opened channels to them."""
+    """Sends the cards for `events`."""
 
     def __init__(
         self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, deps: SenderDeps
@@ -80,9 +80,9 @@ class Dispatcher:
                 group.create_task(self._again_and_again(sender.close))
 
     async def step(self) -> int:
-        """Run one round of all work, for callers that drive the dispatcher themselves. Returns the number of items.
+        """Run one round of all work, for callers that drive the dispatcher themselves.
 
-        Raises `StoreUnavailable`.
+        Returns the number of items. Raises `StoreUnavailable`.
         """
         read = await self.read()
         sent = await asyncio.gather(*(sender.step() for sender in self._senders.values()))
@@ -186,7 +186,6 @@ class RoutePlan:
     """The cards of a request."""
 
     cards: tuple[PlannedCard, ...]
-    """The cards to send, in order."""
     unreached: tuple[Person, ...]
     """People without a channel: they see the request only in the inbox."""
 
@@ -206,11 +205,11 @@ def plan(
     rules: RoutingRules,
     now: datetime,
 ) -> RoutePlan:
-    """Plan the cards of `request` for `people`. `identities` maps each channel to its kind of identity.
+    """Plan the cards of `request`.
 
-    The first channel's card is due at once, or when the person's quiet hours end. Each next channel is due
-    `rules.fallback_after` later, for the case that the person does not read the card before. With `rules.all`, all
-    channels are due at the same time.
+    `identities` maps each channel to its kind of identity. The first channel's card is due at once, or when the
+    person's quiet hours end. Each next channel is due `rules.fallback_after` later, in case the person does not read
+    the card before. With `rules.all`, all channels are due at the same time.
     """
     cards: list[PlannedCard] = []
     unreached: list[Person] = []
@@ -241,7 +240,7 @@ def due(reach: ContactPreferences | None, now: datetime, deadline: datetime | No
 
 
 def rest_ends(reach: ContactPreferences, now: datetime) -> datetime | None:
-    """Return the end of the quiet hours that contain `now` (UTC), in UTC, or `None` outside of them.
+    """Return the end, in UTC, of the quiet hours that contain `now` (UTC), or `None`.
 
     Quiet hours last from `quiet_from` to `quiet_to` on the wall clock of the person's zone, over midnight if the second
     is earlier. Each of `quiet_days` is quiet as a whole. Adjacent quiet periods count as one.
@@ -282,7 +281,7 @@ def _at(local: datetime, clock: time, days: int) -> datetime:
 
 
 def _in_order(notify: Sequence[str], reach: ContactPreferences | None) -> tuple[str, ...]:
-    """Return the channels of a request. A person with an order of channels has only those in both, in that order."""
+    """A person with an order of channels has only those in both, in that order."""
     if reach is None or not reach.channels:
         return tuple(dict.fromkeys(notify))
     return tuple(name for name in dict.fromkeys(reach.channels) if name in notify)

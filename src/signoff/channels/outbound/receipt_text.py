@@ -17,7 +17,6 @@ UNREAD_CHARS: Final = 200
 
 
 def closing_text(closed: ClosedCard, formatter: Formatter) -> str:
-    """Return the text of a closed card: end state and reason, effect and code, and the link."""
     request = closed.request
     first = [f"{closing_words(request, formatter)}."]
     if request.reason:
@@ -36,10 +35,7 @@ def not_understood_text(
     unread: str = "",
     footer: bool = False,
 ) -> str:
-    """Return the reply to an answer without a decision: how to give one.
-
-    `unread` is the line of unknown meaning. `footer`: add that the block will be known after a clear answer.
-    """
+    """`unread` is the line of unknown meaning. `footer`: add that the block will be known after a clear answer."""
     language = formatter.language
     lines = [text("reply.not_understood", language)]
     if unread:
@@ -63,7 +59,7 @@ def doubtful_time_text(
 
 
 def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
-    """Return the question which of several requests an answer meant, with their codes and how to name one."""
+    """Ask which of several requests an answer meant, with their codes and how to name one."""
     each = _with_codes(requests)
     language = formatter.language
     # Write the word for a code in the example: people would copy a real code.

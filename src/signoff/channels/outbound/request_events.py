@@ -16,7 +16,7 @@ OVERLAP: Final = timedelta(seconds=10)
 
 
 class RequestEvents:
-    """Follows the requests of one store. Several instances over one store each report all events."""
+    """Several instances over one store each report all events."""
 
     def __init__(self, questions: Questions, requests: RequestReader, clock: Clock) -> None:
         self._questions = questions
@@ -27,9 +27,9 @@ class RequestEvents:
         self._open: dict[str, ApprovalRequest] = {}
 
     async def poll(self) -> list[RequestEvent]:
-        """Return the events since the last look. The first look reports each pending request as opened.
+        """Return the events since the last look.
 
-        Raises `StoreUnavailable`.
+        The first look reports each pending request as opened. Raises `StoreUnavailable`.
         """
         touched, now = await self._questions.list_changed(self._since)
         news = {each.approval: None for each in touched if self._known.get(each.approval) != each}
@@ -67,7 +67,7 @@ class RequestEvents:
         return None if over is None else over.request
 
     async def _load(self, approval: str) -> LoadedRequest | None:
-        """Return a request in its present state, or `None` if it is not proved."""
+        """Return `None` if the request is not proved."""
         try:
             return await self._requests.load(approval)
         except NotFound:

@@ -1,4 +1,4 @@
-"""One channel's part of the dispatcher: sends the cards and reminders, and closes the cards at the end.
+"""One channel's part of the dispatcher: sends cards and reminders, and closes cards at the end.
 
 Each channel has its own sender, so that none waits for another channel's vendor.
 """
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SenderDeps:
-    """Dependencies of the senders. `links` returns the address of a card's link; `record` writes to the audit log.
+    """`links` returns the address of a card's link; `record` writes to the audit log.
 
     More than `digest_over` new cards for one person become one message. `secrets` redacts the secrets in vendors'
     responses.
@@ -66,18 +66,17 @@ class ChannelSender:
 
     @property
     def name(self) -> str:
-        """The channel's name in the manifest."""
         return self._channel.name
 
     async def step(self, pace: float = 0.0) -> int:
-        """Close ended cards, then send due cards, `pace` seconds apart. Return the number of messages.
+        """Close ended cards, then send due cards, `pace` seconds apart.
 
-        Raises `StoreUnavailable`.
+        Returns the number of messages. Raises `StoreUnavailable`.
         """
         return await self.close() + await self.send(pace)
 
     async def send(self, pace: float = 0.0) -> int:
-        """Send due cards, `pace` seconds apart. Return the number of messages. Raises `StoreUnavailable`."""
+        """Send due cards, `pace` seconds apart. Returns the number of messages. Raises `StoreUnavailable`."""
         # Do not claim during a pause: each claim counts as an attempt, and the pauses grow with the attempts.
         if self._deps.clock() < self._not_before:
             return 0
@@ -133,7 +132,10 @@ class ChannelSender:
         return 1
 
     async def _begin(self, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
-        """Record that an attempt to send `rows` begins; return the rows whose request has not ended since the claim."""
+        """Record that an attempt to send `rows` begins.
+
+        Returns the rows whose request has not ended since the claim.
+        """
         begun = await self._cards.record_try([row.token for row in rows])
         for row in rows:
             if row.token not in begun:
@@ -156,7 +158,7 @@ class ChannelSender:
         return 1
 
     async def close(self) -> int:
-        """Close cards of ended requests. Return how many were closed or given up. Raises `StoreUnavailable`."""
+        """Close cards of ended requests. Returns how many were closed or given up. Raises `StoreUnavailable`."""
         if self._deps.clock() < self._not_before:
             return 0
         rows = await self._cards.claim_to_close(_AT_ONCE, [self.name])
@@ -195,9 +197,10 @@ class ChannelSender:
     async def _try_to_send(
         self, rows: Sequence[DeliveryRow], send: Callable[[], Awaitable[SentCard]]
     ) -> SentCard | None:
-        """Send one message for `rows`; return it, or None if the vendor did not acknowledge it.
+        """Send one message for `rows`.
 
-        After a failure each card is tried again, or the person's next channel takes over.
+        Returns None if the vendor did not acknowledge it: each card is tried again, or the person's next channel takes
+        over.
         """
         try:
             return await self._within(send())
@@ -221,7 +224,7 @@ class ChannelSender:
             await next_channel(self._cards, row)
 
     async def _within(self, sending: Awaitable[SentCard | None]) -> SentCard:
-        """Return the vendor's acknowledgement. Convert any error of the adapter to `NotDelivered`."""
+        """Return the vendor's acknowledgement. Converts any error of the adapter to `NotDelivered`."""
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 return await sending or SentCard()
@@ -249,7 +252,7 @@ class ChannelSender:
         return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
 
     async def _still_wanted(self, row: DeliveryRow) -> bool:
-        """Return whether the person may still answer and has not read the card on another channel. Drop it if not."""
+        """Drop the card unless the person may still answer and has not read it on another channel."""
         request = row.request
         person = self._deps.people.find(row.person, row.tenant)
         spec = approver_spec_of(request)

@@ -1,4 +1,4 @@
-"""Writes cards, closed cards and the dialog for a reason as Slack's Block Kit, with models' words in plain text."""
+"""Writes cards as Slack's Block Kit, with models' words in plain text."""
 
 import json
 from collections.abc import Iterator
@@ -32,10 +32,7 @@ LIMITS: Final = CardLimits(whole=9_000, value=400, says=800, rows=40)
 
 
 def card_blocks(card: OutboundCard, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
-    """Return the text and the blocks of a card. Reminders and lists have no buttons that decide.
-
-    Edits are made in the inbox at `public_url`, after a sign-in.
-    """
+    """Reminders and lists have no buttons that decide. Edits are made in the inbox at `public_url`, after a sign-in."""
     words = card_words(card, formatter, how="buttons", limits=LIMITS)
     decides = words.decides and card.kind == "ask"
     several = card.kind == "digest"
@@ -59,7 +56,7 @@ def card_blocks(card: OutboundCard, formatter: Formatter, public_url: str) -> tu
 
 
 def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[Block]]:
-    """Return the text and the blocks of a closed card: the end state, and the link as its only button."""
+    """Its only button is the link."""
     message = closing_text(closed, formatter)
     # Leave out the address: it has a button here.
     without_link = closing_text(replace(closed, link=""), formatter)

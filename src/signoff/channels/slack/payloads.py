@@ -1,7 +1,4 @@
-"""Parses Slack's payloads: button presses, submitted dialogs, messages to the app. Only their sender is trusted.
-
-Slack describes the payloads at docs.slack.dev, Interactivity and Events API.
-"""
+"""Parses Slack's payloads (docs.slack.dev, Interactivity and Events API). Only their sender is trusted."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -79,7 +76,7 @@ def interaction(payload: Mapping[str, Any]) -> InboundBatch:
 
 
 def event(body: Mapping[str, Any]) -> InboundBatch:
-    """Parse an event. Only people's messages to the app, their edits and deletions count."""
+    """Only people's messages to the app, their edits and deletions count."""
     if body.get("type") == "url_verification":
         return InboundBatch(body=_text(body, "challenge").encode())
     inner = _map(body, "event")
@@ -114,7 +111,6 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
 
 
 def _parse_change(body: Mapping[str, Any], inner: Mapping[str, Any]) -> InboundBatch:
-    """Parse the edit or deletion of a person's message to the app."""
     message, earlier = _map(inner, "message"), _map(inner, "previous_message")
     deleted = _text(inner, "subtype") == "message_deleted" or _text(message, "subtype") == "tombstone"
     stamp = _text(inner, "deleted_ts") or _text(earlier, "ts") or _text(message, "ts")
@@ -139,7 +135,7 @@ def _parse_change(body: Mapping[str, Any], inner: Mapping[str, Any]) -> InboundB
 
 
 def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
-    """Return a press of Approve or Deny. None for others: the browser opens the links.
+    """None for presses other than Approve or Deny: the browser opens the links.
 
     A press of Deny opens the dialog for a reason.
     """
@@ -226,7 +222,7 @@ def _unescape(text: str) -> str:
 
 
 def _written_text(message: Mapping[str, Any]) -> str:
-    """Return the text of an event's message.
+    """Return the text of a message.
 
     A client may show only in `blocks` that text is struck out or quoted. The marks for that are then added here.
     """

@@ -1,7 +1,7 @@
-"""Sends cards by Slack as an app's messages. People answer by buttons, by a dialog for the reason, or in words.
+"""Sends cards by Slack as an app's messages.
 
-Slack posts people's actions to `/channels/<name>`. With an `app_token`, the channel fetches them by Socket Mode
-instead, which needs no address that Slack can reach.
+People answer by buttons, by a dialog for the reason, or in words. Slack posts people's actions to `/channels/<name>`.
+With an `app_token`, the channel fetches them by Socket Mode instead, which needs no address that Slack can reach.
 """
 
 import json
@@ -70,7 +70,6 @@ class Slack(Channel):
         )
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`."""
         words, blocks = card_blocks(card, self.formatter(card.person), self.context.public_url)
         # Slack's response has the id of the conversation with the person. Editing a message needs that id.
         message: dict[str, Any] = {"channel": _user(card.address), "text": words, "blocks": blocks}
@@ -83,12 +82,10 @@ class Slack(Channel):
         return SentCard(vendor_id=f"{channel}:{stamp}", handle={"channel": channel, "ts": stamp})
 
     def draws_whole(self, card: OutboundCard) -> bool:
-        """See `Channel`."""
         formatter = self.formatter(card.person)
         return card_words(card, formatter, how="buttons", limits=LIMITS).whole
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """See `Channel`."""
         words, blocks = closed_blocks(closed, self.formatter(closed.person))
         if "ts" not in sent.handle:
             # Slack never acknowledged the card. Without its `ts` it cannot be edited, so send a new message.
@@ -98,7 +95,7 @@ class Slack(Channel):
         await self._call("chat.update", {**where, "text": words, "blocks": blocks})
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """See `Channel`. A press of Deny opens a dialog for the reason, which Slack allows within 3 seconds."""
+        """A press of Deny opens a dialog for the reason, which Slack allows within 3 seconds."""
         if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where, reply):
             return None
         content = {"text": escape(reply.text), "mrkdwn": False}
@@ -113,15 +110,14 @@ class Slack(Channel):
         return None
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`. The signature is Slack's `v0`."""
+        """The signature is Slack's `v0`."""
         self._signature.check(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`."""
         return _open_envelope(raw.body) if self.is_fetched(raw) else read_payload(raw)
 
     async def listen(self, take: Receive) -> None:
-        """See `Channel`. Uses Socket Mode if there is an `app_token`."""
+        """Uses Socket Mode if there is an `app_token`."""
         while self._options.app_token:
             try:
                 opened = await self._call("apps.connections.open", {}, token=self._options.app_token)
@@ -131,7 +127,6 @@ class Slack(Channel):
                 raise NotDelivered(f"the socket broke: {type(error).__name__}", code="socket", again=True) from None
 
     async def check(self) -> list[CheckFinding]:
-        """See `Channel`."""
         try:
             answer = await self._call("auth.test", {})
         except NotDelivered as error:
@@ -176,7 +171,7 @@ class Slack(Channel):
             await socket.send(json.dumps({"envelope_id": name}))
 
     async def _respond(self, url: str, message: Mapping[str, Any]) -> bool:
-        """Post to a press's response address, which works a few times for a short time; return whether it worked."""
+        """Post to a press's response address, which works a few times for a short time. Returns whether it worked."""
         if not self._is_slacks(url):
             return False
         try:
@@ -201,12 +196,11 @@ class Slack(Channel):
         return True
 
     async def _call(self, method: str, body: Mapping[str, Any], *, token: str = "") -> Mapping[str, Any]:
-        """Call a method of Slack and return the response. Raises `NotDelivered` with Slack's own code."""
+        """Raises `NotDelivered` with Slack's own code."""
         headers = {"authorization": f"Bearer {token or self._options.token}"}
         return await self._http.call("POST", f"{self._options.api_url}/{method}", body=body, headers=headers)
 
     def _is_slacks(self, url: str) -> bool:
-        """Return whether a response address is Slack's own."""
         # The address comes from a message: do not let an attacker make us call their own host or our network.
         parts, api = urlsplit(url), urlsplit(self._options.api_url)
         host = parts.hostname or ""
@@ -214,7 +208,7 @@ class Slack(Channel):
 
 
 def _open_envelope(body: bytes) -> InboundBatch:
-    """Parse an envelope of Socket Mode, which contains the body that Slack would have sent over HTTP."""
+    """An envelope of Socket Mode contains the body that Slack would have sent over HTTP."""
     envelope = read_object(body)
     payload = envelope.get("payload")
     if not isinstance(payload, dict):

@@ -37,9 +37,9 @@ _MANY_SPACES: Final = re.compile(r" {4,}")
 
 
 def recipient(address: str) -> Message | None:
-    """Return the field of a recipient. None if `address` is neither a business-scoped id nor a number.
+    """Return the field of a recipient, None if `address` is neither a business-scoped id nor a number.
 
-    A business-scoped id needs its own field: otherwise Meta takes it for a number and loses the message.
+    A business- scoped id needs its own field: otherwise Meta takes it for a number and loses the message.
     """
     if _SCOPED.match(address):
         return {"recipient": address}
@@ -63,8 +63,8 @@ def template_message(
 ) -> Message:
     """Return the card as an approved template, with one line per parameter.
 
-    It has both buttons even if only the link decides, or if it is not whole. A press that does not count gets a reply
-    that says so.
+    It has both buttons even if only the link decides, or if it is not whole. A press that does not count gets an
+    explanation.
     """
     words = template_words(card, formatter, assurance)
     body = {"type": "body", "parameters": [{"type": "text", "text": _parameter(each)} for each in _values(words)]}
@@ -94,12 +94,11 @@ def draws_whole(card: OutboundCard, formatter: Formatter, assurance: Assurance) 
 
 
 def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
-    """Return the separate text that a card's request has ended."""
     return text_message(closing_text(closed, formatter))
 
 
 def text_message(words: str) -> Message:
-    """Return a text message, cut at the limit."""
+    """The text is cut at the limit."""
     shown = plain(words)
     while units(shown) > TEXT_UNITS:
         over = units(shown) - TEXT_UNITS
@@ -133,7 +132,7 @@ def _decides(card: OutboundCard, assurance: Assurance) -> bool:
 def _fit(
     card: OutboundCard, formatter: Formatter, assurance: Assurance, max_chars: int, write: Callable[[CardWords], str]
 ) -> CardWords:
-    """Return the card's words, short enough that the result of `write` fits in `max_chars`."""
+    """Shorten the words until the result of `write` fits in `max_chars`."""
     for whole in (max_chars, max_chars * 3 // 4, max_chars // 2):
         limits = CardLimits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
         words = card_words(card, formatter, how="buttons", assurance=assurance, limits=limits)
@@ -147,7 +146,7 @@ def _whole(words: CardWords) -> str:
 
 
 def _values(words: CardWords) -> tuple[str, str, str, str]:
-    """Return a card's parameters of the template, which must not be empty."""
+    """Return the template's parameters, which must not be empty."""
     says = f"{words.says_lead} “{words.says}”" if words.says else ""
     how = "" if words.approves else words.how
     rows = (row.text for row in words.rows)

@@ -1,6 +1,6 @@
 """Checks the template for people who have not written lately.
 
-Meta approves it separately for each language. Its words and button titles are stored by Meta; Signoff only sends the
+Meta approves it separately for each language, and stores its words and button titles; Signoff only sends the
 parameters.
 """
 
@@ -17,7 +17,7 @@ _SHOWN: Final = 60
 
 
 def template_language(languages: Mapping[str, str], locale: str) -> str:
-    """Return Meta's language code for a locale: of the locale itself, else of its language, else the first."""
+    """Return Meta's code of the locale itself, else of its language, else the first."""
     wanted = locale.replace("_", "-").lower()
     known = {name.replace("_", "-").lower(): code for name, code in languages.items()}
     return known.get(wanted) or known.get(wanted.partition("-")[0]) or next(iter(languages.values()))

@@ -112,7 +112,6 @@ class ServiceWindow:
             self._last.popitem(last=False)
 
     def is_open(self, name: str, now: float) -> bool:
-        """Return whether the person is known to have written recently enough."""
         return now - self._last.get(name, 0.0) < WINDOW_SECONDS - _MARGIN_SECONDS
 
     def shut(self, name: str) -> None:
@@ -218,7 +217,7 @@ def _message(
 
 
 def _parse_content(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, str] | None:
-    """Return the verdict, the token and the words of a message. None for an unknown type."""
+    """Return verdict, token and words, None for an unknown type."""
     if kind == "text":
         return None, "", _text(_map(message, "text"), "body")
     if kind in _WORDLESS:
@@ -289,13 +288,13 @@ def _maps(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _text(of: Mapping[str, Any], name: str) -> str:
-    """Return a string, with half of a surrogate pair replaced."""
+    """Half of a surrogate pair is replaced."""
     value = of.get(name)
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def _number(of: Mapping[str, Any], name: str) -> int:
-    """Return a whole number, also from digits. 0 for anything else."""
+    """Also accepts digits. 0 for anything else."""
     value = of.get(name)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         return int(value)
@@ -348,7 +347,7 @@ class WhatsApp(Channel):
         self._signature = HmacSignature(_SIGNATURE, (self._options.app_secret.encode(),), "sha256=")
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`. If the window may be closed, sends the template, which is always allowed."""
+        """If the window may be closed, sends the template, which is always allowed."""
         formatter, template = self.formatter(card.person), self._options.template
         about = before.vendor_id if before is not None else ""
         sent: SentCard | None = None
@@ -362,12 +361,11 @@ class WhatsApp(Channel):
         return sent
 
     def draws_whole(self, card: OutboundCard) -> bool:
-        """See `Channel`."""
         formatter = self.formatter(card.person)
         return draws_whole(card, formatter, self.assurance)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
-        """See `Channel`. Sends nothing to the person who decided here, or who has not written lately."""
+        """Sends nothing to the person who decided here, or who has not written lately."""
         request = closed.request
         if (request.decided_channel, request.decided_by) == (self.kind, closed.person.id):
             return None
@@ -383,11 +381,10 @@ class WhatsApp(Channel):
             return None
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """See `Channel`."""
         return await self._send(str(where["to"]), text_message(reply.text), str(where.get("message", "")))
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`. Meta signs its posts, without a time. It verifies an address by a token that we chose."""
+        """Meta signs its posts, without a time. It verifies an address by a token that we chose."""
         if raw.method == "GET":
             check_same(raw.query.get("hub.verify_token", ""), self._options.verify_token)
             if raw.query.get("hub.mode") != "subscribe":
@@ -396,14 +393,12 @@ class WhatsApp(Channel):
         self._signature.check(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`."""
         if raw.method == "GET":
             challenge = raw.query.get("hub.challenge", "")[:_CHALLENGE_CHARS]
             return InboundBatch(body=challenge.encode("ascii", "ignore"))
         return read_payload(raw, self._options.phone_number_id, self._window)
 
     async def check(self) -> list[CheckFinding]:
-        """See `Channel`."""
         options, remedy = self._options, "check `token` and `phone_number_id`"
         try:
             answer = await self._call("GET", options.phone_number_id, fields="display_phone_number,verified_name")
@@ -466,7 +461,7 @@ class WhatsApp(Channel):
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str
     ) -> Mapping[str, Any]:
-        """Call Meta and return the response. Raises `NotDelivered` with Meta's own code."""
+        """Raises `NotDelivered` with Meta's own code."""
         url = f"{self._options.graph_url}/{self._options.version}/{path}"
         return await self._http.call(method, url, body=body, query=query)
 

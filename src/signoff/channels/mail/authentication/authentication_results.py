@@ -1,4 +1,4 @@
-"""Parses Authentication-Results (RFC 8601): whether DMARC passed, and the identity that SPF checked.
+"""Parses Authentication-Results (RFC 8601).
 
 An attacker can write such a field, also in our mail server's name. Only the position identifies our server's fields:
 next to the `Received` that it adds on top of each mail.
@@ -22,9 +22,7 @@ class MethodResult:
     """The result of one method, all in lower case."""
 
     method: str
-    """The method, such as `dmarc`."""
     value: str
-    """The result, such as `pass`."""
     properties: dict[str, str]
     """Properties such as `header.from`."""
 
@@ -39,7 +37,7 @@ class AuthenticationResults:
 
 @dataclass(frozen=True)
 class ResultsServer:
-    """Our mail server: the name in its results, and the name in its `Received`, if different.
+    """Our mail server: the name in its results, and in its `Received`, if different.
 
     A `*` in either matches any letters within one label, since a provider has many servers.
     """
@@ -79,7 +77,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _by(received: str, own: re.Pattern[str]) -> str | None:
-    """Return the receiving host in a `Received` in lower case. "" if it names none, None if it is unclear.
+    """Return the receiving host in a `Received` in lower case, "" if it names none, None if it is unclear.
 
     The field also has the greeting name of the sending client, which an attacker can choose.
     """
@@ -118,9 +116,9 @@ def _result(part: list[str]) -> MethodResult | None:
 
 
 def _parts(value: str) -> list[list[str]]:
-    """Split a field at semicolons into words and `=`, without comments. A quoted string is one word.
+    """Split a field at semicolons into words and `=`, without comments.
 
-    Returns one empty part if quotes or parentheses do not balance.
+    A quoted string is one word. Returns one empty part if quotes or parentheses do not balance.
     """
     parts: list[list[str]] = [[]]
     word: list[str] = []

@@ -1,6 +1,6 @@
-"""Decides by DMARC whether an email comes from the address in its From, by one of three means, never by its claims.
+"""Decides by DMARC whether an email comes from the address in its From, never by its claims.
 
-Forwarders and mailing lists break signatures. Such an email decides nothing.
+Forwarders and mailing lists break signatures: such an email decides nothing.
 """
 
 from dataclasses import dataclass, field
@@ -30,12 +30,11 @@ _By = Literal["provider", "results", "dkim"]
 
 @dataclass(frozen=True)
 class ProviderVerdict:
-    """A mail provider's findings, only from a verified request of the provider."""
+    """A mail provider's findings. They come only from its verified request."""
 
     dmarc: str
     """The DMARC result; `pass` counts in upper or lower case."""
     spf: str = ""
-    """The SPF result."""
     envelope_from: str = ""
     """The address of MAIL FROM, which SPF checks."""
 
@@ -66,7 +65,7 @@ class Authenticity:
 class AuthenticityEvidence:
     """An email's evidence for its sender: a verdict, or signatures whose keys must be looked up first.
 
-    `names` are the DNS names to look up. It is empty if no record would change the verdict.
+    `names` are the DNS names to look up, empty if no record would change the verdict.
     """
 
     verdict: Authenticity
@@ -77,7 +76,6 @@ class AuthenticityEvidence:
 
     @property
     def domain(self) -> str:
-        """The claimed sender's domain."""
         return self.verdict.sender.partition("@")[2]
 
     def judge(self, txt: KnownTxt) -> Authenticity:
@@ -92,7 +90,7 @@ class AuthenticityEvidence:
         return _authentic(self.header, self.verdict.sender, "dkim", frozenset.union(*covers))
 
     def _unproven(self, signature: DkimSignature, txt: KnownTxt) -> str:
-        """Return why `signature` does not prove that the sender's domain sent the email. "" if it does."""
+        """Return why `signature` does not prove that the sender's domain sent the email, or ""."""
         above = "" if signature.domain == self.domain else may_not_sign(signature.domain, self.domain, txt)
         return above or holds(self.head, signature, txt)
 
@@ -100,10 +98,8 @@ class AuthenticityEvidence:
 def authenticate(
     raw: bytes, *, provider: ProviderVerdict | None = None, server: ResultsServer | None = None, dkim: bool = True
 ) -> AuthenticityEvidence:
-    """Judge only by the first given means. It hashes the body and therefore takes a while. Never raises.
-
-    The means are the provider's verdict, the Authentication-Results of our own mail `server`, or with `dkim` the
-    signatures.
+    """Judge only by the first given means: the provider's verdict, the Authentication-Results of our own mail `server`,
+    or with `dkim` the signatures. Hashes the body and therefore takes a while. Never raises.
     """
     try:
         header, body = split_mail(raw)
@@ -148,7 +144,7 @@ def _by_results(header: MailHeader, sender: str, server: ResultsServer) -> Authe
 
 
 def _envelope(spf: list[MethodResult]) -> str:
-    """Return the domain of MAIL FROM for which SPF passed. "" if any SPF result differs."""
+    """Return the domain of MAIL FROM for which SPF passed, "" if any SPF result differs."""
     # Some results are only for HELO. They prove nothing about the sender, unless they failed.
     results = [each for each in spf if "smtp.mailfrom" in each.properties or each.value not in ("pass", "none")]
     domains = {each.properties.get("smtp.mailfrom", "").rpartition("@")[2] for each in results}
@@ -217,10 +213,10 @@ class _Record:
 
 
 def walked_names(domain: str) -> tuple[str, ...]:
-    """Return the names whose DMARC records are looked up, beginning with `_dmarc.` and `domain`; at most eight.
+    """Return the names of the DMARC records to look up, from `_dmarc.` and `domain` on; at most eight (RFC 9989, 4.10).
 
-    This is the walk of DMARC (RFC 9989, 4.10). A parent name may have another owner: `co.uk` and `github.io` are not
-    the organisation of the names below. Only a DMARC record proves one.
+    A parent name may have another owner: `co.uk` and `github.io` are not the organisation of the names below. Only a
+    DMARC record proves one.
     """
     labels = domain.split(".")
     names = [labels]
@@ -231,7 +227,7 @@ def walked_names(domain: str) -> tuple[str, ...]:
 
 
 def may_not_sign(signer: str, domain: str, txt: KnownTxt) -> str:
-    """Return why `signer`, a parent name, may not sign email from `domain`. "" if it may.
+    """Return why `signer`, a parent name, may not sign email from `domain`, or "".
 
     It may if a record of the walk shows that both belong to one organisation, and the policy for `domain` does not
     require exactly its own name (`adkim=s`).

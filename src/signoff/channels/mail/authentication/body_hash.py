@@ -1,6 +1,6 @@
 """Computes the hash of an email's body as DKIM defines it (RFC 6376, 3.4), in pieces, so that no email blocks others.
-
-dkimpy canonicalises the whole body at once for each signature: three signatures over 10 MiB take five seconds of CPU.
+dkimpy canonicalises the whole body at once for each signature: three signatures over 10 MiB take five seconds of
+CPU.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _BLANKS: Final = re.compile(rb"[ \t]+")
 
 
 class BodyHashes:
-    """Computes the SHA-256 hashes of one body, once per form; None if it is too much work."""
+    """Computes the hashes of one body, once per form; None if it is too much work."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -25,7 +25,7 @@ class BodyHashes:
         self._seconds = MAIL_HASH_SECONDS
 
     def of(self, form: str) -> bytes | None:
-        """Return the hash in the form `simple` or `relaxed`. None for any other. `body` has line ends LF."""
+        """Return the hash in the form `simple` or `relaxed`, None for any other. `body` has line ends LF."""
         if form not in self._known:
             self._known[form] = self._make(form) if form in ("simple", "relaxed") else None
         return self._known[form]
@@ -45,7 +45,7 @@ class BodyHashes:
 
 
 def _pieces(body: bytes, *, relaxed: bool) -> Iterator[bytes]:
-    """Yield the body in pieces. `relaxed` makes each run of blanks one, and removes blanks before a line end."""
+    """`relaxed` makes each run of blanks one, and removes blanks before a line end."""
     if not relaxed:
         yield from (body[at : at + _PIECE] for at in range(0, len(body), _PIECE))
         return

@@ -1,8 +1,8 @@
-"""Checks DKIM signatures (RFC 6376, RFC 8463): the header fields that one covers, and whether it holds.
+"""Checks DKIM signatures (RFC 6376, RFC 8463). dkimpy does the cryptography.
 
-dkimpy does the cryptography. This module guards it against denial of service (bodies and keys of any length). It
-rejects signatures that leave the From field or the end of the body open for an attacker's additions. It also applies
-the key owner's restrictions, which dkimpy ignores.
+This module guards it against denial of service (bodies and keys of any length). It rejects signatures that leave the
+From field or the end of the body open for an attacker's additions. It also applies the key owner's restrictions, which
+dkimpy ignores.
 """
 
 import base64
@@ -38,7 +38,6 @@ class DkimSignature:
     index: int
     """The field's place among such fields, counted from the top."""
     domain: str
-    """The signing domain."""
     signer: str
     """The domain of `i=`, which is `domain` or below."""
     key_name: str
@@ -58,7 +57,7 @@ def signatures(fields: list[str]) -> list[DkimSignature]:
 
 
 def flaw(signature: DkimSignature, body: BodyHashes) -> str:
-    """Return why `signature` proves nothing with any key. "" if its key must be looked up."""
+    """Return why `signature` proves nothing with any key, "" if its key must be looked up."""
     if signature.algorithm not in _ALGORITHMS:
         return "the signature's algorithm proves nothing"
     if signature.partial:
@@ -73,9 +72,9 @@ def flaw(signature: DkimSignature, body: BodyHashes) -> str:
 
 
 def holds(head: bytes, signature: DkimSignature, txt: KnownTxt) -> str:
-    """Return why `signature`, which has no `flaw`, does not hold for the header `head`. "" if it does. Never raises.
+    """Return why `signature`, which has no `flaw`, does not hold for the header `head`, or "".
 
-    `head` has line ends CRLF.
+    Never raises. `head` has line ends CRLF.
     """
     try:
         records = txt(signature.key_name)
@@ -133,7 +132,7 @@ def _tags(value: str) -> dict[str, str] | None:
 
 
 def _key_flaw(record: str, signature: DkimSignature) -> str:
-    """Return why the key in `record` does not count for `signature`. "" if it may."""
+    """Return why the key in `record` does not count for `signature`, or ""."""
     tags = _tags(record) or {}
     kind = tags.get("k", "rsa").lower()
     flags = _split_list(tags.get("t", ""))

@@ -45,7 +45,7 @@ def reaches(domain: str, other: str) -> bool:
 
 
 async def lookup_txt(name: str) -> list[str]:
-    """Look up TXT records by the system's resolver. Raises `OSError` if the DNS does not answer."""
+    """Raises `OSError` if the DNS does not answer."""
     try:
         answer = await dns.asyncresolver.resolve(name, "TXT", lifetime=MAIL_LOOKUP_SECONDS)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
@@ -57,7 +57,7 @@ async def lookup_txt(name: str) -> list[str]:
 
 
 def txt_lookup_of(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
-    """Return a lookup over known records by name. None means that the DNS did not answer."""
+    """Look up among known records. None means that the DNS did not answer."""
 
     def txt(name: str) -> Sequence[str]:
         records = found.get(name)
@@ -77,7 +77,7 @@ class DnsNames:
         self._kept: OrderedDict[str, tuple[float, Sequence[str] | None]] = OrderedDict()
 
     async def find(self, names: Sequence[str]) -> dict[str, Sequence[str] | None]:
-        """Return the records of one email's `names` within `MAIL_LOOKUP_SECONDS`. None for names without answer."""
+        """Look up within `MAIL_LOOKUP_SECONDS`. None for names without answer."""
         records: dict[str, Sequence[str] | None] = dict.fromkeys(names)
         wanted = iter(list(records))
 

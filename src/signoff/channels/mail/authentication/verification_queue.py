@@ -1,8 +1,7 @@
 """Orders the checks of emails' senders: one per domain at a time, domains with proved email first.
 
-The domain that an email claims to be from controls the time of a DNS lookup. An attacker's slow domain therefore delays
-only its own email. This module never checks who may approve: email from an approver takes the same time as any other
-email of the domain.
+The domain that an email claims controls the time of a DNS lookup: an attacker's slow domain delays only its own email.
+This module never checks who may approve: email from an approver takes the same time as any other email of the domain.
 """
 
 import asyncio
@@ -41,10 +40,7 @@ class MailQueue:
 
     @asynccontextmanager
     async def turn(self, domain: str, size: int) -> AsyncIterator[None]:
-        """Wait for the turn of one email of `size` bytes from `domain`.
-
-        Raises `Unavailable` if too much email waits already.
-        """
+        """Wait for the turn of one email of `size` bytes. Raises `Unavailable` if too much email waits already."""
         # Proved domains may use twice as much: a stranger's flood leaves them half of the room.
         allowed = MAIL_WAITING_BYTES * (2 if domain in self._proved else 1)
         if self._bytes[domain] + size > MAIL_DOMAIN_BYTES or self._bytes.total() + size > allowed:
@@ -68,7 +64,7 @@ class MailQueue:
             self._go_on()
 
     def note(self, domain: str, *, proved: bool, silent: bool) -> None:
-        """Note the result for an email from `domain`. A proof counts until the domain's DNS does not answer."""
+        """A proof counts until the domain's DNS does not answer."""
         if silent:
             self._proved.pop(domain, None)
         elif proved:
@@ -88,7 +84,7 @@ class MailQueue:
             following.turn.set_result(None)
 
     def _find_next(self) -> _Waiting | None:
-        """Return the first waiting email, of a domain with a proof if there is one."""
+        """Prefer a domain with a proof."""
         if len(self._busy) >= MAIL_PROVED_AT_ONCE:
             return None
         unproved = sum(domain not in self._proved for domain in self._busy)
