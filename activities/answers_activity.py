@@ -18,8 +18,9 @@ class AnswersActivity:
 
     @activity.defn(name=names.ANSWERS)
     async def read_answers(self, task: AnswersTask) -> StoredAnswers:
-        """Return the revision's decisions in stored order, without voided ones. Waits while a denial can be undone: the
-        turn would treat it as final.
+        """Return the revision's decisions in stored order, without voided ones.
+
+        Waits while a denial can be undone: the turn would treat it as final.
         """
         while True:
             rows = await self._rows.read(task.approval)

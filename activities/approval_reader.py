@@ -33,8 +33,10 @@ class ApprovalReader:
         return (await self.rows_of_turn(ctx)).requests
 
     async def rows_of_turn(self, ctx: CallContext) -> TurnRows:
-        """Read a turn's requests and tickets, and its tenant's freeze. Raises `StoreUnavailable`. Waits while a denial
-        can be undone: the turn would act on an answer that may be retracted.
+        """Read a turn's requests and tickets, and its tenant's freeze.
+
+        Raises `StoreUnavailable`. Waits while a denial can be undone: the turn would act on an answer that may be
+        retracted.
         """
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         while True:

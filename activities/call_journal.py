@@ -36,8 +36,10 @@ from signoff.store.store import Also
 
 
 async def hand_over(deps: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
-    """Record a turn's own entries and no entries of other streams. Raises `StoreUnavailable`. Anyone who can start
-    workflows can start this activity from one; entries of such a caller are not recorded.
+    """Record a turn's own entries and no entries of other streams.
+
+    Raises `StoreUnavailable`. Anyone who can start workflows can start this activity from one; entries of such a caller
+    are not recorded.
     """
     write = make_hand_over(seen)
     if write is not None:
@@ -53,8 +55,9 @@ def make_hand_over(seen: Sequence[AuditEntry], beside: Sequence[AuditEntry] = ()
 
 
 def _write_endings(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
-    """Return a write that records how a turn's own questions ended, by the turn's word, and then runs `also`. Such an
-    entry never lets a call run. `rows` holds the approval if it was read before.
+    """Return a write that records how a turn's own questions ended, by the turn's word, and then runs `also`.
+
+    Such an entry never lets a call run. `rows` holds the approval if it was read before.
     """
     known_rows = {} if rows is None else {rows.latest.id: rows}
     # An entry of the turn's own stream may name any approval. A foreign question would end while its turn still asks
@@ -131,7 +134,6 @@ def _claim_subject(entry: AuditEntry) -> AuditEntry:
 
 
 def _is_own(approval: object) -> bool:
-    """Return whether an approval belongs to a call of the turn that scheduled this activity."""
     named, turn = parse_approval_id(approval) if isinstance(approval, str) else None, _turn()
     return named is not None and named.turn == turn
 
@@ -157,8 +159,10 @@ class RecordActivity:
 
 
 class Journal:
-    """Records one call. If the policy demands only best effort, no method but `receive` raises. Otherwise an entry that
-    cannot be recorded raises `StoreUnavailable`, and Temporal retries the activity.
+    """Records one call.
+
+    If the policy demands only best effort, no method but `receive` raises. Otherwise an entry that cannot be recorded
+    raises `StoreUnavailable`, and Temporal retries the activity.
     """
 
     def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
@@ -168,10 +172,11 @@ class Journal:
         self._owed: list[AuditEntry] = []
 
     async def receive(self, seen: Sequence[AuditEntry], approval: str) -> None:
-        """Accept the turn's entries from before this call; the next entry's write records them. A separate transaction
-        would take a quarter of the time from a decision to its effect. Only entries about a question other than
-        `approval`, this call's, get one: otherwise two calls that end each other's questions while claiming their
-        tickets would deadlock. Raises `StoreUnavailable`.
+        """Accept the turn's entries from before this call; the next entry's write records them.
+
+        A separate transaction would take a quarter of the time from a decision to its effect. Only entries about a
+        question other than `approval`, this call's, get one: otherwise two calls that end each other's questions while
+        claiming their tickets would deadlock. Raises `StoreUnavailable`.
         """
         own = _own(seen)
         others = any(entry.kind == "ending" and entry.data.get("approval") != approval for entry in own)
@@ -187,7 +192,6 @@ class Journal:
             await self._keep([])
 
     def forget_received(self) -> None:
-        """The write of `together` has recorded the accepted entries."""
         self._owed = []
 
     async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
@@ -199,8 +203,9 @@ class Journal:
     async def start_entries(
         self, permit: Permit, found: LocalGateDecision, args: Mapping[str, Any], ticket: str
     ) -> list[AuditEntry]:
-        """Build the entries for the handler's start, with its rule or grant if the call had no approval. Raises
-        `StoreUnavailable` if large arguments cannot be stored.
+        """Build the entries for the handler's start, with its rule or grant if the call had no approval.
+
+        Raises `StoreUnavailable` if large arguments cannot be stored.
         """
         event = dispatch_event(self._tool, permit)
         # An external agent runs the tool itself: only its promise says that it does so as approved.
@@ -224,8 +229,10 @@ class Journal:
     async def end(
         self, permit: Permit, outcome: CallOutcome, ticket: str, ran: CallContent | None = None
     ) -> list[AuditEntry]:
-        """Build the entries for the end of the call. A call that ran gets its execution facts, and a specialist's call
-        all of its arguments. Raises `StoreUnavailable` if large arguments cannot be stored.
+        """Build the entries for the end of the call.
+
+        A call that ran gets its execution facts, and a specialist's call all of its arguments. Raises
+        `StoreUnavailable` if large arguments cannot be stored.
         """
         facts = (
             {}
@@ -260,8 +267,9 @@ class Journal:
         return {"arguments_kept": {"sha256": kept.blob.sha256, "size": kept.blob.size}}
 
     def together(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also | None:
-        """Return a write of `seen` for the transaction of the recorded event, or `None` if `apart` writes it. `rows`
-        holds the call's approval, read before.
+        """Return a write of `seen` for the transaction of the recorded event, or `None` if `apart` writes it.
+
+        `rows` holds the call's approval, read before.
         """
         return self._write_entries(seen, rows) if self._required else None
 

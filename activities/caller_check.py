@@ -1,6 +1,8 @@
-"""Checks that the turn in the task scheduled a Signoff activity. Anyone with Temporal credentials can schedule any
-activity of a task queue. Tools and `signoff.outcome` refuse such callers with an outcome; all others fail here
-before they begin. Event handlers are exempt, because no turn schedules them.
+"""Checks that the turn in the task scheduled a Signoff activity.
+
+Anyone with Temporal credentials can schedule any activity of a task queue. Tools and `signoff.outcome` refuse such
+callers with an outcome; all others fail here before they begin. Event handlers are exempt, because no turn schedules
+them.
 """
 
 from collections.abc import Sequence

@@ -190,8 +190,9 @@ def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
 
 
 def check_backends(tools: Iterable[Tool], backends: Mapping[str, Backend], task_queue: str) -> None:
-    """Raise `ConfigError` if a tool of this worker declares a program or folder that this machine lacks. Tools of
-    another task queue run elsewhere.
+    """Raise `ConfigError` if a tool of this worker declares a program or folder that this machine lacks.
+
+    Tools of another task queue run elsewhere.
     """
     for tool in tools:
         if tool.task_queue not in ("", task_queue):
@@ -207,8 +208,9 @@ def check_backends(tools: Iterable[Tool], backends: Mapping[str, Backend], task_
 def grant_capabilities(
     backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str
 ) -> GrantedCapabilities:
-    """Return the declared capabilities of `tool` for its handler, as far as backends exist. Never raises: the gate
-    `capabilities` checks first, and a missing capability fails when the handler uses it.
+    """Return the declared capabilities of `tool` for its handler, as far as backends exist.
+
+    Never raises: the gate `capabilities` checks first, and a missing capability fails when the handler uses it.
     """
     found: dict[str, object] = {}
     for kind in tool.capabilities.kinds:

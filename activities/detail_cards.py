@@ -1,6 +1,7 @@
-"""Draws cards for the details that Temporal shows of a turn. Workflows call this, but a turn does not know the secret
-arguments or the inbox's address. This data enters only the answer to a query, never a command or the history.
-Therefore it may differ on replay.
+"""Draws cards for the details that Temporal shows of a turn.
+
+Workflows call this, but a turn does not know the secret arguments or the inbox's address. This data enters only the
+answer to a query, never a command or the history. Therefore it may differ on replay.
 """
 
 import logging
@@ -49,9 +50,10 @@ class DetailCards(Interceptor):
         return f"{inbox}/approvals/{quote(approval_id, safe='.')}" if inbox else ""
 
     def card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
-        """Draw a request's card without any secret of `calls`. For a tool not declared here, the card holds only a note
-        about that. Returns `None` if the arguments are in the store, or if `calls` has too many secrets to search
-        for. Never raises.
+        """Draw a request's card without any secret of `calls`.
+
+        For a tool not declared here, the card holds only a note about that. Returns `None` if the arguments are in the
+        store, or if `calls` has too many secrets to search for. Never raises.
         """
         try:
             return self._card(request, calls)

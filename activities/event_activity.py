@@ -30,7 +30,10 @@ class EventActivity:
 
     @activity.defn(name=names.EVENT)
     async def event(self, task: EventTask) -> None:
-        """Run the handler unless the event was delivered. A failure is final, with the type of the handler's exception."""
+        """Run the handler unless the event was delivered.
+
+        A failure is final, with the type of the handler's exception.
+        """
         info = activity.info()
         own_workflow = (names.HANDLER_RUN, event_workflow_id(self._deps.store.id, task.delivery))
         if (info.workflow_type, info.workflow_id) != own_workflow:

@@ -115,7 +115,6 @@ class GateActivity:
         return GateReply(gate_decisions=tuple(gate_decisions), tally=tally)
 
     def _trace(self, task: GateTask) -> list[AuditEntry]:
-        """Log the meaning of each call's tool name, with the levels that won and lost."""
         view, entries = self._deps.catalog.tool_view(task.ctx), []
         for call in task.calls:
             facts = resolution_facts(view, call.tool)
@@ -175,8 +174,9 @@ class GateActivity:
         rows: TurnRows,
         action: str,
     ) -> LocalGateDecision:
-        """Apply the tenant's freeze, earlier denials, waiting calls and remembered answers to `found`. An edit is a
-        person's proposal to the other approvers: no remembered answer applies to it, now or later.
+        """Apply the tenant's freeze, earlier denials, waiting calls and remembered answers to `found`.
+
+        An edit is a person's proposal to the other approvers: no remembered answer applies to it, now or later.
         """
         # Check before remembered answers: in a frozen tenant no grant applies, and none is used up.
         if rows.freeze is not None:
@@ -270,8 +270,9 @@ class GateActivity:
         found: LocalGateDecision,
         rows: TurnRows,
     ) -> GateDecision:
-        """Ask approvers about a call's unknown outcome: the call waits, or the decision says why no one is asked. The
-        question is about the past, so the present policy does not matter. The store must show a begun attempt
+        """Ask approvers about a call's unknown outcome: the call waits, or the decision says why no one is asked.
+
+        The question is about the past, so the present policy does not matter. The store must show a begun attempt
         without an outcome, and no decision of approvers about it.
         """
         tool, verdict = self._deps.catalog.tool_view(task.ctx).tool(call.tool), found.verdict
@@ -340,7 +341,6 @@ class GateActivity:
         return OFFLINE_MODEL if self._deps.is_offline(ctx.actor) else None
 
     def _stands_in(self, call: CallPart) -> Remark | None:
-        """Return a note about a fallback call, with the tools that it may replace."""
         if not is_stand_in(call.call):
             return None
         return fallback_note([each.name for each in self._deps.catalog.every_tool if call.tool in each.fallbacks])
@@ -390,7 +390,7 @@ def _with_summary(decision: GateDecision, tool: Tool | None, args: Any, secrets:
 
 
 def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
-    """Build the entries of a batch's settled calls. Requests and running calls are recorded elsewhere."""
+    """Requests and running calls are recorded elsewhere."""
     entries = []
     for call, gate_decision in zip(task.calls, gate_decisions, strict=True):
         if gate_decision.outcome is not None:
@@ -406,9 +406,10 @@ def _to_a_person(words: Words) -> Words:
 
 
 def _find_earlier_run(tickets: Sequence[Ticket], digest: str) -> tuple[CallOutcome | None, tuple[Remark, ...]]:
-    """Return the outcome of exactly this action if it ran already, or remarks on earlier attempts. `tickets` belong to
-    the call. A turn that is reset to before a decision asks again, and an approver must not deny a call that has
-    already happened.
+    """Return the outcome of exactly this action if it ran already, or remarks on earlier attempts.
+
+    `tickets` belong to the call. A turn that is reset to before a decision asks again, and an approver must not deny a
+    call that has already happened.
     """
     done = [each for each in tickets if each.state == "done" and each.outcome is not None]
     for ticket in done:

@@ -1,5 +1,7 @@
-"""Applies remembered answers to calls, by pure rules over the store's rows. A grant here is only a claim: its question
-and signed answers must confirm it. Otherwise a worker's write access to the store would be enough to create one.
+"""Applies remembered answers to calls, by pure rules over the store's rows.
+
+A grant here is only a claim: its question and signed answers must confirm it. Otherwise a worker's write access to the
+store would be enough to create one.
 """
 
 import dataclasses
@@ -56,8 +58,9 @@ class GrantUse:
     async def holds(
         self, name: str, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
     ) -> LocalGateDecision:
-        """Like `apply_grant`, with the grant or remembered denial `name`. Does not check the remaining uses: the claim
-        does. Raises `StoreUnavailable`.
+        """Like `apply_grant`, with the grant or remembered denial `name`.
+
+        Does not check the remaining uses: the claim does. Raises `StoreUnavailable`.
         """
         grant = await self._rows.read(name) if name and found.kind == "ask" else None
         if grant is None or grant.verdict != "approved" or not await self._applies(grant, ctx, found, args):
@@ -109,7 +112,6 @@ class GrantUse:
         return grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people)
 
     async def _find_proof(self, grant: Grant, judged: LocalGateDecision) -> tuple[Question, Sequence[Decision]] | None:
-        """Return the question and answers that confirm `grant`, or `None`."""
         rows = await self._questions.read(grant.approval_id)
         question = None if rows is None else question_of(grant, rows.questions)
         if rows is None or question is None or not self._is_vouched(question):
@@ -158,8 +160,9 @@ class GrantUse:
 
 
 def _is_of_asker(question: Question, ctx: CallContext, people: Directory) -> bool:
-    """Return whether the requester in `ctx` is the person who asked `question`, as known at that time. Their account
-    may belong to another person now.
+    """Return whether the requester in `ctx` is the person who asked `question`, as known at that time.
+
+    Their account may belong to another person now.
     """
     return people.person_id(question.requester.human, ctx.tenant) == people.person_id(ctx.user.user, ctx.tenant)
 
@@ -175,7 +178,7 @@ def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
 
 
 def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> LocalGateDecision:
-    """Return `found`, but denied if it would run or need approval."""
+    """Deny `found` if it would run or need approval."""
     if found.kind == "settled":
         return found
     denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=f"frozen: {reason}")

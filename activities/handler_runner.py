@@ -52,8 +52,9 @@ def tool_context_of(
     settings: Mapping[str, Any] = _NO_SETTINGS,
     capabilities: GrantedCapabilities = NOTHING_GRANTED,
 ) -> ToolContext:
-    """Build the context of a call's handler or probe. `key` is the ticket's key. `permit` must be proved: its approvers
-    are reported to the tool.
+    """Build the context of a call's handler or probe.
+
+    `key` is the ticket's key. `permit` must be proved: its approvers are reported to the tool.
     """
     ctx = permit.ctx
     known = people.person_id(ctx.user.user, ctx.tenant)
@@ -170,7 +171,10 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 def is_unwanted() -> bool:
-    """Return whether the turn has cancelled this call or has ended. A stopping worker leaves the call to another one."""
+    """Return whether the turn has cancelled this call or has ended.
+
+    A stopping worker leaves the call to another one.
+    """
     details = activity.cancellation_details()
     # Ending or resetting the turn, or scheduling the call twice, must not interrupt a begun call: its outcome would be
     # unknown.

@@ -39,8 +39,10 @@ async def _beat(seconds: float) -> None:
 
 @contextlib.asynccontextmanager
 async def report_running(store: Store, key: str, seconds: float = SECONDS) -> AsyncIterator[None]:
-    """Record every `seconds` that the ticket `key` runs, first after `seconds`. Temporal's heartbeats do not prove
-    this: anyone with its credentials can schedule any activity while the tool runs under another one.
+    """Record every `seconds` that the ticket `key` runs, first after `seconds`.
+
+    Temporal's heartbeats do not prove this: anyone with its credentials can schedule any activity while the tool runs
+    under another one.
     """
     task = asyncio.create_task(_tell(store, key, seconds))
     try:
@@ -61,7 +63,10 @@ async def _tell(store: Store, key: str, seconds: float) -> None:
 
 
 async def check_ended(store: Store, key: str) -> None:
-    """Return if no process runs the ticket `key`. Otherwise raise an error that Temporal retries after the claim ends."""
+    """Return if no process runs the ticket `key`.
+
+    Otherwise raise an error that Temporal retries after the claim ends.
+    """
     left = await store.claim_remaining(key)
     if left > 0:
         again = timedelta(seconds=left + 0.1)

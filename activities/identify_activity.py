@@ -69,7 +69,6 @@ class IdentifyActivity:
             return Authority(allowed=False, code="unavailable")
 
     async def _find_stored(self, decision: Decision) -> Authority | None:
-        """`None` if the answer is not stored."""
         # Each stored answer has a time of arrival. Answers from Temporal's own UI have none.
         has_arrival = decision.received_at is not None
         votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if has_arrival else []
@@ -107,9 +106,10 @@ class IdentifyActivity:
 
 
 def _key(decision: Decision, revision: int, *, once: bool) -> str:
-    """Return the key of a raw answer: its run, the pending revision, and its content. A repeated workflow task may
-    reorder its messages, so the activity's number does not identify a message. With `once`, equal answers to one
-    revision share a key.
+    """Return the key of a raw answer: its run, the pending revision, and its content.
+
+    A repeated workflow task may reorder its messages, so the activity's number does not identify a message. With
+    `once`, equal answers to one revision share a key.
     """
     info = activity.info()
     name = f"{info.workflow_run_id}/{revision}/{sha256_hex(decision.model_dump(mode='json'))}"

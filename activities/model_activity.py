@@ -57,8 +57,10 @@ _log = logging.getLogger(__name__)
 
 
 class ModelActivity:
-    """Asks the model and runs the gates on its calls. A reply with calls is stored before the gates run, and an attempt
-    after a lost one finds it: no second completion is paid for, and no question is about calls of another reply.
+    """Asks the model and runs the gates on its calls.
+
+    A reply with calls is stored before the gates run, and an attempt after a lost one finds it: no second completion is
+    paid for, and no question is about calls of another reply.
     """
 
     def __init__(self, deps: WorkerDeps) -> None:
@@ -119,7 +121,7 @@ class ModelActivity:
         return _keep_reply(kept)
 
     async def _propose(self, task: ModelTask, given: ProposedExternalCall, run: str) -> ModelReply:
-        """Return the one call of an external agent as its completion, stored like any other."""
+        """Store the one call of an external agent as its completion."""
         actor = self._deps.catalog.actor(task.ctx.actor)
         if actor.external is None:
             # Anyone who can start workflows can give any actor a call that its model never made.
@@ -143,8 +145,9 @@ class ModelActivity:
         return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 
     async def _judge_calls(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
-        """Return `reply` with the gates' decisions, or without them if the gates cannot answer now. The turn then asks
-        the gates itself.
+        """Return `reply` with the gates' decisions, or without them if the gates cannot answer now.
+
+        The turn then asks the gates itself.
         """
         span = activity.info().start_to_close_timeout
         ends = None if span is None else begun + span.total_seconds() - SPARE_SECONDS
@@ -240,8 +243,9 @@ class ModelActivity:
         return reply, own
 
     def _quiet(self, messages: Sequence[Message], completion: Completion) -> Completion:
-        """Remove the worker's secrets and secret arguments, present and earlier, from the agent's texts. Calls except
-        `respond` are unchanged: approvers are asked about the proposed arguments, and these run.
+        """Remove the worker's secrets and secret arguments, present and earlier, from the agent's texts.
+
+        Calls except `respond` are unchanged: approvers are asked about the proposed arguments, and these run.
         """
         earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
         proposed = ((each.tool, parse_arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])

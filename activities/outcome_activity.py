@@ -1,5 +1,6 @@
-"""Activity `signoff.outcome`: finds the outcome of a call whose activity timed out or was lost. Also reads an external
-agent's report.
+"""Activity `signoff.outcome`: finds the outcome of a call whose activity timed out or was lost.
+
+Also reads an external agent's report.
 """
 
 from temporalio import activity
@@ -38,9 +39,11 @@ from signoff.store.tickets import ticket_key
 
 
 class OutcomeActivity:
-    """Reads the ticket. Voids an unclaimed one, so that a late worker cannot run it. Asks the tool's probe, if any,
-    about a begun call without an outcome. A decision that the call happened is recorded on the ticket: it is final
-    even if the workflow is lost.
+    """Reads the ticket.
+
+    Voids an unclaimed one, so that a late worker cannot run it. Asks the tool's probe, if any, about a begun call
+    without an outcome. A decision that the call happened is recorded on the ticket: it is final even if the workflow is
+    lost.
     """
 
     def __init__(self, deps: WorkerDeps) -> None:
@@ -48,8 +51,9 @@ class OutcomeActivity:
 
     @activity.defn(name=names.OUTCOME)
     async def outcome(self, task: OutcomeTask) -> ToolReply:
-        """Return the recorded outcome, or `in_doubt`; `again=lapsed` if nothing ran, `undone` if it had no effect. A
-        reply with neither means that a decision was not recorded, or that there is no report.
+        """Return the recorded outcome, or `in_doubt`; `again=lapsed` if nothing ran, `undone` if it had no effect.
+
+        A reply with neither means that a decision was not recorded, or that there is no report.
         """
         info = activity.info()
         permit = task.permit
@@ -91,8 +95,9 @@ class OutcomeActivity:
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 
     async def _find_report(self, task: OutcomeTask, workflow: str) -> ToolReply:
-        """Return the external agent's reported outcome, or `in_doubt` once the turn gives up the report. Reads the
-        store, where the gateway recorded the report under the agent's token: a turn's claim proves nothing.
+        """Return the external agent's reported outcome, or `in_doubt` once the turn gives up the report.
+
+        Reads the store, where the gateway recorded the report under the agent's token: a turn's claim proves nothing.
         """
         permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
         # Check the ticket: a turn may name the digest of another turn's call.
@@ -164,7 +169,6 @@ class OutcomeActivity:
         )
 
     async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
-        """Return the use that a read consumed."""
         if tool.usage_limit is None:
             return failed
         try:
@@ -174,7 +178,6 @@ class OutcomeActivity:
             return failed
 
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
-        """Ask the tool's probe about exactly the permit's call."""
         permit = task.permit
         if tool.probe is None or task.args is None or await self._deps.requester_problem(permit.ctx):
             return None
@@ -198,7 +201,7 @@ class OutcomeActivity:
         return await probing.reply(known_of, args, context)
 
     async def _prove(self, permit: Permit, tool: Tool) -> Permit:
-        """Return `permit` with the approvers from the store, ignoring its own claims."""
+        """Ignores the permit's own claims."""
         approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit) if permit.kind == "approved" else None
         approval = approval_of(permit, rows)

@@ -1,5 +1,6 @@
-"""Checks the right to run at the place of the effect, by pure rules over an untrusted permit. `approval_of` derives the
-approval from the store, `check_permit` decides.
+"""Checks the right to run at the place of the effect, by pure rules over an untrusted permit.
+
+`approval_of` derives the approval from the store, `check_permit` decides.
 """
 
 import dataclasses
@@ -56,7 +57,10 @@ RUN = PermitCheck("run")
 
 
 def turn_problem(caller: ActivityCaller, turn: TurnKey | None, what: str, by: str) -> str:
-    """Return why `what` was not scheduled by `turn` (`None`: no turn), or "". `by` names the source of the turn's name."""
+    """Return why `what` was not scheduled by `turn` (`None`: no turn), or "".
+
+    `by` names the source of the turn's name.
+    """
     # Anyone with Temporal credentials can start any activity, directly or from their own workflow.
     if caller.workflow_type != ACTOR_TURN:
         return f"{what} runs only inside a turn"
@@ -113,7 +117,6 @@ def voter_set(
     now: datetime,
     questions: Sequence[Question] = (),
 ) -> VoterSet:
-    """Return the people who may answer, by the present policy's `terms` and by `questions`."""
     policy = catalog.policy(tool).rules
     present = ApproverSpec(
         ctx.tenant,
@@ -131,6 +134,7 @@ def voter_set(
 
 def _escalation(question: Question, terms: Terms) -> Escalation | None:
     """Return the escalation of a question, to people named by both its row and the present terms, at the later time.
+
     Both times count from its opening, by the store's clock.
     """
     to = tuple(each for each in question.escalate_to if each in terms.escalate_to)
@@ -153,8 +157,9 @@ def _escalates_after(asked: Question | Terms) -> float | None:
 
 
 def is_believed(ctx: CallContext, person: Person | None, *, development: bool) -> bool:
-    """Return whether the directory confirms the turn's requester: tier, roles and attributes. Only development believes
-    an unknown requester.
+    """Return whether the directory confirms the turn's requester: tier, roles and attributes.
+
+    Only development believes an unknown requester.
     """
     if person is None:
         return development
@@ -187,7 +192,7 @@ def is_expired(user: Principal, now: datetime) -> bool:
 
 
 def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
-    """Make `found` need approval for the reason `why` if a rule would run it."""
+    """Make `found` need approval if a rule would run it."""
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", reasons=(why,))
@@ -196,9 +201,10 @@ def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
 
 @dataclass(frozen=True)
 class StoredApproval:
-    """The stored approval of one call: its question, and the approving decisions with their times (UTC). `problem` is
-    the reason why no approval counts, `stale` the reason to ask again. `edited` is the hash of the question whose
-    edit produced these arguments.
+    """The stored approval of one call: its question, and the approving decisions with their times (UTC).
+
+    `problem` is the reason why no approval counts, `stale` the reason to ask again. `edited` is the hash of the
+    question whose edit produced these arguments.
     """
 
     question: Question
@@ -211,8 +217,9 @@ class StoredApproval:
 
 
 def approval_of(permit: Permit, rows: ApprovalRows | None) -> StoredApproval | None:
-    """Return the approval that a permit claims, from the rows alone, or `None` without a question. The permit's own
-    decisions do not count.
+    """Return the approval that a permit claims, from the rows alone, or `None` without a question.
+
+    The permit's own decisions do not count.
     """
     asked = [] if rows is None else [each for each in rows.questions if each.kind == "approval"]
     if rows is None or not asked:
@@ -264,9 +271,10 @@ def check_permit(
     approval: StoredApproval | None,
     now: datetime,
 ) -> PermitCheck:
-    """Return whether the call may run under the present catalog. `digest` and `found` were computed here and now.
-    `terms` belong to the present policy, `now` is the store's clock. For each term, the stricter of row and present
-    policy applies.
+    """Return whether the call may run under the present catalog.
+
+    `digest` and `found` were computed here and now. `terms` belong to the present policy, `now` is the store's clock.
+    For each term, the stricter of row and present policy applies.
     """
     # Do not refuse: a deploy can change a tool under an honest turn, which then asks again.
     if permit.digest != digest:
@@ -341,7 +349,6 @@ def _in_time(approval: StoredApproval, rules: ApprovalPolicy, now: datetime) -> 
 
 
 def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """Return the stored answers about attempt `number`."""
     words: list[Decision] = []
     for question in _doubts(permit, rows, number):
         words += [each for each in _words(rows, question) if each not in words]
@@ -349,9 +356,10 @@ def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[De
 
 
 def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """Return the answers to the last question about attempt `number`. Answers to different questions do not add up:
-    later approvers did not see earlier answers. Empty if anyone ever said that the attempt took effect or gave it
-    up.
+    """Return the answers to the last question about attempt `number`.
+
+    Answers to different questions do not add up: later approvers did not see earlier answers. Empty if anyone ever said
+    that the attempt took effect or gave it up.
     """
     asked = _doubts(permit, rows, number)
     if rows is None or not asked:
@@ -363,7 +371,7 @@ def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[D
 
 
 def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Question]:
-    """Return the questions about the outcome of attempt `number`, oldest first."""
+    """Oldest first."""
     asked = () if rows is None else rows.questions
     digest = doubt_digest(permit.digest, number)
     return [each for each in asked if each.kind == "in_doubt" and each.doubt_of == number and each.digest == digest]
@@ -379,8 +387,9 @@ def _words(rows: ApprovalRows | None, question: Question) -> list[Decision]:
 def is_given_up(
     words: Sequence[Decision], quorum: int, policy: CompiledPolicy, signature_policy: SignaturePolicy, voters: VoterSet
 ) -> bool:
-    """Return whether enough people said that an attempt with an unknown outcome did not happen. Running a call again
-    takes as many people as running it.
+    """Return whether enough people said that an attempt with an unknown outcome did not happen.
+
+    Running a call again takes as many people as running it.
     """
     denials = [word for word in words if _says(word, "approved", policy, signature_policy)]
     # In any of the questions, one person who said that it happened, or gave it up, ends it.
@@ -396,7 +405,10 @@ def has_happened(
     signature_policy: SignaturePolicy,
     voters: VoterSet,
 ) -> bool:
-    """Return whether `word`, one of `words` about that attempt, says that it happened. One entitled person is enough."""
+    """Return whether `word`, one of `words` about that attempt, says that it happened.
+
+    One entitled person is enough.
+    """
     return word in words and _says(word, "happened", policy, signature_policy) and voters.count((word,)) == 1
 
 

@@ -36,8 +36,10 @@ class ProbeRunner:
         self._seconds = seconds
 
     async def reply(self, permit: Permit, args: dict[str, Any], context: ToolContext) -> ToolReply | None:
-        """Probe the call with the claimed ticket `context.idempotency_key`. Returns `None` if approvers must be asked.
-        The finding is recorded on the ticket: the call is never probed again, even if the workflow is lost.
+        """Probe the call with the claimed ticket `context.idempotency_key`.
+
+        Returns `None` if approvers must be asked. The finding is recorded on the ticket: the call is never probed
+        again, even if the workflow is lost.
         """
         if self._tool.probe is None:
             return None

@@ -77,8 +77,9 @@ class QuestionWriter:
         self._rows = Questions(deps.store)
 
     async def ask(self, task: GateTask, about: Subject) -> ApprovalRequest:
-        """The request has revision, code and times from the store. Raises `StoreUnavailable`, and `QuestionRefused`
-        except for an unknown outcome.
+        """The request has revision, code and times from the store.
+
+        Raises `StoreUnavailable`, and `QuestionRefused` except for an unknown outcome.
         """
         asked = await self._ask(task, about, None)
         if asked is None:
@@ -118,8 +119,9 @@ class QuestionWriter:
         return await self._rows.read(ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id)
 
     async def edit(self, task: GateTask, decision: Decision, tool: Tool | None) -> Edit | str:
-        """Return the edit that `decision` makes to its question, or why there is none. Checks the decision itself: the
-        turn's claim about an edit does not count.
+        """Return the edit that `decision` makes to its question, or why there is none.
+
+        Checks the decision itself: the turn's claim about an edit does not count.
         """
         approval = ApprovalKey(TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn), task.calls[0].call).id
         rows = await self._rows.read(approval)

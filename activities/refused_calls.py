@@ -26,8 +26,9 @@ class RefusedCalls:
         self._journal = journal
 
     async def refuse(self, task: ToolTask, why: str, message: str = "", *, vouched: bool = True) -> ToolReply:
-        """If the call may have run before, `message` replaces "Not executed". `vouched`: the gateway signed the
-        requester.
+        """If the call may have run before, `message` replaces "Not executed".
+
+        `vouched`: the gateway signed the requester.
         """
         await self._journal.record_refusal(task.permit, why, vouched=vouched)
         return refusal(task, self._tool, why, message)
@@ -39,9 +40,10 @@ class RefusedCalls:
         return ToolReply(outcome=outcome)
 
     async def earlier_reply(self, task: ToolTask) -> ToolReply | None:
-        """Return the reply of an earlier attempt of exactly this call, or `None` if none began. The present obstacle
-        did not exist then, so the call must not end, or be asked, as if nothing had happened. A read leaves no
-        trace, except one begun under another definition, which may have acted.
+        """Return the reply of an earlier attempt of exactly this call, or `None` if none began.
+
+        The present obstacle did not exist then, so the call must not end, or be asked, as if nothing had happened. A
+        read leaves no trace, except one begun under another definition, which may have acted.
         """
         if self._tool.read_only and is_of(
             task.permit, self._tool, await load_in(self._deps.store, task.args, place_of(task))
@@ -57,8 +59,9 @@ def refusal(task: ToolTask, tool: Tool, why: str, message: str = "") -> ToolRepl
 
 
 async def left_reply(deps: WorkerDeps, task: ToolTask) -> ToolReply | None:
-    """Return the reply that the call's tickets hold from earlier attempts, or `None`. Raises `InDoubt`. An earlier
-    ticket without an outcome does not count here: approvers said that it did not happen.
+    """Return the reply that the call's tickets hold from earlier attempts, or `None`.
+
+    Raises `InDoubt`. An earlier ticket without an outcome does not count here: approvers said that it did not happen.
     """
     if task.ticket < 1:
         return None
@@ -79,7 +82,7 @@ async def left_reply(deps: WorkerDeps, task: ToolTask) -> ToolReply | None:
 
 
 async def own_ticket(deps: WorkerDeps, task: ToolTask, number: int) -> Ticket | None:
-    """Return the ticket of this number if it belongs to this call."""
+    """`None` if the ticket belongs to another call."""
     found = await deps.store.read_ticket(ticket_key(task.permit.digest, number))
     # The digest is the permit's claim. Another call's ticket must not become the outcome of this one.
     here = (activity.info().workflow_id, task.permit.call, task.tool)
@@ -87,5 +90,4 @@ async def own_ticket(deps: WorkerDeps, task: ToolTask, number: int) -> Ticket | 
 
 
 def place_of(task: ToolTask) -> SessionKey:
-    """Return the session under which the call's content is stored."""
     return SessionKey(task.permit.ctx.tenant, task.permit.ctx.session)

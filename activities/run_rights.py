@@ -1,5 +1,6 @@
-"""Derives the right to run a call from the present catalog, policy and people, and the stored answers. Checks every
-claim of a turn's permit again.
+"""Derives the right to run a call from the present catalog, policy and people, and the stored answers.
+
+Checks every claim of a turn's permit again.
 """
 
 import asyncio
@@ -63,8 +64,9 @@ class RunRights:
         return found._replace(permit=replace(found.permit, doubts=await self._undone(task)))
 
     async def earlier_reply(self, task: ToolTask, args: Any, found: LocalGateDecision) -> ToolReply | None:
-        """Return the reply that earlier tickets of the call require. `None`: each ticket is void, or approvers said
-        that the attempt did not happen.
+        """Return the reply that earlier tickets of the call require.
+
+        `None`: each ticket is void, or approvers said that the attempt did not happen.
         """
         permit, policy, signature_policy = (
             task.permit,
@@ -109,11 +111,9 @@ class RunRights:
 
     @property
     def needs_nobody(self) -> bool:
-        """True if no policy asks about the tool."""
         return self._deps.catalog.needs_nobody(self._tool.activity)
 
     async def _judge(self, task: ToolTask, args: Any) -> ToolReply | RunRight:
-        """Judge the call again by the present catalog and policy, its digest and the stored answers."""
         permit, signature_policy = task.permit, self._deps.signature_policy
         # Check this first: all later checks depend on the requester, and a permit can name any person.
         problem = await self._deps.requester_problem(permit.ctx)
@@ -181,7 +181,6 @@ class RunRights:
         return replace(refused, again=check.again, note=check.why)
 
     async def _undone(self, task: ToolTask) -> tuple[Decision, ...]:
-        """Return the answers that earlier attempts of the call did not happen."""
         if task.ticket <= 1:
             return ()
         policy = self._deps.catalog.policy(self._tool.activity)
@@ -193,7 +192,6 @@ class RunRights:
         return await self._approvals.of(permit) if permit.kind == "approved" else None
 
     def _still_holds(self, right: RunRight, connection: Connection) -> bool:
-        """Return whether the question and answers of an approved call are unchanged."""
         permit, approval_id = right.permit, approval_id_of(right.permit)
         lock_approval(connection, approval_id)
         rows = read_rows_anew(connection, approval_id, right.rows)
@@ -221,8 +219,9 @@ class RunRights:
     async def _terms(
         self, permit: Permit, args: Any, found: LocalGateDecision, question: Question | None
     ) -> Terms | None:
-        """Return the terms on which the present policy asks about the call, at the time of the question. A deploy may
-        ask for more, the clock does not. `None` if the policy would have denied the call then.
+        """Return the terms on which the present policy asks about the call, at the time of the question.
+
+        A deploy may ask for more, the clock does not. `None` if the policy would have denied the call then.
         """
         at = found.at if question is None else question.judged_at
         return await terms_at(self._deps.catalog, permit.ctx, args, found, self._tool, at)
@@ -233,6 +232,5 @@ def call_of(task: ToolTask) -> CallPart:
 
 
 def _overrides(question: Question, found: LocalGateDecision) -> bool:
-    """Return whether the card showed the permission check's present objection, if there is one."""
     shown = question.override == override_hash(found.objection)
     return not found.objection or (question.rule == PERMISSION_RULE and shown)

@@ -1,6 +1,7 @@
-"""Keeps workers from turns of another store, whose tickets are not in this one. A store that was moved away, or
-restored without the end of its log, starts again silently, and a worker that continued would repeat completed calls.
-It retries until the turn's own store is back.
+"""Keeps workers from turns of another store, whose tickets are not in this one.
+
+A store that was moved away, or restored without the end of its log, starts again silently, and a worker that continued
+would repeat completed calls. It retries until the turn's own store is back.
 """
 
 import logging

@@ -10,8 +10,9 @@ from signoff.store.questions.approval_rows import ApprovalRows
 
 
 def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredApproval | None) -> Permit:
-    """Return `permit` with the present rule and answers that let its call run. Its own claims about approvers and rule
-    are arbitrary input of the caller.
+    """Return `permit` with the present rule and answers that let its call run.
+
+    Its own claims about approvers and rule are arbitrary input of the caller.
     """
     if permit.kind == "approved":
         return _add_answers(permit, approval)

@@ -1,4 +1,5 @@
 """Runs tools as activities: derives the right to run, claims a ticket, calls the handler once, records the outcome.
+
 Reads claim no ticket. An idempotent call with an unknown outcome runs again under its key. Trusts no caller: checks
 every claim of a permit again by the present catalog, people and store.
 """
@@ -179,14 +180,14 @@ class ToolActivity:
         return ToolReply(outcome=outcome)
 
     async def _never_began(self, task: ToolTask, key: str) -> None:
-        """Return the ticket, and its use, of a call that was stopped before its handler ran."""
+        """Give back the ticket, and its use, of a call that was stopped before its handler ran."""
         outcome = plain_outcome(task.permit.call, task.tool, "skipped", _STOPPED)
         ends = await self._ends(task, outcome, key, None)
         await self._results.retry_store(lambda: self._deps.store.void_claimed(key, also=self._journal.together(ends)))
         await self._journal.apart(ends)
 
     async def _read(self, task: ToolTask, args: dict[str, Any], found: LocalGateDecision) -> CallOutcome:
-        """Run a call that needs no ticket."""
+        """The call needs no ticket."""
         await self._journal.alone(await self._journal.start_entries(task.permit, found, args, ""))
         made = await self._handler.run(task, args, "")
         outcome = _add_note(made.outcome, found)

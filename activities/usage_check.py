@@ -24,8 +24,9 @@ def use_of(catalog: Catalog, tool: Tool, ctx: CallContext, call: str) -> Limited
 async def exhausted_calls(
     store: Store, catalog: Catalog, ctx: CallContext, calls: Sequence[CallPart]
 ) -> dict[str, str]:
-    """Return why calls cannot run now, by call id: their tools have reached their usage limits. Raises
-    `StoreUnavailable`.
+    """Return why calls cannot run now, by call id: their tools have reached their usage limits.
+
+    Raises `StoreUnavailable`.
     """
     view = catalog.tool_view(ctx)
     found = ((call.call, view.tool(call.tool)) for call in calls)
@@ -43,9 +44,10 @@ async def exhausted_calls(
 
 
 def _counter_name(catalog: Catalog, tool: Tool) -> str:
-    """Return the tool's activity, or its name for the registry's own tool. Otherwise each step and route that refers to
-    a tool would have a separate limit. For the same reason, a shadow counts with the tool that it covers, and an
-    actor's tool at several places with the first.
+    """Return the tool's activity, or its name for the registry's own tool.
+
+    Otherwise each step and route that refers to a tool would have a separate limit. For the same reason, a shadow
+    counts with the tool that it covers, and an actor's tool at several places with the first.
     """
     limited = [each for each in _find_obeyed(catalog, tool) if each.usage_limit is not None]
     if limited:

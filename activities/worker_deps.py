@@ -74,7 +74,6 @@ class WorkerDeps:
 
     @property
     def permissions(self) -> PermissionReader:
-        """Reads permissions by this worker's catalog and people."""
         return PermissionReader(self.catalog, self.store, self.directory_for, self.clock, self.permission_cache)
 
     def driver(self, model: str) -> Driver:
@@ -85,12 +84,11 @@ class WorkerDeps:
         return driver
 
     def is_offline(self, actor: str) -> bool:
-        """Return whether the built-in offline model answers for an actor."""
         known = self.catalog.actors.get(actor)
         return known is not None and isinstance(self.drivers.get(known.model), OfflineModel)
 
     def result_budget(self, actor: str, calls: int) -> int:
-        """Return the maximum result characters for the model of each of `calls` calls of one completion."""
+        """The limit for each of `calls` calls of one completion."""
         known = self.catalog.actors.get(actor)
         total = self.result_chars if known is None or known.result_chars is None else known.result_chars
         return total // max(calls, 1)
@@ -102,7 +100,6 @@ class WorkerDeps:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of capability that this worker has."""
         return frozenset({*self.backends, "secrets"})
 
     @property
@@ -119,8 +116,9 @@ class WorkerDeps:
         return self.signature_policy.requester_problem(await self.as_asked(ctx))
 
     async def as_asked(self, ctx: CallContext) -> CallContext:
-        """Return `ctx` with its requester's own route and step, if a seal proves the present place. Raises
-        `StoreUnavailable`.
+        """Return `ctx` with its requester's own route and step, if a seal proves the present place.
+
+        Raises `StoreUnavailable`.
         """
         place = Place(actor=ctx.actor, route=ctx.route, step=ctx.step, seal=ctx.seal)
         if await is_sealed(self.store, SessionKey(ctx.tenant, ctx.session), place):
@@ -128,8 +126,10 @@ class WorkerDeps:
         return ctx
 
     async def directory_for(self, tenant: str, *ids: str) -> Directory:
-        """Return the directory for a question about the people `ids`. Looks up undeclared people among vouched logins,
-        whose signatures are checked. Raises `StoreUnavailable`: a failed lookup does not make a person a stranger.
+        """Return the directory for a question about the people `ids`.
+
+        Looks up undeclared people among vouched logins, whose signatures are checked. Raises `StoreUnavailable`: a
+        failed lookup does not make a person a stranger.
         """
         unknown = tuple({each for each in ids if each and self.people.find(each, tenant) is None})
         if not unknown:

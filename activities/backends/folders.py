@@ -1,6 +1,7 @@
-"""The backend of `fs_reach`: files of declared folders only. The place of a path with all links resolved must be in a
-declared folder. The path is then opened from the root, folder by folder, without following links. A link inserted in
-between is refused.
+"""The backend of `fs_reach`: files of declared folders only.
+
+The place of a path with all links resolved must be in a declared folder. The path is then opened from the root, folder
+by folder, without following links. A link inserted in between is refused.
 """
 
 import asyncio

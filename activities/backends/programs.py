@@ -85,8 +85,9 @@ class _Runner:
 
 
 class _Conversation(asyncio.SubprocessProtocol):
-    """Reads a program's output up to the limit. `over` is done at the program's end or the limit, `closed` once the
-    process and all of its pipes are gone.
+    """Reads a program's output up to the limit.
+
+    `over` is done at the program's end or the limit, `closed` once the process and all of its pipes are gone.
     """
 
     def __init__(self, program: str) -> None:

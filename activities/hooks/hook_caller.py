@@ -21,8 +21,9 @@ class NoAnswer(Exception):
 
 
 async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds: float | None = None) -> T:
-    """Run a hook `function` with copies of the mappings in `given`. Raises `NoAnswer` if it fails, returns an invalid
-    value, or exceeds `seconds` (by default the hook's own limit).
+    """Run a hook `function` with copies of the mappings in `given`.
+
+    Raises `NoAnswer` if it fails, returns an invalid value, or exceeds `seconds` (by default the hook's own limit).
     """
     limit = hook.seconds if seconds is None else seconds
     try:
@@ -41,8 +42,10 @@ async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds:
 
 
 async def await_within(asked: Awaitable[T], seconds: float) -> T:
-    """Await `asked`. Raises `TimeoutError` if it takes longer, `HandlerEnded` if it ends more than itself. Does not
-    wait longer, even if the awaitable ignores its cancellation.
+    """Await `asked`.
+
+    Raises `TimeoutError` if it takes longer, `HandlerEnded` if it ends more than itself. Does not wait longer, even if
+    the awaitable ignores its cancellation.
     """
     task = asyncio.ensure_future(_contain(asked))
     try:

@@ -103,8 +103,10 @@ class PermissionCache:
 
 @dataclass(frozen=True)
 class PermissionReader:
-    """Runs permission checks for one worker. An answer of a tool with `cache_permission` is valid for a while, for
-    exactly the same arguments, person and context. It lapses if people, remembered answers or catalog change.
+    """Runs permission checks for one worker.
+
+    An answer of a tool with `cache_permission` is valid for a while, for exactly the same arguments, person and
+    context. It lapses if people, remembered answers or catalog change.
     """
 
     catalog: Catalog

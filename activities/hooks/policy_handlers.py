@@ -66,7 +66,6 @@ async def verdict_of(
     verdict: PolicyVerdict,
     seconds: float | None = None,
 ) -> PolicyVerdict:
-    """Combine the rules' `verdict` with the answer of the policy's handler, if any."""
     policy, handler = catalog.policy(tool.activity), catalog.handlers.get(tool.activity)
     rule = handler_rule(policy)
     if handler is None or rule is None or verdict.verdict == "deny":

@@ -28,8 +28,10 @@ logger = logging.getLogger("signoff.activities")
 async def unavailable_tools(
     catalog: Catalog, ctx: CallContext, names: Iterable[str], seconds: float | None = None, *, at: datetime
 ) -> frozenset[str]:
-    """Return the tools that are unavailable `at` a moment, or outside their hours. Never raises. Hooks run in parallel,
-    and only for tools that the actor of `ctx` could see, so that nothing about the others is revealed.
+    """Return the tools that are unavailable `at` a moment, or outside their hours.
+
+    Never raises. Hooks run in parallel, and only for tools that the actor of `ctx` could see, so that nothing about the
+    others is revealed.
     """
     view = catalog.tool_view(ctx)
     found = (view.tool(name) for name in dict.fromkeys(names))
@@ -65,8 +67,9 @@ async def apply_hooks(
     dry_run: bool = False,
     permissions: PermissionReader | None = None,
 ) -> LocalGateDecision:
-    """Return `found` with the answers of the tool's permission check and the policy's handler, if needed. `tally` and
-    `known` must belong to `found`. Without `permissions`, each check runs again. Never raises.
+    """Return `found` with the answers of the tool's permission check and the policy's handler, if needed.
+
+    `tally` and `known` must belong to `found`. Without `permissions`, each check runs again. Never raises.
     """
     if found.awaits_permission and found.tool is not None:
         permission = await _permission(catalog, ctx, found.tool, found.args(args), permissions)
@@ -85,8 +88,9 @@ async def judge_call(
     at: datetime,
     permissions: PermissionReader | None = None,
 ) -> LocalGateDecision:
-    """Judge one call with all gates and hooks, without asking approvers. Never raises. Ignores the tool's usage limit:
-    the claim of the ticket enforces it.
+    """Judge one call with all gates and hooks, without asking approvers.
+
+    Never raises. Ignores the tool's usage limit: the claim of the ticket enforces it.
     """
     unavailable = await unavailable_tools(catalog, ctx, (call.tool,), at=at)
     known = GateFacts(unavailable=unavailable, backends=backends, spent={}, at=at)

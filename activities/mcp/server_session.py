@@ -1,5 +1,6 @@
-"""Opens a session with an MCP server and limits its answers. Reads a list of tools even if some of them break the
-protocol: the SDK would reject the whole list.
+"""Opens a session with an MCP server and limits its answers.
+
+Reads a list of tools even if some of them break the protocol: the SDK would reject the whole list.
 """
 
 import os
@@ -59,8 +60,9 @@ if os.getppid() == parent:
 async def open_session(
     stack: AsyncExitStack, server: ToolServer, secrets: SecretProvider, resolve: Resolve
 ) -> ClientSession:
-    """Open a session, which ends with `stack`. Raises `Unavailable`, and any error of the SDK. `resolve` finds the
-    addresses of the server's name.
+    """Open a session, which ends with `stack`.
+
+    Raises `Unavailable`, and any error of the SDK. `resolve` finds the addresses of the server's name.
     """
     if server.command:
         environment = await _fill(server, server.env, secrets)
@@ -96,8 +98,9 @@ async def _enter(stack: AsyncExitStack, transport: AbstractAsyncContextManager[T
 
 
 def bind_to_parent(command: tuple[str, ...], path: str | None = None) -> tuple[str, ...]:
-    """Return a command whose program ends with this process, or the same command without kernel support. Raises
-    `FileNotFoundError` if the program does not exist.
+    """Return a command whose program ends with this process, or the same command without kernel support.
+
+    Raises `FileNotFoundError` if the program does not exist.
     """
     if not sys.platform.startswith("linux"):
         return command
@@ -126,12 +129,12 @@ def reason(error: BaseException, server: ToolServer) -> str:
 
 
 def kind(error: BaseException) -> str:
-    """Return the class name of an error, of the first one in a group."""
+    """Return the class name of the first error in a group."""
     return kind(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else type(error).__name__
 
 
 def words(error: object) -> str:
-    """Return the message of a server's error, on one line."""
+    """On one line."""
     text = error.message if isinstance(error, MCPError) else str(error)
     return one_line(text, _WORDS_CHARS).text or type(error).__name__
 
@@ -216,9 +219,10 @@ def _problem(shape: Any, tool: Any, result: dict[str, Any]) -> str:
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to addresses that `guard` permits, even if the name changes a moment later. Once `connected` is
-    set, an HTTP 5xx ends the connection: the SDK would report it as the answer to a call, although a proxy may have
-    sent it.
+    """Connects only to addresses that `guard` permits, even if the name changes a moment later.
+
+    Once `connected` is set, an HTTP 5xx ends the connection: the SDK would report it as the answer to a call, although
+    a proxy may have sent it.
     """
 
     def __init__(self, guard: AddressGuard) -> None:

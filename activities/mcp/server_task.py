@@ -87,8 +87,9 @@ Raises `Unavailable` without a connection, `ConnectionError` if it ended, and th
 
 
 async def follow_task(task: CreatedTask, ask: Ask) -> types.CallToolResult:
-    """Return the result of a task, across any number of ended connections. Raises `TaskEnded` without a result,
-    `TaskLost` if the outcome is unknown. Cancelling this cancels the task.
+    """Return the result of a task, across any number of ended connections.
+
+    Raises `TaskEnded` without a result, `TaskLost` if the outcome is unknown. Cancelling this cancels the task.
     """
     try:
         return await _follow(task, ask)

@@ -21,8 +21,10 @@ class ToolServers(Protocol):
     """The servers of one worker."""
 
     async def run(self, server: str, name: str, args: Mapping[str, Any]) -> Result:
-        """Run one call of `name`, imported from `server`, once. If the call certainly did not run, the result is a
-        failure with a message. Raises `InDoubt` if the outcome is unknown.
+        """Run one call of `name`, imported from `server`, once.
+
+        If the call certainly did not run, the result is a failure with a message. Raises `InDoubt` if the outcome is
+        unknown.
         """
         ...
 

@@ -1,5 +1,6 @@
-"""Keeps the worker's connections to MCP servers. A connection opens when a call first needs it, and again after it
-ended.
+"""Keeps the worker's connections to MCP servers.
+
+A connection opens when a call first needs it, and again after it ended.
 """
 
 import asyncio
@@ -72,8 +73,10 @@ class _Open:
 
 @dataclass
 class ServerConnection:
-    """Speaks to one server, in either era of the protocol. Offers no sampling, elicitation or roots, and so answers no
-    request of the server. `resolve` finds the addresses of its name.
+    """Speaks to one server, in either era of the protocol.
+
+    Offers no sampling, elicitation or roots, and so answers no request of the server. `resolve` finds the addresses of
+    its name.
     """
 
     server: ToolServer
@@ -91,8 +94,10 @@ class ServerConnection:
     async def call(
         self, name: str, args: Mapping[str, Any], check: Callable[[list[dict[str, Any]]], None]
     ) -> types.CallToolResult:
-        """Let `check` inspect the present tools, then call the tool once. Raises any error of `check`, `Unavailable` if
-        nothing was sent, `CallRefused` if the server refused, `InDoubt` if the outcome of a sent call is unknown.
+        """Let `check` inspect the present tools, then call the tool once.
+
+        Raises any error of `check`, `Unavailable` if nothing was sent, `CallRefused` if the server refused, `InDoubt`
+        if the outcome of a sent call is unknown.
         """
         async with self._use_listed() as (used, tools):
             check(tools)
@@ -114,7 +119,7 @@ class ServerConnection:
                 raise self._in_doubt(name) from None
 
     async def close(self) -> None:
-        """End the connection, and the program of a local server."""
+        """Also ends the program of a local server."""
         if self._open is not None:
             self._open.end.set()
         if self._tasks:

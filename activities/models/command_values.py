@@ -55,7 +55,7 @@ class Word:
     text: str
     kind: Literal["plain", "quoted", "json"] = "plain"
     value: Any = None
-    """The parsed value of a `json` word."""
+    """For `json` words."""
     key: str = ""
     """The name before `=`, or ""."""
 
@@ -82,7 +82,7 @@ def read_value(word: Word, schema: Any, root: Schema) -> Any:
 
 
 def describe(schema: Any, root: Schema) -> str:
-    """Return the kind of value that a schema takes, for a sentence after "is not"."""
+    """For a sentence after "is not"."""
     node = resolve(schema, root)
     choices = _choices(node)
     if choices is not None:
@@ -99,8 +99,9 @@ def choices_of(schema: Any, root: Schema) -> tuple[str, ...]:
 
 
 def example_word(name: str, schema: Any, root: Schema, number: int = EXAMPLE_NUMBER) -> str:
-    """Return an example or the default of the schema, else a plausible value. A plausible number is `number`, or the
-    nearest one in the schema's bounds.
+    """Return an example or the default of the schema, else a plausible value.
+
+    A plausible number is `number`, or the nearest one in the schema's bounds.
     """
     node = resolve(schema, root)
     for value in _given_examples(node):

@@ -17,8 +17,10 @@ _PROVIDER = "signoff.activities.models.pydantic_ai_driver"
 
 
 async def build_drivers(catalog: Catalog, secrets: SecretProvider, *, instead: str = "") -> Mapping[str, Driver]:
-    """Build a driver for every model of the actors. `instead` replaces the scripted ones. Raises `ConfigError` for an
-    unusable model (typo, missing extra, key or secret), `Unavailable` if the source of a secret does not answer.
+    """Build a driver for every model of the actors.
+
+    `instead` replaces the scripted ones. Raises `ConfigError` for an unusable model (typo, missing extra, key or
+    secret), `Unavailable` if the source of a secret does not answer.
     """
     for actor in catalog.actors.values():
         # Check only: a missing secret then fails the start and not a later turn.

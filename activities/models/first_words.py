@@ -25,8 +25,9 @@ _EXAMPLE_NUMBERS: Final = (50, 500, 5_000, 1)
 
 
 def ask_command(catalog: Catalog, instead: str = "", *, at: datetime | None = None) -> str:
-    """Return a `signoff ask` command that an actor understands, or "" if every actor is external. `instead` is the
-    model that replaces scripts. For the model `offline`, the call needs approval at `at` if possible.
+    """Return a `signoff ask` command that an actor understands, or "" if every actor is external.
+
+    `instead` is the model that replaces scripts. For the model `offline`, the call needs approval at `at` if possible.
     """
     return f"signoff ask {shlex.quote(_first_words(catalog, instead, at))}" if catalog.models else ""
 
@@ -55,7 +56,6 @@ def _offline_words(catalog: Catalog, instead: str, at: datetime | None) -> str:
 
 
 def _asks(catalog: Catalog, ctx: CallContext, command: Command | NoCommand, at: datetime | None) -> bool:
-    """Return whether the gates ask people about the call, as far as they know without I/O."""
     if isinstance(command, NoCommand):
         return False
     call = CallPart(call="c1.1", tool=command.tool, args=Content(inline=command.args))

@@ -8,8 +8,9 @@ from signoff.registry.actor import Actor
 
 
 async def model_settings(actor: Actor, secrets: SecretProvider) -> dict[str, Any]:
-    """Replace each reference by its secret. Raises `ConfigError` for a missing secret, `Unavailable` if its source does
-    not answer.
+    """Replace each reference by its secret.
+
+    Raises `ConfigError` for a missing secret, `Unavailable` if its source does not answer.
     """
     try:
         return await secrets.fill(actor.model_settings)

@@ -11,8 +11,9 @@ from signoff.registry.catalog_variant import derive
 
 
 def take_offline(catalog: Catalog) -> tuple[Catalog, tuple[str, ...]]:
-    """Replace each model without its key or extra by `offline`. The second value holds each reason once. A model with
-    any other fault stays, and the worker's start reports it.
+    """Replace each model without its key or extra by `offline`.
+
+    The second value holds each reason once. A model with any other fault stays, and the worker's start reports it.
     """
     lacks = {model: lack for model in catalog.models if (lack := _lack(model))}
     return _answer_offline(catalog, lacks), tuple(dict.fromkeys(lacks.values()))

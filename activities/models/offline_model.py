@@ -18,7 +18,6 @@ class OfflineModel:
     """Calls the tool that a message names, and answers with the results of calls."""
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """Answer the messages and results since the last answer."""
         tools = commands(request.tools)
         words: list[str] = []
         calls: list[ProposedCall] = []

@@ -178,7 +178,7 @@ def _translate_error(error: Exception, model: Model) -> ModelUnavailable | Model
 
 
 def _provider_words(body: object) -> str:
-    """Return the message of a provider's error, or the whole body."""
+    """The whole body if it holds no message."""
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     return str(inner.get("message", inner) if isinstance(inner, Mapping) else inner)
 
@@ -288,8 +288,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _make_unique(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Give each repeated call id, and its result, a new id. The results of an answer's calls follow it in the order of
-    its calls. Unique ids are unchanged.
+    """Give each repeated call id, and its result, a new id.
+
+    The results of an answer's calls follow it in the order of its calls. Unique ids are unchanged.
     """
     used: set[str] = set()
     waiting: dict[str, deque[str]] = defaultdict(deque)

@@ -12,8 +12,10 @@ from signoff.settings import login_roles, require_deployment, require_ready, req
 
 
 async def check_start(installation: Installation, task_queue: str, **there: bool) -> Mapping[str, Driver]:
-    """Return the drivers of a manifest's models. Raise `ConfigError` if no worker of `task_queue` could start with it.
-    `there` names the requirements of a production start besides people, see `require_ready`.
+    """Return the drivers of a manifest's models.
+
+    Raise `ConfigError` if no worker of `task_queue` could start with it. `there` names the requirements of a production
+    start besides people, see `require_ready`.
     """
     settings, catalog = installation.settings, installation.catalog
     require_ready(settings, people=installation.has_people, **there)

@@ -17,7 +17,6 @@ _MOST: Final = RESULT_BYTES
 
 
 def bind_to_store(tool: Tool, store: Store) -> Tool:
-    """Bind `tool` to this store if it is `read_rest`."""
     if tool.name != READ_REST:
         return tool
 
@@ -51,5 +50,4 @@ def _words(text: str, start: int, end: int, total: int, next_start: int | None) 
 
 
 def how_to_read_on(handle: str, start: int) -> str:
-    """Return the instruction for an actor with the tool."""
     return f'The rest is read by {READ_REST}(handle="{handle}", start={start}).'

@@ -86,8 +86,9 @@ class RecordDistributor:
         return RecordViews(model, _names(record) if audit is None else audit)
 
     async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> RecordViews:
-        """Build the same views, and pass every sink its own, within its time limit. A worker lost before this returns
-        has not recorded the call: the next run of the call delivers again.
+        """Build the same views, and pass every sink its own, within its time limit.
+
+        A worker lost before this returns has not recorded the call: the next run of the call delivers again.
         """
         sinks = [self._deliver_guarded(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
         views: RecordViews
@@ -189,8 +190,10 @@ class ResultProcessor:
         key: str = "",
         secrets: Collection[str] = (),
     ) -> ProcessedResult:
-        """Build the outcome of the permitted call, which returned `value`. `key` is its ticket's key, if any. `secrets`
-        are the handler's secrets from a provider. The outcome contains neither these nor secret arguments.
+        """Build the outcome of the permitted call, which returned `value`.
+
+        `key` is its ticket's key, if any. `secrets` are the handler's secrets from a provider. The outcome contains
+        neither these nor secret arguments.
         """
         all_secrets = secret_values(args, self._tool.masked_arguments).union(secrets)
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
@@ -232,7 +235,7 @@ class ResultProcessor:
         key: str,
         hushed: Collection[str],
     ) -> ProcessedResult:
-        """Build the outcome from the model's view alone, after all sinks' views."""
+        """Uses the model's view alone, after all sinks' views."""
         problem, views = await self._distribute(permit, result, result.value, key)
         problem, model = redact_secrets(problem, hushed), _hide(views.model, hushed)
         kept = render_value(_hide(views.audit, hushed))
@@ -275,7 +278,6 @@ class ResultProcessor:
     async def _make_outcome(
         self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
     ) -> CallOutcome:
-        """`problem` is an output schema problem."""
         if problem:
             outcome = await self._make_text_outcome(permit, args, ToolFailure(problem), budget_chars)
             outcome = replace(outcome, gate=OUTPUT)
@@ -293,9 +295,10 @@ class ResultProcessor:
     async def _add_changes(
         self, permit: Permit, args: Mapping[str, Any], result: Result, outcome: CallOutcome, budget_chars: int
     ) -> CallOutcome:
-        """Add the tool's requested changes and its next step's place to `outcome`. Invalid changes, or an unknown step,
-        make the call a failure: its effect has happened, and the model must not repeat it. A call that failed anyway
-        keeps its own message, after a note that its changes are lost.
+        """Add the tool's requested changes and its next step's place to `outcome`.
+
+        Invalid changes, or an unknown step, make the call a failure: its effect has happened, and the model must not
+        repeat it. A call that failed anyway keeps its own message, after a note that its changes are lost.
         """
         data = self._object("data update", result.data_update)
         context = self._object("context update", result.context_update)
@@ -340,7 +343,7 @@ class ResultProcessor:
     async def _make_text_outcome(
         self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int
     ) -> CallOutcome:
-        """The text for the model is reduced, then cut, then fenced."""
+        """Reduce, then cut, then fence the text."""
         tool = self._tool
         text = self._short(permit, args, result)
         cut = trim(text, budget_chars)
@@ -360,7 +363,7 @@ class ResultProcessor:
         )
 
     def _short(self, permit: Permit, args: Mapping[str, Any], result: Result) -> str:
-        """Reduce the text of `result`, whose secrets are removed already."""
+        """The secrets are removed already."""
         plain: Result
         if isinstance(result, ToolFailure):
             plain = ToolFailure(render_value(result.message), result.code)

@@ -33,8 +33,9 @@ class StepMover:
         self._deps = deps
 
     async def advance(self, ctx: CallContext, completion: int) -> Place | None:
-        """Return the next place of the turn of `ctx` before this completion; `None` if it stays. Only a turn with a
-        requester confirmed by the gateway moves. Raises `StoreUnavailable`.
+        """Return the next place of the turn of `ctx` before this completion; `None` if it stays.
+
+        Only a turn with a requester confirmed by the gateway moves. Raises `StoreUnavailable`.
         """
         scopes = self._deps.catalog.scopes.get(ctx.actor)
         # The requester named this step: the model answers there once, even if all its data is available already.
@@ -53,8 +54,9 @@ class StepMover:
             await write(self._deps, await attribute(self._deps, ctx, [entry]))
 
     async def follow(self, ctx: CallContext, step: object, updates: Updates) -> Move:
-        """Return the move to the `step` that a tool named, which changed the context by `updates`. Raises
-        `StoreUnavailable`.
+        """Return the move to the `step` that a tool named, which changed the context by `updates`.
+
+        Raises `StoreUnavailable`.
         """
         scopes = self._deps.catalog.scopes.get(ctx.actor)
         found = scopes.find_step(ctx.route, step) if scopes is not None and isinstance(step, str) else None

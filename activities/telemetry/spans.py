@@ -1,5 +1,7 @@
-"""Records spans of activities in the segments of their turns. Workflows record none, because replay runs their code
-again. Attributes are ids, names and codes, never arguments or results.
+"""Records spans of activities in the segments of their turns.
+
+Workflows record none, because replay runs their code again. Attributes are ids, names and codes, never arguments or
+results.
 """
 
 import logging
