@@ -174,7 +174,7 @@ class Callbacks:
 
 
 def is_callback_address(url: str) -> bool:
-    """Return whether a declared address has a host and a path. Without a path, it would match other hosts as a prefix."""
+    """Return whether an address has a host and a path. Without a path, it would match other hosts as a prefix."""
     try:
         parts = urlsplit(url)
         # Reads the port for its check: otherwise an invalid one would fail only at the first call.
@@ -358,12 +358,11 @@ class Actor:
 
     @property
     def own_names(self) -> frozenset[str]:
-        """All its own tools' names, at any level."""
         return frozenset(tool.name for tool in self.own)
 
     @property
     def own(self) -> tuple[Tool, ...]:
-        """All its own tools, at any level. Two of them may have the same name."""
+        """At any level. Two of them may have the same name."""
         steps = (step for route in self.routes for step in route.steps)
         listed = (self.own_tools, *(route.tools for route in self.routes), *(step.tools for step in steps))
         return tuple(use.tool for each in listed for use in tool_uses(each) if not isinstance(use.tool, str))
@@ -378,8 +377,9 @@ def instructions_at(actor: Actor, route: str, step: str) -> str:
 
 
 def instructions_hash(actor: Actor, route: str, step: str) -> str:
-    """Return the first 16 digits of the SHA-256 of an actor's instructions at a place. Evaluations compare it to detect
-    changes.
+    """Return the first 16 digits of the SHA-256 of an actor's instructions at a place.
+
+    Evaluations compare it to detect changes.
     """
     return sha256_hex(instructions_at(actor, route, step))[:_HASH_CHARS]
 

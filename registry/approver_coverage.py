@@ -45,8 +45,9 @@ def _check_entry(actor: str, entry: str, active: Sequence[Person], by_login: Col
 
 
 def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) -> tuple[str, ...]:
-    """Return active approvers without a declared login at the provider `issuer`. If groups of that provider give roles,
-    such a login could count as another person next to them.
+    """Return active approvers without a declared login at the provider `issuer`.
+
+    If groups of that provider give roles, such a login could count as another person next to them.
     """
     rows = inventory(catalog)
     asked = {each for row in rows for each in row.approvers}
@@ -93,7 +94,6 @@ def _problems(
 def _too_few(
     policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str], place: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield why no tenant's people could meet these terms."""
     later = terms.escalate_to
     if later and coming.isdisjoint(later) and not any(_eligible(later, here) for here in _tenants(active)):
         asked = ", ".join(f"`{each}`" for each in later)

@@ -1,5 +1,7 @@
-"""Capabilities: a tool's declared access beyond its arguments, provided by the worker (Q7). A capability is an object
-that a handler *gets*. It does not sandbox Python code: a handler can still open its own socket.
+"""Capabilities: a tool's declared access beyond its arguments, provided by the worker (Q7).
+
+A capability is an object that a handler *gets*. It does not sandbox Python code: a handler can still open its own
+socket.
 """
 
 import json
@@ -195,8 +197,9 @@ class CheckedBackend(Protocol):
 
 
 class Backend(Protocol):
-    """A worker's source of one kind of capability. Secrets come from its provider of secrets instead. Called before
-    every call, so it does no I/O.
+    """A worker's source of one kind of capability.
+
+    Secrets come from its provider of secrets instead. Called before every call, so it does no I/O.
     """
 
     def resolve(self, declared: Capabilities, tenant: str) -> object: ...

@@ -76,14 +76,14 @@ class Catalog:
     """Lacks the tools of single actors."""
     actors: Mapping[str, Actor]
     policies: Mapping[str, CompiledPolicy]
-    """The compiled policy of each tool, by its `activity`."""
+    """By the tool's `activity`."""
     rules: CompiledRules
     default_approvers: tuple[str, ...]
     """The approvers if a policy names none."""
     people: Directory
     """The directory, with the built-in people of the development profile."""
     fields: ContextFields
-    """The context fields that the manifest adds."""
+    """Added by the manifest."""
     hash: str
     """SHA-256 over everything that affects behaviour. The same in every process."""
     part_types: tuple[str, ...] = PART_TYPES
@@ -91,13 +91,10 @@ class Catalog:
     requires_peer_consumes: frozenset[str] = frozenset(WITHHELD_PART_TYPES)
     """The types that another agent gets only if it declares that it accepts them."""
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
-    """The function of each policy that names a `handler`, by the tool's `activity`."""
+    """By the tool's `activity`."""
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
-    """The reducers by the name of their tool."""
     scopes: Mapping[str, ActorScopes] = field(default_factory=dict, repr=False, compare=False)
-    """The positions that each actor can have, by its name."""
     distribution: Distribution = field(default=NOWHERE, repr=False, compare=False)
-    """The destinations of records from tools."""
     channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
     """The channels to people apart from the inbox."""
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict, repr=False, compare=False)
@@ -136,9 +133,10 @@ class Catalog:
     get = resolve
 
     def available(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[Tool, ...]:
-        """Return the tools that the actor of `ctx` has now, in the order for its model. `withheld` names the tools that
-        hooks or hours remove. A catalog runs no hooks: with `None`, it leaves out every tool that depends on a hook
-        or on the time.
+        """Return the tools that the actor of `ctx` has now, in the order for its model.
+
+        `withheld` names the tools that hooks or hours remove. A catalog runs no hooks: with `None`, it leaves out every
+        tool that depends on a hook or on the time.
         """
         view = self.tool_view(ctx)
         return view.without(_find_unanswered(view) if withheld is None else withheld).visible()
@@ -148,8 +146,9 @@ class Catalog:
         return tuple(tool for tool in self.available(ctx, withheld) if tool.toolset == name)
 
     def definitions(self, ctx: CallContext, withheld: frozenset[str] | None = None) -> tuple[ModelTool, ...]:
-        """Return the model's definitions of the `available` tools, and `respond`. Raises `ConfigError` as
-        `offered_tools`, which a turn calls with the answers of all hooks.
+        """Return the model's definitions of the `available` tools, and `respond`.
+
+        Raises `ConfigError` as `offered_tools`, which a turn calls with the answers of all hooks.
         """
         # `offered_tools` reports an unknown actor.
         known = ctx.actor in self.actors
@@ -188,7 +187,7 @@ class Catalog:
         return next((tool for tool in placed if tool.activity == activity), found)
 
     def tools_named(self, name: str) -> tuple[Tool, ...]:
-        """Return the tools of exactly this name, at any actor. The registry's first."""
+        """The names match exactly, at any actor. The registry's tools come first."""
         registered = self.registry.resolve(name)
         placed = () if not self.scopes else self.every_tool[self.registry.size :]
         return (*(() if registered is None else (registered,)), *(tool for tool in placed if tool.name == name))
@@ -220,11 +219,11 @@ class Catalog:
         return found
 
     def approvers(self, tool: str, verdict: PolicyVerdict | None = None) -> tuple[str, ...]:
-        """Return the approvers of the verdict, else of the policy, else the defaults."""
+        """The verdict wins over the policy, the policy over the defaults."""
         return self.terms(tool, verdict).approvers
 
     def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:
-        """Return the terms of the verdict, else the policy's own."""
+        """The verdict wins over the policy."""
         if verdict is not None and verdict.terms.approvers:
             return verdict.terms
         policy = self.policy(tool).rules
@@ -233,12 +232,13 @@ class Catalog:
         return terms_of(policy, policy.named_approvers or self.default_approvers)
 
     def declares(self, question: Question) -> bool:
-        """Return whether this catalog has the tool of a question, in any definition."""
+        """In any definition."""
         return self.find_definition(question.tool, question.definition) is not None
 
     def tool_view(self, ctx: CallContext) -> ToolView:
-        """Return the tools that the actor of `ctx` can see, none for an unknown actor. Recent views are cached: one
-        turn asks at least four times.
+        """Return the tools that the actor of `ctx` can see, none for an unknown actor.
+
+        Recent views are cached: one turn asks at least four times.
         """
         # As text: a context holds mappings, and `1`, `1.0` and `True` are one key in Python but different facts in a
         # rule.
@@ -288,8 +288,9 @@ class Catalog:
     def offered_tools(
         self, actor: str, ctx: CallContext, withheld: frozenset[str] = frozenset()
     ) -> tuple[ModelTool, ...]:
-        """Return the tools for the model, `respond` last, without those in `withheld`. Raises `ConfigError` for an
-        unknown actor, route or step, or a missing tool of the turn.
+        """Return the tools for the model, `respond` last, without those in `withheld`.
+
+        Raises `ConfigError` for an unknown actor, route or step, or a missing tool of the turn.
         """
         ctx = replace(ctx, actor=self.actor(actor).name)
         self.scopes[actor].check(ctx.route, ctx.step, ctx.transient)
@@ -412,7 +413,6 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _with_own(tools: Iterable[Tool], actors: Sequence[Actor]) -> Iterator[Tool]:
-    """Yield `tools`, and the built-in tools that an actor declares."""
     for tool in tools:
         if tool.name == READ_REST:
             raise RegistrationError(

@@ -83,7 +83,6 @@ class CatalogDiff(BaseModel):
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """The tools whose approvals no longer hold."""
         return tuple(change.name for change in self.changes if change.stale)
 
     @property

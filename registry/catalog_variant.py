@@ -21,9 +21,10 @@ def derive(
     remove: Iterable[str] = (),
     actors: Iterable[Actor] | None = None,
 ) -> Catalog:
-    """Return a new catalog with these tools added, replaced and removed. `actors` are all actors of the new one; `None`
-    keeps the old ones. All checks of `build_catalog` apply. Raises `ConfigError` with `tool_name` for a name that is
-    taken (`add`) or missing (`replace`, `remove`).
+    """Return a new catalog with these tools added, replaced and removed.
+
+    `actors` are all actors of the new one; `None` keeps the old ones. All checks of `build_catalog` apply. Raises
+    `ConfigError` with `tool_name` for a name that is taken (`add`) or missing (`replace`, `remove`).
     """
     # Actors that declare the framework's own tool bring it. Its name is reserved for tools that callers pass.
     tools = {tool.name: tool for tool in catalog.tools() if tool.name != READ_REST}

@@ -42,8 +42,10 @@ def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextF
 
 
 def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
-    """Return the `ctx` of CEL expressions. Only declared names of `ctx.extra` with valid values are merged, never over
-    a standard field. A missing field makes an expression fail, so that approval is needed.
+    """Return the `ctx` of CEL expressions.
+
+    Only declared names of `ctx.extra` with valid values are merged, never over a standard field. A missing field makes
+    an expression fail, so that approval is needed.
     """
     user = ctx.user
     # Left out for a subscription: `tier != "external"` would be true for "", and an error asks for approval.
@@ -78,8 +80,9 @@ def handler_context(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapp
 
 
 def handler_data(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> Mapping[str, Any]:
-    """Return the read-only `data` of handlers and hooks: the session's collected data. Empty if the manifest declares
-    `data` and the value does not fit: handlers must not see data that rules do not.
+    """Return the read-only `data` of handlers and hooks: the session's collected data.
+
+    Empty if the manifest declares `data` and the value does not fit: handlers must not see data that rules do not.
     """
     data, schema = ctx.extra.get(DATA), fields.schemas.get(DATA)
     fits = isinstance(data, Mapping) and (schema is None or not schema.check(data))

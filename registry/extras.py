@@ -48,8 +48,9 @@ def require_extra(extra: str, variable: str) -> None:
 
 
 def extra_of_model(model: str) -> str:
-    """Return the extra that the model `provider:name` needs; "" for a script, `offline` or an external actor. Most
-    providers speak OpenAI's protocol, so a provider without its own extra needs OpenAI's.
+    """Return the extra that the model `provider:name` needs; "" for a script, `offline` or an external actor.
+
+    Most providers speak OpenAI's protocol, so a provider without its own extra needs OpenAI's.
     """
     provider = model.partition(":")[0]
     if provider in ("", "scripted") or model == OFFLINE_MODEL:

@@ -289,7 +289,7 @@ class ParsedDocstring(NamedTuple):
 
 
 def parse_docstring(text: str | None) -> ParsedDocstring:
-    """Read a Google-style docstring. Missing parts are empty."""
+    """Reads the Google style. Missing parts are empty."""
     summary: list[str] = []
     sections: dict[str, list[str]] = {}
     section = ""

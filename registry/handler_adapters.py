@@ -13,7 +13,7 @@ _CODES: Final = get_args(FailureCode)
 
 
 def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any]]) -> Handler:
-    """Adapt a handler `(context, args)` to `(args, context)`."""
+    """The handler takes `(context, args)`."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Any:

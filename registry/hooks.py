@@ -1,6 +1,7 @@
-"""Hooks: functions that a developer gives a tool apart from its handler. A new hook of a tool is a field of `Tool`, a
-`Hook` here, and the activity that runs it. Gates receive its answer. Actors, policies and destinations have hooks
-too (`select`, `FILTER`, `SINK`, ...).
+"""Hooks: functions that a developer gives a tool apart from its handler.
+
+A new hook of a tool is a field of `Tool`, a `Hook` here, and the activity that runs it. Gates receive its answer.
+Actors, policies and destinations have hooks too (`select`, `FILTER`, `SINK`, ...).
 """
 
 import inspect
@@ -97,7 +98,7 @@ class Hook(FunctionForm, Generic[A]):
 
     @property
     def form(self) -> str:
-        """The signature of such a function, such as `async def (args, context)`."""
+        """Such as `async def (args, context)`."""
         arguments = f"({', '.join(self.takes)})"
         return arguments if self.style == "any" else f"{'async ' if self.style == 'async' else ''}def {arguments}"
 
@@ -269,8 +270,9 @@ POLICY_HANDLER: Final = Hook[HandlerVerdict](
 def load_policy_handler(
     tool: str, policy: ApprovalPolicy | bool, function: PolicyHandler | None = None
 ) -> PolicyHandler | None:
-    """Return `function`, passed by a program, else import the policy's `handler`. `None` without one. Raises
-    `ConfigError` if it is missing or does not take `(call, context)`.
+    """Return `function`, passed by a program, else import the policy's `handler`.
+
+    `None` without one. Raises `ConfigError` if it is missing or does not take `(call, context)`.
     """
     if function is not None or isinstance(policy, bool) or policy.handler is None:
         return function

@@ -34,8 +34,10 @@ def extend_path(folders: Iterable[Path]) -> None:
 
 
 def load_reference(reference: object) -> Any:
-    """Import the object of a reference. An object that a program passes is returned unchanged. Raises `ConfigError` of
-    one sentence for any failure of the import.
+    """Import the object of a reference.
+
+    An object that a program passes is returned unchanged. Raises `ConfigError` of one sentence for any failure of the
+    import.
     """
     if not isinstance(reference, str):
         return reference

@@ -27,7 +27,6 @@ class Installation:
     people: Directory
     secrets: SecretProvider
     backends: Mapping[str, Backend] = field(default_factory=dict)
-    """The program's own capability backends, by kind."""
     version: str | None = None
     """The program's own version, "" for none. `None` for a manifest."""
     name: str = ""
@@ -36,7 +35,6 @@ class Installation:
 
     @property
     def source(self) -> str:
-        """The program or manifest, as messages name it."""
         return self.settings.app or str(self.settings.manifest)
 
     @property
@@ -83,8 +81,9 @@ def provider_of_secrets(settings: Settings) -> SecretProvider:
 
 
 def people_of(settings: Settings, catalog: Catalog) -> Directory:
-    """Return the people of the file in the settings, else the manifest's. Raises `ConfigError`. The built-in people are
-    added in the development profile only.
+    """Return the people of the file in the settings, else the manifest's.
+
+    Raises `ConfigError`. The built-in people are added in the development profile only.
     """
     declared = declared_people(catalog.people) if settings.people is None else FileDirectory(settings.people)
     return DevelopmentDirectory(declared) if settings.profile == "development" else declared

@@ -25,9 +25,10 @@ _SITE: Final = "site"
 
 
 def normal_form(catalog: Catalog) -> dict[str, Any]:
-    """Return all declarations of a catalog as plain data, by section and name. An actor's own tool has the name of its
-    `activity`, `<name>@<actor>.<route>.<step>`. Only values that differ from defaults appear. A function is
-    `module:function`: its code does not count. A people's file appears by its name.
+    """Return all declarations of a catalog as plain data, by section and name.
+
+    An actor's own tool has the name of its `activity`, `<name>@<actor>.<route>.<step>`. Only values that differ from
+    defaults appear. A function is `module:function`: its code does not count. A people's file appears by its name.
     """
     return {
         "hash": catalog.hash,

@@ -24,8 +24,9 @@ class PeerTool(BaseModel):
 
 
 def peer_view(catalog: Catalog) -> tuple[PeerTool, ...]:
-    """Return the `peer_exposed` generalists of the registry, sorted by name. A tool that never asks alone, but that a
-    global rule may make ask, is `maybe`.
+    """Return the `peer_exposed` generalists of the registry, sorted by name.
+
+    A tool that never asks alone, but that a global rule may make ask, is `maybe`.
     """
     return tuple(_show(catalog, tool) for tool in catalog.tools() if tool.for_peers)
 

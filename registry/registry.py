@@ -18,7 +18,8 @@ from signoff.registry.tool_fields import hashed_content
 class ToolResolver(Protocol):
     """Resolves exact names to tools: a registry, a catalog, or a test's own."""
 
-    def resolve(self, name: str) -> Tool | None: ...
+    def resolve(self, name: str) -> Tool | None:
+        """Return the tool of exactly this name, or None."""
 
 
 class ToolRegistry:
@@ -124,7 +125,7 @@ class ToolRegistryBuilder:
 
 
 def _hash(tools: Iterable[Tool]) -> str:
-    """Compute `sha256_hex` of the list of all contents. Encodes them one by one: a float makes only its own tool slow."""
+    """Compute `sha256_hex` of the list of all contents. Encodes one by one: a float makes only its own tool slow."""
     return hashlib.sha256(b"[" + b",".join(canonical_json(tool_content(tool)) for tool in tools) + b"]").hexdigest()
 
 

@@ -54,8 +54,9 @@ class RespondForm:
     """How the data of an answer are merged with earlier data."""
 
     def parse(self, args: Any, before: Any = None) -> RespondPayload | str:
-        """Return the payload, or an error text for the model. `before` is the data so far. Data of the answer become
-        its first part.
+        """Return the payload, or an error text for the model.
+
+        `before` is the data so far. Data of the answer become its first part.
         """
         try:
             args = _resolve_answer(args)
@@ -132,8 +133,9 @@ def withheld_part_types(declared: Iterable[str], types: Collection[str]) -> froz
 def respond_form(
     peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES, data: str = "", merge: DomainMerge = "replace"
 ) -> RespondForm:
-    """`data` is the text of a JSON Schema for the answer's data, or "". Raises `RegistrationError` for a schema that is
-    not valid inside another one.
+    """`data` is the text of a JSON Schema for the answer's data, or "".
+
+    Raises `RegistrationError` for a schema that is not valid inside another one.
     """
     schema = _schema(peers, types) if not data else _with_data(_schema(peers, _without_data(types)), json.loads(data))
     offer = ModelTool(

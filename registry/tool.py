@@ -398,7 +398,6 @@ class Tool(ToolOptions):
 
     @property
     def is_external(self) -> bool:
-        """Whether the proposing agent runs its calls itself, under a permit."""
         return self.runs == "external"
 
     @property
@@ -409,8 +408,9 @@ class Tool(ToolOptions):
 
     @property
     def activity(self) -> str:
-        """The unique name within a catalog: its name, or `<name>@<actor>.<route>.<step>` for an actor's own. All
-        undeclared tools of an actor share one, `*@<actor>`.
+        """The unique name within a catalog: its name, or `<name>@<actor>.<route>.<step>` for an actor's own.
+
+        All undeclared tools of an actor share one, `*@<actor>`.
         """
         if self.undeclared:
             return f"*@{self.place}"
@@ -418,7 +418,6 @@ class Tool(ToolOptions):
 
     @property
     def for_peers(self) -> bool:
-        """Whether other agents may see and call it."""
         return self.peer_exposed and self.scope == "generalist" and not self.place
 
     @property
@@ -430,7 +429,7 @@ class Tool(ToolOptions):
 
     @property
     def facts(self) -> ToolFacts:
-        """The tool as policies see it."""
+        """As policies see it."""
         return ToolFacts(
             name=self.name,
             scope=self.scope,
@@ -443,8 +442,9 @@ class Tool(ToolOptions):
 
     @cached_property
     def secret_arguments(self) -> tuple[str, ...]:
-        """The sorted dotted names in `secrets`, and of `writeOnly` arguments anywhere in the schema. Raises
-        `RegistrationError` if `writeOnly` covers arguments without a name.
+        """The sorted dotted names in `secrets`, and of `writeOnly` arguments anywhere in the schema.
+
+        Raises `RegistrationError` if `writeOnly` covers arguments without a name.
         """
         # If the schema is not enforced, a secret may be anywhere within its argument.
         paths = secret_paths(self.schema.schema, whole=self.validation != "strict")

@@ -1,5 +1,6 @@
-"""Checks a tool's declaration beyond the types of its fields: the rules of B17 in order, then all others. The first
-failure wins.
+"""Checks a tool's declaration beyond the types of its fields: the rules of B17 in order, then all others.
+
+The first failure wins.
 """
 
 import dataclasses
@@ -73,7 +74,7 @@ _Check: TypeAlias = Callable[[Tool], Iterator[FieldProblem]]
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether the trimmed text is a filler word or has up to two characters."""
+    """A filler word, or a trimmed text of up to two characters."""
     return _PLACEHOLDER.fullmatch(text.strip()) is not None
 
 

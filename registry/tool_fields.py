@@ -32,8 +32,9 @@ def id_and_title(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def by_own_names(cls: type, given: Mapping[str, Any]) -> Mapping[str, Any] | FieldProblem:
-    """Replace camelCase and other designs' names by the field names of `cls`. Returns a problem if two names of one
-    field differ. Unknown names stay.
+    """Replace camelCase and other designs' names by the field names of `cls`.
+
+    Returns a problem if two names of one field differ. Unknown names stay.
     """
     fields = declared_fields(cls)
     if given.keys() <= fields.keys():
@@ -49,8 +50,9 @@ def by_own_names(cls: type, given: Mapping[str, Any]) -> Mapping[str, Any] | Fie
 
 
 def hashed_content(tool: Any) -> dict[str, object]:
-    """Return the part under a catalog's hash apart from its definition: values that differ from defaults. A field of a
-    later version thus changes only the hashes of tools that use it.
+    """Return the part under a catalog's hash apart from its definition: values that differ from defaults.
+
+    A field of a later version thus changes only the hashes of tools that use it.
     """
     values = vars(tool)
     return {
@@ -61,8 +63,9 @@ def hashed_content(tool: Any) -> dict[str, object]:
 
 
 def dropped_gate(tool: Any, over: Iterable[Any]) -> str:
-    """Return the first field that is a gate of a tool in `over` and is missing in `tool`, or "". Functions count as
-    equal only if identical: the behaviour of others cannot be compared.
+    """Return the first field that is a gate of a tool in `over` and is missing in `tool`, or "".
+
+    Functions count as equal only if identical: the behaviour of others cannot be compared.
     """
     gates = [field for field in declared_fields(type(tool)).values() if field.spec.shadow]
     dropped = (field.name for each in over for field in gates if not _keeps(field, vars(tool), vars(each)))
@@ -96,7 +99,6 @@ def _plain(value: Any) -> Any:
 
 
 def field_problem(cls: type, error: ErrorDetails) -> FieldProblem:
-    """Return pydantic's error about the fields given to `cls` in Signoff's wording."""
     loc = [str(each) for each in error["loc"]]
     name = loc[0] if loc else ""
     fields, kind = declared_fields(cls), error["type"]

@@ -97,8 +97,10 @@ class TrimmedText(NamedTuple):
 
 
 def jsonable(value: Any) -> Any:
-    """Convert `value` to plain JSON data. Never raises. A value without a JSON form becomes `<TypeName>`: the effect
-    has happened, so its result must not become an error.
+    """Convert `value` to plain JSON data.
+
+    Never raises. A value without a JSON form becomes `<TypeName>`: the effect has happened, so its result must not
+    become an error.
     """
     try:
         plain = to_jsonable_python(value, fallback=_type_name)

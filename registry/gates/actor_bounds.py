@@ -20,8 +20,9 @@ _NOT: Final = "tool.name != '{}' && "
 
 
 def autonomy_rules(actors: Iterable[Actor], fields: ContextFields) -> tuple[GlobalRule, ...]:
-    """Return the rules of the actors' `autonomy`. Two engines compile them, like the manifest's own. Raises
-    `ConfigError` with `actor`, `field` and `value`.
+    """Return the rules of the actors' `autonomy`.
+
+    Two engines compile them, like the manifest's own. Raises `ConfigError` with `actor`, `field` and `value`.
     """
     return tuple(rule for actor in actors for rule in _rules(actor, fields))
 
@@ -55,8 +56,9 @@ def check_escalation(actor: Actor) -> None:
 
 
 def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> Terms:
-    """Direct `terms` to the approvers of the actor's `escalation`. A policy with its own approvers keeps them and its
-    own escalation: an actor widens neither.
+    """Direct `terms` to the approvers of the actor's `escalation`.
+
+    A policy with its own approvers keeps them and its own escalation: an actor widens neither.
     """
     path, rules = None if actor is None else actor.escalation, policy.rules
     if path is None or not terms.approvers or rules.named_approvers or rules.route_to is not None:
@@ -68,7 +70,7 @@ def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> T
 
 
 def actor_bounds(actor: Actor) -> dict[str, Any]:
-    """Return the autonomy and escalation by the paths of their keys in the actor's file."""
+    """By the paths of the keys in the actor's file."""
     listed = (("autonomy", actor.autonomy), ("escalation", actor.escalation))
     given = {f"{name}.{key}": value for name, each in listed if each is not None for key, value in vars(each).items()}
     return {key: value for key, value in given.items() if value not in ("", (), None)}

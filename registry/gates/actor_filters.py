@@ -1,5 +1,6 @@
-"""Applies an actor's filters. `None` is no filter, an empty one passes nothing. Tools of MCP servers are named
-`mcp__<server>__<tool>`.
+"""Applies an actor's filters.
+
+`None` is no filter, an empty one passes nothing. Tools of MCP servers are named `mcp__<server>__<tool>`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +24,10 @@ def is_excluded(actor: Actor, tool: Tool, channel: str) -> bool:
 
 
 def is_permitted(actor: Actor, tool: Tool) -> bool:
-    """Return whether the actor's list and filters pass the tool. The list is the boundary. Filters for MCP servers or
-    plugins also pass those tools without the list, and always apply to them. The framework's own tools need no list.
+    """Return whether the actor's list and filters pass the tool.
+
+    The list is the boundary. Filters for MCP servers or plugins also pass those tools without the list, and always
+    apply to them. The framework's own tools need no list.
     """
     if tool.is_external and actor.external is None:
         # An internal actor could never use the permit of such a call.

@@ -79,8 +79,9 @@ def _own_problem(path: object, message: object) -> SchemaProblem:
 
 
 def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], Remark]:
-    """Return the corrected arguments, and a note with the changed names and the reason. It holds no values: they may be
-    secret.
+    """Return the corrected arguments, and a note with the changed names and the reason.
+
+    It holds no values: they may be secret.
     """
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
@@ -99,7 +100,7 @@ def _correction_note(names: Sequence[str], why: str) -> Remark:
 
 
 def check_corrected(tool: Tool, args: Any) -> ArgumentCheck:
-    """Check corrected arguments in the same way. A second correction is rejected."""
+    """A second correction is rejected."""
     checked = check_arguments(tool, args)
     # A correction to the same arguments is final. Otherwise the executed arguments would depend on the number of
     # checks, and the approved digest would differ from the worker's.

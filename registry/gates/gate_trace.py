@@ -24,8 +24,9 @@ class GateTraceEntry:
 
 
 def gate_trace(found: LocalGateDecision, *, with_arguments: bool, needs: str = "") -> tuple[GateTraceEntry, ...]:
-    """Return every gate in order. `needs` describes the tool's own policy. The last gate shows it if there are no
-    arguments.
+    """Return every gate in order.
+
+    `needs` describes the tool's own policy. The last gate shows it if there are no arguments.
     """
     decides = _ORDER.index(found.gate)
     if with_arguments or decides < _OF_ARGUMENTS:

@@ -54,8 +54,9 @@ class GrantMatcher:
     def applies(
         self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Mapping[str, Any], people: Directory
     ) -> bool:
-        """Return whether `grant` answers a call that would otherwise need approval. Does not check remaining uses: only
-        spending one does.
+        """Return whether `grant` answers a call that would otherwise need approval.
+
+        Does not check remaining uses: only spending one does.
         """
         tool, like = found.tool, grant.like
         policy = None if tool is None else self._catalog.policy(tool.activity).policy
@@ -80,9 +81,10 @@ class GrantMatcher:
             return 0
 
     def is_personal(self, grant: Grant, ctx: CallContext) -> bool:
-        """Return whether in `ctx` the grant serves only the person whose call was answered. This holds for every grant
-        for a session, and for every approval for an outside caller: its approver thought of that agent acting for
-        that person.
+        """Return whether in `ctx` the grant serves only the person whose call was answered.
+
+        This holds for every grant for a session, and for every approval for an outside caller: its approver thought of
+        that agent acting for that person.
         """
         return grant.like.session != "" or (grant.verdict == "approved" and self._is_outside(ctx.actor, ctx.channel))
 
@@ -156,6 +158,7 @@ def _still_given(
     grant: Grant, ctx: CallContext, found: LocalGateDecision, policy: ApprovalPolicy, people: Directory
 ) -> bool:
     """Return whether today's request would be the same, and its approvers may still answer it for this requester.
+
     Another policy or reason is another request, and so is a requester with an uncertain identity.
     """
     verdict = found.verdict

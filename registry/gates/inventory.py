@@ -48,8 +48,9 @@ class InventoryRow:
 
 
 def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow, ...]:
-    """Return one row per tool, sorted by name, then the actors' own tools, by activity. With a `tenant`, only the tools
-    that exist for it: a tenant must not learn about others.
+    """Return one row per tool, sorted by name, then the actors' own tools, by activity.
+
+    With a `tenant`, only the tools that exist for it: a tenant must not learn about others.
     """
     tools = catalog.every_tool
     return tuple(_row(catalog, tool) for tool in tools if tenant is None or exists_for(catalog, tool, tenant))
@@ -108,7 +109,7 @@ def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect
 
 
 def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
-    """Return whether a global rule reaches the tool for any of these actors, in any context."""
+    """Return whether a global rule reaches the tool in any context."""
     # Rules also read the actor: it may hide a tool from one actor only.
     found = {_reach_of(expression, tool, actor) for actor in users} or {"never"}
     return found.pop() if len(found) == 1 else "maybe"

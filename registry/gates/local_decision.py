@@ -89,7 +89,7 @@ class LocalGateDecision(GateDecision):
         return GateDecision(**{name: getattr(self, name) for name in GateDecision.model_fields})
 
     def reword(self, words: tuple[Words, ...]) -> "LocalGateDecision":
-        """Change the text of the outcome. A denial keeps its own."""
+        """A denial keeps its own text."""
         if not words or self.outcome is None or self.outcome.denied is not None:
             return self
         return replace(self, outcome=replace(self.outcome, value=Content(inline=english(words))), words=words)
@@ -98,7 +98,6 @@ class LocalGateDecision(GateDecision):
 def settled_decision(
     call: CallPart, gate: GateName, code: CallCode, words: Words | tuple[Words, ...], tool: Tool | None = None
 ) -> LocalGateDecision:
-    """End a call at `gate` with this text for the model."""
     outcome = CallOutcome(call=call.call, tool=call.tool, code=code, gate=gate, value=Content(inline=english(words)))
     return LocalGateDecision(call=call.call, kind="settled", tool=tool, outcome=outcome, words=_all(words))
 

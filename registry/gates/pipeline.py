@@ -1,5 +1,6 @@
-"""Judges every proposed call by the gates in one order. Pure: the same call, context and catalog give the same
-decision.
+"""Judges every proposed call by the gates in one order.
+
+Pure: the same call, context and catalog give the same decision.
 """
 
 import dataclasses
@@ -52,9 +53,11 @@ _ALL_CHARS: Final = 1_500
 
 @dataclass(frozen=True)
 class GateFacts:
-    """Facts that the gates cannot compute. Without a fact, no call that depends on it passes. `unavailable` holds names
-    of tools, `backends` the available kinds of capability. `spent` maps ids of calls to the reason why their tools
-    are used up; `None` if unchecked. Without `at`, the instant of the judgement, rules that read `ctx.now` fail.
+    """Facts that the gates cannot compute.
+
+    Without a fact, no call that depends on it passes. `unavailable` holds names of tools, `backends` the available
+    kinds of capability. `spent` maps ids of calls to the reason why their tools are used up; `None` if unchecked.
+    Without `at`, the instant of the judgement, rules that read `ctx.now` fail.
     """
 
     unavailable: frozenset[str] = frozenset()
@@ -97,7 +100,7 @@ def judge(
     dry_run: bool = False,
     known: GateFacts = NOTHING_KNOWN,
 ) -> LocalGateDecision:
-    """Judge one call. The first objection decides. `args` are the loaded arguments."""
+    """The first objection decides. `args` are the loaded arguments."""
     view = catalog.tool_view_at(ctx, known.at).without(known.unavailable)
     proposal = _Proposal(catalog, view, call, args, tally, dry_run, known)
     for early in _EARLY:
@@ -118,7 +121,6 @@ def judge(
 
 
 def _judge_valid(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
-    """Judge a call with valid arguments by the gates after the schema."""
     for late in _LATE:
         if (found := late(proposal, tool)) is not None:
             return found
@@ -126,7 +128,7 @@ def _judge_valid(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
 
 
 def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision) -> Tally:
-    """Return the tally with this call counted, for any outcome. Denials are counted when decisions arrive."""
+    """Counts the call for any outcome. Denials are counted when decisions arrive."""
     key = _tally_key(call)
     mark = action_hash(call, args, found)[:_MARK_CHARS]
     return replace(
@@ -138,7 +140,6 @@ def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision
 
 
 def action_hash(call: CallPart, args: Any, found: LocalGateDecision) -> str:
-    """Hash a judged call's name and arguments."""
     # Arguments that failed at `shape` may be impossible to hash: hash the reason for the rejection.
     if found.gate == "shape":
         return _action(call, call.malformed)
@@ -152,7 +153,6 @@ def shape(proposal: _Proposal) -> LocalGateDecision | None:
 
 
 def caps(proposal: _Proposal) -> LocalGateDecision | None:
-    """Check the loop caps of one turn."""
     tally, call = proposal.tally, proposal.call
     tool = proposal.view.tool(call.tool)
     args = proposal.args if tool is None else tool.without_remarks(proposal.args)
@@ -175,7 +175,6 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
 
 
 def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that the tool exists on the turn's surface."""
     view = proposal.view
     if not view.excludes(tool):
         return None
@@ -199,13 +198,14 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def allowlist(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check the actor's own list and filters, its capability boundary."""
+    """The actor's capability boundary."""
     return None if proposal.view.permits(tool) else _not_there(proposal, "allowlist")
 
 
 def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that the tool is visible at the actor's route and step. A `tool_filter` with a reason shows it to the
-    model. Every other cause hides the tool.
+    """Check that the tool is visible at the actor's route and step.
+
+    A `tool_filter` with a reason shows it to the model. Every other cause hides the tool.
     """
     if proposal.view.sees(tool):
         return None
@@ -225,8 +225,9 @@ def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
-    """Check the arguments by schema and by the tool's own check, before any policy or person sees them. Returns the
-    proposal to continue with: its arguments may be corrected, once.
+    """Check the arguments by schema and by the tool's own check, before any policy or person sees them.
+
+    Returns the proposal to continue with: its arguments may be corrected, once.
     """
     checked = check_arguments(tool, proposal.args)
     if checked.corrected is not None:
@@ -246,7 +247,7 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
 
 
 def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Run the tool's own check. Approvers may override its denial."""
+    """Approvers may override a denial of the tool's own check."""
     if tool.check_permissions is None:
         return None
     answer = proposal.known.permission
@@ -269,7 +270,7 @@ def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """Check that the tool has a use left. The ticket of the call takes the use."""
+    """The ticket of the call takes the use."""
     if tool.usage_limit is None:
         return None
     spent = proposal.known.spent
@@ -281,7 +282,6 @@ def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
 
 
 def dry_run(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
-    """End a dry run with the text of the call."""
     if not proposal.dry_run:
         return None
     return proposal.settle("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
@@ -305,8 +305,10 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
 def by_verdict(
     view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, bound: RulesVerdict, objection: str = ""
 ) -> LocalGateDecision:
-    """Judge a call by its policy's verdict. Global rules may ask, and the actor's `bound` may also deny it. An
-    `objection` always needs approval: no rule and no grant overrides it.
+    """Judge a call by its policy's verdict.
+
+    Global rules may ask, and the actor's `bound` may also deny it. An `objection` always needs approval: no rule and no
+    grant overrides it.
     """
     # Deny first: an override lifts only the permission check, never a policy's denial.
     if verdict.verdict == "deny":
@@ -356,7 +358,6 @@ def _rule_text(verdict: RulesVerdict) -> str:
 
 
 def _reason(verdict: RulesVerdict) -> str:
-    """Return the reason of the deciding global rule, or a description if it has none."""
     return verdict.rule.reason if verdict.rule is not None and verdict.rule.reason else verdict.why
 
 
@@ -391,7 +392,7 @@ def _action(call: CallPart, args: Any) -> str:
 
 
 def dry_run_text(tool: Tool, args: Mapping[str, Any]) -> str:
-    """Return the tool and its arguments, with secrets masked and long values cut."""
+    """Masks secrets and cuts long values."""
     # Mask before cutting: the first 500 characters of a secret are a secret.
     shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
     # Without `\u` escapes: limits count characters, and non-English text would be cut six times earlier.

@@ -18,8 +18,9 @@ _LEVELS: Final[Mapping[LayerName, str]] = {
 
 
 def resolution_facts(view: ToolView, name: str) -> dict[str, Any]:
-    """Return the tool, the levels that name it, nearest first, and the part of each. `tool` is the activity of the
-    visible tool, "" if there is none.
+    """Return the tool, the levels that name it, nearest first, and the part of each.
+
+    `tool` is the activity of the visible tool, "" if there is none.
     """
     found = view.resolution(name)
     seen = found.visible_tool

@@ -30,11 +30,12 @@ _UNBOUND: Final = RulesVerdict("none", None, "no bound reads the arguments")
 
 @dataclass(frozen=True)
 class ToolView:
-    """The tools of a registry that one actor can see, under global rules and in one pinned context. Without `actor`,
-    nothing is visible. `rule_verdicts` is a cache, shared by all turns of an actor if no rule reads the context.
-    `unlisted` are tools that an actor may see without listing them. `unavailable` are names, determined elsewhere.
-    `over` maps the activity of an own tool to the tools that it shadows and still obeys. `filtered` caches the
-    filters' answers by activity. `passing` under "" caches the tools that pass all gates except availability. `now`
+    """The tools of a registry that one actor can see, under global rules and in one pinned context.
+
+    Without `actor`, nothing is visible. `rule_verdicts` is a cache, shared by all turns of an actor if no rule reads
+    the context. `unlisted` are tools that an actor may see without listing them. `unavailable` are names, determined
+    elsewhere. `over` maps the activity of an own tool to the tools that it shadows and still obeys. `filtered` caches
+    the filters' answers by activity. `passing` under "" caches the tools that pass all gates except availability. `now`
     is the instant of the judgement. `bounds` are the rules of actors' autonomy over arguments.
     """
 
@@ -61,14 +62,13 @@ class ToolView:
         return self.actor.facts if self.actor is not None else actor_facts(self.actor_name)
 
     def resolution(self, name: str) -> Resolution:
-        """Resolve a name at the actor's position, as the gates `resolve` and `layer` do."""
         if self.position is None:
             # A deploy can remove the step at which a turn waits: then nothing is visible, rather than everything.
             return Resolution(name, (), 0, self.registry.resolve(name), "the actor's position is unknown")
         return self.position.resolve(name, self.moment, self.filtered)
 
     def tool(self, name: str) -> Tool | None:
-        """Return the tool of this name, visible or not."""
+        """Visible or not."""
         return self.resolution(name).tool
 
     def sees(self, tool: Tool) -> bool:
@@ -106,8 +106,9 @@ class ToolView:
         return found
 
     def verdict(self, policy: CompiledPolicy, args: Mapping[str, Any]) -> PolicyVerdict:
-        """Return the policy's verdict on a call with valid `args`. Evaluated once for equal arguments: one process
-        often judges a call at the proposal and before the run.
+        """Return the policy's verdict on a call with valid `args`.
+
+        Evaluated once for equal arguments: one process often judges a call at the proposal and before the run.
         """
         # The policy too: an actor's own tool may have the name of another.
         key = (policy.tool.name, policy.hash, self._occasion(policy.reads_now, args))
@@ -146,7 +147,6 @@ class ToolView:
         return f"{self.now} {digest}" if reads_now else digest
 
     def excludes(self, tool: Tool) -> bool:
-        """For the gate `surface`."""
         return self.actor is not None and is_excluded(self.actor, tool, self.ctx["channel"])
 
     def hides(self, tool: Tool) -> bool:
@@ -154,9 +154,10 @@ class ToolView:
         return self.rules_verdict(tool).effect == "hide"
 
     def permits(self, tool: Tool) -> bool:
-        """Return whether the actor's list and filters pass the tool (gate `allowlist`). No list means every tool. The
-        tool must also exist for the tenant, as must the tools that it shadows. In a turn of another agent, it must
-        be exposed to peers.
+        """Return whether the actor's list and filters pass the tool (gate `allowlist`).
+
+        No list means every tool. The tool must also exist for the tenant, as must the tools that it shadows. In a turn
+        of another agent, it must be exposed to peers.
         """
         tools = (tool, *self.over.get(tool.activity, ()))
         tenant = self.ctx.get("tenant")
@@ -177,8 +178,9 @@ class ToolView:
         return tool.name not in self.unavailable
 
     def visible(self) -> tuple[Tool, ...]:
-        """Return the tools for the model: nearest layers first, then in the actor's order, unlisted ones last. Computed
-        once: every call of an unknown name needs them for suggestions.
+        """Return the tools for the model: nearest layers first, then in the actor's order, unlisted ones last.
+
+        Computed once: every call of an unknown name needs them for suggestions.
         """
         found = self.passing.get("")
         if found is None:

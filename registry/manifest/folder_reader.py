@@ -14,10 +14,11 @@ _NAMED: Final = ("tools", "actors")
 
 
 def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
-    """Read a manifest. Returns its data and the base directory of its paths. `name` is its name in messages. A
-    directory holds `signoff.yaml`, and optionally `tools/<name>.yaml` and `actors/<name>.yaml`, `policies.yaml`
-    (more global rules) and `people.yaml` (reread while Signoff runs). A `ConfigError` with both places reports an
-    entry in two files.
+    """Read a manifest.
+
+    Returns its data and the base directory of its paths. `name` is its name in messages. A directory holds
+    `signoff.yaml`, and optionally `tools/<name>.yaml` and `actors/<name>.yaml`, `policies.yaml` (more global rules) and
+    `people.yaml` (reread while Signoff runs). A `ConfigError` with both places reports an entry in two files.
     """
     if not path.is_dir():
         return read_yaml(path, name), path.parent.resolve()
@@ -33,7 +34,6 @@ def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
 
 
 def _add_entries(file: YamlFile, folder: Path, section: str, name: str) -> YamlFile:
-    """Add one entry of `section` for each file of `folder`."""
     known = file.data.get(section, {})
     if not isinstance(known, Mapping):
         return file
@@ -60,7 +60,7 @@ def _yaml_files(file: YamlFile, folder: Path, name: str) -> list[Path]:
 
 
 def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
-    """Add the rules of another file, after the file's own."""
+    """Append the rules to the file's own."""
     part = _optional(file, path, name)
     own = file.data.get("policies", [])
     if part is None or not isinstance(own, list):
@@ -81,7 +81,7 @@ def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
 
 
 def _with_people(file: YamlFile, path: Path, name: str) -> YamlFile:
-    """Add the name of the people's file, unless `file` names it already."""
+    """Does nothing if `file` names it already."""
     part = _optional(file, path, name)
     if part is None or file.data.get("people") == PEOPLE:
         return file

@@ -46,15 +46,17 @@ _READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer", "
 
 
 def load_manifest(path: str | os.PathLike[str]) -> Catalog:
-    """Read a manifest, a file or a directory, and everything that it refers to. Raises `ConfigError` of one sentence:
-    file, line and problem.
+    """Read a manifest, a file or a directory, and everything that it refers to.
+
+    Raises `ConfigError` of one sentence: file, line and problem.
     """
     return load_document(*read_document(path, str(path)))
 
 
 def read_document(path: str | os.PathLike[str], name: str) -> tuple[YamlFile, Path]:
-    """Read a manifest without its sections. Returns it and the base directory of its paths. `name` is its name in
-    messages. Raises `ConfigError`.
+    """Read a manifest without its sections.
+
+    Returns it and the base directory of its paths. `name` is its name in messages. Raises `ConfigError`.
     """
     file, folder = read_manifest(Path(path), name)
     if not isinstance(file.data, Mapping):
@@ -66,8 +68,9 @@ def read_document(path: str | os.PathLike[str], name: str) -> tuple[YamlFile, Pa
 
 
 def load_document(file: YamlFile, folder: Path, *, people: Directory | None = None) -> Catalog:
-    """Build the catalog of a parsed manifest, or of a program's declarations in the same shape. `people` replaces the
-    document's people. Raises `ConfigError` with file and line.
+    """Build the catalog of a parsed manifest, or of a program's declarations in the same shape.
+
+    `people` replaces the document's people. Raises `ConfigError` with file and line.
     """
     top = _sections(file)
     try:
@@ -78,8 +81,9 @@ def load_document(file: YamlFile, folder: Path, *, people: Directory | None = No
 
 
 def load_servers(path: str | os.PathLike[str]) -> tuple[Path, Mapping[str, ToolServer]]:
-    """Read only the MCP servers of a manifest: actors may name tools that are not imported yet. Returns the base
-    directory of imports and the servers by name. Raises `ConfigError`.
+    """Read only the MCP servers of a manifest: actors may name tools that are not imported yet.
+
+    Returns the base directory of imports and the servers by name. Raises `ConfigError`.
     """
     file, folder = read_document(path, str(path))
     top = _sections(file)
@@ -196,7 +200,6 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
 
 
 def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any:
-    """Convert a reference to its function, a section to its record. Others stay unchanged."""
     if declared_fields(Tool)[key].function is not None:
         return _load(file, place, name, key, value)
     if key == "filters":
@@ -215,7 +218,6 @@ def _load(file: YamlFile, place: Place, name: str, key: str, reference: str) -> 
 
 
 def _where_to_look(reference: str, why: BaseException | None) -> str:
-    """Return the remedy for a missing package."""
     package = reference.partition(":")[0].partition(".")[0]
     lost = isinstance(why, ModuleNotFoundError) and why.name == package
     return "; add its directory to `path`" if lost else ""
@@ -292,7 +294,7 @@ def _is_raw(function: Callable[..., Any]) -> bool:
 
 
 def _locate(file: YamlFile, error: ConfigError) -> ConfigError:
-    """Add file and line to the error, unless it has them."""
+    """Keep any file and line that the error has."""
     if "file" in error.context:
         return error
     return file.error(_place(file.data, error), _without_site(error), **error.context)

@@ -60,8 +60,9 @@ def _policy(file: YamlFile, place: Place, name: str, data: Any) -> ApprovalPolic
 
 
 def read_mapping(name: str, key: str, given: Any, record: type[Any] | None, site: str) -> dict[str, Any]:
-    """Return the fields from `key` of the tool `name`: its `record`, or without one its policy. Raises
-    `RegistrationError` that begins with `site`, the tool's `file:line`.
+    """Return the fields from `key` of the tool `name`: its `record`, or without one its policy.
+
+    Raises `RegistrationError` that begins with `site`, the tool's `file:line`.
     """
     path, _, line = site.rpartition(":")
     file = YamlFile(path or "a tool", None, {(): int(line or 1)})

@@ -80,8 +80,9 @@ class _Untitled(GenerateJsonSchema):
 
 
 def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of a whole manifest, or of one file of a directory. It rejects wrong shapes; the
-    loader rejects the rest, such as unknown names.
+    """Return the JSON Schema 2020-12 of a whole manifest, or of one file of a directory.
+
+    It rejects wrong shapes; the loader rejects the rest, such as unknown names.
     """
     _, made = models_json_schema(
         [(model, "validation") for model in _MODELS], by_alias=False, schema_generator=_Untitled
@@ -101,7 +102,6 @@ def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
 
 
 def _join(known: dict[str, Any]) -> None:
-    """Add the sections that the loader reads one by one."""
     top, actor, tool = (known[name]["properties"] for name in ("ManifestSection", "ActorSection", "ToolSection"))
     person, policy = known["PersonSection"]["properties"], known["ApprovalPolicy"]["properties"]
     top["defaults"] |= _ref("Defaults")

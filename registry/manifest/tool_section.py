@@ -20,7 +20,7 @@ _REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` 
 
 
 def tool_section(cls: type = Tool) -> type[Section]:
-    """Make an optional key for each field, `per_call` and `reducer`. Missing keys keep the handler's own declaration."""
+    """Make optional keys for each field, `per_call` and `reducer`. Missing keys keep the handler's declaration."""
     declared = declared_fields(cls).values()
     keys: dict[str, Any] = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE}
     keys["per_call"] = (Reference | None, Field(None, description=_PER_CALL))
@@ -56,7 +56,7 @@ ServerToolSection: Final = create_model(
 
 
 def tool_table(cls: type = Tool) -> str:
-    """Write the table of docs/manifest.md."""
+    """For docs/manifest.md."""
     declared = declared_fields(cls)
     order = dict.fromkeys((*_FIRST, *declared))
     rows = [field_row(declared[name]) for name in order if declared[name].spec.key is not IN_CODE]

@@ -61,7 +61,7 @@ class ImportedTool:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The whole import, for writing and comparing."""
+        """For writing and comparing."""
         return {
             "name": self.remote_name,
             **({"title": self.title} if self.title else {}),
@@ -89,7 +89,7 @@ class Listing(NamedTuple):
 
 
 def read_listing(server: str, listed: Iterable[Mapping[str, Any]]) -> Listing:
-    """Read tools as `tools/list` sends them. Tools whose calls Signoff could not check are left out, with the reason."""
+    """Read tools as `tools/list` sends them. Leaves out tools whose calls Signoff could not check, with the reason."""
     tools: dict[str, ImportedTool] = {}
     left_out: dict[str, str] = {}
     warnings: dict[str, str] = {}
@@ -196,8 +196,9 @@ def check_imported(tool: ImportedTool) -> None:
 
 
 def as_2020_12(schema: Any) -> Any:
-    """A schema of 2020-12, or without a dialect, is returned unchanged. An unknown dialect stays, so that the schema
-    compiler rejects it.
+    """A schema of 2020-12, or without a dialect, is returned unchanged.
+
+    An unknown dialect stays, so that the schema compiler rejects it.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -266,8 +267,9 @@ def _let_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leave_patterns(schema: Any) -> tuple[Any, list[str]]:
-    """Remove the patterns that RE2 cannot read, and return them: the server checks them. Each stays in a comment, so
-    that a change is visible.
+    """Remove the patterns that RE2 cannot read, and return them: the server checks them.
+
+    Each stays in a comment, so that a change is visible.
     """
     left: list[str] = []
 

@@ -1,6 +1,7 @@
-"""Composes a program with a manifest, which may only add and tighten. Both may give fields that have an order: the
-manifest's value must be the stricter one. Both policies are evaluated. Any other field given twice is an error with
-both places.
+"""Composes a program with a manifest, which may only add and tighten.
+
+Both may give fields that have an order: the manifest's value must be the stricter one. Both policies are evaluated. Any
+other field given twice is an error with both places.
 """
 
 import dataclasses
@@ -62,7 +63,6 @@ class _Composer:
         return dataclasses.replace(self._manifest, data=self._data, parts=self._parts)
 
     def _take(self, place: Place, value: Any) -> None:
-        """Take a value of the code for a place that the manifest leaves empty."""
         target = self._data
         for key in place[:-1]:
             target = target[str(key)]
@@ -122,7 +122,6 @@ class _Composer:
 
 
 def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of the code, also from a `Tool`."""
     handler = section.get("handler")
     if isinstance(handler, Tool):
         values = vars(handler)
@@ -134,7 +133,6 @@ def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _problem(key: str, ours: Any, theirs: Any) -> str:
-    """Return why the manifest's value conflicts with the code's, with the remedy, or ""."""
     order = _ORDERS.get(key)
     if order is not None:
         return order(ours, theirs)

@@ -1,5 +1,6 @@
-"""Collects the declarations of a Python program, each with its file and line. A declaration has the shape of its
-manifest section, so both ways share keys, checks and errors.
+"""Collects the declarations of a Python program, each with its file and line.
+
+A declaration has the shape of its manifest section, so both ways share keys, checks and errors.
 """
 
 import dataclasses
@@ -198,7 +199,6 @@ class DeclaredActor(Tools):
             route._close(site)
 
     def listed_names(self) -> Iterator[str]:
-        """Yield each name in the lists of the actor and its routes."""
         for listed in (self.tools or (), *(route.tools for route in self.routes.values())):
             yield from (each for each in listed if isinstance(each, str))
 
@@ -309,7 +309,7 @@ def _declared(tool: object, site: CodeSite) -> DeclaredTool:
 
 
 def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
-    """Raise `ConfigError` with both places if a tool of this name exists already."""
+    """Raises `ConfigError` with both places."""
     if first is not None:
         why = f"tool `{second.name}` is declared at {first.site} already; rename one of the two"
         sites = {"site": str(second.site), "first_site": str(first.site)}
@@ -317,8 +317,9 @@ def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
 
 
 def own_tools(level: Tools, listed: Iterable[object], site: CodeSite, around: Iterable[DeclaredTool]) -> OwnTools:
-    """Return the tools of one level by name: its declarations, and each `Tool` that only its list declares. `around`
-    are the tools of the outer levels. Raises `ConfigError` for two tools of one name.
+    """Return the tools of one level by name: its declarations, and each `Tool` that only its list declares.
+
+    `around` are the tools of the outer levels. Raises `ConfigError` for two tools of one name.
     """
     own = {each.name: each for each in level._all()}
     for each in listed:
@@ -341,7 +342,6 @@ def _prefixed(prefix: str, tool: DeclaredTool) -> DeclaredTool:
 
 
 def _renamed(factory: Any, old: str, new: str) -> Any:
-    """Return a factory that makes the handler `old` under the name `new`."""
     try:
         make = load_reference(factory) if isinstance(factory, str) else factory
     except ConfigError:

@@ -12,8 +12,9 @@ from signoff.registry.tool import Tool
 
 
 def plain(value: Any) -> Any:
-    """Return lists for tuples and sets, mappings for records, seconds for `timedelta`. Tools, policies and functions
-    stay: sections accept them.
+    """Return lists for tuples and sets, mappings for records, seconds for `timedelta`.
+
+    Tools, policies and functions stay: sections accept them.
     """
     if isinstance(value, Tool | ApprovalPolicy):
         return value

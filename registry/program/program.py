@@ -186,7 +186,6 @@ class Program(Tools):
         self._named[section][name] = data, site
 
     def _document(self) -> tuple[YamlFile, Path]:
-        """Return all declarations as one document, and the base directory of its paths."""
         own = self._own_document()
         if self._manifest is None or self.manifest is None:
             return own, Path(self._site.file).resolve().parent
@@ -234,7 +233,6 @@ class Program(Tools):
             tools[name]["reducer"] = reducer
 
     def _collect(self) -> dict[str, DeclaredTool]:
-        """Return the tools that no single actor owns."""
         found: dict[str, DeclaredTool] = {}
         for each in (*self._all(), *self._of_registry()):
             check_twin(found.get(each.name), each)
@@ -290,7 +288,6 @@ def _section(tool: DeclaredTool, scope: str) -> dict[str, Any]:
 
 
 def _declared_below(place: Place, parts: Parts) -> list[str]:
-    """Return the names of the tools that routes and steps of the actor at `place` declare in code."""
     return [str(each[-1]) for each in parts if each[:2] == place and each[-2] in _OWN_KEYS]
 
 

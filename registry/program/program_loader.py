@@ -36,8 +36,9 @@ def imported_program() -> str:
 
 
 def load_program(reference: str, folder: Path | None = None) -> Program:
-    """Import the program. `folder`, by default the working directory, is searched first. Raises `ConfigError` with the
-    imported file.
+    """Import the program.
+
+    `folder`, by default the working directory, is searched first. Raises `ConfigError` with the imported file.
     """
     module_name, _, attribute = reference.partition(":")
     if REFERENCE.match(reference) is None:

@@ -164,7 +164,6 @@ def named_filter(name: object) -> Filter:
 
 
 def filter_problems(tool: Tool) -> Iterator[FieldProblem]:
-    """Yield the problems of each filter of `tool` alone."""
     for name, given in tool.filters.items():
         field_name = f"filters.{name}"
         why = _wrong_name(name) or _wrong_view(name, given)

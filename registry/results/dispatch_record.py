@@ -12,8 +12,9 @@ SPECIALIST: Final = "specialist_execution"
 
 
 def dispatch_event(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """Return the first event of a routed call; {} for a bypass. Only the calling actor may react to a private event,
-    and only auditors may read it.
+    """Return the first event of a routed call; {} for a bypass.
+
+    Only the calling actor may react to a private event, and only auditors may read it.
     """
     if tool.routing == "bypass":
         return {}
@@ -22,7 +23,6 @@ def dispatch_event(tool: Tool, permit: Permit) -> dict[str, Any]:
 
 
 def execution_facts(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """Return the facts of every executed call, of any owner."""
     reason = tool.bypass_routing.reason if tool.bypass_routing is not None else ""
     kept: dict[str, Any] = {"record": SPECIALIST} if tool.scope == "specialist" else {}
     return {

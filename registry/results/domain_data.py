@@ -15,8 +15,10 @@ _MERGES: Final = get_args(DomainMerge)
 
 
 def merge_data(before: Any, new: Any, how: DomainMerge) -> Any:
-    """Merge without changing either. `replace` keeps the new data. `append` concatenates lists, also lists under one
-    name of objects. `deep-merge` merges objects at every depth. A value of another kind replaces the earlier one.
+    """Merge without changing either.
+
+    `replace` keeps the new data. `append` concatenates lists, also lists under one name of objects. `deep-merge` merges
+    objects at every depth. A value of another kind replaces the earlier one.
     """
     if how == "append" and isinstance(before, list) and isinstance(new, list):
         return [*before, *new]
@@ -41,7 +43,7 @@ def schema_text(schema: Mapping[str, Any] | None) -> str:
 
 
 def check_merge(how: str) -> None:
-    """Raise `ConfigError` for an unknown way to merge."""
+    """Raises `ConfigError`."""
     if how not in _MERGES:
         allowed = ", ".join(f"`{each}`" for each in _MERGES)
         raise ConfigError(f"`{how}` is no `domain_merge`; it is one of {allowed}", field="domain_merge", value=how)

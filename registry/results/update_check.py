@@ -34,9 +34,10 @@ def accept_updates(
     data: Mapping[str, Any],
     context: Mapping[str, Any],
 ) -> AcceptedUpdates:
-    """Check the `data` and `context`, plain JSON, that a call in `ctx` wants to change. Only names in the tool's
-    `updates` count: data that a step of its actor collects, and context fields of the manifest. One invalid value
-    rejects all. Messages repeat no value.
+    """Check the `data` and `context`, plain JSON, that a call in `ctx` wants to change.
+
+    Only names in the tool's `updates` count: data that a step of its actor collects, and context fields of the
+    manifest. One invalid value rejects all. Messages repeat no value.
     """
     mine = Updates(
         data={name: each for name, each in data.items() if name in tool.updates and name in scopes.collected},

@@ -91,9 +91,10 @@ class ActorScopes:
         return frozenset(name for name, value in given.items() if value is not None and self._valid(name, value))
 
     def advance(self, route: str, step: str, have: AbstractSet[str]) -> str:
-        """Return the next step of a conversation with the data fields `have`, or `step`. It leaves a step once all its
-        data is collected, and the beginning of a route for a first step that collects. It enters a step only if all
-        its required data is available.
+        """Return the next step of a conversation with the data fields `have`, or `step`.
+
+        It leaves a step once all its data is collected, and the beginning of a route for a first step that collects. It
+        enters a step only if all its required data is available.
         """
         steps = self.steps.get(route, ())
         at = -1 if not step else next((index for index, each in enumerate(steps) if each.name == step), len(steps))
@@ -113,8 +114,9 @@ class ActorScopes:
 
 
 def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers: Sequence[str]) -> CompiledPolicy:
-    """Combine the policies of a tool and all shadowed tools, unless it gives a reason. `own` is by activity. Raises
-    `ConfigError` if neither is clearly stricter.
+    """Combine the policies of a tool and all shadowed tools, unless it gives a reason.
+
+    `own` is by activity. Raises `ConfigError` if neither is clearly stricter.
     """
     tool, nearest = placed.tool, own[placed.tool.activity]
     # Use `own`, not combined policies: `over` names every tool behind this one, so each counts exactly once.

@@ -47,7 +47,6 @@ class Layer:
     closed: str = ""
     """Why all of them are hidden here, or ""."""
     waits: tuple[str, ...] = ()
-    """The data fields that the tools require."""
     later: Mapping[str, str] = field(default_factory=dict)
     """The first step at which a name is visible, by name."""
     missing: tuple[str, ...] = ()
@@ -184,7 +183,6 @@ class Resolution:
 
     @property
     def visible_tool(self) -> Tool | None:
-        """The tool, if the layers show it."""
         return None if self.why else self.tool
 
     @cached_property
@@ -232,8 +230,9 @@ class RegistryTools(Mapping[str, Tool]):
 
 
 class UndeclaredTools(Mapping[str, Tool]):
-    """Returns a tool for every undeclared name. Lists none. `declared` names count in any case: readers of a card would
-    confuse two names that differ by case only.
+    """Returns a tool for every undeclared name.
+
+    Lists none. `declared` names count in any case: readers of a card would confuse two names that differ by case only.
     """
 
     def __init__(self, template: Tool, declared: Iterable[str]) -> None:

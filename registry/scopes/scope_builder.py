@@ -82,7 +82,7 @@ class _Build:
         return ActorScopes(actor.name, positions, self._placed, schemas, known, frozenset(self._collected), steps)
 
     def _build_undeclared(self, own: Mapping[str, Tool]) -> tuple[Layer, ...]:
-        """Return the layer of undeclared tools, behind all others, if the actor may call them."""
+        """The layer is behind all others."""
         agent = self._actor.external
         if agent is None or agent.undeclared != "ask":
             return ()
@@ -194,7 +194,6 @@ class _Build:
         return self._position(route.name, step.name, layers, narrowed, inline, selects)
 
     def _collector(self, where: str, route: Route, step: Step) -> Tool:
-        """Return the tool with which the model stores a step's data."""
         given = {name: self._schemas.get(name) or self._fields.schemas.get(name) for name in step.collect}
         schemas = {name: {} if each is None else each.schema for name, each in given.items()}
         tool = collect_tool(f"{self._actor.name}.{route.name}.{step.name}", schemas)
@@ -204,9 +203,10 @@ class _Build:
     def _resolve(
         self, where: str, use: ToolUse, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
     ) -> Tool | None:
-        """Return the tool of one entry at `place`: inline, or the target of a reference. `enclosing` are the own tools
-        of the outer levels, nearest first. A reference `beaten` by an inline tool of the same place never runs
-        there, so it is not placed.
+        """Return the tool of one entry at `place`: inline, or the target of a reference.
+
+        `enclosing` are the own tools of the outer levels, nearest first. A reference `beaten` by an inline tool of the
+        same place never runs there, so it is not placed.
         """
         around = [tools.get(use.name) for tools in enclosing]
         registered = self._registry.resolve(use.name)
@@ -234,7 +234,7 @@ class _Build:
         return self._place(where, use, registered, place, around)
 
     def _place(self, where: str, use: ToolUse, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
-        """Place `tool` as the actor's own at `place`, where it shadows the tools `behind` it."""
+        """`tool` becomes the actor's own at `place`, and shadows the tools `behind` it."""
         if not isinstance(use.tool, str):
             try:
                 check_declaration(tool)

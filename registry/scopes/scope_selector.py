@@ -20,8 +20,9 @@ SCOPES: Final[Mapping[str, tuple[LayerName, ...]]] = {
 
 
 def tools_in_scope(catalog: Catalog, scope: str, *, actor: str = "", route: str = "", step: str = "") -> frozenset[str]:
-    """Return the activities of the tools of a scope, of one actor, route or step, or of all if none is given. Hidden
-    tools count too. Raises `ConfigError` for an unknown scope, route or step, `NotFound` for an unknown actor.
+    """Return the activities of the tools of a scope, of one actor, route or step, or of all if none is given.
+
+    Hidden tools count too. Raises `ConfigError` for an unknown scope, route or step, `NotFound` for an unknown actor.
     """
     if scope not in SCOPES:
         known = ", ".join(f"`{each}`" for each in SCOPES)
