@@ -18,9 +18,10 @@ def permit(
     request: ApprovalRequest | None,
     doubts: tuple[Decision, ...] = (),
 ) -> Permit:
-    """Return the permit of a call that may run, by rule or because `request` was approved. `doubts` are decisions that
-    earlier attempts did not happen. The permit carries only unsigned decisions: the worker that runs the call reads
-    the signed ones from the store.
+    """Return the permit of a call that may run, by rule or because `request` was approved.
+
+    `doubts` are decisions that earlier attempts did not happen. The permit carries only unsigned decisions: the worker
+    that runs the call reads the signed ones from the store.
     """
     by_rule = Permit(
         kind="auto",
@@ -43,7 +44,6 @@ def _keep_unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
 
 
 def edit(decision: Decision, editor: Authority) -> dict[str, Any]:
-    """Return the extra fields of the gates' task for an edit of the arguments."""
     named = decision if decision.signature else replace(decision, subject=editor.subject)
     # The edit's own delivery identifies its revision, so the time of the question does not matter.
     return {"edit": named, "asked_since": None}

@@ -59,8 +59,9 @@ class _Stop(Exception):
 
 @workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
 class ActorTurn:
-    """The workflow of one turn, from the first message to the answer. While a turn waits for approvers, only its
-    history exists, in the server.
+    """The workflow of one turn, from the first message to the answer.
+
+    While a turn waits for approvers, only its history exists, in the server.
     """
 
     # Not in `run`: Temporal handles a message that arrives with the first task before the first step of `run`.
@@ -145,7 +146,7 @@ class ActorTurn:
 
     @workflow.signal(name=names.REPORT_CALL, description="Announce that the store has the report of the used call")
     def report_call(self, *envelopes: Any) -> None:
-        """Trigger a lookup of the agent's report in the store."""
+        """Look up the agent's report in the store."""
         self._external.hear_report()
 
     @workflow.signal(name=names.ATTEND_CALL, description="Report whether the agent still waits for the proposed call")
@@ -174,17 +175,17 @@ class ActorTurn:
 
     @workflow.signal(name=names.INJECT, description="From the session: a late result for this turn")
     def inject(self, *envelopes: Any) -> None:
-        """Accept a late result, which the model gets with the next completion."""
+        """The model gets the late result with the next completion."""
         self._session.receive(envelopes)
 
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending_approvals(self) -> list[ApprovalRequest]:
-        """Return the pending requests, oldest first."""
+        """Oldest first."""
         return list(self._state.book.pending())
 
     @workflow.query(name=names.RECEIPT)
     def receipt(self, approval_id: str) -> Receipt:
-        """Return the receipt of a request, also after the end of the turn."""
+        """Also after the end of the turn."""
         return self._state.book.receipt(approval_id)
 
     @workflow.query(name=names.TRANSCRIPT)
@@ -314,8 +315,9 @@ class ActorTurn:
         return state.leave_open and len(state.waiting) <= state.turn.may_leave and not self._calls.is_outcome_there()
 
     async def _follow_open_calls(self, result: TurnResult) -> TurnResult:
-        """Report each outcome of the calls left open to the session. The turn has answered and continues only to
-        receive decisions about them.
+        """Report each outcome of the calls left open to the session.
+
+        The turn has answered and continues only to receive decisions about them.
         """
         while self._calls.waits:
             try:
@@ -420,8 +422,9 @@ class ActorTurn:
         )
 
     async def _wrote_rest(self, result: TurnResult) -> bool:
-        """Record late answers and a failed end, which no later activity records. An ordinary end without late answers
-        skips this activity, which would only lengthen the turn.
+        """Record late answers and a failed end, which no later activity records.
+
+        An ordinary end without late answers skips this activity, which would only lengthen the turn.
         """
         rest = self._unwritten()
         broke_off = result.state in FAILED_STATES and not self._end_reported

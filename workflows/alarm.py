@@ -9,8 +9,10 @@ from temporalio import workflow
 
 
 class Alarm:
-    """Wakes the turn of one external call. Timers are never cancelled: a timer and its cancellation are history events
-    each. A timer serves every later wait whose deadline is not before it fires.
+    """Wakes the turn of one external call.
+
+    Timers are never cancelled: a timer and its cancellation are history events each. A timer serves every later wait
+    whose deadline is not before it fires.
     """
 
     def __init__(self) -> None:

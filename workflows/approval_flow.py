@@ -96,7 +96,7 @@ class ApprovalFlow:
         return self._editors.get(call, "")
 
     def revision(self, call: str) -> int:
-        """Return the latest revision of a call's request, or 0."""
+        """0 without a request."""
         request = self._state.book.get(self._state.approval_id(call))
         return 0 if request is None else request.revision
 
@@ -109,8 +109,10 @@ class ApprovalFlow:
     async def ask_about_doubt(
         self, call: CallPart, gate_decision: GateDecision, ticket: int
     ) -> ApprovalRequest | CallOutcome | None:
-        """Ask whether `call` took effect under `ticket`. Returns the settled request, `None` if no approver can be
-        asked, or the outcome that a slow worker stored meanwhile.
+        """Ask whether `call` took effect under `ticket`.
+
+        Returns the settled request, `None` if no approver can be asked, or the outcome that a slow worker stored
+        meanwhile.
         """
         doubt = {"doubt": ticket, "doubt_of": gate_decision.digest, "spent": self.revision(call.call)}
         task = self._state.gate_task(call, **doubt)
@@ -154,8 +156,10 @@ class ApprovalFlow:
                 return await self._edit(decision, authority)
 
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
-        """Withdraw a request. Never raises. Senders can also stop the turn, so no signature is needed. A name counts
-        only with proof, and must be the requester, an approver or an administrator.
+        """Withdraw a request.
+
+        Never raises. Senders can also stop the turn, so no signature is needed. A name counts only with proof, and must
+        be the requester, an approver or an administrator.
         """
         withdrawal = read_withdrawal(envelopes)
         if isinstance(withdrawal, Receipt):
@@ -173,9 +177,10 @@ class ApprovalFlow:
         return self._state.book.cancel(withdrawal.approval_id, by, withdrawal.reason, workflow.now())
 
     async def _caught_up(self, decision: Decision) -> None:
-        """Wait until the turn knows of every question that the gates may have asked. The store has a question before
-        its turn. Without this wait, the turn would refuse a quick answer as unknown, and the approver would get no
-        second card.
+        """Wait until the turn knows of every question that the gates may have asked.
+
+        The store has a question before its turn. Without this wait, the turn would refuse a quick answer as unknown,
+        and the approver would get no second card.
         """
         approval_id, revision = decision.approval_id, decision.revision or 1
         if self._may_come(approval_id, revision):
@@ -199,7 +204,6 @@ class ApprovalFlow:
         return bool(call) and not (waits or self._state.stopped or self._state.book.waits(approval_id))
 
     async def _edit(self, decision: Decision, authority: Authority) -> Receipt:
-        """Judge the call with edited arguments and ask it as the next revision."""
         receipt = self._state.book.examine(decision, authority, workflow.now())
         request = self._state.book.get(decision.approval_id)
         if receipt is not None or request is None:
@@ -265,8 +269,10 @@ class ApprovalFlow:
 
     @asynccontextmanager
     async def hold_lock(self) -> AsyncIterator[None]:
-        """Serialise identification and judging in order of arrival. Parallel local activities finish in any order, but
-        complete in start order during replay. Without the lock, replay could pick a different winner.
+        """Serialise identification and judging in order of arrival.
+
+        Parallel local activities finish in any order, but complete in start order during replay. Without the lock,
+        replay could pick a different winner.
         """
         async with self._examining:
             yield
@@ -282,8 +288,9 @@ class ApprovalFlow:
             examined[:] = [each for each in examined if each is not decision]
 
     async def _those_before(self, approval_id: str) -> None:
-        """Wait for the decisions that arrived before the deadline's timer was handled: they may be in time. After an
-        outage of the workers, the timer and the decisions arrive together.
+        """Wait for the decisions that arrived before the deadline's timer was handled: they may be in time.
+
+        After an outage of the workers, the timer and the decisions arrive together.
         """
         before = tuple(self._examined.get(approval_id, ()))
         await workflow.wait_condition(

@@ -84,9 +84,10 @@ class CallLoop:
                 await workflow.wait(list(self._waiting.values()))
 
     async def batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
-        """Settle every call of one completion. Calls that need no approval do not wait for the others. If the turn may
-        continue without a call, the model reads that it waits, unless it settles with the others. No tool withheld
-        from the model runs, not even as a fallback.
+        """Settle every call of one completion.
+
+        Calls that need no approval do not wait for the others. If the turn may continue without a call, the model reads
+        that it waits, unless it settles with the others. No tool withheld from the model runs, not even as a fallback.
         """
         if not calls:
             return []
@@ -348,8 +349,9 @@ class CallLoop:
 
 
 def _direct(outcome: CallOutcome, gate_decision: GateDecision) -> CallOutcome:
-    """Mark `outcome` if it may be the turn's answer. A decision that the call took effect is no value to answer with,
-    nor is handed-off work.
+    """Mark `outcome` if it may be the turn's answer.
+
+    A decision that the call took effect is no value to answer with, nor is handed-off work.
     """
     answers = outcome.code == "ok" and not (outcome.decided_by or outcome.handed)
     direct = gate_decision.options.return_direct and answers
@@ -361,6 +363,6 @@ def _without_local(gate_decision: GateDecision) -> GateDecision:
 
 
 def _share_budget(gate_decision: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
-    """Return `gate_decision` with `options`, and at most the call's own share of the batch's characters."""
+    """Limit the call to its own share of the batch's characters."""
     options["budget_chars"] = min(gate_decision.options.budget_chars, before.options.budget_chars)
     return replace(gate_decision, options=replace(gate_decision.options, **options))

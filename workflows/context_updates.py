@@ -51,8 +51,9 @@ class ContextUpdates:
         return apply_updates(self._held, self._given)
 
     def apply(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:
-        """Apply the updates of a batch's calls, in input order. Call only once all calls have settled: the order in
-        which they end must not matter.
+        """Apply the updates of a batch's calls, in input order.
+
+        Call only once all calls have settled: the order in which they end must not matter.
         """
         taken = [each if each.updates is None else self._take(each, each.updates) for each in outcomes]
         refused, self._refused = tuple(self._refused), []

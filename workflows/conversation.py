@@ -179,7 +179,7 @@ class Conversation:
         return max((turn.started_at + self._patience for turn in self._working()), default=None)
 
     def begin(self, item: FollowUp | MailboxMessage, now: datetime) -> TurnInput:
-        """Add the turn for `item`, which `next` returned."""
+        """`next` returned the item."""
         if isinstance(item, FollowUp):
             self._due.pop(0)
             turn = self._heir(item, now)
@@ -228,7 +228,6 @@ class Conversation:
         self._log.record_lost_turn(turn.turn_id, "conflict", now)
 
     def step_aside(self, turn_id: str) -> None:
-        """Let the next message start although this turn still works."""
         turn = self._turns.get(turn_id)
         # A turn that has ended does not wait, in any order of its signals.
         if turn is not None and turn.state == "working":
@@ -315,7 +314,6 @@ class Conversation:
         return True
 
     def _kept_turns(self, message_id: str) -> int:
-        """Return the number of turns reserved for outcomes of a message's open calls."""
         return sum(turn.left_open for turn in self._turns.values() if turn.origin.id == message_id)
 
     def _remember(self, item_id: str, item: FrozenModel) -> None:
@@ -449,7 +447,6 @@ class Conversation:
         return sum(_size(item) for item in (*held, *(t for t in self._turns.values() if _is_open(t))))
 
     def _trim(self) -> None:
-        """Drop the oldest closed turns above the limits."""
         # Keep turns that have a follow-up: it is made from them.
         due = {item.turn for item in self._due}
         over = [turn for turn in self._turns.values() if not _is_open(turn) and turn.turn not in due]

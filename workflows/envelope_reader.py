@@ -12,8 +12,9 @@ _ShapeT = TypeVar("_ShapeT", bound=FrozenModel)
 
 
 def read_envelope(body: Any, shape: type[_ShapeT]) -> _ShapeT | str:
-    """Return `body` parsed as `shape`, or a description of the problem. Never raises, because no input may stop the
-    processing of other messages.
+    """Return `body` parsed as `shape`, or a description of the problem.
+
+    Never raises, because no input may stop the processing of other messages.
     """
     try:
         found = shape.model_validate(body, strict=False)

@@ -39,7 +39,7 @@ class ExternalPermit(FrozenModel):
         return replace(self, is_open=True)
 
     def close(self) -> "ExternalPermit":
-        """Close the permit. A use request that still lacks an answer is refused as `lapsed`."""
+        """A use request that still lacks an answer is refused as `lapsed`."""
         late = use_refusal("lapsed") if self.tried_by and self.answer is None else self.answer
         return replace(self, is_open=False, answer=late)
 
@@ -47,7 +47,7 @@ class ExternalPermit(FrozenModel):
         return replace(self, tried_by=wish, answer=None)
 
     def answer_try(self, reply: UseReply) -> "ExternalPermit":
-        """Answer the use request. If `reply` holds a permit, this request alone has used it."""
+        """If `reply` holds a permit, this request alone has used it."""
         handed = {} if reply.permit is None else {"used_by": self.tried_by, "used": reply}
         return replace(self, answer=reply, **handed)
 
@@ -56,8 +56,9 @@ class ExternalPermit(FrozenModel):
 
 
 def use_refusal(code: str) -> UseReply:
-    """Return the refusal of a use request. `code` may come from a turn and is not trusted: an unknown code becomes
-    `unavailable`.
+    """Return the refusal of a use request.
+
+    `code` may come from a turn and is not trusted: an unknown code becomes `unavailable`.
     """
     known: UseCode = next((each for each in _WORDS if each == code), "unavailable")
     return UseReply(code=known, message=_WORDS[known])

@@ -40,8 +40,9 @@ _AGAIN: Final[dict[str, UseCode]] = {"stale": "stale", "policy": "stale", "lapse
 
 
 class ExternalRunner:
-    """Holds the permit of one call until its agent uses it. Runs nothing itself. `lock` is held during activities whose
-    completion must keep its position in the history.
+    """Holds the permit of one call until its agent uses it.
+
+    Runs nothing itself. `lock` is held during activities whose completion must keep its position in the history.
     """
 
     def __init__(self, state: TurnState, lock: Callable[[], AbstractAsyncContextManager[None]], alarm: Alarm) -> None:
@@ -62,8 +63,9 @@ class ExternalRunner:
         return self._permit.used is not None
 
     def hear_report(self) -> None:
-        """Look up the call's report in the store. The signal proves nothing: anyone who can signal the turn could have
-        sent it.
+        """Look up the call's report in the store.
+
+        The signal proves nothing: anyone who can signal the turn could have sent it.
         """
         self._reports += 1
 
@@ -75,8 +77,9 @@ class ExternalRunner:
     async def run(
         self, call: CallPart, task: ToolTask, gate_decision: GateDecision, begun: Callable[[], OutcomeTask]
     ) -> ToolReply:
-        """Return the reported outcome, or why the permit was not used. `begun` builds the input of the outcome activity
-        for the agent's ticket.
+        """Return the reported outcome, or why the permit was not used.
+
+        `begun` builds the input of the outcome activity for the agent's ticket.
         """
         self._state.show_state(call.call, "permitted", gate_decision.rule)
         self._permit = self._permit.open_up()
@@ -88,8 +91,9 @@ class ExternalRunner:
         return await self._until_reported(call, gate_decision.options, begun)
 
     async def wait_for_agent(self, call: CallPart, gate_decision: GateDecision) -> ToolReply | None:
-        """Wait until the agent wants an approved call that Signoff itself runs. Returns `None` then, or why the call
-        never runs: an unused permit lapses.
+        """Wait until the agent wants an approved call that Signoff itself runs.
+
+        Returns `None` then, or why the call never runs: an unused permit lapses.
         """
         self._state.show_state(call.call, "permitted", gate_decision.rule)
         self._permit = self._permit.open_up()

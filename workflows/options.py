@@ -60,8 +60,10 @@ OUTCOME: Final[dict[str, Any]] = {
 
 
 def tool(options: RunOptions) -> dict[str, Any]:
-    """Return the options of a tool's activity. `schedule_to_start_timeout` is the approval's remaining lifetime, so the
-    server enforces the deadline. Without approval, it is the whole `grant_ttl`.
+    """Return the options of a tool's activity.
+
+    `schedule_to_start_timeout` is the approval's remaining lifetime, so the server enforces the deadline. Without
+    approval, it is the whole `grant_ttl`.
     """
     start = timedelta(seconds=options.start_to_close)
     wait = timedelta(seconds=options.grant_ttl)

@@ -46,8 +46,9 @@ def aborted_outcome(call: str, tool: str) -> CallOutcome:
 
 
 def may_fall_back(ended: CallOutcome, options: RunOptions) -> bool:
-    """Return whether a fallback may follow: only if the call failed before it had its effect. None follows a call that
-    was denied, refused by the gates, or has an unknown outcome.
+    """Return whether a fallback may follow: only if the call failed before it had its effect.
+
+    None follows a call that was denied, refused by the gates, or has an unknown outcome.
     """
     if ended.code == "execution_failed":
         # If a later gate failed the call, the tool had done its work and only its result was wrong.
@@ -97,7 +98,10 @@ def _is_never_begun(outcome: CallOutcome) -> bool:
 
 
 def _went(outcome: CallOutcome) -> str:
-    """Describe an attempt for the model. The tool's text is whole or absent, so that the marks around it stay intact."""
+    """Describe an attempt for the model.
+
+    The tool's text is whole or absent, so that the marks around it stay intact.
+    """
     if outcome.code == "skipped":
         return f"`{outcome.tool}` was to be tried in its place. {text_of(outcome.value)}"
     what = "could not be used" if _is_never_begun(outcome) else "failed"

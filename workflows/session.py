@@ -41,7 +41,7 @@ class Session:
     # No handler awaits. Each ends in the task that delivered it, so the end of a run interrupts none.
     @workflow.update(name=names.SAY, description="Say something to the session")
     def say(self, *envelopes: Any) -> SessionReceipt:
-        """Accept a message. The receipt names the turn that will answer it."""
+        """The receipt names the turn that will answer the message."""
         return self._talk.say(envelopes, workflow.now())
 
     @say.validator
@@ -57,7 +57,7 @@ class Session:
 
     @workflow.update(name=names.INJECT, description="Hand a late result to a turn")
     def inject(self, *envelopes: Any) -> SessionReceipt:
-        """Accept a late result. The receipt names the turn that will receive it."""
+        """The receipt names the turn that will receive the result."""
         return self._talk.inject(envelopes, workflow.now())
 
     @inject.validator
@@ -73,7 +73,7 @@ class Session:
 
     @workflow.signal(name=names.TURN_WAITS, description="From a turn: it waits for people")
     def turn_waits(self, *envelopes: Any) -> None:
-        """Let the next message start its turn while this one waits for people."""
+        """The next message may start its turn while this one waits for people."""
         self._talk.report(envelopes, workflow.now())
 
     @workflow.signal(name=names.TURN_ENDED, description="From a turn: how it ended")
@@ -91,7 +91,7 @@ class Session:
 
     @workflow.run
     async def run(self, session: SessionInput) -> None:
-        """Run until cancelled. Each new run takes over turns, mailbox, undelivered results and known ids."""
+        """Each new run takes over turns, mailbox, undelivered results and known ids."""
         if session.engine > names.ENGINE:
             # Raise an ordinary exception, so that Temporal retries the task until a newer worker takes it.
             raise RuntimeError(f"this session needs engine {session.engine}, this worker has {names.ENGINE}")

@@ -1,5 +1,6 @@
-"""Connects a turn with its session, and keeps a session's events until its next turn records them. A session runs no
-activities and cannot record its own events. Without a session, this module adds no history event.
+"""Connects a turn with its session, and keeps a session's events until its next turn records them.
+
+A session runs no activities and cannot record its own events. Without a session, this module adds no history event.
 """
 
 import asyncio
@@ -54,7 +55,6 @@ class SessionLink:
         return len(self._letters) > len(self._taken)
 
     def take_messages(self) -> tuple[Message, ...]:
-        """Return the late results since the last call, as messages."""
         new = [letter for letter in self._letters.values() if letter.id not in self._taken]
         self._taken += [letter.id for letter in new]
         return tuple(replace(letter.message, late=True) for letter in new)

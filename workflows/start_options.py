@@ -52,8 +52,9 @@ def session_attributes(tenant: str) -> TypedSearchAttributes:
 
 
 def priority(tenant: str) -> Priority:
-    """Activities and children inherit the priority. If tasks queue up, a server that supports fairness gives tenants
-    equal shares of the workers.
+    """Activities and children inherit the priority.
+
+    If tasks queue up, a server that supports fairness gives tenants equal shares of the workers.
     """
     return Priority(fairness_key=tenant)
 

@@ -86,8 +86,9 @@ class TemporalMetadata:
 
 
 def shown_state(state: LiveState) -> str | None:
-    """Return the turn's state attribute, or `None` if the workflow's own status says enough. Each change is a history
-    event.
+    """Return the turn's state attribute, or `None` if the workflow's own status says enough.
+
+    Each change is a history event.
     """
     return None if state in _UNSAID else state
 
@@ -105,8 +106,9 @@ def details(
     cards: Mapping[str, Card],
     link: Callable[[str], str],
 ) -> str:
-    """Return Markdown for Temporal's UI. `cards` maps approval ids to cards with the available arguments. `link`
-    returns the address of a card, or "".
+    """Return Markdown for Temporal's UI.
+
+    `cards` maps approval ids to cards with the available arguments. `link` returns the address of a card, or "".
     """
     waiting = [request for request in requests if request.state == "pending"]
     lines: list[str] = []

@@ -46,12 +46,13 @@ class ToolRunner:
         self._stopping: set[asyncio.Task[None]] = set()
 
     def cancel(self) -> None:
-        """Cancel all running calls with the turn. Calls that have started an effect are still awaited."""
+        """Calls that have started an effect are still awaited."""
         self._stop(list(self._runs))
 
     def abort(self, calls: Collection[str]) -> None:
-        """Prevent `calls`, whose sibling failed, from starting, and stop read-only ones. Approved calls, and calls that
-        have started an effect, continue.
+        """Prevent `calls`, whose sibling failed, from starting, and stop read-only ones.
+
+        Approved calls, and calls that have started an effect, continue.
         """
         self._aborted.update(calls)
         self._stop([call for call in calls if call in self._runs and self._runs[call].harmless])
@@ -77,8 +78,9 @@ class ToolRunner:
     async def keep(
         self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
     ) -> CallOutcome:
-        """Record in the ticket that the call happened, as decided in `request`. The ticket outlives the turn's history:
-        a restarted turn finds the outcome there and asks no one again.
+        """Record in the ticket that the call happened, as decided in `request`.
+
+        The ticket outlives the turn's history: a restarted turn finds the outcome there and asks no one again.
         """
         decision = request.votes[-1].decision
         happened = happened_outcome(call.call, call.tool, decision)
@@ -166,8 +168,9 @@ class ToolRunner:
             del self._runs[call.call]
 
     def _count_lost(self, reply: ToolReply) -> ToolReply:
-        """Count the cost and time of a lost call. They are known if the worker was only slow, or if the outcome was
-        looked up.
+        """Count the cost and time of a lost call.
+
+        They are known if the worker was only slow, or if the outcome was looked up.
         """
         outcome = reply.outcome
         if outcome is not None and (outcome.cost or outcome.duration_ms):
@@ -241,9 +244,10 @@ class _Place:
 
 
 class ConcurrencySlots:
-    """The running calls and the queue of ready ones. A call that waits for approval takes no slot. No call overtakes
-    another, so an exclusive call gets its turn. No asyncio locks: the queue's conditions are checked after each
-    history event, which makes replay deterministic.
+    """The running calls and the queue of ready ones.
+
+    A call that waits for approval takes no slot. No call overtakes another, so an exclusive call gets its turn. No
+    asyncio locks: the queue's conditions are checked after each history event, which makes replay deterministic.
     """
 
     def __init__(self) -> None:

@@ -109,11 +109,11 @@ class TurnState:
         self._batches[self.completions] = _Batch(self.ctx, reply.withheld, reply.kept_at)
 
     def ctx_of(self, call: str) -> CallContext:
-        """Return the context in which `call` was proposed. Its policies see it however late they judge."""
+        """The policies see this context however late they judge."""
         return self._batch(call).ctx
 
     def gate_task(self, *calls: CallPart, **asked: Any) -> GateTask:
-        """Return the task to judge `calls` of one completion. `asked` holds additional fields."""
+        """`asked` holds additional fields."""
         batch = self._batch(calls[0].call)
         batch_fields: dict[str, Any] = {
             "withheld": batch.withheld,
@@ -160,7 +160,7 @@ class TurnState:
         return self.tally
 
     def count_batch(self, after: Tally) -> None:
-        """Add the gates' tally of a batch. Fallbacks counted in between stay counted."""
+        """Fallbacks counted in between stay counted."""
         counted = _count_between(self.tally, self._judged or self.tally, after)
         self.tally = replace(counted, recent=after.recent)
 
@@ -169,13 +169,12 @@ class TurnState:
         self.tally = _count_between(self.tally, before, after)
 
     def denials(self) -> tuple[Denial, ...]:
-        """Return the denials of this turn's requests."""
         # Only denied approvals: giving up an unknown outcome does not forbid the call.
         denied = (each for each in self.book.all() if each.state == "denied" and each.kind == "approval")
         return tuple(denial_from_request(each, self.actions[each.call]) for each in denied)
 
     def session_denials(self) -> tuple[Denial, ...]:
-        """Return the denials in this turn and earlier in its session. The gates repeat them."""
+        """The gates repeat earlier denials of the session."""
         return (*self.turn.denied, *self.denials())
 
     def change_context(self, settled: list[CallOutcome], now: datetime) -> list[CallOutcome]:
@@ -240,7 +239,7 @@ class TurnState:
         self.calls[call] = replace(view, state=state, rule=rule or view.rule)
 
     def conclude(self, outcome: CallOutcome) -> None:
-        """Show a call as settled. Its siblings may still wait."""
+        """The siblings may still wait."""
         view = self.calls[outcome.call]
         self.calls[outcome.call] = replace(view, state=outcome.code, outcome=outcome)
 
@@ -346,7 +345,6 @@ class _Batch(NamedTuple):
     """The context in which the calls of one completion are judged."""
 
     ctx: CallContext
-    """The context for policies."""
     withheld: tuple[str, ...]
     """Tools withheld from the model. None of them runs in this batch."""
     kept_at: datetime | None
@@ -407,8 +405,9 @@ def _beside(outcome: CallOutcome) -> Iterator[FrozenModel]:
 
 def bound_result(result: TurnResult) -> TurnResult:
     """Truncate `result` to `TURN_RESULT_BYTES` of JSON, because Temporal would retry a larger completion without end.
-    The earliest calls lose their data first: the answer depends on the latest. The workflow's own messages keep
-    every value.
+
+    The earliest calls lose their data first: the answer depends on the latest. The workflow's own messages keep every
+    value.
     """
     over = json_size(result) - TURN_RESULT_BYTES
     if over <= 0:
