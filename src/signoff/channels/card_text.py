@@ -82,7 +82,6 @@ class CardWords:
     heading: str
     """The question, in a few words."""
     subject: str
-    """One line that names the request in a list."""
     code: str
     effect: str
     """The sentence on the call's effect."""
@@ -90,17 +89,12 @@ class CardWords:
     note: str
     """The reason for a new revision, or its editor."""
     asked: str
-    """The actor and the requester."""
     rule: str
-    """The reason for asking."""
     says_lead: str
-    """The words before `says`."""
     says: str
     """The model's own words."""
     counted: str
-    """The number of approvals, and the approvers that are missing."""
     due: str
-    """The deadline."""
     more: str
     """The number of other open requests."""
     incomplete: str
@@ -110,7 +104,6 @@ class CardWords:
     open: str
     """The sentence with the link. "" if another part has it."""
     link: str
-    """The link to the inbox."""
     whole: bool
     """Whether every value is shown."""
     decides: bool
@@ -118,9 +111,7 @@ class CardWords:
     approves: bool
     """Whether the channel takes an approval: only if every value is shown."""
     approve: str
-    """The word that approves."""
     deny: str
-    """The word that denies."""
 
     @property
     def text(self) -> str:
@@ -177,7 +168,6 @@ class _Writer:
         self.how = how
 
     def attempts(self, limits: CardLimits) -> Iterator[CardWords]:
-        """Yield the card in full, then in ever shorter forms."""
         rows = min(len(self.request.card.rows), limits.rows)
         for value in (limits.value, *(each for each in _TIGHTER if each < limits.value)):
             yield self.words(value, limits.says, rows)
@@ -188,7 +178,6 @@ class _Writer:
             yield replace(self.words(least, 0, kept), rule="")
 
     def least(self, max_chars: int) -> CardWords:
-        """Write the shortest card: the question, and that there is more to read."""
         short = text("card.incomplete_short", self.formatter.language)
         hint = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.card.link)
         bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
@@ -202,7 +191,7 @@ class _Writer:
         return replace(words, effect=cut_visible(self.request.card.effect, max_chars - len(words.text)))
 
     def words(self, value: int, says: int, rows: int) -> CardWords:
-        """Write `rows` arguments of `value` characters, and `says` characters of the model's words."""
+        """`value` and `says` are numbers of characters."""
         card, request, formatter, language = self.card, self.request, self.formatter, self.formatter.language
         digest = card.kind == "digest"
         lines = () if digest else self.lines(value, rows)

@@ -74,7 +74,6 @@ class InboundRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     """The headers, with names in lower case."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """The parameters of the address."""
     method: str = "POST"
     """The HTTP method. Only the contents of a `POST` count."""
     url: str = ""
@@ -194,7 +193,6 @@ class CheckFinding:
     """One line of `signoff channels check`."""
 
     ok: bool
-    """Whether the check passed."""
     what: str
     remedy: str = ""
     """The remedy if the check failed."""

@@ -29,13 +29,11 @@ class VendorAnswer:
     """A vendor's response."""
 
     status: int
-    """The HTTP status."""
     body: Mapping[str, Any]
     """The JSON object of its body. Empty if the body is not one."""
     after: float = 0.0
     """Seconds of `Retry-After`. 0 without it."""
     readable: bool = True
-    """Whether the body is a JSON object."""
 
     @property
     def succeeded(self) -> bool:
@@ -52,7 +50,6 @@ class VendorErrors:
     """The meaning of a vendor's refusals, as data."""
 
     vendor: str
-    """The name, as people read it."""
     code_of: Callable[[VendorAnswer], Code | None] = no_code
     """Returns the vendor's own code in a response. None for a success or if there is none."""
     meanings: Mapping[Code, str] = field(default_factory=dict)
@@ -81,7 +78,7 @@ class VendorErrors:
         return None
 
     def meaning(self, code: Code) -> str:
-        """Return the meaning of a code, with the remedy if there is one."""
+        """With the remedy if there is one."""
         if code in self.meanings:
             return self.meanings[code]
         return self._enough() if code in self.pauses else f"{self.vendor} refuses it with code {code}"

@@ -211,7 +211,7 @@ def decision_words(locale: str) -> dict[str, Answer]:
 
 
 def phrases_of(locale: str) -> AnswerPhrases:
-    """Return the phrases of the language, and of English."""
+    """English counts in every locale."""
     language = locale.replace("_", "-").partition("-")[0].lower()
     return _phrases(ALIASES.get(language, language))
 
@@ -325,7 +325,6 @@ def _is_plain(clause: Sequence[AnswerToken], pieces: Sequence[AnswerToken]) -> b
 
 
 def _sentences(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
-    """Split a line into sentences, each with its final mark."""
     sentences: list[list[AnswerToken]] = [[]]
     for piece in pieces:
         sentences[-1].append(piece)
@@ -459,7 +458,7 @@ def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int
 
 
 def _commands(pieces: Sequence[AnswerToken], phrases: AnswerPhrases) -> bool:
-    """Return whether a line begins with a denial and its code. Any reason may follow."""
+    """Recognise a denial and its code. Any reason may follow."""
     words = [piece for piece in pieces if piece.kind in ("word", "code")]
     texts = [piece.text for piece in words]
     for length in range(min(len(texts) - 1, _LONGEST), 0, -1):

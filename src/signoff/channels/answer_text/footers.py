@@ -75,7 +75,6 @@ class _Cut:
 
     body: tuple[str, ...]
     footer: tuple[str, ...]
-    """The lines after the sign-off."""
 
 
 def read_mail_answer(
@@ -126,7 +125,7 @@ def unknown_line(lines: Sequence[str], sender: AnswerSender) -> str:
 
 
 def _keep_denial(answer: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
-    """Return the denial, unless an approval is below it."""
+    """An approval below the denial voids it."""
     yes = {phrase for phrase, verdict in decision_words(sender.locale).items() if verdict == "approved"}
     unread = unknown_line([*cut.footer, "", *below], sender)
     if unread and any(fold(line.strip(_TIGHT)) in yes for line in (*cut.footer, *below) if len(line) <= LINE_CHARS):
@@ -197,7 +196,6 @@ def _each_sentence_has(text: str, words: frozenset[str]) -> bool:
 
 
 def _closes(line: str, sender: AnswerSender) -> bool:
-    """Return whether a line is only a closing phrase, alone or with the sender's own name."""
     if len(line) > LINE_CHARS:
         return False
     folded = " ".join(fold(line).replace(",", " ").strip(_TIGHT + "!").split())
@@ -240,12 +238,10 @@ def _is_dashes(line: str) -> bool:
 
 
 def _begins_device(line: str) -> bool:
-    """Return whether a line begins like a device's or email client's own line."""
     return line[:LINE_CHARS].lstrip("*_[( ").casefold().startswith((*MOBILE, *_SENT))
 
 
 def _is_device(line: str) -> bool:
-    """Return whether a line is a device's or email client's own line, and its rest only names such things."""
     if len(line) > LINE_CHARS:
         return False
     folded = line.lstrip("*_[( ").casefold()

@@ -223,7 +223,6 @@ def _unflow(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _clean(line: str) -> str:
-    """Remove invisible characters from `line`, and write blanks as one space."""
     if line == CUT:
         return line
     if line.startswith(SIGNED):
@@ -236,7 +235,6 @@ def _clean(line: str) -> str:
 
 
 def _trim(lines: list[str]) -> list[str]:
-    """Remove blank lines at both ends, and rules at the end."""
     start, end = 0, len(lines)
     while start < end and not lines[start]:
         start += 1

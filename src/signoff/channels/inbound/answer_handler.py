@@ -210,7 +210,6 @@ class AnswerHandler:
         return Outcome(asked, ChannelReply(text=text("reply.changed", language), language=language), where)
 
     def _reason_missing(self, action: InboundAction, person: Person, asked: AskedRevision) -> Outcome:
-        """Ask the author of a denial for the reason that the policy requires."""
         language = formatter_for(person, self._clock()).language
         words = text("reply.reason", language, deny=text("word.deny", language), code=show_code(asked.request.code))
         reply = ChannelReply(text=words, language=language)
@@ -233,7 +232,6 @@ class AnswerHandler:
         asked: AskedRevision,
         row: InboundRow,
     ) -> Outcome:
-        """Decide an answer that names one request."""
         assert answer.verdict is not None
         link = await self._decisions.link(asked.request, person, channel.kind)
         author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
@@ -358,7 +356,6 @@ def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
 
 
 def _has_counted(row: InboundRow) -> bool:
-    """Return whether a message decided something, or its decision is on its way."""
     if row.state == "new":
         return row.about is not None and not is_held(row.about)
     return (row.result or {}).get("status") in ("accepted", "counted")

@@ -89,7 +89,6 @@ def later_actions(
 
 
 def is_held(about: Mapping[str, Any] | None) -> bool:
-    """Return whether an arrival was held already."""
     return about is not None and HELD in about
 
 

@@ -120,7 +120,7 @@ class InboundProcessor:
         return rows
 
     async def _claim(self) -> int:
-        """Claim due messages of channels with room and start to process them. Returns their number."""
+        """Only for channels with room. Returns the number of messages."""
         queued = Counter(row.channel for queue in self._queues.values() for row, _ in queue)
         # More rows of such a channel would wait here until their claim runs out, and each claim counts as an attempt.
         full = [name for name, rows in queued.items() if rows >= CLAIMED]
@@ -159,7 +159,6 @@ class InboundProcessor:
             await self._given_back(row)
 
     async def _given_back(self, row: InboundRow) -> None:
-        """Release a claimed arrival to all processes."""
         with contextlib.suppress(Unavailable):
             await self._arrivals.reschedule(row.key, 0)
 
@@ -219,7 +218,6 @@ class InboundProcessor:
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
 
     async def _note_reply(self, channel: str, made: Outcome, sent: SentCard | None) -> None:
-        """Store the id of a reply, so that an answer to it can be recognised."""
         if sent is not None and sent.vendor_id and made.person is not None:
             subjects = tuple(map(subject_of, made.about))
             message = OwnMessage(subjects=subjects, words=tuple(sent.handle.get(SENT, ())))
@@ -236,7 +234,6 @@ class InboundProcessor:
             _log.warning("the store does not accept the next step of %r", row.key)
 
     async def _made_of(self, row: InboundRow) -> Outcome:
-        """Return the outcome, with the reply that is still to be sent."""
         channel = self._channels.get(row.channel)
         if channel is None:
             # The channel may be back after the next start. Until then the pauses between attempts grow.

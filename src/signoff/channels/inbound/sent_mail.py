@@ -34,7 +34,7 @@ async def note_sent_words(deliveries: DeliveryQueue, where: Mapping[str, Any], r
 
 
 def may_send_for(person: Person, sender: str, directory: Directory, channel: str, now: datetime) -> bool:
-    """Return whether `sender` is the person's own address, or a delegate's."""
+    """True for the person's own address and a delegate's."""
     assistant = directory.by_identity(channel, sender, person.tenant)
     if assistant is None or not assistant.active:
         return False

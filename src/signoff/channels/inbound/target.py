@@ -132,7 +132,7 @@ async def _find_named(
 async def _asked_by(
     deliveries: DeliveryQueue, codes: CodeLookup, person: Person, subjects: Sequence[MessageSubject]
 ) -> tuple[AskedRevision, ...]:
-    """Return the requests of a message from Signoff, in the revisions of that time."""
+    """Return the requests in the revisions of that time."""
     revisions: list[AskedRevision] = []
     for subject in subjects:
         rows = [row for row in await deliveries.of_request(subject.approval) if row.person == person.id]

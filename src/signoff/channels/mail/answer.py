@@ -80,7 +80,6 @@ class MailReceiver:
         return UnprovedMail(answer, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
 
     def conclude(self, mail: UnprovedMail, txt: KnownTxt) -> InboundBatch:
-        """Interpret an email after the lookup of its evidence's names."""
         answer, proof = mail.answer, mail.evidence.judge(txt)
         key = _key(mail, proof)
         if proof.why:
@@ -109,7 +108,6 @@ class MailReceiver:
         return InboundBatch(actions=(action,))
 
     def _others(self, answer: MailAnswer) -> tuple[str, ...]:
-        """Return the recipients except Signoff and the sender."""
         here = (answer.sender, self.own)
         others = [each for each in answer.recipients if each not in here and not self.replies.is_ours(each)]
         return tuple(others[:_KEPT_OTHERS])

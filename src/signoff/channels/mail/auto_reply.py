@@ -60,7 +60,6 @@ def automatic_sign(header: MailHeader, own: Collection[str] = ()) -> str:
 
 
 def _is_by_own_list(header: MailHeader, own: Collection[str]) -> bool:
-    """Return whether every list that delivered an email has one of our addresses."""
     ids = {address.replace("@", ".") for address in own}
     posts = {f"mailto:{address}" for address in own}
     lists = [(value, ids) for value in header.all("list-id")] + [(value, posts) for value in header.all("list-post")]
@@ -82,6 +81,5 @@ def is_no_reply(address: str) -> bool:
 
 
 def answers_go_nowhere(header: MailHeader) -> bool:
-    """Return whether an email directs its replies to a no-reply address."""
     named = [address for value in header.all("reply-to") for address in mailboxes(value[:_MAX_SHOWN]).addresses]
     return any(map(is_no_reply, named))

@@ -157,7 +157,7 @@ def _parameter(kind: Message, name: str) -> str:
 
 
 def _read(part: _Part) -> tuple[MailText, bool]:
-    """Return the text of a part, and whether it was cut."""
+    """Return the text, and whether it was cut."""
     encoding = str(part.type["content-transfer-encoding"]).strip().lower()
     # Both encodings lengthen the text, so this many bytes are enough for all text that is read.
     raw = part.body[: 4 * MAX_TEXT]

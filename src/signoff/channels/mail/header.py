@@ -92,7 +92,6 @@ class Mailboxes:
 
     addresses: tuple[str, ...]
     around: str
-    """The text around the addresses."""
     odd: bool
     """Whether there are groups, or quotes that do not balance."""
 

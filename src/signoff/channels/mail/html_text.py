@@ -311,7 +311,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def _is_outlook_rule(tag: str, style: str) -> bool:
-    """Return whether this is Outlook's rule above the header of a quote."""
+    """Outlook draws this rule above the header of a quote."""
     compact = style.replace(" ", "").lower()
     return tag == "div" and "border-top:solid#" in compact and "padding:3.0pt0" in compact
 

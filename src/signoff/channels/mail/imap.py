@@ -101,7 +101,6 @@ def _work(
 
 
 def _read_domains(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> list[tuple[str, str]]:
-    """Return UIDs, each with the claimed sender's domain, `first` domains before others."""
     if not uids:
         return []
     # Use UIDs: IMAP's numbers by position shift when another client removes an email.
@@ -148,7 +147,6 @@ class _Look:
     """Maps running work to the UID, the sender's domain, and the time limit."""
 
     def take(self, mails: list[tuple[str, str]]) -> bool:
-        """Take the first emails. Returns whether there are more."""
         now, more = mails[: 4 * MAIL_FETCHED_AT_ONCE], mails[4 * MAIL_FETCHED_AT_ONCE :]
         while (now or self.busy) and not self.over.is_set():
             busy = {domain for _, domain, _ in self.busy.values()}
@@ -216,7 +214,6 @@ def _mail(box: BaseMailBox, uid: str) -> bytes | None:
 
 
 def _grew(box: BaseMailBox, count: _Count) -> bool:
-    """Return whether there may be new email, by the server's reports with its responses since the last call."""
     exists, expunged = (box.client.response(name)[1] for name in ("EXISTS", "EXPUNGE"))
     return count.grew([each for each in exists if each is not None], sum(each is not None for each in expunged))
 
@@ -229,7 +226,6 @@ def _has_changes(lines: Sequence[bytes], count: _Count) -> bool:
 
 
 def _wait(box: BaseMailBox, over: threading.Event, count: _Count) -> None:
-    """Wait until there is new email, the next look is due, or `over` is set."""
     # Ask after signing in: earlier capabilities may differ (RFC 3501).
     _, capabilities = box.client.capability()
     if b"IDLE" not in capabilities[-1].upper().split():

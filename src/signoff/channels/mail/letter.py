@@ -77,9 +77,7 @@ class Letter:
     """One email that is ready to send."""
 
     sender: str
-    """The envelope's sender."""
     to: str
-    """The envelope's recipient."""
     message_id: str
     subject: str
     content: bytes
@@ -94,7 +92,6 @@ class LetterSender:
     address: str
     name: str
     replies: ReplyAddresses
-    """The addresses for replies."""
     answers: bool
     """Whether the channel receives email at `replies`; otherwise people answer from the cards' links."""
     bounces: bool
@@ -194,7 +191,6 @@ def _page(template: str, language: str, **context: Any) -> str:
 
 
 def _ids(written: Sequence[Any]) -> tuple[str, ...]:
-    """Return the last twenty valid message ids."""
     good = [each for each in written if isinstance(each, str) and _ID.fullmatch(each)]
     return tuple(dict.fromkeys(good))[-_REFERENCES:]
 

@@ -145,7 +145,6 @@ def _bytes(whole: str) -> bytes:
 
 
 def _media_type(raw: InboundRequest) -> str:
-    """Return the content type, without its parameters."""
     return raw.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

@@ -95,7 +95,6 @@ def _read_new_text(body: MailBody) -> WrittenText:
 
 
 def _merge(parts: Sequence[MailText]) -> WrittenText:
-    """Return the new text of several parts of one email, in order."""
     above: list[str] = []
     below: list[str] = []
     quoted: list[str] = []

@@ -51,7 +51,7 @@ def not_understood_text(
 def doubtful_time_text(
     doubt: Literal["before", "untimed"], requests: Sequence[ApprovalRequest], formatter: Formatter, link: str
 ) -> str:
-    """Return the reply to an answer whose time lets it decide nothing, with the open requests."""
+    """Names the open requests."""
     lines = [text(f"reply.{doubt}", formatter.language), *_with_codes(requests)]
     if link:
         lines.append(text("card.open", formatter.language, link=link))
@@ -59,7 +59,7 @@ def doubtful_time_text(
 
 
 def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
-    """Ask which of several requests an answer meant, with their codes and how to name one."""
+    """Names the codes and how to use one."""
     each = _with_codes(requests)
     language = formatter.language
     # Write the word for a code in the example: people would copy a real code.

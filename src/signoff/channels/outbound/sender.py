@@ -99,7 +99,6 @@ class ChannelSender:
         return done
 
     def _messages(self, rows: Sequence[DeliveryRow]) -> Iterator[list[DeliveryRow]]:
-        """Group cards into messages: one each, except that too many new cards for one person become one message."""
         for _, same in groupby(sorted(rows, key=_to_whom), key=_to_whom):
             group = list(same)
             asks = [row for row in group if row.kind == "ask" and row.state == "planned"]
@@ -144,7 +143,7 @@ class ChannelSender:
         return [row for row in rows if row.token in begun]
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
-        """Send one message for all `rows`. People answer each by the link or its code."""
+        """People answer each card by the link or its code."""
         rows = await self._begin(rows)
         if not rows:
             return 0
@@ -224,7 +223,7 @@ class ChannelSender:
             await next_channel(self._cards, row)
 
     async def _within(self, sending: Awaitable[SentCard | None]) -> SentCard:
-        """Return the vendor's acknowledgement. Converts any error of the adapter to `NotDelivered`."""
+        """Converts any error of the adapter to `NotDelivered`."""
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 return await sending or SentCard()
@@ -287,7 +286,6 @@ class ChannelSender:
         )
 
     async def _note_message(self, row: DeliveryRow, sent: SentCard, *, whole: bool) -> None:
-        """Store the id of a message about a card, so that an answer to it can be recognised."""
         if sent.vendor_id not in ("", row.vendor_id):
             shown = revision_shown(row)
             subject = subject_of(replace(shown, whole=shown.whole and whole))
@@ -300,7 +298,7 @@ class ChannelSender:
 
 
 async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:
-    """Expedite the card on the person's next channel after one on another channel failed."""
+    """Expedite the card on the person's next channel after `failed`."""
     rows = await cards.of_request(failed.approval, failed.revision)
     mine = [row for row in rows if row.person == failed.person and row.state == "planned" and row.tried_at is None]
     if mine:

@@ -91,7 +91,6 @@ def reason_view(token: str, where: dict[str, Any], language: str, *, required: b
 
 
 def escape(words: str) -> str:
-    """Escape text so that Slack shows it literally."""
     # `<!channel>` in an argument would notify a whole channel, and `<https://...|here>` would hide the link's target.
     return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

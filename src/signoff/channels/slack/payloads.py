@@ -66,7 +66,6 @@ def read_payload(raw: InboundRequest) -> InboundBatch:
 
 
 def interaction(payload: Mapping[str, Any]) -> InboundBatch:
-    """Parse a button press or a submitted dialog."""
     if payload.get("type") == "block_actions":
         actions = [_parse_press(payload, each) for each in _list(payload, "actions")]
         return InboundBatch(actions=tuple(each for each in actions if each is not None))
@@ -215,7 +214,6 @@ def _text(of: Mapping[str, Any], name: str) -> str:
 
 
 def _unescape(text: str) -> str:
-    """Undo Slack's three escapes in a text."""
     for escaped, plain in _ESCAPES:
         text = text.replace(escaped, plain)
     return text

@@ -83,7 +83,6 @@ def template_message(
 
 
 def template_words(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """Return the words of a card that is sent as a template."""
     return _fit(card, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
 
 
@@ -132,7 +131,6 @@ def _decides(card: OutboundCard, assurance: Assurance) -> bool:
 def _fit(
     card: OutboundCard, formatter: Formatter, assurance: Assurance, max_chars: int, write: Callable[[CardWords], str]
 ) -> CardWords:
-    """Shorten the words until the result of `write` fits in `max_chars`."""
     for whole in (max_chars, max_chars * 3 // 4, max_chars // 2):
         limits = CardLimits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
         words = card_words(card, formatter, how="buttons", assurance=assurance, limits=limits)

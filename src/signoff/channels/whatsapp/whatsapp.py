@@ -115,7 +115,7 @@ class ServiceWindow:
         return now - self._last.get(name, 0.0) < WINDOW_SECONDS - _MARGIN_SECONDS
 
     def shut(self, name: str) -> None:
-        """Close a window that Meta reports as closed."""
+        """Meta reports the window as closed."""
         self._last.pop(name, None)
 
 

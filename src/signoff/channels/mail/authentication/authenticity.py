@@ -90,7 +90,6 @@ class AuthenticityEvidence:
         return _authentic(self.header, self.verdict.sender, "dkim", frozenset.union(*covers))
 
     def _unproven(self, signature: DkimSignature, txt: KnownTxt) -> str:
-        """Return why `signature` does not prove that the sender's domain sent the email, or ""."""
         above = "" if signature.domain == self.domain else may_not_sign(signature.domain, self.domain, txt)
         return above or holds(self.head, signature, txt)
 

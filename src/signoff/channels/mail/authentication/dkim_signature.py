@@ -132,7 +132,6 @@ def _tags(value: str) -> dict[str, str] | None:
 
 
 def _key_flaw(record: str, signature: DkimSignature) -> str:
-    """Return why the key in `record` does not count for `signature`, or ""."""
     tags = _tags(record) or {}
     kind = tags.get("k", "rsa").lower()
     flags = _split_list(tags.get("t", ""))
@@ -155,7 +154,6 @@ def _split_list(value: str) -> set[str]:
 
 
 def _usual(key: bytes) -> bool:
-    """Return whether an RSA key has a usual length and exponent."""
     try:
         public_key = serialization.load_der_public_key(key)
     except (ValueError, TypeError, UnsupportedAlgorithm):

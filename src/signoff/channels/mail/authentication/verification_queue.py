@@ -74,7 +74,6 @@ class MailQueue:
                 self._proved.popitem(last=False)
 
     def proved(self, domain: str) -> bool:
-        """Return whether an email from `domain` was recently proved here."""
         return domain in self._proved
 
     def _go_on(self) -> None:
