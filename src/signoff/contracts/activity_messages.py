@@ -119,8 +119,10 @@ class ModelReply(ActivityMessage):
 
     @property
     def answer(self) -> Response | None:
-        """Return the answer, even if only the `respond` call holds it, as `text` alone, or `None`. Anyone who can
-        schedule activities can write such a reply, and an exception would fail the turn's task repeatedly.
+        """Return the answer, even if only the `respond` call holds it, as `text` alone, or `None`.
+
+        Anyone who can schedule activities can write such a reply, and an exception would fail the turn's task
+        repeatedly.
         """
         if self.response is not None or not self.respond_call:
             return self.response

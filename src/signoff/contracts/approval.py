@@ -231,8 +231,10 @@ class Question(FrozenModel):
 
     @property
     def judging_delay(self) -> float:
-        """The seconds between `judged_at` and `opened_at`, 0 if one is unknown. Later rules use `judged_at`, and a
-        forger could choose a day with weaker rules: readers ignore a question with more than `JUDGED_SECONDS`.
+        """The seconds between `judged_at` and `opened_at`, 0 if one is unknown.
+
+        Later rules use `judged_at`, and a forger could choose a day with weaker rules: readers ignore a question with
+        more than `JUDGED_SECONDS`.
         """
         if self.judged_at is None or self.opened_at is None:
             return 0.0

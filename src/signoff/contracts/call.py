@@ -163,8 +163,9 @@ class ToolDenied(FrozenModel):
     """The level of the approvers."""
 
     def for_model(self) -> dict[str, Any]:
-        """Return the denial for the model. Only here does a denial without a reason get text, so that no page quotes a
-        person with it.
+        """Return the denial for the model.
+
+        Only here does a denial without a reason get text, so that no page quotes a person with it.
         """
         return {**self.model_dump(mode="json"), "reason": self.reason or DEFAULT_DENIAL}
 

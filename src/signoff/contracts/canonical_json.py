@@ -33,8 +33,9 @@ def sha256_hex(value: Any) -> str:
 
 
 def same_arguments(one: Any, other: Any) -> bool:
-    """Return whether two values have one canonical form. Never compare arguments by `==`: Python equates `True` and
-    `1`, but a digest does not.
+    """Return whether two values have one canonical form.
+
+    Never compare arguments by `==`: Python equates `True` and `1`, but a digest does not.
     """
     try:
         return canonical_json(one) == canonical_json(other)
@@ -56,9 +57,10 @@ def nesting(value: Any) -> int:
 
 
 def _plain(value: Any) -> bool:
-    """Return whether `value` has only texts, null, booleans and safe integers, with ASCII names. RFC 8785 differs from
-    sorted compact JSON only for floats and non-ASCII names. `rfc8785` handles all else, also subclasses of texts and
-    numbers.
+    """Return whether `value` has only texts, null, booleans and safe integers, with ASCII names.
+
+    RFC 8785 differs from sorted compact JSON only for floats and non-ASCII names. `rfc8785` handles all else, also
+    subclasses of texts and numbers.
     """
     stack = [value]
     while stack:

@@ -166,8 +166,9 @@ def read_code(text: str) -> str | None:
 
 
 def uuid7(now: datetime) -> str:
-    """Return a version 7 UUID (RFC 9562) as 22 sortable characters in base 62. The usual 36 characters would appear
-    sixteen times in a history.
+    """Return a version 7 UUID (RFC 9562) as 22 sortable characters in base 62.
+
+    The usual 36 characters would appear sixteen times in a history.
     """
     number = (int(now.timestamp() * 1000) & _MILLISECONDS) << 80 | secrets.randbits(80)
     number = number & ~(0xF << 76) | 0x7 << 76

@@ -1,6 +1,7 @@
-"""The request bodies of the gateway. Closed: an unknown field is refused, identity fields by name. Each edge (API,
-page, approval link, channel, client) builds the same `DecisionDraft`, and the gateway converts it by
-`decision_from_draft`.
+"""The request bodies of the gateway.
+
+Closed: an unknown field is refused, identity fields by name. Each edge (API, page, approval link, channel, client)
+builds the same `DecisionDraft`, and the gateway converts it by `decision_from_draft`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -153,8 +154,9 @@ _CARRIED: Final = tuple(name for name in DecisionDraft.model_fields if name in D
 
 
 def decision_from_draft(draft: DecisionDraft, author: DecisionAuthor, received_at: datetime) -> Decision:
-    """Return the unsigned decision of a draft. Its delivery id includes the author: another person's key must not fetch
-    this person's receipt.
+    """Return the unsigned decision of a draft.
+
+    Its delivery id includes the author: another person's key must not fetch this person's receipt.
     """
     carried = {name: getattr(draft, name) for name in _CARRIED}
     verified = {
@@ -375,8 +377,9 @@ def _check_words(words: str) -> str:
 
 
 def sentence(errors: Sequence[Any], person: str = "name the person by `user`") -> str:
-    """Return one sentence about a request's invalid body or parameters, naming the fields. `person` explains how the
-    request names its person. Never reads the value of an error.
+    """Return one sentence about a request's invalid body or parameters, naming the fields.
+
+    `person` explains how the request names its person. Never reads the value of an error.
     """
     found = [(".".join(str(part) for part in each["loc"] if part != "body"), each) for each in errors]
     identity = [name for name, each in found if each["type"] == "extra_forbidden" and name in IDENTITY_FIELDS]
