@@ -1,4 +1,4 @@
-"""One call of an agent's tool: proposed, run by its block if permitted, and reported at the end of the block."""
+"""One call of an agent's tool: proposed, run by its block if permitted, and reported."""
 
 import asyncio
 import logging
@@ -78,7 +78,7 @@ class Call:
 
     @property
     def status(self) -> CallStatus:
-        """The gateway's whole report: the decider, the request's code, the note."""
+        """The gateway's whole report, with the decider, the request's code and the note."""
         return CallStatus("waiting") if self._status is None else self._status
 
     @property
@@ -95,7 +95,7 @@ class Call:
 
     @property
     def is_edited(self) -> bool:
-        """Whether it is permitted with other arguments than proposed."""
+        """Whether approvers changed the arguments."""
         if self._exchange.is_found:
             return self.state == "permitted" and bool(self.status.edited_by)
         return self.state == "permitted" and not same_arguments(self.status.args, self._proposal.args)
@@ -116,7 +116,6 @@ class Call:
 
     @property
     def is_reported(self) -> bool:
-        """Whether the gateway has accepted the report of the outcome."""
         return self._report_problem == ""
 
     @property
@@ -157,7 +156,7 @@ class Call:
         self._note_wait()
 
     async def withdraw(self) -> bool:
-        """Withdraw the call. Returns whether it is withdrawn."""
+        """Withdraw the call. Returns whether this succeeded."""
         return not await self._transport.run(self._exchange.withdraw())
 
     async def __aenter__(self) -> Self:
@@ -244,7 +243,7 @@ class Call:
         return outcome
 
     def _hurried(self, error: BaseException | None) -> CallExchange:
-        """Return the exchange, limited to one attempt if the task is cancelled or the program interrupted."""
+        """Limit the exchange to one attempt if the task is cancelled or the program interrupted."""
         if error is None or isinstance(error, Exception):
             return self._exchange
         return replace(self._exchange, patience=0.0)

@@ -77,7 +77,7 @@ def _answer(**fields: Any) -> dict[str, Any]:
 
 
 def _text(response: Any) -> Any:
-    """Return the text of an MCP tool's answer. Objects of the SDK's own tools stay unchanged."""
+    """Objects of the SDK's own tools stay unchanged."""
     if isinstance(response, list) and all(isinstance(part, dict) and "text" in part for part in response):
         return "\n".join(part["text"] for part in response)
     return response

@@ -1,4 +1,4 @@
-"""Recognises the signals with which frameworks suspend a call. They are not outcomes, although some are exceptions."""
+"""Recognises the signals with which frameworks suspend a call. Some are exceptions, but none is an outcome."""
 
 from typing import Any, Final, Literal
 
@@ -29,7 +29,7 @@ def suspension_of(error: BaseException | None) -> Suspension:
 
 
 def suspension_in(result: Any) -> Suspension:
-    """Return how a result suspends a call: some frameworks return the signal from an activity. "" for no signal."""
+    """Return how a result suspends a call. Some frameworks return the signal. "" for no signal."""
     name = _name(type(result))
     if name == _LANGGRAPH_OUTPUT:
         return "" if result.langgraph_interrupts is None else "resumed"

@@ -1,7 +1,6 @@
 """The protocol of one call with a gateway, without I/O.
 
-Each verb is a generator. It yields requests and pauses and receives the replies, so that programs with and without an
-event loop share it.
+Each verb is a generator of requests and pauses. Programs with and without an event loop share it.
 """
 
 import random
@@ -41,7 +40,7 @@ _FINAL: Final = frozenset({"sign_in", "scope", "not_found", "not_used", "conflic
 
 
 class SuspendedUse(NamedTuple):
-    """The use of a permit whose call was suspended: its attempt, and the status with the permit."""
+    """The use of a permit whose call was suspended."""
 
     attempt: str
     status: CallStatus
@@ -64,7 +63,6 @@ class CallExchange:
     is_repeated: bool = False
     """Whether an earlier program with this attempt may have used the permit. The permit is then requested again."""
     suspended: MutableMapping[str, SuspendedUse] = field(default_factory=dict)
-    """This program's suspended uses, by call id."""
 
     def settle(self) -> Exchange[CallStatus]:
         """Propose the call and wait for approvers. `permitted` means that its permit can be used."""
@@ -99,7 +97,7 @@ class CallExchange:
         self.suspended[self.id] = SuspendedUse(self.attempt, status)
 
     def report(self, code: ReportCode, result: Any) -> Exchange[str]:
-        """Report the outcome. Returns the reason if the gateway did not accept it, else ""."""
+        """Return the reason if the gateway did not accept the report, else ""."""
         path = f"/v1/calls/{self.id}/outcome"
         reply = yield from self._send(Request("POST", path, encode_outcome(code, result)))
         if isinstance(reply, Reply) and 400 <= reply.status < 500 and reply.code not in _FINAL:
@@ -110,7 +108,7 @@ class CallExchange:
         return "" if reply.status == 200 else reply.message
 
     def withdraw(self) -> Exchange[str]:
-        """Withdraw the call. Returns the reason if it is not withdrawn, else ""."""
+        """Return the reason if the call is not withdrawn, else ""."""
         if not self.id:
             return "the gateway has not named this call"
         status = read_status((yield from self._send(Request("DELETE", f"/v1/calls/{self.id}"))), self.id)
@@ -151,7 +149,6 @@ class CallExchange:
         return float("inf") if self.proposal.wait is None else self.clock() + self.proposal.wait
 
     def _send(self, request: Request) -> Exchange[Reply | Failure]:
-        """Send a request until it is answered or patience ends."""
         pause, until = _FIRST_PAUSE, float("inf")
         while True:
             reply = yield request

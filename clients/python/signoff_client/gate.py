@@ -22,8 +22,8 @@ _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYW
 class Gate:
     """Asks the gateway at `url` before a call is run, as the external agent that owns the token.
 
-    Without a permit, no call runs: also if the gateway is down, its answer is invalid, or it refuses the token. A gate
-    holds no connections. Tasks, event loops and threads can share it.
+    Without a permit, no call runs: also if the gateway is down, its answer is invalid, or it refuses the token. Tasks,
+    event loops and threads can share a gate: it holds no connections.
     """
 
     def __init__(

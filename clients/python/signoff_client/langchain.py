@@ -26,7 +26,7 @@ class Approvals(AgentMiddleware):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
-        """Run the call with the approved arguments if it is permitted. Otherwise its message explains why not."""
+        """Run the call with the approved arguments, or explain in its message why it was not permitted."""
         if request.tool_call["name"] not in self._tools:
             return await handler(request)
         async with self._call(request) as call:
@@ -35,7 +35,6 @@ class Approvals(AgentMiddleware):
         return _explain(request, call)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
-        """The same without an event loop."""
         if request.tool_call["name"] not in self._tools:
             return handler(request)
         with self._call(request) as call:
@@ -50,7 +49,7 @@ class Approvals(AgentMiddleware):
 
 
 def _key(request: ToolCallRequest) -> str | None:
-    """Return the key of a call, or `None` if the graph's state lacks the call's message."""
+    """Return `None` if the graph's state lacks the call's message."""
     thread = (getattr(request.runtime, "config", None) or {}).get("configurable", {}).get("thread_id", "")
     messages = request.state.get("messages", []) if isinstance(request.state, dict) else []
     for at in range(len(messages) - 1, -1, -1):

@@ -16,13 +16,12 @@ _TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True)
 class Request:
-    """A request to the gateway. It may be repeated unchanged."""
+    """A request that may be repeated unchanged."""
 
     method: str
     path: str
     body: bytes = b""
     key: str = ""
-    """The `Idempotency-Key`, or ""."""
     hold: float = 0.0
     """Seconds for which the gateway may hold the answer."""
 
@@ -40,7 +39,7 @@ class Reply:
 
     status: int
     body: Mapping[str, Any] | None = None
-    """The JSON object in the answer; `None` for other content."""
+    """`None` for content other than a JSON object."""
     retry_after: float = 0.0
 
     @property
@@ -50,13 +49,11 @@ class Reply:
 
     @property
     def message(self) -> str:
-        """The answer's message, or its status."""
         words = None if self.body is None else self.body.get("message")
         return words if isinstance(words, str) and words else f"HTTP {self.status}"
 
     @property
     def code(self) -> str:
-        """The code of a refusal."""
         code = None if self.body is None else self.body.get("code")
         return code if isinstance(code, str) else ""
 
@@ -83,10 +80,7 @@ class Proposal:
     callback: Mapping[str, Any] | None = None
 
     def encode(self) -> bytes:
-        """Return the body of the request.
-
-        Raises `TypeError`, `ValueError` or `RecursionError` if it is not valid JSON.
-        """
+        """Raise `TypeError`, `ValueError` or `RecursionError` if it is not valid JSON."""
         body: dict[str, Any] = {"tool": self.tool, "args": dict(self.args)}
         says = self.says[:_SAYS_CHARS]
         more: dict[str, Any] = {"user": self.user, "session": self.session, "says": says, "timeout": self.timeout}
@@ -95,7 +89,7 @@ class Proposal:
 
 
 def encode_outcome(code: ReportCode, result: Any) -> bytes:
-    """Return the body of a report. A result that is not JSON is sent as text."""
+    """A result that is not JSON is sent as text."""
     try:
         return encode_json({"code": code, "result": result})
     except (TypeError, ValueError, RecursionError):
@@ -103,7 +97,7 @@ def encode_outcome(code: ReportCode, result: Any) -> bytes:
 
 
 def same_arguments(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are the same. Python's `==` takes `True` for `1`; JSON does not."""
+    """Python's `==` takes `True` for `1`; JSON does not."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -114,7 +108,7 @@ def same_arguments(one: Any, other: Any) -> bool:
 
 
 def to_text(value: Any) -> str:
-    """Return a result as text: text unchanged, other values as JSON or else as their `repr`."""
+    """Text stays unchanged. Other values become JSON or else their `repr`."""
     if isinstance(value, str):
         return value
     try:
@@ -124,7 +118,7 @@ def to_text(value: Any) -> str:
 
 
 def clip(text: str) -> str:
-    """Return text that a gateway accepts: truncated to its limit, and valid UTF-8."""
+    """Truncate text to the gateway's limit, and make it valid UTF-8."""
     whole = text.encode(errors="replace").decode()
     return whole if len(whole) <= _RESULT_CHARS else f"{whole[:_RESULT_CHARS]} ... (cut)"
 
@@ -137,5 +131,5 @@ def safe_key(key: str) -> str:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return JSON as sent. Raises `TypeError`, `ValueError` or `RecursionError`."""
+    """Raises `TypeError`, `ValueError` or `RecursionError`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

@@ -98,7 +98,6 @@ class _Reports(RunHooks[Any]):
 def _find(
     held: list[Call], item: ToolApprovalItem, gate: Gate, user: str | None, keys: CallKeys, result: RunResult
 ) -> Call:
-    """Return the call that was approved with exactly these arguments, or a new one."""
     for call in held:
         if call.tool == item.tool_name and same_arguments(call.status.args, _arguments(item)):
             held.remove(call)

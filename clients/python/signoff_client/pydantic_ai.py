@@ -74,7 +74,7 @@ class _Approvals(AbstractCapability[Any]):
 
 
 def _key(ctx: RunContext[Any], part: ToolCallPart) -> str | None:
-    """Return the key of a call, or `None` if the run's messages lack it."""
+    """Return `None` if the run's messages lack the call."""
     for message in reversed(ctx.messages):
         if isinstance(message, ModelResponse) and part.tool_call_id in [
             each.tool_call_id for each in message.tool_calls

@@ -60,12 +60,11 @@ class CallStatus:
 
 
 def is_call_id(text: str) -> bool:
-    """Return whether a text can be a gateway's id of a call."""
     return _ID.fullmatch(text) is not None
 
 
 def read_status(reply: Reply | Failure, known: str = "") -> CallStatus:
-    """Parse the state of a call. An invalid answer lets nothing run. `known` is the call's id, if known."""
+    """Parse the state of a call. An invalid answer lets nothing run."""
     if isinstance(reply, Failure):
         return CallStatus("unreachable", known, reason=reply.reason)
     if reply.is_temporary:
@@ -85,7 +84,7 @@ def read_status(reply: Reply | Failure, known: str = "") -> CallStatus:
 
 
 def read_permit(reply: Reply | Failure, status: CallStatus) -> CallStatus:
-    """Parse the answer to the use of a permit: the arguments for the run, or the reason against it."""
+    """Return the arguments for the run, or the reason against it."""
     if isinstance(reply, Reply) and reply.status == 409 and reply.body is not None:
         state: State = "used" if reply.code == "used" else "waiting" if reply.code == "waiting" else "denied"
         return replace(status, state=state, source=reply.code, reason=reply.message)
@@ -100,7 +99,6 @@ def read_permit(reply: Reply | Failure, status: CallStatus) -> CallStatus:
 
 
 def explain(status: CallStatus) -> str:
-    """Explain to the model why a call was not run, or give its outcome if it ran elsewhere."""
     if status.state == "waiting":
         code = f" ({status.code})" if status.code else ""
         return f"Not run: it waits for a person's approval{code}."
@@ -120,7 +118,6 @@ def explain(status: CallStatus) -> str:
 
 
 def describe_outcome(code: str, result: Any) -> str:
-    """Describe the outcome of a call to the model."""
     words = to_text(result)
     if code == "ok":
         return words

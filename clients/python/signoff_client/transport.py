@@ -25,7 +25,7 @@ class Transport:
     """
 
     def __init__(self, url: str, token: str, agent: str) -> None:
-        """Raises `ValueError` for an invalid address or token, and for a token on plain HTTP."""
+        """Raise `ValueError` for an invalid address or token, and for a token on plain HTTP."""
         self._url = _check_address(url, token)
         if not token.isascii() or not token.isprintable() or " " in token:
             # The HTTP library's error about a header would repeat the token.
@@ -37,7 +37,6 @@ class Transport:
         self._trusted = httpx2.create_ssl_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     async def run(self, exchange: Exchange[T]) -> T:
-        """Carry out an exchange."""
         reply: Reply | Failure | None = None
         async with httpx2.AsyncClient(**self._options()) as http:
             while True:
@@ -55,7 +54,6 @@ class Transport:
                     reply = _failure(error)
 
     def run_blocking(self, exchange: Exchange[T]) -> T:
-        """Carry out an exchange without an event loop."""
         reply: Reply | Failure | None = None
         with httpx2.Client(**self._options()) as http:
             while True:

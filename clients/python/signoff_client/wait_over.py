@@ -1,7 +1,7 @@
 """The texts for a wait for approvers that ran out, shared by all adapters and custom loops.
 
-Nothing is denied. The request stays open, nothing is run, and the same key finds the call again. A framework that can
-suspend its run suspends it. Otherwise the model gets the text.
+Nothing is denied or run. The request stays open, and the same key finds the call again. A framework that can suspend
+its run suspends it, otherwise the model gets the text.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ class WaitOver:
 
     @property
     def words(self) -> str:
-        """The answer to the model."""
         advice = "Do not make the same call again: approvers would be asked twice. Inform your user that it waits."
         if not self.has_key:
             advice = "Make the same call again later to get the answer."
@@ -28,7 +27,6 @@ class WaitOver:
 
     @property
     def advice(self) -> str:
-        """The line for the program's log, with the remedy."""
         name = f"`{self.status.tool}` ({self.status.code or self.status.id})"
         return (
             f"{name} still waits for people after `wait={self.wait:g}`; nothing was denied. Come back with the same "

@@ -48,7 +48,6 @@ class GateActivities:
 
     @activity.defn(name=ASK)
     async def ask(self, question: Question) -> Answer:
-        """Propose a call, or find the earlier proposal, and return its state."""
         call = self._call(question)
         await call.settle()
         if call.state == "unreachable":
@@ -96,7 +95,6 @@ class GatedActivities(ActivityInboundInterceptor):
         self._patience = patience
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        """See the base class."""
         info = activity.info()
         reader = self._readers.get(info.activity_type)
         if reader is None:
@@ -163,8 +161,6 @@ class GatedActivities(ActivityInboundInterceptor):
 
 @dataclass(frozen=True)
 class _Approved:
-    """Replaces an activity's input by the approved arguments."""
-
     reader: CallReader
     converter: PayloadConverter
     values: Sequence[Any]
@@ -184,7 +180,7 @@ class _Approved:
 
 
 def _answered(call: Call) -> Any:
-    """Return the result of a call that was run before. Raises `ApplicationError` for another outcome."""
+    """Raise `ApplicationError` if the call's outcome is not a result."""
     answer = answer_from_status(call.status)
     if answer.code != "ok":
         raise not_run(answer)
@@ -199,7 +195,6 @@ def _final(error: Exception) -> ApplicationError:
 
 
 def _reported(converter: PayloadConverter, result: Any) -> Any:
-    """Return a result for the report, as a readable value or else as text."""
     try:
         plain = to_json(converter, result)
         if len(encode_json(plain)) <= _RESULT_BYTES:
@@ -210,7 +205,7 @@ def _reported(converter: PayloadConverter, result: Any) -> Any:
 
 
 def _hints(function: Callable[..., Any]) -> list[Any]:
-    """Return the types of an activity's arguments, `None` for an untyped one."""
+    """Return `None` for an untyped argument."""
     try:
         hints = typing.get_type_hints(function)
     except (NameError, TypeError):

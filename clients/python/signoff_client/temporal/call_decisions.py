@@ -1,4 +1,4 @@
-"""Decides a workflow's question about a call and its next step. Deterministic in replay, without I/O."""
+"""Decides a workflow's question about a call and its next step. Deterministic in replay."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class GatePlan:
     patience: timedelta
     """Time for which a gateway without an answer is retried."""
     task_queue: str | None
-    """The task queue of the gate's own activities; the workflow's own if `None`."""
+    """The queue of the gate's own activities. `None` means the workflow's own."""
     user: Callable[[], str] | None
 
 
@@ -48,7 +48,7 @@ def make_question(plan: GatePlan, place: CallPlace, call: ToolCall, own: Mapping
 
 
 def next_step(answer: Answer) -> NextStep:
-    """Return a workflow's next step after an answer. Without a permit or a result, it refuses."""
+    """Refuse without a permit or a result."""
     if answer.state == "waiting":
         return "wait"
     if answer.state == "permitted":
@@ -57,7 +57,6 @@ def next_step(answer: Answer) -> NextStep:
 
 
 def next_look(looks: timedelta) -> timedelta:
-    """Return the next delay after one of `looks` without a signal."""
     return min(2 * looks, _LONGEST_LOOK)
 
 
@@ -71,7 +70,6 @@ def check_failure(error: ActivityError, answer: Answer) -> None:
 
 
 def is_suspended(error: ActivityError) -> bool:
-    """Return whether an activity failed with a framework's signal, after which it starts again."""
     return isinstance(error.cause, ApplicationError) and error.cause.type in FAILURE_TYPES
 
 
@@ -84,7 +82,6 @@ def unreachable_answer(error: ActivityError) -> Answer:
 
 
 def activity_error(activity: str, activity_id: str, cause: ApplicationError | CancelledError) -> ActivityError:
-    """Return the error of an activity that was not started, in the form of a started one's."""
     error = ActivityError(
         cause.message,
         scheduled_event_id=0,

@@ -49,7 +49,7 @@ class GatedActivity:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """The call of a tool, as read from an activity's input."""
+    """A tool's call, as read from an activity's input."""
 
     tool: str
     args: Mapping[str, Any]
@@ -61,10 +61,10 @@ class CallReader:
 
     gated: GatedActivity
     names: tuple[str, ...] | None = None
-    """The names of the activity's arguments; `None` if its function is unknown."""
+    """`None` if the activity's function is unknown."""
 
     def read(self, values: Sequence[Any]) -> ToolCall | None:
-        """Return the call, or `None` for a safe tool. Raises `ValueError` if the input holds no call."""
+        """Return `None` for a safe tool. Raises `ValueError` if the input holds no call."""
         gated = self.gated
         tool: Any = gated.tool or gated.name
         if gated.tool_at:
@@ -77,7 +77,7 @@ class CallReader:
         return ToolCall(tool, args)
 
     def write(self, values: Sequence[Any], args: Mapping[str, Any]) -> list[Any]:
-        """Return the input with these arguments. Raises `ValueError` for arguments without a place in it."""
+        """Raise `ValueError` for arguments without a place in the input."""
         changed = copy.deepcopy(list(values))
         if self.gated.args_at:
             *way, last = self.gated.args_at.split(".")
@@ -103,13 +103,12 @@ class CallReader:
 
 
 def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the arguments with which an activity is started."""
     names = tuple(inspect.signature(function).parameters)
     return names[1:] if names[:1] == ("self",) else names
 
 
 def to_json(converter: PayloadConverter, value: Any) -> Any:
-    """Return a value as the JSON that an activity receives. Raises `ValueError` for a value that is not JSON."""
+    """Return the JSON that an activity receives. Raises `ValueError` for a value that is not JSON."""
     payload = converter.to_payload(value)
     encoding = payload.metadata.get(_ENCODING)
     if encoding == _NULL:
@@ -120,7 +119,7 @@ def to_json(converter: PayloadConverter, value: Any) -> Any:
 
 
 def from_json(converter: PayloadConverter, value: Any, like: Any, hint: Any) -> Any:
-    """Return the activity's argument for this JSON, encoded like the value `like`, with the type `hint`."""
+    """Encode the argument like the value `like`, with the type `hint`."""
     metadata = dict(converter.to_payload(like).metadata)
     if metadata.get(_ENCODING) not in _READABLE:
         metadata = {_ENCODING: _PLAIN}

@@ -108,7 +108,6 @@ class ToldCalls:
 
 
 def answer_from_status(status: CallStatus) -> Answer:
-    """Return the state of a call, with an explanation for a model if it does not run."""
     return Answer(
         state=status.state,
         id=status.id,
@@ -121,7 +120,7 @@ def answer_from_status(status: CallStatus) -> Answer:
 
 
 def not_run(answer: Answer) -> ApplicationError:
-    """Return the error of a call that is not run. It is never retried."""
+    """The error is never retried."""
     kind = IN_DOUBT if answer.state == "used" or answer.code == "in_doubt" else DENIED
     if answer.state == "ended" and kind == DENIED:
         kind = FAILED
@@ -131,7 +130,7 @@ def not_run(answer: Answer) -> ApplicationError:
 
 
 def kept_result(answer: Answer) -> Any:
-    """Return the result of a call that has ended `ok`. Raises `ApplicationError` if the result was not kept."""
+    """Raise `ApplicationError` if the result was not kept."""
     result = answer.result
     if isinstance(result, dict) and set(result) == {NOT_KEPT}:
         words = f"It has run before, and its result was not kept: {result[NOT_KEPT]}"

@@ -75,7 +75,7 @@ class Gated(SimplePlugin):
         )
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
-        """Read the names of arguments from the worker's functions, for activities that are gated by name.
+        """Read the names of arguments, for activities that are gated by name.
 
         Raises `ValueError` if the worker has an activity with a similar name: that one would run without approval.
         """
@@ -119,7 +119,7 @@ def _named(activities: Iterable[Named] | Mapping[str | Callable[..., Any], str])
 
 
 def _pass_through(runner: WorkflowRunner | None) -> WorkflowRunner:
-    """Let workflows import this package unchanged. Otherwise each would load it again, with its HTTP library."""
+    """Without this, each workflow would load this package again, with its HTTP library."""
     runner = runner or SandboxedWorkflowRunner()
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner

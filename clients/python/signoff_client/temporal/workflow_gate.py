@@ -53,7 +53,7 @@ _WITHDRAW_TIME: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class _Suspended:
-    """A call whose activity a framework suspends. Started again, it is the same call and the same attempt."""
+    """A call whose activity a framework suspends. Started again, it keeps its call and attempt."""
 
     question: Question
     attempt: str
@@ -77,7 +77,6 @@ class WorkflowGate:
     def start(
         self, input: Input, start: Callable[[Input], workflow.ActivityHandle[Any]]
     ) -> workflow.ActivityHandle[Any]:
-        """Start an activity, a dangerous one only once it is permitted."""
         reader = self._plan.readers.get(input.activity)
         if reader is None:
             return start(input)
@@ -153,7 +152,7 @@ class WorkflowGate:
             signals.states.pop(question.key, None)
 
     async def _settle(self, question: Question, told: ToldCalls, *, is_resumed: bool) -> Answer:
-        """Return the state of a call once it is permitted or has succeeded. Raises `ApplicationError` otherwise."""
+        """Raise `ApplicationError` unless the call is permitted or has succeeded."""
         looks = self._plan.look_up
         told.states[question.key] = ""
         answer = await self._ask(question, self._plan.patience)
@@ -205,7 +204,6 @@ class WorkflowGate:
             workflow.logger.warning("a call of %s that was cancelled could not be withdrawn: %s", question.tool, error)
 
     def _told_calls(self) -> ToldCalls:
-        """Return the workflow's record of signals, which the signal's handler holds."""
         handler = workflow.get_signal_handler(self._plan.signal)
         if handler is None:
             signals = ToldCalls()
@@ -220,7 +218,7 @@ class WorkflowGate:
         return own
 
     def _permitted(self, input: Input, use: Use) -> Input:
-        """Return the input with its permit. The activity for a workflow's own code runs on the gate's queue."""
+        """The activity for a workflow's own code runs on the gate's queue."""
         headers = {**input.headers, HEADER: PayloadConverter.default.to_payload(use)}
         permitted = dataclasses.replace(input, headers=headers)
         if isinstance(permitted, StartActivityInput) and permitted.activity == APPROVED:

@@ -16,8 +16,6 @@ from signoff_client.temporal.workflow_gate import WorkflowGate
 
 
 def workflow_interceptor(plan: GatePlan) -> type[WorkflowInboundInterceptor]:
-    """Return the class that gives each workflow of a worker its own gate."""
-
     class GatedWorkflow(WorkflowInboundInterceptor):
         def init(self, outbound: WorkflowOutboundInterceptor) -> None:
             self._gate = WorkflowGate(plan)
