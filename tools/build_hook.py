@@ -10,7 +10,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CompiledLanguages(BuildHookInterface[BuilderConfig]):
-    """Pack each `.po` file compiled, as `.mo`."""
+    """Packs each `.po` file compiled, as `.mo`."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         self._folder = TemporaryDirectory()

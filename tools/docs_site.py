@@ -15,17 +15,13 @@ _LINK: Final = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)#\s
 
 
 def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
-    """Add README and changelog as pages."""
     for name, page in _TOP_PAGES.items():
         files.append(File.generated(config, page, content=(_ROOT / name).read_text(encoding="utf-8")))
     return files
 
 
 def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make links relative to the site. A link to a file outside the site becomes its text.
-
-    Raises `PluginError` for a link to a missing file.
-    """
+    """Replace a link to a file outside the site by its text. Raises `PluginError` for a link to a missing file."""
     source = next((name for name, uri in _TOP_PAGES.items() if uri == page.file.src_uri), f"docs/{page.file.src_uri}")
     return _LINK.sub(lambda match: _resolved(match, (_ROOT / source).parent, page.file.src_uri), markdown)
 

@@ -76,17 +76,16 @@ class MutatedFile:
         self._statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
 
     def save(self) -> None:
-        """Save the results atomically, as a run may be stopped at any time."""
+        """Save atomically, as a run may be stopped at any time."""
         new = self._meta_path.with_suffix(".new")
         new.write_text(json.dumps(self.meta))
         new.replace(self._meta_path)
 
     def originals(self) -> list[range]:
-        """Return the lines of each original function."""
         return [range(*_span(span)) for name, span in self._spans.items() if name.endswith("__mutmut_orig")]
 
     def changed(self, mutant: str) -> range:
-        """Return the lines of the original function that a mutant changes, with their whole statement.
+        """Return the changed lines of the original function, with their whole statement.
 
         A test that runs none of them cannot notice. Returns the whole function if its first line differs.
         """
@@ -124,7 +123,6 @@ class TestReach:
     seconds: dict[int, float] = field(default_factory=dict)
 
     def of(self, path: Path, lines: range) -> set[int]:
-        """Return the tests that run one of the lines."""
         found = self.lines.get(str(path), {})
         return {test for line in lines for test in found.get(str(line), ())}
 
@@ -140,7 +138,6 @@ class RunningMutant:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options for the number of concurrent mutants and the time for each."""
     parser.addoption("--mutant-children", type=int, default=1)
     parser.addoption("--mutant-seconds", type=float)
 
@@ -168,7 +165,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    """Run the mutants instead of the tests."""
     option = session.config.getoption
     runs = MutantRuns(session, option("--mutant-children"), option("--mutant-seconds"))
     session.config.pluginmanager.register(runs)
@@ -194,7 +190,7 @@ class MutantRuns:
         self._started = 0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Save the failure of a test. A child with a mutant ends here, within the test."""
+        """A child with a mutant ends here, within the test."""
         if report.failed:
             self._failure = f"{report.nodeid}\n{report.longreprtext}"
             if self._note is not None:
@@ -202,7 +198,7 @@ class MutantRuns:
                 os._exit(_LATE if "from pytest-timeout" in self._failure else _FAILED)
 
     def run(self) -> None:
-        """Run everything. End pytest if tests fail without a mutant, or never fail with one."""
+        """End pytest if tests fail without a mutant, or never fail with one."""
         try:
             self._prepare()
             reach = self._measure()
@@ -308,7 +304,7 @@ class MutantRuns:
             self._collect()
 
     def _tests(self, file: MutatedFile, name: str, reach: TestReach) -> list[int]:
-        """Return the tests of a mutant within its time limit, the most likely to notice first."""
+        """The most likely test to notice comes first. All fit the time limit."""
         function, own = name.partition("__mutmut_")[0], f"test_{file.path.name}"
 
         def rank(test: int) -> tuple[float, bool, float]:
@@ -343,7 +339,7 @@ class MutantRuns:
         self._running[self._fork(run, folder)] = RunningMutant(name, file, folder, time.monotonic() + 12 * seconds + 60)
 
     def _collect(self) -> None:
-        """Wait for a child to end, or end one whose time has passed, and save the result of its mutant."""
+        """End a child whose time has passed."""
         while True:
             for pid, mutant in list(self._running.items()):
                 ended, status = os.waitpid(pid, os.WNOHANG)
@@ -383,7 +379,7 @@ class MutantRuns:
             os._exit(code)
 
     def _run_tests(self, mutant: str, tests: Sequence[int], note: Path) -> int:
-        """Run tests in this process until the first failure. Save the seconds of each."""
+        """Stop at the first failure. Save the seconds of each test."""
         set_mutant_under_test(mutant)
         self._forget()
         self._note = note

@@ -133,7 +133,6 @@ track_dependencies = false
 
 
 def prepare_copy(name: str) -> Path:
-    """Return a fresh copy of the project in which mutmut can work on one area."""
     place = BUILD / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -142,7 +141,6 @@ def prepare_copy(name: str) -> Path:
 
 
 def copy_code(name: str, place: Path) -> None:
-    """Update code, tests and options of the copy."""
     area = AREAS[name]
     places = {each: ROOT / each for each in READ} | {f"src/{each}": package for each, package in PACKAGES.items()}
     for target, source in places.items():
@@ -153,7 +151,7 @@ def copy_code(name: str, place: Path) -> None:
 
 
 def refresh(name: str) -> Path:
-    """Return the copy of the last run with the present code and tests. Killed mutants are not tried again."""
+    """Killed mutants are not tried again."""
     place = BUILD / name
     for tests in (place / "tests", place / "mutants" / "tests"):
         shutil.rmtree(tests)
@@ -167,12 +165,11 @@ def refresh(name: str) -> Path:
 
 
 def metas(place: Path) -> list[Path]:
-    """Return mutmut's result files."""
     return sorted((place / "mutants" / "src").rglob("*.py.meta"))
 
 
 def generate(place: Path, children: int) -> None:
-    """Write the mutants of a copy, next to each function, to its directory `mutants`. Unchanged files stay."""
+    """Unchanged files stay."""
     subprocess.run([sys.executable, "-c", _GENERATE, str(children)], cwd=place, stdout=subprocess.DEVNULL, check=True)
 
 
@@ -203,13 +200,13 @@ def _mark(path: Path, lines: list[int]) -> None:
 
 
 def spans(path: Path) -> dict[str, tuple[int, int]]:
-    """Return the first and last line of each function, and of each mutant, in a mutated file."""
+    """Return the first and last line of each function, and of each mutant."""
     found: dict[str, tuple[int, int]] = json.loads(path.with_name(f"{path.name}.spans").read_text())["spans"]
     return found
 
 
 def _types(folder: Path, only: list[Path]) -> str:
-    """Return mypy's report on mutated files, as JSON lines."""
+    """Return the report as JSON lines."""
     # mypy takes minutes over so many copies and caches no file with errors. Ask only once about the same code.
     result = BUILD / f".types-{_digest(folder)}"
     if not result.exists():
@@ -229,7 +226,7 @@ def _digest(folder: Path) -> str:
 
 
 def try_mutants(name: str, place: Path, children: int, seconds: float) -> None:
-    """Run untried mutants against the area's tests, for `seconds` each, see `mutant_runs`."""
+    """Run each mutant for `seconds`, see `mutant_runs`."""
     folder, area = place / "mutants", AREAS[name]
     paths = [str(Path(__file__).parent), *(str(folder / each) for each in ("tests", "src"))]
     command = [sys.executable, "-m", "pytest", "-q", "-s", "--rootdir=.", "-p", "mutant_runs"]
@@ -253,14 +250,13 @@ class Tally:
 
     @property
     def score(self) -> float:
-        """The percentage of killed mutants among valid programs; 100 without any."""
+        """Percent of killed mutants among valid programs; 100 without any."""
         killed = self.counts["killed"] + self.counts["timed out"]
         tried = killed + self.counts["survived"]
         return 100.0 * killed / tried if tried else 100.0
 
 
 def count(place: Path) -> Tally:
-    """Read mutmut's results."""
     counts: Counter[str] = Counter()
     survivors: list[tuple[str, str]] = []
     for meta in metas(place):
@@ -298,7 +294,7 @@ def describe(place: Path, survivors: tuple[tuple[str, str], ...]) -> Iterator[st
 
 
 def main() -> int:
-    """Run the chosen areas. Return 0 if every area reached the score."""
+    """Return 0 if every area reached the score."""
     parser = argparse.ArgumentParser(description="mutation tests of the areas that decide")
     parser.add_argument("areas", nargs="*", help=f"any of {', '.join(AREAS)}; all by default")
     parser.add_argument("--again", action="store_true", help="try survivors of the last run against the present tests")
@@ -319,7 +315,6 @@ def main() -> int:
 
 
 def report(chosen: list[str]) -> int:
-    """Print and save the numbers and the survivors."""
     low = False
     for name in chosen:
         place = BUILD / name

@@ -89,7 +89,7 @@ class Figures:
     too_long: int = 0
 
     def add(self, path: Path, passage: Passage, longest: int) -> None:
-        """Count the sentences of a passage. Documents may have no sentence of more than `longest` words."""
+        """Documents may have no sentence of more than `longest` words."""
         for sentence in sentences(passage.text):
             count = len(sentence.split())
             reasons = [name for name, pattern in _COMPILED.items() for _ in pattern.findall(sentence)]
@@ -104,7 +104,7 @@ class Figures:
                 self.findings.append(Finding(weight, passage.kind, f"{path}:{passage.line}", sentence, tuple(reasons)))
 
     def problems(self, limits: Mapping[str, float], semicolons: float) -> list[str]:
-        """Return one line for each limit that is exceeded. Two markers are always allowed: some files are short."""
+        """Two markers are always allowed, since some files are short."""
         found = [
             f"{kind}: {self.markers[kind]} markers in {words} words, at most {limits[kind]} in 1,000"
             for kind, words in self.words.items()
@@ -119,13 +119,12 @@ class Figures:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a passage into sentences of four words or more. Code in backticks counts as one word."""
+    """Leave out sentences under four words. Code in backticks counts as one word."""
     plain = re.sub(r"`+[^`]*`+", "X", " ".join(text.split()))
     return [each for each in re.split(r"(?<=[.!?;])\s+(?=[A-Za-z\"(])", plain) if len(each.split()) >= 4]
 
 
 def passages(path: Path) -> Iterator[Passage]:
-    """Yield the prose of a Python file, document, English catalogue or template."""
     text = path.read_text(errors="replace")
     if path.suffix == ".md":
         yield from _document(text)
@@ -223,7 +222,6 @@ def _files(paths: Sequence[str]) -> list[Path]:
 
 
 def main() -> int:
-    """Print the figures, the problems and the worst sentences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="*")
     parser.add_argument("--worst", type=int, default=15)

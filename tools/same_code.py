@@ -56,7 +56,6 @@ class CodeComparison:
         self._lines = (0, 0)
 
     def compare(self, old: ast.AST, new: ast.AST) -> None:
-        """Compare two nodes and all below them."""
         self._lines = (getattr(old, "lineno", self._lines[0]), getattr(new, "lineno", self._lines[1]))
         if type(old) is not type(new):
             self._differ(f"{type(old).__name__} became {type(new).__name__}")
@@ -151,7 +150,6 @@ def _git(*arguments: str) -> str:
 
 
 def main() -> int:
-    """Compare each changed file with its revision and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("revision")
     parser.add_argument("paths", nargs="*")

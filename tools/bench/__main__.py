@@ -26,7 +26,7 @@ QUICK = Settings(rounds=2, turns=100, latency_turns=20, concurrency=50, memory_t
 
 
 async def measure(settings: Settings) -> Report:
-    """Measure both sides on one new server, started as `signoff dev` starts it."""
+    """Start the server as `signoff dev` does."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-bench-"))
         url = f"sqlite:///{folder}/signoff.db"
@@ -66,7 +66,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
 
 
 def read_arguments(arguments: list[str]) -> tuple[Settings, Path | None]:
-    """Return the settings, and the result file or `None`. A full run is saved in `tools/bench/results/`."""
+    """The result file is `None` by default, except for a full run: `tools/bench/results/` has it."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench", description="Signoff compared with a hand-written workflow."
     )
@@ -98,7 +98,6 @@ def _positive(text: str) -> int:
 
 
 def main() -> None:
-    """Measure, print every round and the tables, and write the JSON."""
     settings, file = read_arguments(sys.argv[1:])
     report = asyncio.run(measure(settings))
     print(f"\n{render(report)}")

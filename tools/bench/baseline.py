@@ -10,7 +10,7 @@ PATIENCE = timedelta(seconds=60)
 
 @dataclass
 class Ask:
-    """The workflow's input. `human` is whether it waits for a signal before the tool."""
+    """The workflow's input. With `human`, it waits for a signal before the tool."""
 
     text: str
     human: bool
@@ -26,19 +26,16 @@ class Payment:
 
 @activity.defn
 async def propose(messages: list[str]) -> Payment:
-    """Return the model's first completion, a proposed call."""
     return Payment(amount=420 if messages[0] == "human" else 20, to="Ana")
 
 
 @activity.defn
 async def transfer(payment: Payment) -> str:
-    """Run the tool."""
     return "paid"
 
 
 @activity.defn
 async def conclude(messages: list[str]) -> str:
-    """Return the model's second completion, an answer."""
     return "done"
 
 
@@ -51,12 +48,10 @@ class HandWritten:
 
     @workflow.signal
     def decide(self, verdict: str) -> None:
-        """Take the approver's answer."""
         self._verdict = verdict
 
     @workflow.run
     async def run(self, ask: Ask) -> str:
-        """Propose, wait, pay, conclude."""
         messages = [ask.text]
         payment = await workflow.execute_activity(propose, messages, start_to_close_timeout=PATIENCE)
         if ask.human:
@@ -67,7 +62,7 @@ class HandWritten:
 
 @activity.defn
 async def allow(payment: Payment) -> bool:
-    """Return whether a call may run. A workflow cannot look that up without an activity."""
+    """A workflow cannot look this up without an activity."""
     return payment.amount < 50
 
 
@@ -77,7 +72,6 @@ class OneActivity:
 
     @workflow.run
     async def run(self, payment: Payment) -> str:
-        """Pay."""
         return await workflow.execute_activity(transfer, payment, start_to_close_timeout=PATIENCE)
 
 
@@ -90,17 +84,14 @@ class RunElsewhere:
 
     @workflow.update
     async def permit(self, payment: Payment) -> bool:
-        """Return whether the call may run."""
         return await workflow.execute_activity(allow, payment, start_to_close_timeout=PATIENCE)
 
     @workflow.update
     async def report(self, told: str) -> str:
-        """Take the reported outcome."""
         self._told = told
         return told
 
     @workflow.run
     async def run(self, payment: Payment) -> str:
-        """Wait for the report."""
         await workflow.wait_condition(lambda: bool(self._told))
         return self._told

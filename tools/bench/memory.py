@@ -28,9 +28,7 @@ _CACHED = re.compile(r"^temporal_sticky_cache_size\{[^}]*\} (\d+)", re.MULTILINE
 
 
 async def measure_memory(side: Side, address: str, task_queue: str, store_url: str, turns: int) -> Memory:
-    """Return kB of resident memory per suspended turn, between `turns` and twice as many. No other worker polls the
-    queue.
-    """
+    """Return kB per suspended turn, between `turns` and twice as many. No other worker polls the queue."""
     port = free_port()
     async with _worker_process(side.name, address, task_queue, str(port), store_url) as process:
         first = await _resident(process, side, turns, turns, port)
@@ -54,7 +52,7 @@ async def _resident(process: Process, side: Side, more: int, total: int, port: i
 
 
 async def _all_cached(port: int, total: int) -> None:
-    """Wait until the worker has cached all turns. Raises `RuntimeError` if some were evicted."""
+    """Raise `RuntimeError` if some turns were evicted."""
     cached = -1
     async with httpx2.AsyncClient() as http:
         for _ in range(_TRIES):

@@ -27,7 +27,7 @@ def measure_registry() -> RegistryTime:
     """Measure building a catalog of 10,000 tools (median of three), and p50 of judging 20 calls against 1,000.
 
     Both are processor times of one thread, nearly independent of the machine's other load. Every tenth tool always
-    asks. Tools are made before the clock starts, since a catalog is built from tools.
+    asks. Tools are made before the clock starts.
     """
     built = [_built() for _ in range(_BUILDS)]
     known = build_catalog(tools=_tools(SMALL), actors=[Actor(name="desk", model="scripted:none:none")])
@@ -71,7 +71,7 @@ async def _handler(args: dict[str, object], context: ToolContext) -> str:
 
 
 def _batch(known: Catalog, number: int) -> float:
-    """Return milliseconds for 20 calls of different tools, in a turn that is new to this process."""
+    """Return milliseconds. The turn is new to this process."""
     ctx = CallContext(actor="desk", session="s", turn=f"t{number}", tenant="main", user=Principal(user="guest"))
     calls = [
         (
@@ -93,7 +93,6 @@ def _batch(known: Catalog, number: int) -> float:
 
 
 def main() -> None:
-    """Measure the registry alone and print it."""
     found = measure_registry()
     print(f"a catalog of {LARGE:,} tools: {found.build_s:.2f} s")
     print(f"{BATCH} calls against {SMALL:,} tools: p50 {found.batch_p50_ms:.2f} ms")

@@ -54,7 +54,6 @@ class Round(Rate):
     decision_to_done: Latency
 
     def line(self) -> str:
-        """Return the round as one line of a log."""
         took = self.decision_to_done
         return (
             f"round {self.number}  {self.side:<12}  {self.turns_per_second:6.1f} turns/s"
@@ -112,7 +111,6 @@ class Where(Figures):
 
 
 async def where(client: Client) -> Where:
-    """Return the machine of a run."""
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     return Where(
         cpus=os.cpu_count() or 0,
@@ -237,7 +235,6 @@ def _medians(rounds: Sequence[Round], side: str) -> Medians:
 
 
 def render(report: Report) -> str:
-    """Return the report as Markdown tables."""
     hand, ours = report.medians
     return "\n\n".join((_conditions(report), _rounds(report), _figures(report, hand, ours), _verdict(report)))
 
@@ -301,7 +298,6 @@ def _verdict(report: Report) -> str:
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as a Markdown table."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     lines = [head, ["-" * width for width in widths], *rows]
     return "\n".join(

@@ -49,26 +49,24 @@ class Side(Protocol):
         ...
 
     async def start(self, kind: str) -> str:
-        """Start a turn that is `automatic` or `human`, and return its workflow id."""
+        """Start a turn that is `automatic` or `human`. Return its workflow id."""
         ...
 
     async def suspended(self, turn: str) -> None:
-        """Wait until the turn waits for approval, by the server's long poll, which costs both sides the same."""
+        """Use the server's long poll, which costs both sides the same."""
         ...
 
-    async def decide(self, turn: str) -> None:
-        """Approve the turn's request."""
-        ...
+    async def decide(self, turn: str) -> None: ...
 
     async def finished(self, turn: str) -> None:
-        """Wait for the turn's result. Raises `TurnFailed` if the work was not done."""
+        """Raise `TurnFailed` if the work was not done."""
         ...
 
 
 def handmade_worker(
     client: Client, task_queue: str, workflows: Sequence[type], activities: Sequence[Callable[..., Any]]
 ) -> Worker:
-    """Return a worker of the hand-written workflows, with Signoff's options. It is not yet running."""
+    """The worker has Signoff's options and is not yet running."""
     build = f"{names.VERSION}-handmade"
     return Worker(
         client,
@@ -90,11 +88,9 @@ class Baseline:
         self._task_queue = task_queue
 
     def worker(self) -> Worker:
-        """See `Side`."""
         return handmade_worker(self._client, self._task_queue, [HandWritten], [propose, transfer, conclude])
 
     async def start(self, kind: str) -> str:
-        """See `Side`."""
         turn = f"{BASELINE}/{uuid.uuid4().hex[:16]}"
         await self._client.start_workflow(
             HandWritten.run, Ask(kind, kind == HUMAN), id=turn, task_queue=self._task_queue
@@ -102,15 +98,13 @@ class Baseline:
         return turn
 
     async def suspended(self, turn: str) -> None:
-        """See `Side`. It waits when the task after the model's answer is completed, its second one."""
+        """Wait until the task after the model's answer is completed, the second one."""
         await _seen(self._client, turn, _TASK_COMPLETED, 2)
 
     async def decide(self, turn: str) -> None:
-        """See `Side`."""
         await self._client.get_workflow_handle(turn).signal(HandWritten.decide, "approved")
 
     async def finished(self, turn: str) -> None:
-        """See `Side`."""
         answer = await self._client.get_workflow_handle_for(HandWritten.run, turn).result()
         if answer != "done":
             raise TurnFailed(f"the hand-written turn answered `{answer}`")
@@ -130,16 +124,14 @@ class Gated:
 
     @classmethod
     async def open(cls, client: Client, task_queue: str, store: Store) -> "Gated":
-        """Return Signoff over `store`, wired as in `signoff worker`."""
+        """Wire Signoff as in `signoff worker`."""
         room = await build_deps(catalog(), store)
         return cls(client, task_queue, build_worker(client, room, task_queue=task_queue))
 
     def worker(self) -> Worker:
-        """See `Side`."""
         return self._worker
 
     async def start(self, kind: str) -> str:
-        """See `Side`."""
         turn = uuid.uuid4().hex[:16]
         key = await self._signoff.start_turn(
             TurnInput(
@@ -154,11 +146,10 @@ class Gated:
         return key.workflow_id
 
     async def suspended(self, turn: str) -> None:
-        """See `Side`. It waits when its deadline's timer is set."""
+        """Wait until the deadline's timer is set."""
         await _seen(self._client, turn, _TIMER_STARTED, 1)
 
     async def decide(self, turn: str) -> None:
-        """See `Side`."""
         receipt = await self._signoff.decide(
             Decision(
                 approval_id=ApprovalKey(_key(turn), "c1.1").id,
@@ -175,15 +166,12 @@ class Gated:
         self.as_signals += receipt.status == "pending"
 
     async def finished(self, turn: str) -> None:
-        """See `Side`."""
         result = await self._signoff.result(_key(turn))
         if result.state != "complete" or [outcome.code for outcome in result.calls] != ["ok"]:
             raise TurnFailed(f"the turn ended `{result.state}` with {[outcome.code for outcome in result.calls]}")
 
 
 def catalog() -> Catalog:
-    """Return one actor, one tool that spends money, its policy in CEL, and one global rule."""
-
     async def pay(args: dict[str, object], ctx: ToolContext) -> str:
         return "paid"
 

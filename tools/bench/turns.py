@@ -13,7 +13,7 @@ from tools.bench.sides import AUTOMATIC, HUMAN, Side
 
 
 async def many(side: Side, turns: int, concurrency: int, server: psutil.Process) -> Rate:
-    """Start, decide and finish `turns` human turns, at most `concurrency` at a time."""
+    """At most `concurrency` turns run at a time."""
     left = iter(range(turns))
 
     async def work() -> None:
@@ -32,7 +32,7 @@ async def many(side: Side, turns: int, concurrency: int, server: psutil.Process)
 
 
 async def one_by_one(sides: Sequence[Side], turns: int) -> dict[str, Latency]:
-    """Return the latencies from sending a decision to receiving the result, one turn at a time, by side.
+    """Return latencies from sending a decision to receiving the result, by side.
 
     The sides alternate with every turn, so that both meet the same load of the machine.
     """
@@ -50,7 +50,7 @@ async def one_by_one(sides: Sequence[Side], turns: int) -> dict[str, Latency]:
 
 
 async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: int) -> list[Round]:
-    """Play all rounds. The sides alternate within a round, and so does the side that begins."""
+    """The sides alternate within a round, and so does the side that begins."""
     played: list[Round] = []
     server = psutil.Process(server_pid)
     for side in sides:
@@ -67,7 +67,7 @@ async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: 
 
 
 async def measure_size(client: Client, side: Side) -> Size:
-    """Return events and bytes of the history of one automatic and one human turn."""
+    """Measure one automatic and one human turn."""
     automatic = await side.start(AUTOMATIC)
     await side.finished(automatic)
     human = await side.start(HUMAN)
@@ -96,7 +96,6 @@ def percentile(values: Iterable[float], rank: float) -> float:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Return the processor seconds of a process."""
     spent = process.cpu_times()
     return float(spent.user + spent.system)
 

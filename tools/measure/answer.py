@@ -58,7 +58,6 @@ class Trace:
         sys.setprofile(self._profile)
 
     def figures(self) -> dict[str, Any]:
-        """Returns the figures of the table."""
         modules = {module for module, _ in self.functions}
         crossing = [edge for edge in self.edges if folder(edge[0]) != folder(edge[2])]
         types = sorted({type(shape).__name__ for shape in self.shapes.values()})
@@ -94,12 +93,12 @@ class Trace:
 
 
 def folder(module: str) -> str:
-    """Returns the folder of a module: `gateway.auth` of `signoff.gateway.auth.caller`."""
+    """Return `gateway.auth` of `signoff.gateway.auth.caller`."""
     return ".".join(module.split(".")[1:-1])
 
 
 def fields_of(value: Any) -> frozenset[str]:
-    """Returns the names of a model's fields; none of another value."""
+    """Return none for a value that is not a model."""
     if isinstance(value, BaseModel):
         return frozenset(type(value).model_fields)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -108,7 +107,7 @@ def fields_of(value: Any) -> frozenset[str]:
 
 
 def catalog_of(ledger: Ledger) -> Catalog:
-    """Returns the desk's catalog, in which WhatsApp reaches the approver."""
+    """WhatsApp reaches the approver of the desk."""
     people = [
         replace(person, identities={"whatsapp": (PHONE,)}) if person.id == "approver" else person for person in PEOPLE
     ]
@@ -117,7 +116,7 @@ def catalog_of(ledger: Ledger) -> Catalog:
 
 
 async def trace_answer(place: Path) -> Trace:
-    """Asks, answers on WhatsApp, and returns the trace from the answer's request to the tool's effect."""
+    """Trace from the answer's request to the tool's effect."""
     trace = Trace()
     trace.start()
     server = ServerOptions(place / "temporal.db", port=free_port(), ui_port=None)
@@ -163,7 +162,6 @@ async def trace_answer(place: Path) -> Trace:
 
 
 def main() -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     as_json = parser.parse_args().json

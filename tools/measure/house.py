@@ -21,7 +21,7 @@ SHAPES = ("quorum", "approvers")
 
 
 def tracked(root: Path) -> list[Path]:
-    """Returns the tracked files, links left out."""
+    """Leave links out."""
     run = ["git", "-C", str(root), "ls-files", "-z"]
     names = subprocess.run(run, check=True, capture_output=True, text=True).stdout.split("\0")
     paths = (root / name for name in names if name)
@@ -29,7 +29,7 @@ def tracked(root: Path) -> list[Path]:
 
 
 def modules(root: Path) -> dict[str, Path]:
-    """Returns the modules of the package by name. Links are followed."""
+    """Follow links."""
     top = root / "src" / PACKAGE
     found = {}
     for path in walk(top):
@@ -40,7 +40,7 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def walk(folder: Path) -> Iterator[Path]:
-    """Yields the Python files below a folder. `Path.rglob` does not follow links."""
+    """`Path.rglob` does not follow links."""
     for path in sorted(folder.iterdir()):
         if path.is_dir() and path.name != "__pycache__":
             yield from walk(path)
@@ -49,7 +49,7 @@ def walk(folder: Path) -> Iterator[Path]:
 
 
 def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
-    """Returns the names of the package's modules that a file imports, those under `TYPE_CHECKING` too."""
+    """Include imports under `TYPE_CHECKING`."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -62,18 +62,16 @@ def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def arrows(root: Path) -> dict[str, set[str]]:
-    """Returns the imports of each module."""
     known = modules(root)
     return {name: imports_of(path, known) - {name} for name, path in known.items()}
 
 
 def part(name: str, depth: int) -> str:
-    """Returns the folder or module of a name at one depth below the package."""
+    """`depth` counts below the package."""
     return ".".join(name.split(".")[: depth + 1])
 
 
 def between(found: dict[str, set[str]], depth: int, within: str = PACKAGE) -> Counter[tuple[str, str]]:
-    """Counts the imports from one part to another at a depth."""
     pairs: Counter[tuple[str, str]] = Counter()
     for name, targets in found.items():
         for target in targets:
@@ -85,7 +83,7 @@ def between(found: dict[str, set[str]], depth: int, within: str = PACKAGE) -> Co
 
 
 def against(pairs: Counter[tuple[str, str]]) -> int:
-    """Returns how many arrows between parts have to go until no circle is left, by a greedy order."""
+    """Return how many arrows must be cut until no circle is left, by a greedy order."""
     left, order_last, order_first = dict(pairs), [], []
     nodes = {node for pair in pairs for node in pair}
     while nodes:
@@ -102,7 +100,7 @@ def against(pairs: Counter[tuple[str, str]]) -> int:
 
 
 def one_neighbour(root: Path, found: dict[str, set[str]]) -> dict[str, str]:
-    """Returns the modules that one module of the same folder alone imports, each with that module.
+    """Map modules that one module of the same folder alone imports to that module.
 
     A module that is loaded by its name is left out: a command, a process or a driver, which others must not load.
     """
@@ -116,12 +114,11 @@ def one_neighbour(root: Path, found: dict[str, set[str]]) -> dict[str, str]:
 
 
 def part_of(name: str) -> str:
-    """Returns the folder of a module."""
     return name.rpartition(".")[0]
 
 
 def loaded_by_name(root: Path) -> set[str]:
-    """Returns the modules whose whole name is a text in a module of the package."""
+    """Return the modules whose whole name is a text in a module of the package."""
     known = modules(root)
     nodes = (node for path in known.values() for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
@@ -129,7 +126,6 @@ def loaded_by_name(root: Path) -> set[str]:
 
 
 def declaring(root: Path, field: str) -> int:
-    """Counts the classes of the package that declare a field."""
     count = 0
     for path in modules(root).values():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -140,12 +136,11 @@ def declaring(root: Path, field: str) -> int:
 
 
 def lines(paths: Iterator[Path] | list[Path]) -> int:
-    """Counts the lines of files."""
     return sum(path.read_text(encoding="utf-8", errors="replace").count("\n") for path in paths)
 
 
 def build_lines(root: Path) -> int:
-    """Counts the lines of pyproject.toml on the build, and on names that no module may import."""
+    """Count lines on the build, and on names that no module may import."""
     tables = ("[tool.hatch", "[tool.ruff.lint.flake8-tidy-imports.banned-api]")
     counted = inside = 0
     for line in (root / "pyproject.toml").read_text(encoding="utf-8").splitlines():
@@ -156,7 +151,6 @@ def build_lines(root: Path) -> int:
 
 
 def measure(root: Path) -> dict[str, object]:
-    """Returns each measure by its name."""
     files = tracked(root)
     found = arrows(root)
     python = {path.relative_to(root): path for path in files if path.suffix == ".py"}
@@ -186,7 +180,6 @@ def measure(root: Path) -> dict[str, object]:
 
 
 def main() -> None:
-    """Prints the measures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parents[2])
     parser.add_argument("--json", action="store_true")

@@ -24,7 +24,7 @@ CLIENT: Final = "clients/python"
 
 
 def main() -> int:
-    """Make the release, or print in one sentence why there is none."""
+    """Print in one sentence why there is no release."""
     options = _options()
     problems = find_problems(ROOT, datetime.now(UTC).date())
     for each in problems:

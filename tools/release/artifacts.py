@@ -28,14 +28,14 @@ class BuildFault(Exception):
 
 
 def without_links(folder: Path) -> dict[str, str]:
-    """Return environment variables that stop every started Python from making links. `folder` gets the needed files."""
+    """Stop every started Python from making links. `folder` gets the needed files."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sitecustomize.py").write_text(_NO_LINKS, encoding="utf-8")
     return {"PYTHONPATH": str(folder)}
 
 
 def build(root: Path, scratch: Path, out: Path, epoch: int, folder: str = ".") -> list[Path]:
-    """Build the project in `folder` of the commit at `root` into `out`. Return wheel and sdist.
+    """Build `folder` of the commit at `root` into `out`. Return wheel and sdist.
 
     Builds them from a clone with links and from a clone without, and the wheel also from the sdist. Raises `BuildFault`
     if they differ by a byte or contain a link.
@@ -63,7 +63,6 @@ def build(root: Path, scratch: Path, out: Path, epoch: int, folder: str = ".") -
 
 
 def links_in(file: Path) -> list[str]:
-    """Return the names of the links in a wheel or an sdist."""
     if file.suffix == ".whl":
         with zipfile.ZipFile(file) as wheel:
             return [each.filename for each in wheel.infolist() if (each.external_attr >> 16) & _LINK_MODE == _LINK_MODE]
@@ -72,7 +71,7 @@ def links_in(file: Path) -> list[str]:
 
 
 def write_checksums(out: Path, files: Iterable[Path]) -> Path:
-    """Write the sha-256 of each file in the format of `sha256sum --check`."""
+    """Use the format of `sha256sum --check`."""
     path = out / CHECKSUMS
     lines = [f"{sha256(file)}  {file.name}\n" for file in sorted(files)]
     path.write_text("".join(lines), encoding="utf-8")
@@ -80,7 +79,6 @@ def write_checksums(out: Path, files: Iterable[Path]) -> Path:
 
 
 def sha256(file: Path) -> str:
-    """Return the sha-256 of a file, in hex."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

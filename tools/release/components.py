@@ -18,7 +18,7 @@ class AdvisoryFault(Exception):
 
 
 def write_bill(root: Path, programs: Path, path: Path, epoch: int) -> None:
-    """Write the components of the environment in `programs` as CycloneDX, without identifying the machine."""
+    """Write CycloneDX, without identifying the machine."""
     for where in site_packages(programs).glob(f"{OURS}-*.dist-info/direct_url.json"):
         # The directory that held the wheel.
         where.unlink()
@@ -32,10 +32,7 @@ def write_bill(root: Path, programs: Path, path: Path, epoch: int) -> None:
 
 
 def audit_problem(programs: Path) -> str:
-    """Ask the index for advisories about the environment in `programs`. Return why it could not, or "".
-
-    Raises `AdvisoryFault` if a component has one.
-    """
+    """Return why the index could not be asked, or "". Raises `AdvisoryFault` if a component has an advisory."""
     command = (
         *(sys.executable, "-m", "pip_audit", "--path", str(site_packages(programs))),
         *("--format", "json", "--progress-spinner", "off"),
@@ -49,7 +46,7 @@ def audit_problem(programs: Path) -> str:
 
 
 def judge_audit(found: dict[str, list[dict[str, object]]]) -> str:
-    """Explain which components pip-audit could not look up, or return "". Raises `AdvisoryFault`.
+    """Return which components pip-audit could not look up, or "". Raises `AdvisoryFault`.
 
     pip-audit ends with exit code 0 even if the index answered for no component.
     """

@@ -33,7 +33,7 @@ class TrialFault(Exception):
 
 
 def find_pythons() -> dict[str, str]:
-    """Return a program for each supported Python, from the search path or from pyenv."""
+    """Search the search path and pyenv."""
     folders = [os.environ.get("PATH", ""), *map(str, sorted(Path.home().glob(".pyenv/versions/*/bin"), reverse=True))]
     found: dict[str, str] = {}
     for version in PYTHONS:
@@ -46,10 +46,7 @@ def find_pythons() -> dict[str, str]:
 
 
 def try_installed(python: str, wheel: Path, scratch: Path, *, links: bool = True) -> None:
-    """Install `wheel` for a Python and play the first hour with it. Without `links`, no links can be made there.
-
-    Raises `TrialFault`.
-    """
+    """Without `links`, no links can be made in the environment. Raises `TrialFault`."""
     scratch.mkdir(parents=True)
     pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     refused: dict[str, str] = {} if links else without_links(scratch / "refusing")
@@ -89,13 +86,12 @@ def play_first_hour(programs: Path, folder: Path, variables: Mapping[str, str]) 
 
 
 def site_packages(programs: Path) -> Path:
-    """Return the package directory of the environment whose programs are in `programs`."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     return Path(_must((str(programs / "python"), "-c", code), programs, {}, _COMMAND_SECONDS).strip())
 
 
 def try_client(python: str, wheel: Path, scratch: Path) -> None:
-    """Install the client's `wheel` for a Python, without Signoff, and make a gate with it. Raises `TrialFault`."""
+    """Signoff is not installed there. Raises `TrialFault`."""
     scratch.mkdir(parents=True)
     _must((python, "-m", "venv", str(scratch / "env")), scratch, {}, _INSTALL_SECONDS)
     programs = scratch / "env/bin"
@@ -105,7 +101,7 @@ def try_client(python: str, wheel: Path, scratch: Path) -> None:
 
 
 def install(python: str, scratch: Path, wheel: Path, locks: Path) -> Path:
-    """Make an environment like the image's, and return the directory of its programs. Raises `TrialFault`."""
+    """Make an environment like the image's. Return its programs' directory. Raises `TrialFault`."""
     builders, wheels, programs = scratch / "builders", scratch / "wheels", scratch / "env/bin"
     pip = ("-m", "pip", "--quiet", "--disable-pip-version-check")
     hashed = ("--require-hashes", "-r")
@@ -125,7 +121,7 @@ def install(python: str, scratch: Path, wheel: Path, locks: Path) -> Path:
 
 @contextlib.contextmanager
 def _dev(programs: Path, folder: Path, variables: Mapping[str, str]) -> Iterator[None]:
-    """Run `signoff dev` until the block ends, then stop it as Ctrl-C does."""
+    """Stop `signoff dev` as Ctrl-C does."""
     ports = ("--port", str(_free_port()), "--temporal-port", str(_free_port()), "--no-ui")
     with (folder / "dev.log").open("w") as log:
         process = subprocess.Popen(
@@ -169,12 +165,12 @@ def _version(program: str) -> str:
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment almost without this machine's variables, as a stranger's would be."""
+    """Leave out almost all of this machine's variables, as a stranger's environment would."""
     return {name: os.environ[name] for name in _KEPT if name in os.environ} | dict(variables)
 
 
 def _pip_variables() -> dict[str, str]:
-    """Return the variables that name pip's package sources, which depend on the machine."""
+    """pip's package sources depend on the machine."""
     return {name: value for name, value in os.environ.items() if name.startswith("PIP_")} | {
         "PATH": os.environ.get("PATH", "")
     }

@@ -24,9 +24,8 @@ class Lock:
 
     name: str
     extras: tuple[str, ...] = ()
-    """The extras of Signoff. Without any, Signoff's own requirements are left out as well."""
+    """Without any extra, Signoff's own requirements are left out as well."""
     more: tuple[str, ...] = ()
-    """Additional packages."""
     over: tuple[str, ...] = ()
     """Locks that are installed together with this one, which leaves out their packages."""
 
@@ -43,7 +42,7 @@ LOCKS: Final = (
 
 
 def main() -> int:
-    """Write every lock in the versions of constraints.txt; return the exit code."""
+    """Use the versions of constraints.txt."""
     FOLDER.mkdir(exist_ok=True)
     written: dict[str, list[str]] = {}
     for lock in LOCKS:
@@ -56,7 +55,7 @@ def main() -> int:
 
 
 def _resolve(lock: Lock) -> Sequence[str]:
-    """Return a block for each package: name, version and marker, then the hash of each of its files."""
+    """Return name, version and marker of each package, then the hash of each of its files."""
     project = ("pyproject.toml", *(word for extra in lock.extras for word in ("--extra", extra))) if lock.extras else ()
     done = subprocess.run(
         [

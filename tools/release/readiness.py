@@ -18,7 +18,7 @@ _UNRELEASED: Final = "unreleased"
 
 
 def find_problems(root: Path, today: date) -> list[str]:
-    """List the obstacles to a release of the checkout at `root`. Each is one sentence with its remedy."""
+    """Return one sentence with its remedy for each obstacle."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     version = str(project["version"])
     found = [
@@ -32,7 +32,6 @@ def find_problems(root: Path, today: date) -> list[str]:
 
 
 def version_problem(version: str, named: str) -> str:
-    """Explain the fault of the version in `pyproject.toml`, compared with the package's; "" if there is none."""
     if version != named:
         return f"pyproject.toml says {version} and {VERSION_FILE} says {named}: write one number into both"
     if _SEMVER.fullmatch(version) is None:
@@ -41,14 +40,12 @@ def version_problem(version: str, named: str) -> str:
 
 
 def client_problem(root: Path, version: str) -> str:
-    """Explain that the client's version differs from `version`, or return ""."""
     if f'VERSION: Final = "{version}"' in (root / CLIENT_VERSION).read_text(encoding="utf-8"):
         return ""
     return f"{CLIENT_VERSION} has another version than {version}: write one number into both"
 
 
 def changelog_problem(text: str, version: str, today: date) -> str:
-    """List the changelog's gaps for a release of `version`, or return ""."""
     sections = list(_sections(text))
     for name, _, lines in sections:
         if name.lower() == _UNRELEASED and lines:
@@ -74,14 +71,13 @@ def changelog_problem(text: str, version: str, today: date) -> str:
 
 
 def recording_problem(root: Path, version: str) -> str:
-    """Explain the gaps of the recorded installation of `version`, a test input of later versions, or return ""."""
+    """The recorded installation of `version` is a test input of later versions."""
     if (root / "tests/installations" / version / "turns.json").is_file():
         return ""
     return f"no installation of {version} is recorded: run tests/installations/record.py as it says, and commit that"
 
 
 def commit_problem(root: Path, version: str) -> str:
-    """Explain why `root` is no commit to release; "" if it is one."""
     if _git(root, "status", "--porcelain"):
         return "there are changes that are not committed: commit them, or take them back"
     if _git(root, "tag", "--list", f"v{version}"):
@@ -90,12 +86,11 @@ def commit_problem(root: Path, version: str) -> str:
 
 
 def commit_time(root: Path) -> int:
-    """Return the time of the commit at `root`, in seconds: the time of every file of its release."""
+    """Return seconds. Every file of the release gets this time."""
     return int(_git(root, "log", "-1", "--format=%ct"))
 
 
 def commit_id(root: Path) -> str:
-    """Return the commit at `root`."""
     return _git(root, "rev-parse", "HEAD")
 
 

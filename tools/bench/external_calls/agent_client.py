@@ -54,7 +54,6 @@ class ExternalAgentClient:
         return str(used["id"])
 
     async def report(self, call: str) -> None:
-        """Report the outcome of a call."""
         await self._end(call, "paid")
 
     async def ask(self) -> str:
@@ -75,7 +74,6 @@ class ExternalAgentClient:
         return call
 
     async def sign_in(self) -> None:
-        """Make a token for the agent, and one for the approver."""
         tokens, now = Tokens(self.deps.store), self.deps.clock()
         day = timedelta(days=1)
         agent, _ = await tokens.create("main", "actor:coder", ("call",), lifetime=day, now=now)
@@ -96,8 +94,6 @@ class ExternalAgentClient:
 
 
 def catalog() -> Catalog:
-    """Return a catalog with one external agent and two tools, run by Signoff and by the agent, with policies in CEL."""
-
     async def pay(args: dict[str, object], ctx: ToolContext) -> str:
         return "paid"
 
@@ -122,7 +118,7 @@ def catalog() -> Catalog:
 async def open_agent(
     client: Client, store: Store, signer: Signer, task_queue: str
 ) -> AsyncIterator[ExternalAgentClient]:
-    """Yield an agent with a gateway in this process and a running worker."""
+    """The gateway is in this process."""
     known = catalog()
     room = await build_deps(known, store, people=known.people, profile="production", verifier=signer.verifier())
     deps = GatewayDeps(

@@ -18,7 +18,6 @@ class CallFailed(Exception):
 
 
 def require(right: object, found: object) -> None:
-    """Raise `CallFailed` with `found` unless `right`."""
     if not right:
         raise CallFailed(f"a call did not do its work: {found}")
 
@@ -31,18 +30,18 @@ class HandWritten:
         self._task_queue = task_queue
 
     def worker(self) -> Worker:
-        """Return a worker that is not yet running, with Signoff's options."""
+        """The worker has Signoff's options and is not yet running."""
         return handmade_worker(self._client, self._task_queue, [OneActivity, RunElsewhere], [allow, transfer])
 
     async def run(self) -> str:
-        """Start a workflow in one request and wait for its result. Return its id."""
+        """Use one request for the start. Return the workflow's id."""
         given = uuid.uuid4().hex
         paid = await self._client.execute_workflow(OneActivity.run, PAYMENT, id=given, task_queue=self._task_queue)
         require(paid == "paid", paid)
         return given
 
     async def permit(self) -> str:
-        """Start a workflow and get its permit, in one request. Return its id."""
+        """Use one request for start and permit. Return the workflow's id."""
         given = uuid.uuid4().hex
         start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             RunElsewhere.run,
@@ -58,6 +57,5 @@ class HandWritten:
         return given
 
     async def report(self, given: str) -> None:
-        """Report the outcome of a call."""
         told = await self._client.get_workflow_handle(given).execute_update(RunElsewhere.report, "paid")
         require(told == "paid", told)

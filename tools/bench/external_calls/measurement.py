@@ -35,7 +35,7 @@ Act = Callable[[], Awaitable[str]]
 
 
 async def measure(rounds: int, calls: int) -> CallsReport:
-    """Measure both sides on one new server, started as `signoff dev` starts it."""
+    """Start the server as `signoff dev` does."""
     with tempfile.TemporaryDirectory(prefix="signoff-bench-") as folder:
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server, open_store(f"sqlite:///{folder}/signoff.db") as store:
@@ -85,7 +85,7 @@ async def _measure(
 
 
 async def _play(client: Client, kinds: Mapping[str, tuple[Act, Act]], number: int, calls: int) -> list[CallFigure]:
-    """Play one round, one call at a time. Kinds and sides alternate, and so does the side that begins."""
+    """Kinds and sides alternate, and so does the side that begins."""
     taken: dict[str, tuple[list[float], list[float]]] = {kind: ([], []) for kind in kinds}
     for index in range(calls):
         for kind, acts in kinds.items():
@@ -121,17 +121,17 @@ async def _whole(side: HandWritten | ExternalAgentClient) -> str:
 
 
 async def _await_end(client: Client, call: str) -> None:
-    """Wait until a call's workflow has ended. The store may have answered the agent before."""
+    """The store may have answered the agent before its workflow ends."""
     await client.get_workflow_handle(_workflow_of(call)).result()
 
 
 async def _events(client: Client, call: str) -> int:
-    """Return the number of events in a call's history, without timed-out workflow tasks."""
+    """Leave out timed-out workflow tasks."""
     await _await_end(client, call)
     history = await client.get_workflow_handle(_workflow_of(call)).fetch_history()
     return len(history.events)
 
 
 def _workflow_of(call: str) -> str:
-    """Return the id of a call's workflow. For a hand-written call it is the call's id."""
+    """A hand-written call's id is its workflow's."""
     return TurnKey(*call.split(".")).workflow_id if "." in call else call

@@ -25,11 +25,9 @@ class CallFigure(Figures):
 
     @property
     def ratio(self) -> float:
-        """Signoff's p50 over the hand-written one."""
         return self.p50_ms / self.hand_p50_ms
 
     def line(self) -> str:
-        """Return the figure as one line of a log."""
         took = f"{self.hand_p50_ms:5.1f} {self.p50_ms:5.1f} ms  {self.ratio:.2f}"
         return f"round {self.number}  {self.kind:<44} {took}"
 
@@ -58,12 +56,10 @@ class CallsReport(Figures):
     events_asked: int
 
     def ratio(self, kind: str) -> float:
-        """Return the median ratio of a kind over the rounds."""
         return median(each.ratio for each in self.figures if each.kind == kind)
 
 
 def render(report: CallsReport) -> str:
-    """Return the report as Markdown tables."""
     asked = report.where
     conditions = (
         f"{report.date}, engine {report.engine}: {report.rounds} rounds of {report.calls} calls of each kind; "

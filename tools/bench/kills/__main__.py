@@ -21,7 +21,7 @@ _SEEDS = 1_000_000
 
 
 async def play(seed: int, seconds: float, store: str, folder: Path) -> None:
-    """Strike a loaded installation for so many seconds and write the journals to `folder`."""
+    """Write the journals to `folder`."""
     workload, nemesis = Journal(folder / WORKLOAD), Journal(folder / NEMESIS)
     workload.write(Planned(seed=seed, seconds=seconds, store=store.partition(":")[0] or "sqlite"))
     async with Installation.open(folder, store) as installation:
@@ -62,7 +62,6 @@ def _store_url(given: str) -> str:
 
 
 def read_arguments() -> argparse.Namespace:
-    """Return the seed, the length, the store and the directory of the journals."""
     parser = argparse.ArgumentParser(prog="python -m tools.bench.kills", description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="the same kills again; random when left out")
     parser.add_argument("--minutes", type=float, default=12.0)
@@ -80,7 +79,7 @@ def read_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run, check and report. Return 1 if the checker finds a fault."""
+    """Return 1 if the checker finds a fault."""
     arguments = read_arguments()
     if arguments.check is not None:
         return _report(arguments.check)

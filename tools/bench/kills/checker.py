@@ -1,4 +1,4 @@
-"""The checker: reads the journals of a run and names every fault. It runs after the processes have ended."""
+"""The checker: reads the journals of a run and names every fault, after the processes have ended."""
 
 import json
 from collections import Counter, defaultdict
@@ -49,8 +49,6 @@ class Fault:
 
 @dataclass
 class _Call:
-    """The journals' facts about one call."""
-
     proposed: Proposed
     id: str = ""
     effects: list[Effect] = field(default_factory=list)
@@ -63,14 +61,12 @@ class _Call:
 
     @property
     def acts(self) -> list[dict[str, Any]]:
-        """The arguments of each effect: the tool's own, or the arguments in each attempt's permit."""
+        """The tool's own arguments, or the arguments in each attempt's permit."""
         tries = {each.attempt: each.args for each in self.uses}
         return [each.args for each in self.effects] + list(tries.values())
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
-        """Return the facts of the audit log's entries of one kind, as the services wrote them, without the turn's own
-        claims.
-        """
+        """Return the entries as the services wrote them, without the turn's own claims."""
         return [
             {**each["data"], "subject": each["subject"]}
             for each in self.record
@@ -78,7 +74,6 @@ class _Call:
         ]
 
     def endings(self, approval: str, revision: int) -> set[str]:
-        """Return the states in which a question ended, according to the audit log."""
         return {
             str(each["data"]["state"])
             for each in self.record
@@ -95,7 +90,6 @@ class RunJournals:
     record: list[dict[str, Any]] = field(default_factory=list)
 
     def figures(self) -> str:
-        """One line that counts the run's events."""
         count = Counter(type(each).__name__ for each in self.entries)
         struck = Counter(f"{each.victim} {each.act}" for each in self.entries if isinstance(each, Struck))
         ends = Counter(each.state for each in self.entries if isinstance(each, Ended))
@@ -117,7 +111,6 @@ def _listed(counter: Counter[str]) -> str:
 
 
 def read_run(folder: Path) -> RunJournals:
-    """Read the journals in a folder."""
     entries = [each for name in (WORKLOAD, NEMESIS, EFFECTS) for each in read_entries(folder / name)]
     record = folder / RECORD
     lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
@@ -125,7 +118,6 @@ def read_run(folder: Path) -> RunJournals:
 
 
 def check_run(run: RunJournals) -> list[Fault]:
-    """Return every fault of a run, an empty list if there is none."""
     calls, faults = _calls(run)
     faults += _check_whole(run)
     for call in calls.values():
@@ -167,7 +159,7 @@ def _calls(run: RunJournals) -> tuple[dict[str, _Call], list[Fault]]:
 
 
 def _check_whole(run: RunJournals) -> Iterator[Fault]:
-    """Check that the run proves something: calls, kills and an audit log that verifies."""
+    """Without calls, kills and an audit log that verifies, a run proves nothing."""
     for kind in (Planned, Proposed, Struck, Verified):
         if not any(isinstance(each, kind) for each in run.entries):
             yield Fault("empty run", "-", f"no entry of the kind {kind.__name__}")
@@ -195,7 +187,7 @@ def _check_effects(call: _Call) -> Iterator[Fault]:
 
 
 def _check_end(call: _Call) -> Iterator[Fault]:
-    """Check that every call ends in a state that the workload can cause, and that no question stays open."""
+    """Check that the workload can cause the end state, and that no question stays open."""
     name, ended = call.proposed.call, call.ended
     if ended is None:
         yield Fault("no ending", name, "it has not ended")
@@ -250,7 +242,7 @@ def _check_attribution(call: _Call) -> Iterator[Fault]:
 
 
 def _check_permits(call: _Call) -> Iterator[Fault]:
-    """Check that each effect has a permit in the audit log: a rule, or the number of approvals in the policy."""
+    """The permit is a rule, or the number of approvals in the policy."""
     name = call.proposed.call
     executions = call.of_kind("execution")
     if call.acts and not executions:

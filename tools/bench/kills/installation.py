@@ -30,7 +30,6 @@ class Installation:
     @classmethod
     @asynccontextmanager
     async def open(cls, folder: Path, store_url: str) -> AsyncIterator[Self]:
-        """Run the installation until the block ends."""
         async with Stack.open(folder, store_url, project=PROJECT, people=PEOPLE) as stack:
             await stack.make_token(AGENT, "call")
             installation = cls(stack)
@@ -40,14 +39,14 @@ class Installation:
             yield installation
 
     async def kill(self, name: str) -> None:
-        """Kill a process by signal 9."""
+        """Use signal 9."""
         if name == "temporal":
             await self.stack.server.kill()
         else:
             await kill(self._running.pop(name))
 
     async def start(self, name: str) -> None:
-        """Start a process and return once it is ready. Raises `CannotStart`."""
+        """Return once the process is ready. Raises `CannotStart`."""
         try:
             if name == "temporal":
                 self.stack.server = await start_server(self.stack.server.options)
@@ -59,6 +58,5 @@ class Installation:
             raise CannotStart(f"{type(error).__name__}: {error}") from error
 
     def has_ended(self, name: str) -> bool:
-        """Return whether a started process has ended unexpectedly."""
         process = self._running.get(name)
         return process is not None and process.returncode is not None

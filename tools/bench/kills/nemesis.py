@@ -41,7 +41,7 @@ class Strike:
     """One step of the plan."""
 
     after: float
-    """Seconds of quiet before it."""
+    """Seconds of quiet before the strike."""
     victims: tuple[str, ...]
     down: float
     """Seconds until the victims are started again."""
@@ -68,7 +68,7 @@ class Nemesis:
         self._seed = seed
 
     async def run(self, seconds: float) -> None:
-        """Strike for `seconds`, and on a slow machine until each kind of process was killed."""
+        """Continue on a slow machine until each kind of process was killed."""
         ends = time.monotonic() + seconds
         for number, strike in enumerate(plan_strikes(self._seed)):
             if number >= len(VICTIMS) and time.monotonic() + strike.after > ends:
@@ -95,7 +95,7 @@ class Nemesis:
                 await self._start(victim)
 
     async def _start(self, victim: str) -> None:
-        """Start a process as a supervisor does: again and again until it is ready."""
+        """Repeat the start until the process is ready, as a supervisor does."""
         while True:
             try:
                 await self._processes.start(victim)

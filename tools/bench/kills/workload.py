@@ -59,9 +59,9 @@ class PlannedCall:
     after: float
     answers: Answers
     pause: float
-    """Seconds that an approver reads the card."""
+    """Seconds of reading the card."""
     rivals: int
-    """Attempts of the agent that use the permit at the same time."""
+    """The number of attempts that use the permit at the same time."""
     withdraws: bool
     reports: bool
 
@@ -85,7 +85,7 @@ class PlannedCall:
 
 
 def plan_calls(seed: int) -> Iterator[tuple[float, PlannedCall]]:
-    """Yield calls without end, each after so many seconds; the same seed gives the same ones."""
+    """Yield the seconds to wait before each call, without end. The same seed gives the same calls."""
     dice = random.Random(f"workload {seed}")
     number = 0
     while True:
@@ -143,11 +143,10 @@ class Workload:
         await self._stack.aclose()
 
     def stop(self) -> None:
-        """Propose no more calls."""
         self._stopped = True
 
     async def run(self) -> None:
-        """Propose calls until `stop`. Return when every call has ended, or at once if one has failed."""
+        """Return when every call has ended after `stop`, or at once if one has failed."""
         calls: list[asyncio.Task[None]] = []
         slots = asyncio.Semaphore(_AT_ONCE)
         for pause, plan in plan_calls(self._seed):
@@ -170,7 +169,6 @@ class Workload:
             await asyncio.gather(*calls, return_exceptions=True)
 
     async def _play(self, plan: PlannedCall) -> None:
-        """A turn whose model makes the call."""
         args = plan.args | {"before": plan.before, "after": plan.after}
         body = {"turn": plan.name, "actor": "desk", "text": json.dumps({"tool": plan.tool, "args": args})}
         started = await self._send("rui", "POST", "/v1/turns", body)
@@ -189,7 +187,7 @@ class Workload:
         self._journal.write(Ended(call=plan.name, state=codes[0], questions=await self._questions(plan.name)))
 
     async def _play_external(self, plan: PlannedCall) -> None:
-        """Play a call of the agent, with several concurrent attempts to use its permit."""
+        """Several concurrent attempts use the permit."""
         body = {"tool": plan.tool, "args": plan.args, "says": "as agreed"}
         proposed = await self._send("coder", "POST", "/v1/calls", body, key=plan.name)
         if not proposed.is_success:
@@ -233,7 +231,7 @@ class Workload:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _approve(self, person: str) -> None:
-        """Answer every request in the person's list, once per revision."""
+        """Answer once per revision."""
         seen: set[tuple[str, int]] = set()
         while True:
             found = await self._send(person, "GET", "/v1/approvals?limit=500")
@@ -284,7 +282,7 @@ class Workload:
         )
 
     def _verdict(self, person: str, call: str, question: str) -> Verdict | None:
-        """Return a person's answer to a question about a call, or `None` for no answer."""
+        """Return `None` for no answer."""
         plan = self._plans[call]
         if question == "in_doubt":
             # Ana looks at the tool's effects, and answers truthfully.
@@ -304,7 +302,6 @@ class Workload:
         return self._folder / EFFECTS
 
     async def _questions(self, call: str) -> tuple[Question, ...]:
-        """Return the questions of a call at its end."""
         found = []
         for approval, name in sorted(self._approvals.items()):
             if name != call:
@@ -325,7 +322,7 @@ class Workload:
     async def _send(
         self, who: str, method: str, path: str, body: dict[str, Any] | None = None, key: str = ""
     ) -> httpx2.Response:
-        """Repeat a request until the gateway answers with another status than 503 or 429."""
+        """Repeat a request while the gateway answers with 503 or 429."""
         headers = {"content-type": "application/json"} | ({"idempotency-key": key} if key else {})
         while True:
             try:
@@ -349,5 +346,5 @@ class Workload:
 
 
 def _named_call(request: dict[str, Any]) -> str:
-    """The call that a card names in its sentence, such as `Pay 60 EUR for k7-3`."""
+    """The card's sentence is `Pay 60 EUR for k7-3`."""
     return str(request["card"]["effect"]).rpartition(" for ")[2]

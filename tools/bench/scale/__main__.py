@@ -21,7 +21,6 @@ STARTS = 5_000
 
 
 async def measure(arguments: argparse.Namespace) -> ScaleReport:
-    """Run one experiment on its own installation."""
     with tempfile.TemporaryDirectory(prefix="signoff-scale-") as folder:
         async with Stack.open(Path(folder), arguments.store) as stack:
             report = ScaleReport(
@@ -42,7 +41,6 @@ async def measure(arguments: argparse.Namespace) -> ScaleReport:
 
 
 def read_arguments() -> argparse.Namespace:
-    """Return the experiment, the store, the amounts and the result file."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench.scale", description="Signoff under many waiting turns."
     )
@@ -60,7 +58,6 @@ def read_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure, print the tables, and write the JSON."""
     arguments = read_arguments()
     report = asyncio.run(measure(arguments))
     print(f"\n{render(report)}")

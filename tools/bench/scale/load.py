@@ -15,9 +15,7 @@ STARTS_AT_ONCE = 200
 
 
 async def measure_decisions(stack: Stack, a_minute: int, minutes: float) -> dict[str, Spread]:
-    """Decide `a_minute` requests per minute, by two gateways in turn. Each starts on time, whether or not others are
-    done.
-    """
+    """Two gateways take turns. Each decision starts on time, whether or not others are done."""
     await stack.start_worker()
     gateways = [await stack.start_gateway() for _ in range(GATEWAYS)]
     number = round(a_minute * minutes)
@@ -59,7 +57,7 @@ async def measure_decisions(stack: Stack, a_minute: int, minutes: float) -> dict
 
 
 async def measure_burst(stack: Stack, number: int) -> dict[str, Spread]:
-    """Start `number` turns at once by one gateway, while a person reads the list of waiting requests."""
+    """A person reads the list of waiting requests during the burst."""
     worker, gateway = await stack.start_worker(), await stack.start_gateway()
     lists: list[float] = []
 

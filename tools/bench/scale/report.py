@@ -34,7 +34,6 @@ class Line(_Figures):
     each: float
 
     def value(self, turns: int) -> float:
-        """Return the line's value for a number of turns."""
         return self.at + self.each * turns
 
 
@@ -70,18 +69,16 @@ class ScaleReport(_Figures):
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Return the minimum, median and maximum."""
     found = sorted(values)
     return Spread(least=found[0], middle=median(found), most=found[-1])
 
 
 def spreads(taken: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
-    """Return the spread of each figure."""
     return {name: spread(values) for name, values in taken.items()}
 
 
 def fit_line(points: Sequence[tuple[float, float]]) -> Line:
-    """Return the line of least squares through two or more points."""
+    """Use least squares. `points` are two or more."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)
     each = sum((x - middle_x) * (y - middle_y) for x, y in points) / sum((x - middle_x) ** 2 for x in xs)
@@ -89,7 +86,6 @@ def fit_line(points: Sequence[tuple[float, float]]) -> Line:
 
 
 def render(report: ScaleReport) -> str:
-    """Return the report as Markdown tables."""
     title = f"{report.date}, engine {report.engine}, {report.cpus} CPUs, {report.experiment} on {report.store}"
     if not report.points:
         rows = [[name, *_cells(each)] for name, each in report.figures.items()]

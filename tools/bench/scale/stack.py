@@ -48,7 +48,6 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        """Its address on this machine."""
         return f"http://{LOOPBACK}:{self.port}"
 
 
@@ -68,7 +67,7 @@ class Stack:
     async def open(
         cls, folder: Path, store_url: str = "", *, project: Path = PROJECT, people: Sequence[str] = ("ana", "rui")
     ) -> AsyncIterator[Self]:
-        """Make keys and the tokens of `people` in `folder`, over the store at `store_url` (default: SQLite)."""
+        """Make keys and tokens in `folder`, over the store at `store_url` (default: SQLite)."""
         options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server:
             url = store_url or f"sqlite:///{folder}/signoff.db"
@@ -90,7 +89,7 @@ class Stack:
                 await stack.server.stop()
 
     def environment(self, who: str, **more: str) -> dict[str, str]:
-        """Return the environment variables of a process. `who` is `worker` or `gateway`."""
+        """`who` is `worker` or `gateway`."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
         return kept | {
             "SIGNOFF_PROFILE": "production",
@@ -102,13 +101,12 @@ class Stack:
         }
 
     async def make_token(self, subject: str, *scopes: str) -> None:
-        """Make a token of a person or an agent."""
         words = [word for scope in scopes for word in ("--scope", scope)]
         made = await self.run("token", "create", subject, *words)
         self.tokens[subject] = next(word for word in made.output.split() if word.startswith("sgf_"))
 
     async def run(self, *words: str, **more: str) -> CommandTime:
-        """Run a command next to the gateway. Raises `StackFailed` with its output."""
+        """Raises `StackFailed` with the command's output."""
         return await asyncio.to_thread(self._run, words, self.environment("gateway", **more))
 
     def _run(self, words: Sequence[str], environment: dict[str, str]) -> CommandTime:
@@ -124,23 +122,21 @@ class Stack:
         return CommandTime(wall, spent, done.stdout)
 
     async def start_worker(self) -> Process:
-        """Start a worker and return when it polls."""
+        """Return when the worker polls."""
         return await self._start("worker", self.environment("worker"))
 
     async def start_gateway(self, port: int = 0) -> Gateway:
-        """Start a gateway at `port` or a free one, and return when it answers."""
+        """Take a free port by default. Return when the gateway answers."""
         port = port or free_port()
         where = {"SIGNOFF_PORT": str(port), "SIGNOFF_PUBLIC_URL": f"http://{LOOPBACK}:{port}"}
         return Gateway(await self._start("gateway", self.environment("gateway", **where)), port)
 
     def http(self, gateway: Gateway, person: str) -> httpx2.AsyncClient:
-        """Return a client of a gateway with a person's token."""
         limits = httpx2.Limits(max_connections=300, max_keepalive_connections=300)
         headers = {"authorization": f"Bearer {self.tokens[person]}"}
         return httpx2.AsyncClient(base_url=gateway.address, headers=headers, timeout=60, limits=limits)
 
     async def waiting(self) -> int:
-        """Return the server's count of turns that wait for approval."""
         return (await self.client.count_workflows("SignoffState = 'suspended'")).count
 
     async def _start(self, kind: str, environment: dict[str, str]) -> Process:
@@ -163,26 +159,26 @@ class Stack:
 
 
 async def kill(process: Process) -> None:
-    """Kill a process by signal 9, if it still runs."""
+    """Use signal 9, if the process still runs."""
     if process.returncode is None:
         process.kill()
     await process.wait()
 
 
 def resident_mb(pid: int) -> float:
-    """Return the resident memory of a process and its children, in MB."""
+    """Include the process's children."""
     top = psutil.Process(pid)
     return sum(each.memory_info().rss for each in (top, *top.children(recursive=True))) / 1e6
 
 
 def size_mb(*files: Path) -> float:
-    """Return the size of files including SQLite's side files, in MB."""
+    """Include SQLite's side files."""
     found = [beside for each in files for beside in each.parent.glob(f"{each.name}*")]
     return sum(each.stat().st_size for each in found) / 1e6
 
 
 async def answer_of(http: httpx2.AsyncClient, path: str, **params: Any) -> Any:
-    """Return the JSON at an address. Raises `StackFailed` for any other status than 200."""
+    """Raise `StackFailed` for any other status than 200."""
     answer = await http.get(path, params=params)
     if answer.status_code != httpx2.codes.OK:
         raise StackFailed(f"{path} answered {answer.status_code}: {answer.text[:300]}")

@@ -29,7 +29,7 @@ _FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 
 
 async def measure_waiting(stack: Stack, numbers: Sequence[int], repetitions: int = REPETITIONS) -> list[Point]:
-    """Measure at each of the ascending `numbers` of waiting turns. Repeat requests `repetitions` times."""
+    """The `numbers` ascend."""
     worker, gateway = await stack.start_worker(), await stack.start_gateway()
     points = []
     for number in numbers:
@@ -62,7 +62,7 @@ async def measure_waiting(stack: Stack, numbers: Sequence[int], repetitions: int
 
 
 async def start_turns(rui: httpx2.AsyncClient, number: int, at_once: int = AT_ONCE) -> list[float]:
-    """Start turns that wait for approval, by the gateway. Return the milliseconds of each request."""
+    """Return the milliseconds of each request."""
     left, taken = iter(range(number)), list[float]()
 
     async def work() -> None:
@@ -78,19 +78,18 @@ async def start_turns(rui: httpx2.AsyncClient, number: int, at_once: int = AT_ON
 
 
 async def wait_for(stack: Stack, number: int) -> None:
-    """Wait until `number` turns wait for approval."""
     while await stack.waiting() < number:  # noqa: ASYNC110 - the server tells nobody
         await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def list_waiting(ana: httpx2.AsyncClient, limit: int) -> list[dict[str, Any]]:
-    """Return the waiting requests, soonest deadline first."""
+    """Return the soonest deadline first."""
     found = await answer_of(ana, "/v1/approvals", limit=limit)
     return list(found["approvals"])
 
 
 async def decide(ana: httpx2.AsyncClient, approval: str) -> None:
-    """Read a request and approve it. Raises `StackFailed` unless it was accepted."""
+    """Raise `StackFailed` unless the approval was accepted."""
     shown = await answer_of(ana, f"/v1/approvals/{approval}")
     body = {"verdict": "approved", **{name: shown[name] for name in ("revision", "question_hash", "seen")}}
     answer = await ana.post(f"/v1/approvals/{approval}/decide", json=body)
@@ -99,9 +98,7 @@ async def decide(ana: httpx2.AsyncClient, approval: str) -> None:
 
 
 async def decide_next(stack: Stack, ana: httpx2.AsyncClient) -> tuple[float, float]:
-    """Approve the request with the soonest deadline. Return the milliseconds until the receipt, and until the turn's
-    end.
-    """
+    """Return the milliseconds until the receipt, and until the turn's end."""
     first = (await list_waiting(ana, 1))[0]
     began = time.perf_counter()
     await decide(ana, first["id"])
@@ -111,7 +108,7 @@ async def decide_next(stack: Stack, ana: httpx2.AsyncClient) -> tuple[float, flo
 
 
 async def is_complete(stack: Stack, request: dict[str, Any]) -> None:
-    """Wait until the turn of a request is complete, by the server's long poll."""
+    """Use the server's long poll."""
     name = TurnKey(request["tenant"], request["session"], request["turn"]).workflow_id
     events = stack.client.get_workflow_handle(name).fetch_history_events(wait_new_event=True, skip_archival=True)
     async for event in events:
@@ -121,7 +118,7 @@ async def is_complete(stack: Stack, request: dict[str, Any]) -> None:
 
 
 async def store_mb(stack: Stack) -> float:
-    """Return the size of the store: of SQLite's files, or of PostgreSQL's database."""
+    """Return the size of SQLite's files, or of PostgreSQL's database."""
     if stack.store_url.startswith("sqlite"):
         return size_mb(stack.folder / "signoff.db")
     query = text("SELECT pg_database_size(current_database())")
@@ -130,7 +127,6 @@ async def store_mb(stack: Stack) -> float:
 
 
 async def _read(stack: Stack, gateway: Gateway, figures: dict[str, list[float]], repetitions: int) -> None:
-    """Measure lists, pages and the command of the inbox."""
     async with stack.http(gateway, "ana") as ana, contextlib.aclosing(await _sign_in(stack, gateway)) as page:
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
             f"first page of {PAGE}, ms": lambda: answer_of(ana, "/v1/approvals", limit=PAGE),
@@ -150,7 +146,7 @@ async def _read(stack: Stack, gateway: Gateway, figures: dict[str, list[float]],
 
 
 async def _restart(stack: Stack, worker: Process, ana: httpx2.AsyncClient) -> tuple[Process, float]:
-    """Replace the worker. Return the new one, and the seconds until it has finished its pending decision."""
+    """Return the new worker, and the seconds until it has finished its pending decision."""
     await kill(worker)
     began = time.perf_counter()
     worker = await stack.start_worker()
@@ -159,7 +155,6 @@ async def _restart(stack: Stack, worker: Process, ana: httpx2.AsyncClient) -> tu
 
 
 async def _sign_in(stack: Stack, gateway: Gateway) -> httpx2.AsyncClient:
-    """Return Ana's browser, signed in with her token."""
     browser = httpx2.AsyncClient(base_url=gateway.address, timeout=60, headers={"sec-fetch-site": "same-origin"})
     shown = (await browser.get("/login")).text
     form = shown[shown.index('action="/login"') :]

@@ -172,8 +172,6 @@ class WeekFailed(Exception):
 
 
 class _Subscriber:
-    """Accepts cards and events, and counts them."""
-
     def __init__(self) -> None:
         self.count = 0
 
@@ -210,7 +208,7 @@ class Week:
         self._process = psutil.Process()
 
     async def play_day(self, http: httpx2.AsyncClient, subscriber: _Subscriber) -> DayReport:
-        """Play a day's turns, let the day pass, remove old data, and count the rest."""
+        """Let the day pass, remove old data, and count the rest."""
         day, began, before = len(self._names) + 1, time.perf_counter(), subscriber.count
         self._names.append([])
         left = iter([(number, KINDS[number % len(KINDS)]) for number in range(self._turns)])
@@ -272,7 +270,6 @@ class Week:
         await _until(answered)
 
     async def _until_delivered(self) -> None:
-        """Wait until every event and card is delivered."""
         owed = (
             METADATA.tables["event_deliveries"].c.state == "new",
             METADATA.tables["deliveries"].c.state == "planned",
@@ -348,7 +345,7 @@ class Week:
 
 
 def grown(days: Sequence[DayReport]) -> tuple[str, ...]:
-    """Return the figures that grew by more than the tolerance since removals began, except the audit log's."""
+    """Compare days since removals began. Leave out the audit log's figures."""
     first, last = days[min(RETENTION_DAYS + 1, len(days) - 2)], days[-1]
     found = []
     # The thread pools of the SDK and the web server start a thread if none is idle, up to the highest concurrency so
@@ -414,7 +411,7 @@ async def _until(look: Any) -> Any:
 
 
 async def play_week(turns_a_day: int, days: int = DAYS, store_url: str = "") -> WeekReport:
-    """Play `days` on a new server, over a new SQLite store or the empty store at `store_url`."""
+    """Use a new SQLite store by default, or the empty store at `store_url`."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-week-")))
         options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None, retention_days=RETENTION_DAYS)
@@ -460,7 +457,7 @@ def _line(day: DayReport) -> str:
 
 
 def main() -> None:
-    """Play the week, print each day and the growth, and write the JSON. Exit code 1 if something grew."""
+    """Exit code 1 means that something grew."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench.scale.week", description=(__doc__ or "").split("\n")[0]
     )

@@ -55,7 +55,6 @@ def _write_effect(effect: dict[str, Any]) -> None:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Call the tool that the text names, with the arguments that it has."""
     if results(request):
         return respond("done")
     wanted = json.loads(last_user_text(request))

@@ -16,7 +16,6 @@ async def pay(amount: int, to: str, note: str) -> str:
 
 
 def react(request: CompletionRequest) -> Completion:
-    """Pay the amount in the message."""
     if results(request):
         return respond("done")
     amount = int(last_user_text(request))
