@@ -351,10 +351,7 @@ class WorkerOptions(TypedDict):
 
 
 def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
-    """Return the options of every worker.
-
-    There are no failure types: a bug in workflow code stalls its turns and never fails them.
-    """
+    """There are no failure types: a bug in workflow code stalls its turns and never fails them."""
     return WorkerOptions(
         # A cached waiting turn costs some 70 kB. Any other replays from its history once answered. With a full cache,
         # the SDK (1.35) may lose a run with several parallel queries: see operations.md.
@@ -368,9 +365,9 @@ def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
 
 
 def freeze_gc() -> None:
-    """Prepare this process for running a worker. Call it after all imports.
+    """Prepare this process for running a worker, after all imports.
 
-    Imported objects stay, so garbage collections need not examine them.
+    Garbage collections then skip imported objects, which stay anyway.
     """
     # Collect first: freezing would keep present garbage forever.
     gc.collect()
@@ -378,12 +375,12 @@ def freeze_gc() -> None:
 
 
 def default_build_id(catalog: Catalog) -> str:
-    """Return the build id of a worker of this version with that catalog. Changed handler code has the same id."""
+    """Changed handler code has the same id."""
     return f"{names.VERSION}-{catalog.hash[:_BUILD_HEX]}"
 
 
 def worker_deployment(installation: Installation) -> WorkerDeploymentConfig | None:
-    """Return the version and deployment of an installation's worker, or `None` without versions.
+    """Return `None` for an unversioned worker.
 
     Raises `ConfigError` for a version without a deployment, and for a deployment of an unversioned program.
     """
@@ -400,7 +397,7 @@ def worker_deployment(installation: Installation) -> WorkerDeploymentConfig | No
 
 
 def deployment_config(name: str, build_id: str, *, pinned: bool = False) -> WorkerDeploymentConfig:
-    """Return the options of a worker of one version. If `pinned`, turns end with the version that they began with."""
+    """If `pinned`, turns end with the version that they began with."""
     return WorkerDeploymentConfig(
         version=WorkerDeploymentVersion(name, build_id),
         use_worker_versioning=True,
@@ -416,7 +413,7 @@ def build_worker(
     max_cached_workflows: int = 5_000,
     deployment: WorkerDeploymentConfig | None = None,
 ) -> Worker:
-    """Return a worker for one catalog. Run it with `async with` or `run()`. Without `deployment` it has no version."""
+    """Build a worker. Run it with `async with` or `run()`. Without `deployment` it has no version."""
     # The SDK's own id hashes every loaded module, and appears in thirteen events of a turn with a request.
     build_id = default_build_id(deps.catalog) if deployment is None else None
     worker = Worker(
@@ -433,7 +430,6 @@ def build_worker(
 
 
 def _our_converter(given: DataConverter | None) -> DataConverter:
-    """Return Signoff's converter, with codec and failure converter of the given one if it has a codec."""
     if given is None or given.payload_codec is None:
         return DATA_CONVERTER
     return dataclasses.replace(
@@ -461,7 +457,7 @@ def _wanted_contexts(client: Client) -> Contexts:
 
 
 async def run_worker() -> None:
-    """Run this installation's worker until SIGINT or SIGTERM, then wait for running tools."""
+    """Wait for running tools after SIGINT or SIGTERM."""
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
