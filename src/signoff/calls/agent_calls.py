@@ -26,14 +26,10 @@ class AgentIdentity(NamedTuple):
     tenant: str
     agent: str
     user: str
-    """The person's id."""
 
 
 class Judgement(NamedTuple):
-    """The rules' present judgement of a call:
-
-    `decision`, or the reason against it, and whether approvers can be asked.
-    """
+    """The rules' present judgement of a call: `decision`, or the reason against it."""
 
     decision: bool
     reason: str = ""
@@ -52,21 +48,18 @@ class CallUse(NamedTuple):
     """The use of a call's permit."""
 
     owner: str
-    """The id of the use request, see `use_id`."""
+    """See `use_id`."""
     claimed_at: datetime
     finished_at: datetime | None
-    """When its outcome was reported."""
 
 
 class CallTerms(NamedTuple):
     """The declared limits of a tool name's external calls."""
 
     is_external: bool
-    """True if only agents run it."""
+    """True if only agents run the tool."""
     asked_seconds: float
-    """Seconds for approvers to answer."""
     usable_seconds: float
-    """Lifetime of an approval in seconds."""
 
 
 class ToolListing(NamedTuple):
@@ -79,7 +72,7 @@ class ToolListing(NamedTuple):
     read_only: bool
     idempotent: bool
     runs_here: bool
-    """True if Signoff runs it."""
+    """True if Signoff runs the tool."""
 
 
 class CallTimes(NamedTuple):
@@ -100,11 +93,11 @@ class Sealer(Protocol):
     """Seals values for a client, which can read but not change them."""
 
     def seal(self, what: str, values: list[Any]) -> str:
-        """Return `values` (JSON) as text. A seal of one kind (`what`) is invalid for another."""
+        """A seal of one kind (`what`) is invalid for another. `values` are JSON."""
         ...
 
     def unseal(self, what: str, text: str) -> list[Any] | None:
-        """Return the values of a sealed text, or `None` for any other text."""
+        """Return `None` for text that is not a seal of this kind."""
         ...
 
 
@@ -112,24 +105,18 @@ class CallHandle(Protocol):
     """One call. It is valid only for the `AgentCalls` that returned it."""
 
     @property
-    def id(self) -> str:
-        """The name of the call."""
-        ...
+    def id(self) -> str: ...
 
     @property
-    def agent(self) -> str:
-        """The agent of the call."""
-        ...
+    def agent(self) -> str: ...
 
     @property
     def user(self) -> str:
-        """The person in whose name the agent proposed it."""
+        """The agent proposed the call in this person's name."""
         ...
 
     @property
-    def begun_at(self) -> datetime | None:
-        """When it was first proposed."""
-        ...
+    def begun_at(self) -> datetime | None: ...
 
     @property
     def answer(self) -> CallAnswer:
@@ -155,9 +142,7 @@ class AgentCalls(Protocol):
     """
 
     @property
-    def tenant(self) -> str:
-        """The tenant of the agent."""
-        ...
+    def tenant(self) -> str: ...
 
     @property
     def was_hurried(self) -> bool:
@@ -168,17 +153,13 @@ class AgentCalls(Protocol):
         """Return whether the agent may wait for another call. If not, the answer gets `Retry-After`."""
         ...
 
-    def use_trace(self, given: Mapping[str, object]) -> None:
-        """Make the spans of this request follow the `traceparent` of a message."""
-        ...
+    def use_trace(self, given: Mapping[str, object]) -> None: ...
 
     def agent(self, named: str | None = None) -> str:
-        """Return the name of the agent. Raises `Refused` for another agent's."""
+        """Raise `Refused` for another agent's name."""
         ...
 
-    def tools(self, *, agent: str | None = None, user: str | None = None) -> list[ToolListing]:
-        """Return the tools that the agent may see for a person."""
-        ...
+    def tools(self, *, agent: str | None = None, user: str | None = None) -> list[ToolListing]: ...
 
     async def propose(
         self, body: CallBody, *, key: str | None = None, joins: bool = False, attended: bool = False
@@ -194,13 +175,9 @@ class AgentCalls(Protocol):
         """Return the call that a key names in `propose` with `joins`, without polling it."""
         ...
 
-    async def name(self, place: CallBody, key: str, call: CallHandle) -> None:
-        """Let a key name a call from now on."""
-        ...
+    async def name(self, place: CallBody, key: str, call: CallHandle) -> None: ...
 
-    async def unname(self, place: CallBody, key: str, call: CallHandle) -> None:
-        """End a key's name for a call."""
-        ...
+    async def unname(self, place: CallBody, key: str, call: CallHandle) -> None: ...
 
     async def load(self, call_id: str, agent: str | None = None) -> CallHandle:
         """Return a call of the agent by its name, without polling it.
@@ -225,66 +202,45 @@ class AgentCalls(Protocol):
         ...
 
     async def report(self, call: CallHandle, outcome: OutcomeBody) -> CallHandle:
-        """Report the outcome of a used call. The first report counts; another one is a `Conflict`."""
+        """The first report counts; another one is a `Conflict`."""
         ...
 
     async def withdraw(self, call: CallHandle) -> CallHandle:
-        """Withdraw an unused call. Raises `BadRequest` (409, `used`)."""
+        """Raise `BadRequest` (409, `used`) for a used call."""
         ...
 
     async def hand_out(self, call: CallHandle) -> None:
-        """Prevent equal proposals from joining a call. Do this before you return the result of a joined call."""
+        """Prevent equal proposals from joining a call, before you return the result of a joined call."""
         ...
 
     async def attend(self, call: CallHandle, within: float = 0.0) -> None:
-        """Report to a call that its agent waits for it, or with `within`, that it stops waiting for so many seconds."""
+        """Report that the call's agent waits, or with `within`, that it stops waiting for so many seconds."""
         ...
 
-    async def run(self, call: CallHandle) -> CallHandle:
-        """Run a permitted call of a tool that Signoff runs itself."""
-        ...
+    async def run(self, call: CallHandle) -> CallHandle: ...
 
-    async def times(self, call: CallHandle) -> CallTimes:
-        """Return when a call began and when it changed."""
-        ...
+    async def times(self, call: CallHandle) -> CallTimes: ...
 
-    def may_decide(self, question: AskedQuestion, *, agent: str | None = None, user: str | None = None) -> bool:
-        """Return whether the person of the agent's request may answer a question."""
-        ...
+    def may_decide(self, question: AskedQuestion, *, agent: str | None = None, user: str | None = None) -> bool: ...
 
-    async def arguments(self, call: CallHandle) -> dict[str, Any]:
-        """Return the proposed arguments."""
-        ...
+    async def arguments(self, call: CallHandle) -> dict[str, Any]: ...
 
-    async def question(self, call: CallHandle) -> AskedQuestion | None:
-        """Return the question about a call, or `None`."""
-        ...
+    async def question(self, call: CallHandle) -> AskedQuestion | None: ...
 
-    async def permit_use(self, call: CallHandle) -> CallUse | None:
-        """Return the use of the permit, or `None`."""
-        ...
+    async def permit_use(self, call: CallHandle) -> CallUse | None: ...
 
     async def keep(self, key: str, value: str) -> Kept:
-        """Store a value for the agent, or return the present one. It is deleted along with old calls."""
+        """Return the present value of the key, if it has one. It is deleted along with old calls."""
         ...
 
-    async def kept(self, key: str) -> str | None:
-        """Return the agent's stored value of a key."""
-        ...
+    async def kept(self, key: str) -> str | None: ...
 
-    async def replace(self, key: str, value: str) -> None:
-        """Store a value for the agent, replacing any other."""
-        ...
+    async def replace(self, key: str, value: str) -> None: ...
 
-    def terms(self, tool: str) -> CallTerms:
-        """Return the declared limits of a tool name."""
-        ...
+    def terms(self, tool: str) -> CallTerms: ...
 
     def asker(self, agent: str | None = None, user: str | None = None) -> AgentIdentity:
-        """Return the identity of the agent's request.
-
-        Raises `Refused` for another agent, and for a person for whom it may not act.
-        """
+        """Raise `Refused` for another agent, and for a person that it may not represent."""
         ...
 
     async def judge(
@@ -297,16 +253,12 @@ class AgentCalls(Protocol):
         """Return a sealer with a key of this name, which no part of the core uses."""
         ...
 
-    def now(self) -> datetime:
-        """Return the time by the gateway's clock."""
-        ...
+    def now(self) -> datetime: ...
 
-    def remarks(self, tool: str) -> frozenset[str]:
-        """Return the arguments of a tool that are only remarks about the call."""
-        ...
+    def remarks(self, tool: str) -> frozenset[str]: ...
 
     async def note_refusal(self, error: SignoffError, tool: str = "") -> None:
-        """Record a refusal that the plugin answers itself. The core records refusals raised by a route."""
+        """Record a refusal that the plugin answers itself. The core records refusals by a route."""
         ...
 
 
@@ -314,21 +266,16 @@ class ExternalCalls(Protocol):
     """Creates the `AgentCalls` of requests that the core admitted."""
 
     public_url: str
-    """The address of the gateway."""
 
-    def has_agent(self, name: str) -> bool:
-        """Return whether the manifest declares an external agent of this name."""
-        ...
+    def has_agent(self, name: str) -> bool: ...
 
     @property
-    def exposed(self) -> Exposed:
-        """The installation's data for other agents."""
-        ...
+    def exposed(self) -> Exposed: ...
 
     def turns_of(self, request: Request) -> PeerTurns:
-        """Return the turns of the other agent that sent `request`. Raises `Refused` if the route needs no agent."""
+        """Raise `Refused` if the route needs no agent."""
         ...
 
     def of(self, request: Request) -> AgentCalls:
-        """Return the calls of the agent that sent `request`. Raises `Refused` if the route needs no agent."""
+        """Raise `Refused` if the route needs no agent."""
         ...

@@ -61,17 +61,13 @@ class PeerTurns(Protocol):
     """
 
     @property
-    def tenant(self) -> str:
-        """The tenant of the agent."""
-        ...
+    def tenant(self) -> str: ...
 
     @property
-    def user(self) -> str:
-        """The id of the agent's person."""
-        ...
+    def user(self) -> str: ...
 
     def new_session(self, seed: str) -> SessionKey:
-        """Return the session of a new conversation. `seed` has hexadecimal digits."""
+        """`seed` has hexadecimal digits."""
         ...
 
     def is_session(self, key: SessionKey) -> bool:
@@ -89,32 +85,20 @@ class PeerTurns(Protocol):
         """Return a turn's start, or `None` if it is not a turn. Raises `NotFound` before it has begun."""
         ...
 
-    async def view(self, key: TurnKey) -> TurnView:
-        """Return a turn's view for this agent."""
-        ...
+    async def view(self, key: TurnKey) -> TurnView: ...
 
-    async def row(self, key: TurnKey) -> TurnRow | None:
-        """Return the row of a turn in lists."""
-        ...
+    async def row(self, key: TurnKey) -> TurnRow | None: ...
 
-    async def session(self, key: SessionKey) -> SessionView:
-        """Return a session's present state."""
-        ...
+    async def session(self, key: SessionKey) -> SessionView: ...
 
-    async def value(self, part: ResponsePart, place: SessionKey) -> Any:
-        """Return the value of a part of an answer."""
-        ...
+    async def value(self, part: ResponsePart, place: SessionKey) -> Any: ...
 
-    async def stop(self, key: TurnKey) -> None:
-        """Stop a turn."""
-        ...
+    async def stop(self, key: TurnKey) -> None: ...
 
-    async def rows(self, actor: str, wanted: Callable[[TurnRow], bool], limit: int) -> list[TurnRow]:
-        """Return the agent's newest turns with an actor."""
-        ...
+    async def rows(self, actor: str, wanted: Callable[[TurnRow], bool], limit: int) -> list[TurnRow]: ...
 
     async def share(self, what: tuple[Hashable, ...], read: Callable[[], Awaitable[V]]) -> V:
-        """Return the result of `read`, or of an equal request at the same time."""
+        """Share one `read` among equal requests at the same time."""
         ...
 
     async def pause(self, seconds: float) -> bool:
@@ -124,12 +108,12 @@ class PeerTurns(Protocol):
     def waiting(self, seconds: float, about: str) -> AbstractAsyncContextManager[float]:
         """Count a waiting request, and yield its permitted seconds.
 
-        They are 0 for an agent at its limit. The answer then gets `Retry-After`.
+        An agent at its limit gets 0 seconds, and `Retry-After`.
         """
         ...
 
     def hold(self) -> AbstractAsyncContextManager[None]:
-        """Count a request with a long response. Raises `BadRequest` (429)."""
+        """Raises `BadRequest` (429)."""
         ...
 
     def refuse_more(self) -> None:

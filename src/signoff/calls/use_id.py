@@ -11,5 +11,5 @@ _USE_HEX: Final = 32
 
 
 def make_use_id(given: str | None) -> str:
-    """Return the id of a use request. Without the agent's own id, it is new and unique."""
+    """Without the agent's own id, it is new and unique."""
     return uuid.uuid4().hex if given is None else f"{_OWN}{sha256_hex([given])[:_USE_HEX]}"
