@@ -64,7 +64,7 @@ _PERSON_OPTIONS: Final = {"--user": "--as", "--as": "--user"}
 
 
 class _Lazy(TyperGroup):
-    """Lists the table without importing modules; imports the module of the invoked command."""
+    """Imports only the module of the invoked command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -106,9 +106,9 @@ def _options(
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Run one command line and print an error as one sentence on standard error.
+    """Print an error as one sentence on standard error.
 
-    Return 0 (done), 1 (failed or refused) or 2 (bad invocation).
+    Returns 0 (done), 1 (failed or refused) or 2 (bad invocation).
     """
     try:
         app(args=list(arguments), prog_name="signoff")
@@ -125,7 +125,6 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def main() -> NoReturn:
-    """Run the `signoff` program."""
     # Stays off until the command is loaded, see `pause_collector`.
     gc.disable()
     code = invoke(sys.argv[1:])
@@ -142,8 +141,8 @@ def main() -> NoReturn:
 def pause_collector() -> Iterator[None]:
     """Stop the garbage collector for a block that only imports.
 
-    Imports create hundreds of thousands of objects that all live on. Scanning them for garbage would take a third of
-    the start time.
+    Imports create hundreds of thousands of objects that all live on. Scanning them would take a third of the start
+    time.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -155,7 +154,6 @@ def pause_collector() -> Iterator[None]:
 
 
 def _load_command(name: str) -> Any:
-    """Import the command or group `name` from its module."""
     with pause_collector():
         module = importlib.import_module(COMMANDS[name][0])
     if not gc.isenabled():

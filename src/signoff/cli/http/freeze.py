@@ -58,7 +58,7 @@ def unfreeze(tenant: Tenant, person: Operator = "", url: Url = None, as_json: As
 
 
 async def _reach(answer: Awaitable[T]) -> T:
-    """Await the gateway's answer. Raises `ServerUnavailable` that names the commands for a time without gateway."""
+    """Raise `ServerUnavailable` that names the commands for a time without gateway."""
     try:
         return await answer
     except ServerUnavailable as error:

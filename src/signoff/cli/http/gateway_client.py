@@ -5,5 +5,5 @@ from signoff.contracts.names import TERMINAL_AGENT
 
 
 def gateway_client(url: str | None) -> Client:
-    """Return a client that identifies itself as a terminal, which answers record. Raises like `Client`."""
+    """Identify the client as a terminal, which answers record. Raises like `Client`."""
     return Client(url, agent=TERMINAL_AGENT)

@@ -63,7 +63,6 @@ def revoke(
 
 
 def grant_table(grants: Sequence[Grant], now: datetime) -> RenderableType:
-    """Render grants, one line each, in the given order."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("Id", "What", "Where", "By", "Left", "Until"):
         table.add_column(name, no_wrap=name == "Id", overflow="fold")

@@ -69,7 +69,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirects: the token would follow them."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Return no request, so that the redirect itself is the answer."""
+        """Make the redirect itself the answer."""
 
 
 def _ask(path: str, options: Mapping[str, object], given: bytes, hold: float, url: str | None) -> dict[str, Any]:

@@ -179,7 +179,6 @@ async def _inbox(out: Output, url: str | None, person: str) -> int:
 
 
 def _elsewhere(others: list[WaitingCard]) -> str:
-    """Return alternatives for an empty inbox."""
     if not others:
         return '`signoff ask "..."` starts a turn'
     asked = ", ".join(sorted({clean(each) for card in others for each in card.approvers}))
@@ -204,7 +203,7 @@ async def _decide(out: Output, names: list[str], answer: CommandAnswer, url: str
 
 
 async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tuple[Receipt, str]]]) -> int:
-    """Return one receipt per name, in order. A refused name does not stop the others."""
+    """A refused name does not stop the others."""
     if len(names) == 1:
         # With one name an error ends the command; with several, each name needs its own receipt.
         receipt, line = await act(names[0])
@@ -254,10 +253,7 @@ async def _send(out: Output, client: Client, request: ApprovalRequest, answer: C
 
 
 async def _edit(out: Output, client: Client, request: ApprovalRequest, change: ArgumentChange) -> Mapping[str, Any]:
-    """Return the complete edited arguments.
-
-    Raises `Refused` if they do not fit or change nothing, `NotFound` for an unknown argument.
-    """
+    """Raise `Refused` if the edited arguments do not fit or change nothing, `NotFound` for an unknown argument."""
     if request.edit == "off":
         raise Refused("these arguments cannot be edited; deny and name the change", code="not_allowed")
     found = await client.preview(request, change.settings)
@@ -269,7 +265,6 @@ async def _edit(out: Output, client: Client, request: ApprovalRequest, change: A
 
 
 async def _in_editor(out: Output, client: Client, request: ApprovalRequest, offered: str) -> EditPreview:
-    """Open `offered` in the person's editor, again after each refusal, until it fits or they leave it unchanged."""
     problem = ""
     while True:
         written = edit_text(offered)

@@ -1,4 +1,4 @@
-"""`mcp-stdio`: an MCP server over standard input and output that forwards everything to a gateway."""
+"""`mcp-stdio`: an MCP server over standard input and output that forwards to a gateway."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ def serve_stdio(agent: Agent, user: User = "", url: Url = None) -> None:
 
 
 class StdioForwarder:
-    """Sends each line of standard input to an address, and prints the answers, one line per message."""
+    """Sends each line of standard input, and prints one line per answer."""
 
     def __init__(self, http: httpx2.AsyncClient, address: str) -> None:
         self._http = http
@@ -67,7 +67,7 @@ class StdioForwarder:
         self._sent: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Forward until standard input ends, then cancel the requests in flight."""
+        """Cancel the requests in flight when standard input ends."""
         while line := await asyncio.to_thread(sys.stdin.buffer.readline):
             if line.strip():
                 await self._take(line)
@@ -151,7 +151,7 @@ async def _messages(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 def _read(text: bytes) -> dict[str, Any]:
-    """Parse a message. Returns an empty one for invalid input, which the gateway refuses."""
+    """Return an empty message for invalid input, which the gateway refuses."""
     with suppress(NotJson):
         found = read_json(text)
         if isinstance(found, dict):

@@ -105,7 +105,7 @@ async def _say(out: Output, *, url: str | None, session: str, text: str, **given
 async def _follow(
     out: Output, client: Client, name: str, message: str
 ) -> tuple[str, list[SessionTurnView], list[TurnView]]:
-    """Print the course of a message until every turn ends or waits. Return the session's state and the turns."""
+    """Return once every turn ends or waits."""
     printed: set[tuple[str, str]] = set()
     while True:
         view = await client.session(name)
@@ -122,7 +122,7 @@ async def _follow(
 
 
 def _is_settled(turns: list[SessionTurnView]) -> bool:
-    """Return whether all turns of a message wait for approval or have ended. Another turn takes up a passed message."""
+    """Another turn takes up a passed message."""
     if not turns or any(turn.state == "working" for turn in turns):
         return False
     return turns[-1].state != "passed" or turns[-1].error is not None
@@ -146,7 +146,6 @@ async def _read(out: Output, client: Client, name: str) -> int:
 
 
 def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
-    """Return the calls and answers of a turn. The session's copy of the answers replaces a missing turn."""
     lines = answer_lines(full) if full is not None else []
     if full is None:
         answers = (part for part in turn.parts if part.type != APPROVAL_REQUEST)
@@ -157,7 +156,7 @@ def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
 
 
 async def _full(client: Client, view: SessionView, turn: SessionTurnView) -> TurnView | None:
-    """Return a turn with its calls, or `None` if it has not quite begun or the server has forgotten it."""
+    """Return `None` if the server has no such turn yet, or has forgotten it."""
     try:
         return await client.view(".".join((view.tenant, view.session, turn.turn)))
     except NotFound:
@@ -165,7 +164,7 @@ async def _full(client: Client, view: SessionView, turn: SessionTurnView) -> Tur
 
 
 def _lines() -> Iterator[str]:
-    """Yield typed or piped lines until the end of input, without empty ones."""
+    """Leave out empty lines."""
     while True:
         if sys.stdin.isatty():
             typer.echo("> ", nl=False, err=True)

@@ -139,7 +139,7 @@ def cancel(
 
 
 async def _find(client: Client, name: str) -> ApprovalRequest | TurnView:
-    """Return the request or turn of this name. Raises `NotFound`."""
+    """Raises `NotFound`."""
     approval = parse_approval_id(name.strip()) is not None
     if approval or read_code(name) is not None:
         try:
@@ -169,7 +169,7 @@ async def _report_start(out: Output, turn: TurnHandle, *, wait: bool, found: obj
 
 
 async def _follow(out: Output, turn: TurnHandle, *, every: bool) -> int:
-    """Print the events of a turn until it ends. As JSON, print `every` view, or only the last one."""
+    """As JSON, print `every` view, or only the last one."""
     printed: set[str] = set()
     view: TurnView | None = None
     async for seen in turn.watch():

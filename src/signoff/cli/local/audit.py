@@ -216,7 +216,7 @@ def retire_old(
 
 
 async def _is_over(client: Client, turn: TurnKey) -> bool:
-    """Return whether a turn has ended. The server forgets no running turn. Raises `ServerUnavailable`."""
+    """The server forgets no running turn. Raises `ServerUnavailable`."""
     return await read_status(client, turn.workflow_id) != WorkflowExecutionStatus.RUNNING
 
 
@@ -276,7 +276,7 @@ def _create(path: Path) -> TextIO:
 
 
 async def _trace(store: Store, stream: str, verifier: Verifier) -> list[str]:
-    """Export a turn as a trace for the checker. Raises `Refused` if its records were changed."""
+    """Raise `Refused` if the turn's records were changed."""
     records = await AuditLog(store).stream(stream)
     heads = {head.stream: head for head in await Checkpoints(store).heads()}
     finding = verify_stream(records, heads.get(stream), verifier)

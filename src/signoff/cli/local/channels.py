@@ -145,7 +145,7 @@ def send_test(
 def channel_rows(
     place: LocalInstallation, channels: dict[str, Channel], problems: Sequence[ChannelProblem]
 ) -> list[ChannelRow]:
-    """Return a row for every channel of the manifest, in its order."""
+    """Return rows in the manifest's order."""
     order = place.catalog.channels.routing.default
     missing = {each.channel: each.what for each in problems}
     rows: list[ChannelRow] = []
@@ -191,7 +191,6 @@ async def _open_channels(
 
 
 async def _check_channel(place: LocalInstallation, channel: Channel) -> list[ChannelCheck]:
-    """Return the channel's own checks, and whether it reaches anyone."""
     try:
         async with asyncio.timeout(PATIENCE):
             found = await channel.check()
@@ -230,7 +229,7 @@ async def _try_channel(place: LocalInstallation, store: Store, channel: Channel,
 async def _outbound_card(
     place: LocalInstallation, store: Store, channel: Channel, person: Person, now: datetime
 ) -> OutboundCard:
-    """Return a card for a turn that does not exist, so that an answer finds no request."""
+    """The card's turn does not exist, so that an answer finds no request."""
     approval = f"{person.tenant}.test.{now:%Y%m%d%H%M%S}.c1.1"
     request = ApprovalRequest(
         id=approval,

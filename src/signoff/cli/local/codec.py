@@ -48,7 +48,7 @@ def codec(
 async def running_codec(
     place: LocalInstallation, store: Store, encryption: Encryption, namespace: str
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the codec server for the length of a block. It answers when the block begins.
+    """The server answers when the block begins.
 
     Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile without people.
     """
@@ -93,7 +93,6 @@ async def _codec(out: Output, port: int | None, source: str, unsafe_open: bool) 
 
 
 def _origins(settings: Settings) -> tuple[str, ...]:
-    """Return the origins of Temporal's UI, whose pages may call the server."""
     if settings.temporal_ui:
         scheme, _, rest = settings.temporal_ui.partition("://")
         return (f"{scheme}://{rest.partition('/')[0]}",)

@@ -61,7 +61,7 @@ UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="The port of 
 
 @dataclass(frozen=True)
 class DevServer:
-    """The Temporal server of `dev`. `handle` is `None` for a server that was already running."""
+    """`handle` is `None` for a server that was already running."""
 
     client: Client
     address: str
@@ -105,10 +105,9 @@ def dev(
 
 
 def run_program(program: Program, reference: str, settings: Mapping[str, Any]) -> int:
-    """Run everything for a program of this process until Ctrl-C, and return the exit code.
+    """Run everything until Ctrl-C, and return the exit code. Raises `SignoffError`.
 
-    `reference` names the program for other processes, which find it in the file that `dev` writes. Raises
-    `SignoffError`.
+    `reference` names the program for other processes, which find it in the file that `dev` writes.
     """
     given = {**settings, "app": reference}
     return asyncio.run(_dev(Output(sys.stdout, as_json=False), "", None, given, True, program))
@@ -168,7 +167,6 @@ async def _dev(
 async def _server(
     place: LocalInstallation, encryption: Encryption | None, address: str | None, ui: bool
 ) -> AsyncIterator[DevServer]:
-    """Start the embedded server, or connect to a running one and add missing search attributes there."""
     settings = place.settings
     if address or server_is_configured():
         client = await connect(address, encryption=encryption)
@@ -198,7 +196,7 @@ async def _server(
 
 @asynccontextmanager
 async def _watch_server(server: DevServer) -> AsyncIterator[tuple[asyncio.Task[None], ...]]:
-    """Yield tasks that fail when the embedded server or its UI proxy ends. Yield none for a foreign server."""
+    """Yield tasks that fail when the embedded server or its UI proxy ends, none for a foreign server."""
     if server.handle is None:
         yield ()
         return
@@ -216,7 +214,6 @@ async def _wait_until_ended(handle: ServerHandle) -> None:
 
 @contextmanager
 def _leave_word(place: LocalInstallation, server: DevServer) -> Iterator[None]:
-    """Publish this process in a file for commands in other terminals, for the length of a block."""
     running = DevProcess(
         pid=os.getpid(),
         address=server.address,
@@ -269,7 +266,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
 
 
 def _activation() -> str:
-    """Return the command that puts `signoff` on the PATH of a second terminal, or "" if it is already there."""
+    """Return "" if `signoff` is already on the PATH of a second terminal."""
     folder = Path(sys.prefix, "bin")
     there, activate = shutil.which("signoff"), folder / "activate"
     if not activate.exists() or (there and Path(there).resolve() == (folder / "signoff").resolve()):
@@ -279,7 +276,6 @@ def _activation() -> str:
 
 
 async def _find_undeclared(place: LocalInstallation, store: Store) -> list[ApprovalRequest]:
-    """Return the waiting requests of all tenants whose tool the manifest does not declare."""
     lists = RequestLists(store)
     tenants = sorted({DEFAULT_TENANT, *(person.tenant for person in place.people.all())})
     waiting = [each for tenant in tenants for each in await lists.list_waiting(tenant)]
@@ -294,10 +290,7 @@ def _undeclared_line(request: ApprovalRequest) -> str:
 
 
 def model_lines(catalog: Catalog, instead: str = "", lacks: Sequence[str] = ()) -> list[str]:
-    """Name the model of the actors, and explain a script or the model `offline`.
-
-    `lacks` lists the missing parts of models that `offline` replaces.
-    """
+    """`lacks` lists the missing parts of models that `offline` replaces."""
     shown = offline_usage(catalog, instead)
     understood = f"; it understands `{shown}`" if shown else ""
     lines = []

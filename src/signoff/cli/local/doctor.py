@@ -99,7 +99,7 @@ def doctor(
 
 
 async def examine(source: str, address: str | None, *, fix: bool) -> list[DoctorCheck]:
-    """Run every check, in the order of their dependencies."""
+    """Run checks in the order of their dependencies."""
     checks = [await _check("python", _python), await _check("settings", _settings)]
     # Everything else depends on the settings.
     if not checks[-1].ok:
@@ -181,7 +181,6 @@ async def _settings() -> str:
 
 
 async def _plugins(settings: Settings) -> str:
-    """Load and list every plugin of the settings."""
     found = Plugins(settings.plugins).all()
     if problems := [f"`{each.name}` is not loaded: {why}" for each in found if (why := plugin_problem(each))]:
         raise ConfigError("; ".join(problems), field="plugins")
@@ -191,7 +190,6 @@ async def _plugins(settings: Settings) -> str:
 
 
 async def _addresses(settings: Settings) -> str:
-    """Check that no address serves the network without sign-in or TLS."""
     require_closed(settings)
     warnings = "; ".join(exposure_warnings(settings))
     if warnings and settings.profile == "production":
@@ -200,7 +198,6 @@ async def _addresses(settings: Settings) -> str:
 
 
 async def _keys(settings: Settings) -> str:
-    """Check the private key file on a gateway's machine, the public one on a worker's."""
     if settings.signing_keys.exists():
         keys = read_private(settings.signing_keys)
         return f"{Signer(keys).key_id} signs, of {plural(len(keys.keys), 'key')} in {settings.signing_keys}"
@@ -213,7 +210,6 @@ async def _keys(settings: Settings) -> str:
 
 
 async def _encryption(settings: Settings) -> str:
-    """Check the keys that encrypt Temporal's data."""
     path = encryption_file(settings)
     if settings.encryption and path is not None and not path.exists() and settings.profile == "development":
         return "none yet; the first start makes a key"
@@ -257,7 +253,7 @@ def _declared_servers(source: str) -> Mapping[str, ToolServer]:
 
 
 async def _mcp_servers(settings: Settings, declared: Mapping[str, ToolServer]) -> str:
-    """Ask each MCP server for its tools, and compare them with the imported ones."""
+    """Compare each server's tools with the imported ones."""
     servers = tool_servers(declared, provider_of_secrets(settings))
     try:
         problems = await servers.problems() if servers is not None else []
@@ -277,7 +273,7 @@ async def _store(settings: Settings) -> str:
 
 
 async def _role(settings: Settings) -> str:
-    """Name the store role of this process. For a tables' owner on their own machine this is no problem."""
+    """A tables' owner on their own machine is no problem."""
     async with working_store(settings) as store:
         if store.dialect == "sqlite":
             return ONE_ROLE
@@ -294,7 +290,7 @@ async def _role(settings: Settings) -> str:
 
 
 async def _signatures(settings: Settings) -> str:
-    """Check that the keys here signed the store's audit log."""
+    """The keys here must have signed the store's audit log."""
     async with working_store(settings) as store:
         if settings.signing_keys.exists():
             if problem := await signer_problem(store, Signer(read_private(settings.signing_keys))):
@@ -313,7 +309,7 @@ async def _gateway_start(source: str) -> str:
 
 
 async def _count_refused(settings: Settings) -> str:
-    """Count recently refused bad input. It is no fault, but may be an attack."""
+    """Refused bad input is no fault, but may be an attack."""
     async with working_store(settings) as store:
         counted = await refusals_since(store.read, _COUNTED)
     counts = ", ".join(f"{number} {kind}" for kind, number in counted.items())
@@ -321,7 +317,7 @@ async def _count_refused(settings: Settings) -> str:
 
 
 async def _clocks(settings: Settings, address: str | None) -> str:
-    """Compare clocks: the gateway's clock signs answers, and the store's clock decides deadlines."""
+    """The gateway's clock signs answers, and the store's clock decides deadlines."""
     async with working_store(settings) as store:
         wrong = clock_problem("the store", await store_clock_lead(store))
     client = await reach_server(settings, address)
@@ -331,12 +327,12 @@ async def _clocks(settings: Settings, address: str | None) -> str:
 
 
 def _may_run_gateway(settings: Settings) -> bool:
-    """Return false on a production host without signing keys: no gateway starts there."""
+    """A production host without signing keys starts no gateway."""
     return settings.profile == "development" or settings.signing_keys.exists()
 
 
 async def _provider(settings: Settings) -> str:
-    """Ask the provider for its identity, as the first sign-in would."""
+    """Ask as the first sign-in would."""
     secrets = provider_of_secrets(settings)
     provider = provider_of(settings, system_clock, secrets)
     # Only the gateway has the secret.
@@ -402,7 +398,7 @@ async def _worker(settings: Settings, address: str | None) -> str:
 
 
 async def _turns(settings: Settings, address: str | None) -> str:
-    """Check that running turns began with this store. Workers ignore all others."""
+    """Running turns must have begun with this store. Workers ignore all others."""
     async with working_store(settings) as store:
         own = store.id
     client = await reach_server(settings, address)
@@ -436,7 +432,6 @@ async def _turns(settings: Settings, address: str | None) -> str:
 
 
 async def _deployment(settings: Settings, address: str | None) -> str:
-    """Name the current and the ramping version of the deployment."""
     client = await reach_server(settings, address)
     asked = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=settings.deployment)
     try:
@@ -463,7 +458,7 @@ async def _deployment(settings: Settings, address: str | None) -> str:
 
 
 async def _gateway(settings: Settings) -> str:
-    """Ask for the gateway. Without an answer nothing is wrong: it may start later, and a freeze works without it."""
+    """Without an answer nothing is wrong: the gateway may start later, and a freeze works without it."""
     url = _gateway_url(settings)
     if await _answers(url):
         return f"answers at {url}"

@@ -1,4 +1,4 @@
-"""`gateway`: serves people and programs, alone or as a part of another process."""
+"""`gateway`: serves people and programs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -47,12 +47,11 @@ def gateway(
 async def running_gateway(
     place: LocalInstallation, signoff: TurnClient, store: Store
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the gateway for the length of a block. It answers when the block begins.
+    """Run the gateway, which answers when the block begins.
 
     It also signs checkpoints of the audit log, records changes of its known people, and runs the channels. A channel
-    that lacks something is named in a warning, and the others run.
-
-    Raises `ServerUnavailable` for a taken port, `ConfigError` for a production profile that lacks something.
+    that lacks something is named in a warning, and the others run. Raises `ServerUnavailable` for a taken port,
+    `ConfigError` for a production profile that lacks something.
     """
     settings = place.settings
     async with open_spans(settings, "gateway") as spans:
@@ -101,6 +100,6 @@ async def _gateway(out: Output, source: str, address: str | None, overrides: Map
 
 
 def _first_command(place: LocalInstallation) -> str:
-    """Return the command that an empty inbox suggests; "" in production."""
+    """Return "" in production."""
     development = place.settings.profile == "development"
     return ask_command(place.catalog, place.settings.model, at=system_clock()) if development else ""

@@ -23,10 +23,7 @@ from signoff.store.store import Store
 
 
 async def read_history(client: Client, workflow_id: str) -> TurnHistory | None:
-    """Return the history of a turn, with references to stored content, or `None` if there is none.
-
-    Raises `ServerUnavailable`.
-    """
+    """The history has references to stored content. Raises `ServerUnavailable`."""
     turn: TurnInput | None = None
     result: TurnResult | None = None
     asked: dict[int, ModelTask] = {}
@@ -64,7 +61,7 @@ async def read_history(client: Client, workflow_id: str) -> TurnHistory | None:
 
 
 async def load_history(store: Store, history: TurnHistory) -> TurnHistory:
-    """Return the history with all content inline. Raises `StoreUnavailable` for content missing in the store."""
+    """Raise `StoreUnavailable` for content missing in the store."""
     place = SessionKey(history.turn.tenant_id, history.turn.session_id)
 
     async def inline(content: Content) -> Content:
@@ -89,7 +86,7 @@ async def load_history(store: Store, history: TurnHistory) -> TurnHistory:
 
 
 def specialist_results(records: Iterable[Record]) -> dict[str, str]:
-    """Map each specialist's call to its result, if the audit log has the whole result."""
+    """Leave out incomplete results."""
     found: dict[str, str] = {}
     for each in records:
         if each.kind != "outcome":

@@ -57,12 +57,11 @@ class ToolSignature(NamedTuple):
 
     @property
     def example(self) -> str:
-        """Return a message for the script: the name, and a value per parameter."""
+        """A message for the script: the name, and a value per parameter."""
         return " ".join([self.name, *(_VALUES[kind] for kind in self.parameters.values())])
 
     @property
     def arguments(self) -> dict[str, str | int | float]:
-        """Return the arguments of the example message."""
         kinds = {"str": str, "int": int, "float": float}
         return {name: kinds[kind](_VALUES[kind]) for name, kind in self.parameters.items()}
 
@@ -92,7 +91,6 @@ def _read_signature(text: str) -> ToolSignature:
 
 
 def _program_of(tool: ToolSignature) -> dict[str, str]:
-    """Return the files, by name, of a program with one tool that always needs approval."""
     name, parameters = tool.name, tool.parameters
     words = name.replace("_", " ").strip() or name
     shown = ", ".join(f"{each} {{{each}}}" for each in parameters)
@@ -278,10 +276,7 @@ def init(
 
 
 def write_project(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write the files of a first project and return their paths.
-
-    Raises `ConfigError` if one exists, and writes none.
-    """
+    """Raises `ConfigError` if a file exists, and writes none."""
     paths = {folder / name: text for name, text in files.items()}
     there = [path for path in paths if path.exists()]
     if there:

@@ -1,4 +1,4 @@
-"""The base of most commands: settings, catalog, people, and a client of the right Temporal server."""
+"""The base of most commands: settings, catalog, people and a client."""
 
 import getpass
 import os
@@ -34,12 +34,12 @@ class LocalInstallation(Installation):
 
     @property
     def task_queue(self) -> str:
-        """The configured task queue, else that of the running `signoff dev`."""
+        """Defaults to the queue of the running `signoff dev`."""
         given = "task_queue" in self.settings.model_fields_set
         return self.settings.task_queue if given or self.running is None else self.running.task_queue
 
     def person(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
-        """Return the person with this id in `tenant`. Raises `NotFound` with the nearest ids."""
+        """Raises `NotFound` with the nearest ids."""
         found = self.people.find(person_id, tenant)
         if found is None:
             ids = [person.id for person in self.people.all(tenant)]
@@ -63,10 +63,9 @@ class LocalInstallation(Installation):
 
 
 def find_installation(source: str = "", *, program: Program | None = None, **overrides: Any) -> LocalInstallation:
-    """Return the settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
+    """`source` is `MODULE:APP`, or the file or directory of a manifest. `overrides` are settings. Raises `ConfigError`.
 
-    `source` is `MODULE:APP`, or the file or directory of a manifest. If neither it nor a setting names one, the program
-    or manifest of the `signoff dev` in this directory is used.
+    If neither `source` nor a setting names one, the `signoff dev` in this directory does.
     """
     settings, running = _find_settings(source, **overrides)
     if program is None:
@@ -76,10 +75,7 @@ def find_installation(source: str = "", *, program: Program | None = None, **ove
 
 
 def find_manifest(source: str = "") -> Path:
-    """Return the path of the YAML manifest here, or of the program's manifest. Searches like `find_installation`.
-
-    Raises `ConfigError` for a program without a manifest.
-    """
+    """Search like `find_installation`. Raises `ConfigError` for a program without a manifest."""
     settings, running = _find_settings(source)
     program = _program_of(settings, running)
     if program is None:
@@ -130,7 +126,7 @@ async def _reach(
 
 
 def server_is_configured() -> bool:
-    """Return whether `TEMPORAL_*` or Temporal's own file names a server. `connect` reports unreadable values."""
+    """Read `TEMPORAL_*` and Temporal's own file. `connect` reports unreadable values."""
     from temporalio.envconfig import ClientConfig  # noqa: PLC0415
 
     try:
@@ -140,14 +136,14 @@ def server_is_configured() -> bool:
 
 
 def write_running(settings: Settings, running: DevProcess) -> Path:
-    """Publish the running process and return the file, which the caller removes at the end. Raises `OSError`."""
+    """Publish the running process. The caller removes the file at the end. Raises `OSError`."""
     path = settings.state_dir / RUNNING_FILE
     path.write_text(running.model_dump_json(), encoding="utf-8")
     return path
 
 
 def account() -> str:
-    """Return the operating system's account name, the only known identity on the command line."""
+    """Return the only known identity on the command line."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

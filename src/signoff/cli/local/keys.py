@@ -1,4 +1,4 @@
-"""`keys`: the key pairs that sign and verify decisions, and the keys that encrypt Temporal's data."""
+"""`keys`: keys that sign and verify decisions, and keys that encrypt Temporal's data."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -187,7 +187,7 @@ def _encryption_table(keys: Sequence[EncryptionKey]) -> list[Table]:
 
 
 async def _record(settings: Settings, name: str, key: str) -> list[str]:
-    """Record an act on a key, once. If the store fails, the act stays done, and the returned words report it."""
+    """Record an act once. If the store fails, the act stays done, and the returned words report it."""
     entry = admin_entry(
         DEFAULT_TENANT, name, "", system_clock(), key=f"{name}/{key}", key_id=key, channel="cli", account=account()
     )

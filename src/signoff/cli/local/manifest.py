@@ -148,7 +148,7 @@ def show(source: AppArgument = "") -> None:
 
 
 def health_notes(catalog: Catalog) -> list[str]:
-    """List the oddities of a valid manifest, one sentence each."""
+    """Use one sentence for each oddity."""
     rows = inventory(catalog)
     unused = [f"tool `{row.tool}`: no actor has it" for row in rows if not row.actors and catalog.actors]
     shared = [

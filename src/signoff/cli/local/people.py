@@ -108,10 +108,7 @@ class PersonRow(Person):
 
 
 async def person_rows(place: LocalInstallation) -> list[PersonRow]:
-    """Return the people that a worker here knows, undeclared people last.
-
-    Raises `StoreUnavailable`, `ConfigError`.
-    """
+    """Undeclared people come last. Raises `StoreUnavailable`, `ConfigError`."""
     built_in = [] if declared_people(place.people) is place.people else DEVELOPMENT_PEOPLE
     listed = [_make_row(person, "built in" if person in built_in else _source(place)) for person in place.people.all()]
     if place.settings.oidc_issuer is None:
@@ -126,7 +123,6 @@ async def person_rows(place: LocalInstallation) -> list[PersonRow]:
 
 
 def people_table(people: Iterable[PersonRow], now: datetime) -> Table:
-    """Render people, one line each."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Id", "Name", "Tenant", "Tier", "Roles", "Active", "Known by", "Elsewhere", "Stood in for by"):
         table.add_column(column, no_wrap=column == "Id", overflow="fold")
@@ -163,7 +159,6 @@ def find_problems(catalog: Catalog, people: Directory, now: datetime, *, by_logi
 
 
 def _find_unmet_approvers(catalog: Catalog, people: list[Person], by_login: Collection[str]) -> dict[str, list[str]]:
-    """Map each approver entry without an active person to its askers."""
     able = {right for person in people if person.active for right in rights(person)}
     able |= {f"role:{role}" for role in by_login}
     vain: dict[str, list[str]] = {}
@@ -175,7 +170,7 @@ def _find_unmet_approvers(catalog: Catalog, people: list[Person], by_login: Coll
 
 
 def _list_askers(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield each asker with its approvers, except approvers that are computed per call."""
+    """Leave out approvers that are computed per call."""
     for row in inventory(catalog):
         policy = catalog.policy(row.tool).policy
         later = policy.later_approvers if policy is not None and row.approvers else ()

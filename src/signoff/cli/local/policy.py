@@ -1,7 +1,6 @@
 """`policy check`, `policy test`, `policy explain` and `policy simulate`.
 
-`policy simulate` tries a policy on past calls: the audit log lists them, and the histories of turns have their
-arguments.
+`policy simulate` tries a policy on past calls from the audit log, with arguments from the histories of turns.
 """
 
 from collections import Counter
@@ -66,7 +65,7 @@ class SimulatedCall(NamedTuple):
 
 
 class _Proposed(NamedTuple):
-    """A call as the model proposed it, with its context at that time, including changes by tools and the session."""
+    """A call as the model proposed it, with its context then, including changes by tools and the session."""
 
     ctx: CallContext
     call: CallPart
@@ -131,7 +130,7 @@ async def _try_call(store: Store, catalog: Catalog, past: PastCall, turn: _Turn 
 
 
 async def _turn(client: Client, workflow_id: str) -> _Turn | None:
-    """Return the proposed calls from the history of a turn, or `None` without a history."""
+    """Return `None` without a history."""
     history = await read_history(client, workflow_id)
     if history is None:
         return None

@@ -244,7 +244,7 @@ def _restore(connection: Connection) -> Restoration:
 
 
 def _of_tenant(source: str, tenant: str) -> tuple[Settings, list[str]]:
-    """Return the settings here, and a note if the people of the tenant are unknown.
+    """Return a note if the people of the tenant are unknown.
 
     Raises `NotFound` for a tenant without people: most likely its name is misspelled.
     """
@@ -262,7 +262,7 @@ def _of_tenant(source: str, tenant: str) -> tuple[Settings, list[str]]:
 
 
 def _act(tenant: str, name: str, **facts: Any) -> AuditEntry:
-    """Return the record of an unproved act: by the holder of the store's address, with their account here."""
+    """The act is unproved: by the holder of the store's address, with their account here."""
     return admin_entry(tenant, name, "", system_clock(), channel="cli", by=UNPROVED, account=account(), **facts)
 
 

@@ -34,7 +34,7 @@ def temporal_ui(
 
 @asynccontextmanager
 async def running_ui_proxy(settings: Settings, upstream: str, host: str) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the proxy at `host` for the length of a block. Raises `ServerUnavailable` for a taken port."""
+    """Raise `ServerUnavailable` for a taken port."""
     proxy = build_ui_proxy(upstream, host, settings.temporal_ui)
     async with running_server(proxy, host, settings.ui_port, setting="SIGNOFF_UI_PORT") as task:
         yield task

@@ -110,7 +110,7 @@ def revoke(
 
 
 def _holder(place: LocalInstallation, name: str, tenant: str, *, agent: bool) -> tuple[str, str]:
-    """Return a token's tenant and holder. Raises `NotFound`, or `Refused` for an inactive person."""
+    """Raises `NotFound`, or `Refused` for an inactive person."""
     if agent:
         known = [each for each, actor in place.catalog.actors.items() if actor.external is not None]
         if name not in known:
@@ -123,7 +123,7 @@ def _holder(place: LocalInstallation, name: str, tenant: str, *, agent: bool) ->
 
 
 def _record_act(name: str) -> Callable[[Token], Also]:
-    """Record an act on a token, with the operating system's account: the command line has no sign-in."""
+    """Use the operating system's account: the command line has no sign-in."""
 
     def write(token: Token) -> Also:
         facts: dict[str, Any] = {

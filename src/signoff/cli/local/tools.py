@@ -151,7 +151,7 @@ def explain(
 
 
 def find_tool(catalog: Catalog, name: str) -> Tool:
-    """Return the tool of exactly this name. Raises `NotFound` with the nearest names."""
+    """Raises `NotFound` with the nearest names."""
     found = catalog.tool(name)
     if found is None:
         raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, catalog.registry.list())}")
@@ -161,10 +161,7 @@ def find_tool(catalog: Catalog, name: str) -> Tool:
 def _find_meant(
     place: LocalInstallation, name: str, where: tuple[str, str, str], asker: tuple[str, str]
 ) -> tuple[Tool, CallContext | None]:
-    """Return the tool that `name`, or an activity, means for an actor, route and step, and the context there, if any.
-
-    `asker` is a person's id and tenant.
-    """
+    """`name` may be an activity. `asker` is a person's id and tenant."""
     catalog = place.catalog
     actor, route, step = where
     named = catalog.tool(name) or next(iter(catalog.tools_named(name)), None)
@@ -194,13 +191,12 @@ def summarize_catalog(catalog: Catalog) -> str:
 
 
 def find_problems(catalog: Catalog) -> list[str]:
-    """List the parts of policies that could not be checked at compilation, one sentence each."""
+    """Use one sentence for each part that could not be checked at compilation."""
     found = [f"tool `{name}`: {each}" for name, policy in catalog.policies.items() for each in policy.findings]
     return [*found, *catalog.rules.findings]
 
 
 def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
-    """Render the gate inventory, one line per tool."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Tool", "Gate", "Rule", "Approvers", "Actors"):
         table.add_column(column, no_wrap=column == "Tool", overflow="fold")
@@ -221,7 +217,7 @@ def _reasons(row: InventoryRow) -> list[str]:
 
 
 def call_context_of(place: LocalInstallation, actor: str, person_id: str, tenant: str) -> CallContext:
-    """Return the context of an imaginary turn of this person with this actor. Raises `NotFound`."""
+    """Imagine a turn of this person with this actor. Raises `NotFound`."""
     user = principal_of(place.person(person_id, tenant), place.people)
     return CallContext(actor=actor, session="explained", turn="explained", tenant=tenant, channel="cli", user=user)
 
@@ -229,7 +225,7 @@ def call_context_of(place: LocalInstallation, actor: str, person_id: str, tenant
 async def _decision(
     place: LocalInstallation, tool: Tool, ctx: CallContext | None, args: dict[str, Any] | None
 ) -> LocalGateDecision | None:
-    """Judge a call, or a call without arguments if `args` is `None`. Returns `None` if no actor could make it."""
+    """`args` is `None` for a call without arguments. Returns `None` if no actor could make the call."""
     if ctx is None:
         if args is None:
             return None

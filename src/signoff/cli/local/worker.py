@@ -1,4 +1,4 @@
-"""`worker`: asks models, judges calls and runs tools, alone or as a part of another process."""
+"""`worker`: asks models, judges calls and runs tools."""
 
 import asyncio
 import logging
@@ -47,10 +47,7 @@ async def running_worker(
     task_queue: str,
     deployment: WorkerDeploymentConfig | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Run a worker for the length of a block. The task ends early only if the worker fails.
-
-    Raises as `installed_worker`.
-    """
+    """The task ends early only if the worker fails. Raises as `installed_worker`."""
     if place.settings.profile == "production" and (problem := role_problem(store.dialect, store.role)):
         _log.warning(problem)
     async with installed_worker(place, client, store, task_queue=task_queue, deployment=deployment) as worker:
@@ -64,7 +61,7 @@ async def running_worker(
 
 
 def role_problem(dialect: str, role: StoreRole) -> str:
-    """Explain why a worker must not use this role; "" if it may, or on SQLite, which has no roles."""
+    """Return "" for a role that a worker may use, and on SQLite, which has no roles."""
     if dialect == "sqlite" or role != "owner":
         return ""
     return (

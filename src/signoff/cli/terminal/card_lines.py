@@ -30,7 +30,6 @@ Facts = list[tuple[str, RenderableType]]
 
 
 def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
-    """Render a card: the effect, every argument, the requester and reason, the deadlines, then the answers so far."""
     card = request.card
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")

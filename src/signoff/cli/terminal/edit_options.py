@@ -13,7 +13,7 @@ from signoff.contracts.errors import ConfigError
 
 
 def read_settings(settings: Sequence[str], nulls: Sequence[str] = ()) -> dict[str, str | None]:
-    """Parse `path=value` pairs, and paths that become null. Raises typer's error for a bad invocation."""
+    """Raises typer's error for a bad invocation."""
     found: dict[str, str | None] = {}
     for setting in settings:
         path, equals, value = setting.partition("=")
@@ -26,15 +26,11 @@ def read_settings(settings: Sequence[str], nulls: Sequence[str] = ()) -> dict[st
 
 
 def arguments_text(args: Mapping[str, Any]) -> str:
-    """Return the arguments as text for an editor."""
     return json.dumps(args, indent=2, ensure_ascii=False) + "\n"
 
 
 def edit_text(text: str) -> str | None:
-    """Open `text` in an editor and return the saved text, or `None` if nothing was saved.
-
-    Raises `ConfigError` without an editor.
-    """
+    """Return `None` if nothing was saved. Raises `ConfigError` without an editor."""
     try:
         return click.edit(text, extension=".json")
     except click.ClickException as error:
@@ -42,7 +38,7 @@ def edit_text(text: str) -> str | None:
 
 
 def change_lines(request: ApprovalRequest) -> list[str]:
-    """Return the changes of the last edit, one line each: `Cost: 420 -> 380`."""
+    """Use one line per change: `Cost: 420 -> 380`."""
     if not request.edited_by:
         return []
     found = row_changes(request.before, request.card.rows)

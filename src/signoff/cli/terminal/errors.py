@@ -15,7 +15,7 @@ LOG_NAME: Final = "errors.log"
 
 
 def sentence(error: BaseException) -> str:
-    """Return the message of an error. For an unexpected error, the message names the file with the traceback."""
+    """For an unexpected error, the message names the file with the traceback."""
     known = _find_known(error)
     if known is not None:
         return known.message
@@ -24,7 +24,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _find_known(error: BaseException) -> SignoffError | None:
-    """Return the error itself, or the first one of a group, if it is a `SignoffError`."""
+    """Search a group, too."""
     if isinstance(error, SignoffError):
         return error
     if isinstance(error, BaseExceptionGroup):

@@ -13,7 +13,7 @@ from signoff.formats.json_reader import NotJson, read_json
 
 
 def spoken(text: str) -> str:
-    """Return a message for an actor. Raises typer's error of a bad invocation if it is empty or unwritable."""
+    """Raises typer's error if the message is empty or unwritable."""
     if not text.strip():
         raise typer.BadParameter("say something: the text is empty", param_hint="TEXT")
     if why := bounds_problem(text):
@@ -22,7 +22,7 @@ def spoken(text: str) -> str:
 
 
 def session_id(text: str) -> str:
-    """Return the id of a session, or "" for none. Raises typer's error of a bad invocation."""
+    """Return "" for none. Raises typer's error."""
     if text and not is_id(text):
         raise typer.BadParameter(
             "a session is named with letters, digits, `_` and `-`, at most 48", param_hint="--session"
@@ -31,7 +31,7 @@ def session_id(text: str) -> str:
 
 
 def read_object(text: str, option: str) -> dict[str, Any]:
-    """Parse one JSON object. Raises typer's error of a bad invocation, which names the option."""
+    """Raises typer's error, which names the option."""
     try:
         value = read_json(text)
     except NotJson as error:
@@ -50,7 +50,7 @@ def read_duration(text: str, option: str) -> float:
 
 
 def read_moment(text: str, option: str) -> datetime:
-    """Parse a time that includes its zone. Raises `ConfigError` that names `option`."""
+    """The time must include its zone. Raises `ConfigError` that names `option`."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

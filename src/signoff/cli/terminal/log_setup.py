@@ -43,10 +43,7 @@ def _escape(message: str) -> str:
 
 @contextmanager
 def process_log(state_dir: Path, name: str = LOG_NAME, *, as_json: bool = False) -> Iterator[None]:
-    """Log a serving process: everything to a file and warnings to the terminal.
-
-    With `as_json`, log to the terminal alone, for a log collector.
-    """
+    """Log everything to a file and warnings to the terminal. With `as_json`, log to the terminal alone."""
     with _log_as_json() if as_json else log_to_file(state_dir, name):
         yield
 
@@ -73,7 +70,7 @@ def _log_as_json() -> Iterator[None]:
 
 @contextmanager
 def log_to_file(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
-    """Log a serving process to a file within a block. The previous file is kept as `.old`."""
+    """Keep the previous file as `.old`."""
     path = state_dir / name
     if path.exists():
         path.replace(path.with_name(f"{name}.old"))

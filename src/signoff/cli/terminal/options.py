@@ -41,7 +41,7 @@ Stopper = Annotated[str, typer.Option("--as", help="The acting person's id; else
 
 
 def past_moment(text: str) -> datetime:
-    """Parse the value of `--before`. Raises `BadParameter` if it is no time, or in the future."""
+    """Raise `BadParameter` for a text that is no time, or a time in the future."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -27,19 +27,17 @@ class Output:
         self._console = Console(file=stdout, markup=False, highlight=False, emoji=False, width=width)
 
     def show(self, data: Any, *words: RenderableType, compact: bool = False) -> None:
-        """Print `data` as JSON (one line if `compact`) in JSON mode, else `words`, one per line."""
         if self.as_json:
             self.write(to_json(data, indent=None if compact else 2).decode() + "\n")
         else:
             self.say(*words)
 
     def write(self, text: str) -> None:
-        """Print `text` byte for byte, for programs."""
         self._stdout.write(text)
         self._stdout.flush()
 
     def say(self, *words: RenderableType) -> None:
-        """Print words for people; nothing in JSON mode."""
+        """Print nothing in JSON mode."""
         if not self.as_json:
             for each in words:
                 # Only lay out tables and the like: a terminal wraps long lines better than inserted line ends do.
@@ -47,7 +45,7 @@ class Output:
 
 
 def run(body: Callable[[Output], Coroutine[Any, Any, int]], *, as_json: bool = False) -> None:
-    """Run the body of a command in its own event loop. The body returns the exit code."""
+    """The body returns the exit code."""
     with _stdout(as_json) as stdout:
         code = asyncio.run(body(Output(stdout, as_json=as_json)))
     if code:
@@ -56,7 +54,7 @@ def run(body: Callable[[Output], Coroutine[Any, Any, int]], *, as_json: bool = F
 
 @contextmanager
 def _stdout(alone: bool) -> Iterator[TextIO]:
-    """Yield standard output. If `alone`, redirect all other output, including that of C code, to standard error."""
+    """If `alone`, redirect other output, including that of C code, to standard error."""
     mine = sys.stdout
     if not alone:
         yield mine

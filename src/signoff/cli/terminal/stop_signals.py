@@ -45,7 +45,7 @@ def stop_signals() -> Iterator[asyncio.Event]:
 
 
 async def until_stopped(stop: asyncio.Event, *running: asyncio.Task[None]) -> None:
-    """Wait until `stop` is set or one of `running` ends. Raises that task's error."""
+    """Raises the error of a task in `running` that ends first."""
     waiting = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((waiting, *running), return_when=asyncio.FIRST_COMPLETED)

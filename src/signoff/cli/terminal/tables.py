@@ -58,7 +58,6 @@ def state_text(state: str) -> Text:
 
 
 def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType:
-    """Render waiting requests, one line each, in the given order."""
     table = _table("Code", "What", "For", "Who may decide", "Asked", "Answer by")
     for card in cards:
         table.add_row(
@@ -73,7 +72,6 @@ def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType
 
 
 def turn_table(rows: Sequence[TurnRow], now: datetime) -> RenderableType:
-    """Render turns, one line each, in the given order."""
     table = _table("Turn", "State", "Actor", "Asked by", "What", "Waiting", "Started")
     for row in rows:
         table.add_row(
@@ -89,7 +87,6 @@ def turn_table(rows: Sequence[TurnRow], now: datetime) -> RenderableType:
 
 
 def session_table(rows: Iterable[SessionRow], now: datetime) -> RenderableType:
-    """Render sessions, one line each, in the given order."""
     table = _table("Session", "Of", "What", "Waiting", "Since")
     for row in rows:
         waiting = ", ".join(map(show_code, row.codes))
@@ -98,12 +95,12 @@ def session_table(rows: Iterable[SessionRow], now: datetime) -> RenderableType:
 
 
 def groups_text(groups: Iterable[ApproverGroup]) -> str:
-    """Return the required approvers in a manifest's words: `1 of role:finance, 2 of role:legal or user:ana`."""
+    """Use a manifest's words: `1 of role:finance, 2 of role:legal or user:ana`."""
     return ", ".join(f"{group.quorum} of {' or '.join(group.of)}" for group in groups)
 
 
 def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> str:
-    """Return a receipt as one sentence. `doubt` marks a question about a call with an unknown outcome."""
+    """`doubt` marks a question about a call with an unknown outcome."""
     if receipt.status == "accepted":
         verdict = receipt.verdict or receipt.state
         what = f": {effect}" if effect else ""
@@ -112,7 +109,7 @@ def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> 
 
 
 def turn_lines(view: TurnView) -> list[Text]:
-    """Return the story of a turn so far, one line per event. Later views add lines and replace those of calls."""
+    """Return one line per event. Later views add lines and replace those of calls."""
     lines = [
         Text(f"{message.role}: {content_text(part.text)}")
         for message in view.messages
@@ -126,7 +123,7 @@ def turn_lines(view: TurnView) -> list[Text]:
 
 
 def answer_lines(view: TurnView) -> list[Text]:
-    """Return the route, calls and answers of a turn so far. Its parts follow when it has ended."""
+    """The answer's parts follow when the turn has ended."""
     lines = [*place_lines(view.route, view.step), *(call_line(call) for call in view.calls)]
     if view.model_retry is not None:
         retry = view.model_retry
@@ -139,12 +136,11 @@ def answer_lines(view: TurnView) -> list[Text]:
 
 
 def place_lines(route: str, step: str) -> list[Text]:
-    """Return the position of a conversation, as `at checkout/pay`; empty outside all routes."""
+    """Such as `at checkout/pay`; empty outside all routes."""
     return [Text(f"  at {clean(route)}{'/' if step else ''}{clean(step)}", style="dim")] if route else []
 
 
 def call_line(call: CallView) -> Text:
-    """Return one call with its state: ran by rule, waiting, denied with approver and reason, or outcome unknown."""
     request = call.approval
     effect = request.card.effect if request is not None else clean(call.tool)
     outcome = call.outcome
@@ -171,7 +167,6 @@ def call_line(call: CallView) -> Text:
 
 
 def _write_subject(card: WaitingCard) -> str:
-    """Return the subject of a waiting request, and its changes so far."""
     asks = "did this happen? " if card.kind == "in_doubt" else ""
     course = (
         "changed" if card.edited_by else "",
@@ -189,12 +184,11 @@ def _table(*names: str) -> Table:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """Return the age of a moment, or ""."""
     return _formatter(now).ago(moment) if moment is not None else ""
 
 
 def until(moment: datetime | None, now: datetime) -> str:
-    """Return a future moment and the time left, or ""."""
+    """Add the time left. "" without a moment."""
     return f"{clock(moment)} ({_formatter(now).until(moment)})" if moment is not None else ""
 
 
@@ -203,19 +197,17 @@ def _formatter(now: datetime) -> Formatter:
 
 
 def clock(moment: datetime | None) -> str:
-    """Return a time in the user's time zone."""
+    """Use the user's time zone."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
 
 
 def frozen_line(standing: Freeze) -> str:
-    """Return a freeze in force: tenant, person, time and reason."""
     since = f"{standing.at:%Y-%m-%d %H:%M} UTC"
     who = clean(standing.by)
     return f"frozen: {standing.tenant} by {who} since {since}: {clean(standing.reason)}; no calls start"
 
 
 def swept_lines(swept: SweepResult) -> list[str]:
-    """List the number of withdrawn requests, and the requests that still wait."""
     lines = [f"withdrawn requests: {swept.withdrawn}"]
     if swept.waiting:
         lines.append("requests still waiting, although their calls cannot run; run the command again to withdraw them:")

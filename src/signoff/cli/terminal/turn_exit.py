@@ -13,7 +13,7 @@ _CORRECTABLE: Final = ("input_invalid", "not_available", "too_many_calls")
 
 
 def exit_code(turns: Iterable[TurnView]) -> int:
-    """Return the exit code for turns as last seen: calls of a turn that still waits do not count."""
+    """Calls of a turn that still waits do not count."""
     results = [turn.result for turn in turns if turn.result is not None]
     if any(result.state in FAILED_STATES for result in results):
         return FAILED
@@ -21,7 +21,7 @@ def exit_code(turns: Iterable[TurnView]) -> int:
 
 
 def _is_undone(outcome: CallOutcome) -> bool:
-    """Return whether a proposed action did not happen. Calls that the model can correct do not count."""
+    """Calls that the model can correct do not count."""
     if outcome.code == "skipped":
         # The answer of a turn skips the other calls of its completion.
         return outcome.gate != "respond"
