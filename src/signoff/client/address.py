@@ -21,10 +21,7 @@ from signoff.formats.web_address import address_of, is_loopback, web_address
 
 
 def find_token(token: str | None = None) -> str:
-    """Return the personal token: `token`, or else SIGNOFF_TOKEN; "" for none.
-
-    Raises `ConfigError` for an invalid token.
-    """
+    """Return `token`, or else SIGNOFF_TOKEN; "" for none. Raises `ConfigError` for an invalid token."""
     secret = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
     # Refuse it here: the HTTP library's error about a header would repeat the token.
     if not secret.isascii() or not secret.isprintable():
@@ -50,7 +47,7 @@ def find_gateway(url: str | None = None, *, token: str = "") -> str:
 
 
 def meant_installation(url: str | None = None, *, token: str = "") -> str:
-    """Return the installation whose gateway is meant; "" if an address or a token names the gateway."""
+    """Return "" if an address or a token names the gateway."""
     named = any(os.environ.get(ENV_PREFIX + name) for name in ("PUBLIC_URL", "HOST", "PORT"))
     if url or token or named or _setting("public_url", _settings_file()):
         return ""
@@ -58,12 +55,12 @@ def meant_installation(url: str | None = None, *, token: str = "") -> str:
 
 
 def installation_name(state_dir: Path) -> str:
-    """Return the name of the installation with this state directory, without revealing the path."""
+    """The name does not reveal the path."""
     return hashlib.sha256(os.fsencode(state_dir.resolve())).hexdigest()[:32]
 
 
 def find_state_dir() -> Path:
-    """Return the state directory of the settings. Raises `ConfigError` for unreadable settings."""
+    """Raise `ConfigError` for unreadable settings."""
     return Path(_setting("state_dir", _settings_file()) or DEFAULT_STATE_DIR)
 
 

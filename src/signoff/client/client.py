@@ -1,4 +1,4 @@
-"""The client of a gateway: start turns, follow them, and decide requests, from any Python program."""
+"""The client of a gateway: start turns, follow them, and decide requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -91,7 +91,6 @@ class Client:
         return self._transport.url
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._transport.close()
 
     async def get(self, shape: type[T], path: str, **params: Any) -> T:
@@ -148,7 +147,7 @@ class Client:
         return await self._transport.call(TurnView, "GET", path)
 
     async def turns(self, *, state: str = "", actor: str = "", limit: int = 50) -> list[TurnRow]:
-        """List turns, newest first, optionally with one state or actor."""
+        """List turns, newest first."""
         return await self._transport.list_rows(TurnRow, "turns", state=state, actor=actor, limit=limit)
 
     async def say(
@@ -192,7 +191,7 @@ class Client:
         )
 
     async def session(self, name: str) -> SessionView:
-        """Return a session's current view, with its turns, oldest first."""
+        """Turns are in order, oldest first."""
         return await self._transport.call(SessionView, "GET", f"/v1/sessions/{_quote_part(name)}")
 
     async def sessions(self, *, limit: int = 50) -> list[SessionRow]:
@@ -211,7 +210,7 @@ class Client:
         return await self._transport.list_rows(WaitingCard, "approvals", limit=limit, **who)
 
     async def pending(self, approver: str = "") -> AsyncGenerator[ApprovalRequest]:
-        """Yield each pending request in full, in the order of `inbox`."""
+        """Yield requests in full, in the order of `inbox`."""
         for card in await self.inbox(approver):
             try:
                 request = await self.request(card.id)
@@ -307,7 +306,6 @@ class Client:
         return await self._transport.call(EditPreview, "POST", f"/v1/approvals/{_quote_part(name)}/preview", json=body)
 
     async def withdraw(self, request: ApprovalRequest | str, *, by: str = "", reason: str = "") -> Receipt:
-        """Withdraw a request, so that its call does not run."""
         name = request if isinstance(request, str) else request.id
         return await self._transport.receipt(
             f"/v1/approvals/{_quote_part(name)}/withdraw", _drop_empty({"reason": reason}), by
@@ -318,12 +316,10 @@ class Client:
         return await self._transport.list_rows(Grant, "grants", every=every, tenant=tenant)
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:
-        """Revoke a remembered answer, so that approvers are asked again."""
         path, params = f"/v1/grants/{_quote_part(grant)}", _drop_empty({"as": by, "tenant": tenant})
         return await self._transport.call(Grant, "DELETE", path, params=params, json={})
 
     async def freezes(self, *, tenant: str = "") -> list[Freeze]:
-        """Return the freeze of the tenant, if there is one."""
         return await self._transport.list_rows(Freeze, "freezes", tenant=tenant)
 
     async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> FreezeResult:
@@ -334,7 +330,7 @@ class Client:
         )
 
     async def unfreeze(self, tenant: str, *, by: str = "") -> Freeze:
-        """Unfreeze a tenant. Calls denied during the freeze stay denied."""
+        """Calls denied during the freeze stay denied."""
         path = f"/v1/freezes/{_quote_part(tenant)}"
         return await self._transport.call(Freeze, "DELETE", path, params=_drop_empty({"as": by}), json={})
 
@@ -349,7 +345,7 @@ class Client:
         return await self._transport.call(EventList, "GET", "/v1/events", params=_drop_empty(params))
 
     async def follow_events(self, *, after: int = 0, turn: str = "", tenant: str = "") -> AsyncGenerator[CloudEvent]:
-        """Yield the events after a number as they happen, without end. Raises like `events`."""
+        """Yield events without end. Raises like `events`."""
         clock = asyncio.get_running_loop().time
         while True:
             began, page = clock(), None
@@ -377,7 +373,7 @@ class Client:
         return await self._transport.call(RetryResult, "POST", "/v1/events/failed/retry", params=params, json={})
 
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
-        """Decide the question that was read. The decision counts for no later question."""
+        """The decision counts for no later question."""
         request = await self.request(named) if isinstance(named, str) else named
         if given.get("seen") is None and given["verdict"] == "approved" and not isinstance(named, str):
             # A full request holds every value. A name shows none.
@@ -390,7 +386,7 @@ class Client:
 
 
 def _draft(**given: Any) -> DecisionDraft:
-    """Raises `Refused` (`malformed`) for a decision that no gateway would accept."""
+    """Raise `Refused` (`malformed`) for a decision that no gateway would accept."""
     try:
         return DecisionDraft(**given)
     except ValidationError as error:
@@ -400,7 +396,6 @@ def _draft(**given: Any) -> DecisionDraft:
 
 
 def _drop_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `fields` without empty values."""
     return {name: value for name, value in fields.items() if value}
 
 
@@ -412,7 +407,7 @@ def _read_turn(name: str) -> TurnKey:
 
 
 def _quote_part(name: str) -> str:
-    """Return a name as a part of a path. Raises `NotFound` for a name that would change the path."""
+    """Raise `NotFound` for a name that would change the path."""
     plain = name.strip()
     if plain in ("", ".", ".."):
         raise NotFound(f"there is nothing with the name {quote_name(plain)}")

@@ -29,7 +29,7 @@ class DevProcess(FrozenModel):
 
 
 def read_running(state_dir: Path) -> DevProcess | None:
-    """Return the description that `signoff dev` left in the state directory, if its process still runs."""
+    """Return `None` if the process that left the description no longer runs."""
     try:
         running = DevProcess.model_validate_json((state_dir / RUNNING_FILE).read_bytes())
         # Signal 0 only checks the process: a killed process leaves its file behind.

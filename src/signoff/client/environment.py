@@ -1,4 +1,4 @@
-"""Checks the variables `SIGNOFF_*` of this process: a misspelt one would be ignored silently."""
+"""Checks the variables `SIGNOFF_*`: without this, a misspelt one would be ignored silently."""
 
 import difflib
 import os

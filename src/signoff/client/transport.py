@@ -45,15 +45,14 @@ class Transport:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._http.aclose()
 
     async def call(self, shape: type[T], method: str, path: str, **content: Any) -> T:
-        """Call a route and parse its answer. `content` is httpx2's, such as `params` and `json`."""
+        """`content` is httpx2's, such as `params` and `json`."""
         return self.read(shape, self._json(await self._send(method, path, **content)))
 
     async def list_rows(self, shape: type[T], name: str, **params: Any) -> list[T]:
-        """Return the list of `/v1/<name>`. Parameters that are `None`, False or empty are omitted."""
+        """Omit parameters that are `None`, False or empty."""
         present = {key: value for key, value in params.items() if value}
         body = self._json(await self._send("GET", f"/v1/{name}", params=present))
         rows = body.get(name) if isinstance(body, dict) else None
@@ -62,7 +61,7 @@ class Transport:
         return [self.read(shape, row) for row in rows]
 
     async def receipt(self, path: str, body: dict[str, Any], person: str) -> Receipt:
-        """Return the receipt of a decision as `person`. A refused one names the decider and the time."""
+        """A refused decision's receipt names the decider and the time."""
         reply = await self._reply("POST", path, json=body, params={"as": person} if person else {})
         content = self._json(reply)
         if isinstance(content, dict) and "approval_id" in content:
@@ -70,7 +69,6 @@ class Transport:
         raise self._refusal(reply)
 
     async def events(self, path: str) -> AsyncGenerator[tuple[str, Any]]:
-        """Yield the name and data of each server-sent event until the gateway ends the stream."""
         try:
             async with self._http.stream("GET", path) as reply:
                 if not reply.is_success:
@@ -124,7 +122,6 @@ class Transport:
             raise self._stranger() from None
 
     def read(self, shape: type[T], data: Any) -> T:
-        """Validate the gateway's answer, or an event's data, as a model."""
         try:
             return shape.model_validate(data)
         except ValidationError:

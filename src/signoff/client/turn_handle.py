@@ -28,7 +28,7 @@ class TurnHandle:
     _transport: Transport
     key: TurnKey
     links: TurnLinks | None = None
-    """Links for following it, for a turn that this client started."""
+    """`None` for a turn that this client did not start."""
     joins: bool = False
     """Whether it answers a message that its session may still hold."""
 
@@ -66,7 +66,6 @@ class TurnHandle:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _is_to_begin(self) -> bool:
-        """Return whether the session still holds the message, or has just started its turn."""
         session = await self._transport.call(SessionView, "GET", f"/v1/sessions/{self.key.tenant}.{self.key.session}")
         held = (*(each.message_id for each in session.queued), *(each.turn for each in session.turns))
         return self.key.turn in held
@@ -110,7 +109,7 @@ class TurnHandle:
                 await outage.outlast(error)
 
     async def _find_request(self, call: CallView, yielded: Collection[tuple[str, int]]) -> ApprovalRequest | None:
-        """Return the request of a call if it was not yielded yet, or `None`."""
+        """Return `None` if the request was yielded before."""
         seen = call.approval
         if seen is None or seen.state != "pending" or (seen.id, seen.revision) in yielded:
             return None
@@ -126,8 +125,6 @@ class TurnHandle:
 
 
 class _Outage:
-    """The time since which a gateway or its worker does not answer a waiting client."""
-
     def __init__(self) -> None:
         self._since: float | None = None
 
