@@ -1,7 +1,6 @@
-"""Accepts decisions into the store in order.
+"""Accepts decisions into the store in order. Gateways and workers use the same rules under the same lock.
 
-Gateways and workers use the same rules under the same lock. The rows of an approval decide which one was first, not
-clocks or workflows.
+The rows of an approval decide which one was first, not clocks or workflows.
 """
 
 from collections.abc import Callable
@@ -55,17 +54,14 @@ class Taken:
     """The effect of one decision on the store."""
 
     receipt: Receipt
-    """The receipt for its author."""
     vote: Vote | None = None
-    """The inserted decision, or `None`."""
     author: Authority | None = None
-    """The author, or `None` if not looked up."""
+    """`None` if not looked up."""
     change: str = ""
     """The delivery id of the edit that created the question."""
 
     @property
     def decision(self) -> Decision | None:
-        """The inserted decision, or `None`."""
         return None if self.vote is None else self.vote.decision
 
 
@@ -74,7 +70,7 @@ class NewAnswer:
     """A decision and its origin."""
 
     decision: Decision
-    """The decision, with its time of receipt."""
+    """It has its time of receipt."""
     question_hash: str
     """The hash of the question shown to its author, or "" for a raw decision that names none."""
     author: Callable[[ApprovalRequest, Decision], Authority]
@@ -93,10 +89,7 @@ class NewAnswer:
 
 
 class AnswerTaker:
-    """Accepts decisions into one store.
-
-    If a method raises `StoreUnavailable`, nothing was stored.
-    """
+    """Accepts decisions into one store. If a method raises `StoreUnavailable`, nothing was stored."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._rows = Questions(store)
@@ -111,7 +104,7 @@ class AnswerTaker:
         return await self._rows.run_locked(new.decision.approval_id, work)
 
     def take_locked(self, connection: Connection, rows: ApprovalRows | None, new: NewAnswer) -> Taken:
-        """Do the same within `Questions.run_locked`."""
+        """Take a decision within `Questions.run_locked`."""
         if rows is None:
             return Taken(refuse("unknown", new.decision.approval_id))
         received = new.decision.received_at or self._clock()
@@ -206,16 +199,12 @@ class AnswerTaker:
     def _added(
         self, connection: Connection, rows: ApprovalRows, vote: Vote, receipt: Receipt, author: Authority
     ) -> Taken:
-        """Record a decision together with its row.
-
-        Its turn may hold back its own entry with the same key.
-        """
+        """Its turn may hold back its own entry with the same key."""
         entry_writer([audit_events.attempt_entry(vote.decision, receipt, self._clock(), author)])(connection)
         return Taken(receipt, vote, author, rows.latest.edit_delivery)
 
 
 def authority_of(vote: Vote) -> Authority:
-    """Return the author of a stored decision."""
     return Authority(
         allowed=True,
         subject=vote.subject,
@@ -230,15 +219,11 @@ def authority_of(vote: Vote) -> Authority:
 
 
 def refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:
-    """Return the receipt of a refusal without a request's state."""
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message, why=why)
 
 
 def _takes_back(decision: Decision) -> bool:
-    """Return whether a decision stops its call from running as asked.
-
-    Too late once the call has begun.
-    """
+    """It is too late once the call has begun."""
     return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
 
 
@@ -267,9 +252,8 @@ def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Rece
 def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
     """Return `decision`, with a new delivery id if another decision has the same id.
 
-    A void decision counts as another one. A person may return to a page and deny after approving. Treated as a
-    repetition of the approval, the denial would be lost. A void decision can be repeated, although a link has only one
-    delivery id.
+    A person may return to a page and deny after approving. Treated as a repetition of the approval, the denial would be
+    lost. A void decision counts as another one, since a link has only one delivery id.
     """
     for answer in rows.answers:
         stored = answer.vote.decision
@@ -285,7 +269,6 @@ def _content_of(decision: Decision) -> list[Any]:
 
 
 def _find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
-    """Return the receipt of the same delivery, if it was accepted before."""
     for answer in rows.answers:
         if answer.vote.decision.delivery_id != decision.delivery_id:
             continue

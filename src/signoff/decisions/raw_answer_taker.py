@@ -1,6 +1,5 @@
-"""Accepts raw decisions: unsigned Signals and Updates that bypassed the gateway.
-
-They come for example from Temporal's own interfaces.
+"""Accepts raw decisions: unsigned Signals and Updates that bypassed the gateway, such as from Temporal's own
+interfaces.
 """
 
 from collections.abc import Callable
@@ -45,16 +44,10 @@ class RawAnswerTaker:
         self._development = development
 
     def counts(self, tool: str, definition: str) -> bool:
-        """Return whether a raw decision about a tool counts at all."""
         return self._development or self._takes_unsigned(tool, definition)
 
     async def take(self, raw: RawAnswer, people: Directory) -> Taken:
-        """Accept a decision of one of `people`.
-
-        A decision accepted before keeps its receipt.
-
-        Raises `StoreUnavailable`.
-        """
+        """Keep the receipt of a decision accepted before. Raises `StoreUnavailable`."""
 
         def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
             return self._take_locked(connection, rows, raw, people, handed=False)
