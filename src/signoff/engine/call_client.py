@@ -1,4 +1,4 @@
-"""Proposes calls of external agents over Temporal, uses their permits and announces their reports."""
+"""Proposes external agents' calls over Temporal, uses permits and announces reports."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ _R = TypeVar("_R", bound=FrozenModel)
 
 
 class CallClient:
-    """Talks to the turns of external calls, over the client of all turns."""
+    """Talks to the turns of external calls."""
 
     def __init__(self, turns: TurnClient) -> None:
         self._turns = turns
@@ -84,7 +84,7 @@ class CallClient:
             await asyncio.wait(waits)
 
     async def _await_end(self, key: TurnKey) -> UseReply | None:
-        """Return the outcome of a call once its turn has ended, or `None` if the turn does not return all of it."""
+        """Return `None` if the ended turn does not return all of the outcome."""
         try:
             result = await self._turns.result(key)
         except (ConfigError, NotFound, ServerUnavailable):
@@ -95,7 +95,6 @@ class CallClient:
         return UseReply(state=outcome.code, outcome=outcome)
 
     async def _look(self, key: TurnKey, pause: float) -> UseReply | None:
-        """Return the state of a call once it waits or may be used, or `None` if no worker answers."""
         while True:
             await asyncio.sleep(pause)
             pause = min(max(2 * pause, _FIRST_PAUSE), _LAST_PAUSE)
@@ -110,9 +109,9 @@ class CallClient:
                     return UseReply(state=str(state))
 
     async def propose_and_use(self, turn: TurnInput, use: str) -> UseReply | None:
-        """Start the turn of a call and use its permit with the use request `use` after judgement, in one request.
+        """Start the turn of a call and, after judgement, use its permit with the use request `use`, in one request.
 
-        Equal input is the same call. Returns `None` if its turn has ended, or did not answer in time. Raises as
+        Returns `None` if its turn has ended, or did not answer in time. Equal input is the same call. Raises as
         `propose`.
         """
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
@@ -161,10 +160,7 @@ class CallClient:
         return reply
 
     async def use(self, key: TurnKey, use: str) -> UseReply | None:
-        """Use the permit of a call with the use request `use`.
-
-        `None` if its turn has ended. Raises `ServerUnavailable`.
-        """
+        """Return `None` if the call's turn has ended. Raises `ServerUnavailable`."""
         reply = await self._update(key, names.USE_CALL, UseRequest(use=use), UseReply)
         if isinstance(reply, str):
             return use_refusal(reply)
@@ -193,7 +189,7 @@ class CallClient:
                 raise unavailable(error) from None
 
     async def _update(self, key: TurnKey, update: str, body: FrozenModel, result_type: type[_R]) -> _R | str | None:
-        """Return the turn's answer, the reason of a refusal without history event, or `None` after the turn's end."""
+        """Return the reason of a refusal without history event, or `None` after the turn's end."""
         try:
             # `rpc_timeout` limits only one of several requests: a dropped Update would never be reported.
             async with asyncio.timeout(PATIENCE.total_seconds()):

@@ -1,4 +1,4 @@
-"""Measures the difference of other clocks to this machine's: one signs answers, another enforces deadlines."""
+"""Measures clocks against this machine's: one signs answers, another enforces deadlines."""
 
 import asyncio
 import contextlib
@@ -24,14 +24,14 @@ _BETWEEN_SECONDS: Final = 0.05
 
 
 async def store_clock_lead(store: Store, *, clock: Clock = system_clock) -> timedelta:
-    """Return the lead of the store's clock over this machine's. Checks the store, and raises as `Store.check`."""
+    """Raises as `Store.check`, which this calls."""
     before = clock()
     store_time = await store.check()
     return store_time - _between(before, clock())
 
 
 async def server_clock_lead(client: Client, *, clock: Clock = system_clock) -> timedelta | None:
-    """Return the lead of the Temporal server's clock over this machine's, or `None` if it is unknown.
+    """Return the lead of the server's clock over this machine's, or `None` if it is unknown.
 
     No call of Temporal's API returns the time. The server reports the last poll of a queue, so this polls an empty one.
     """
@@ -54,7 +54,7 @@ async def server_clock_lead(client: Client, *, clock: Clock = system_clock) -> t
 
 
 def clock_problem(name: str, ahead: timedelta | None) -> str:
-    """Return a sentence about a clock with this lead, with the remedy, or "" if it is acceptable."""
+    """Return a sentence with the remedy, or "" if the lead is acceptable."""
     if ahead is None or abs(ahead.total_seconds()) <= CLOCKS_APART_SECONDS:
         return ""
     seconds = f"{abs(ahead.total_seconds()):.0f} s"

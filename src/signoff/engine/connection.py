@@ -16,12 +16,12 @@ from signoff.temporal.server_connection import connect
 async def connect_installation(
     settings: Settings, secrets: SecretProvider, address: str | None = None, namespace: str | None = None
 ) -> Client:
-    """Connect as `connect`, with the installation's encryption. Also raises the errors of `open_encryption`."""
+    """Raises as `connect` and `open_encryption`."""
     return await connect(address, namespace, encryption=await open_encryption(settings, secrets))
 
 
 def check_client(settings: Settings, client: Client) -> Client:
-    """Return a given client. Raises `ConfigError` if it lacks required encryption."""
+    """Raise `ConfigError` if the client lacks required encryption."""
     if settings.encryption:
         require_codec(client)
     return client
@@ -38,7 +38,7 @@ def require_codec(client: Client) -> None:
 
 
 async def open_encryption(settings: Settings, secrets: SecretProvider) -> Encryption | None:
-    """Read the encryption keys of an installation, or return `None` if it neither encrypts nor has keys.
+    """Return `None` if the installation neither encrypts nor has keys.
 
     Keys are read even with encryption off: older data stays readable. The development profile creates the first key
     itself. Raises `ConfigError` if encryption is on without keys, `Unavailable` if their source is unavailable.

@@ -1,4 +1,4 @@
-"""Runs an event handler on a worker, and returns the result."""
+"""Runs an event handler on a worker."""
 
 import asyncio
 import builtins
@@ -23,8 +23,8 @@ _BEGIN_WITHIN: Final = timedelta(minutes=10)
 async def run_event_handler(client: Client, task_queue: str, store: str, task: EventTask, patience: float) -> str:
     """Return "" once a handler accepted an event, or the failure, after `patience` seconds at the latest.
 
-    `store` is the id of the event's store. Parallel callers, even from other processes, wait for the same run. After a
-    failure, a new one begins. Raises `ServerUnavailable`.
+    `store` is the id of the event's store. Parallel callers of any process wait for the same run. After a failure, a
+    new one begins. Raises `ServerUnavailable`.
     """
     try:
         handle = await client.start_workflow(

@@ -1,4 +1,4 @@
-"""Freezes a tenant: writes the freeze, so that nothing new starts, then withdraws all pending requests."""
+"""Freezes a tenant, so that nothing new starts, and then withdraws all pending requests."""
 
 import asyncio
 import time
@@ -29,14 +29,14 @@ _NOT_OURS: Final = ("not_allowed", "assurance", "self_approval")
 def is_operator(person: Person, approvers: Sequence[str], *, development: bool) -> bool:
     """Return whether a person may freeze a tenant: it takes the role `admin`.
 
-    The development profile, which has no proof of identity, also permits the default `approvers`.
+    The development profile, without proof of identity, also permits the default `approvers`.
     """
     listed = development and not set(rights(person)).isdisjoint(approvers)
     return person.active and (OPERATOR in person.roles or listed)
 
 
 def check_operator(person: Person, approvers: Sequence[str], *, development: bool) -> None:
-    """Raise `Refused` (`not_allowed`) unless the person is an operator, see `is_operator`."""
+    """Raise `Refused` (`not_allowed`) unless the person is an operator."""
     if not is_operator(person, approvers, development=development):
         raise worded(Refused, Remark.of("role", role=OPERATOR, who=person.id), code="not_allowed")
 
@@ -49,10 +49,10 @@ async def sweep(
     patience: float = 30.0,
     pause: float = 0.5,
 ) -> SweepResult:
-    """Withdraw all pending requests of a tenant, in passes until none is found or `patience` seconds are over.
+    """Withdraw requests in passes until none is found or `patience` seconds are over. The result names the rest.
 
-    The result names the rest. The first ten are always tried. `waiting` lists the requests. `withdraw` takes an
-    approval id and the reason. Raises their errors, except `NotFound` and `ServerUnavailable` of one request.
+    The first ten are always tried. `withdraw` takes an approval id and the reason. Raises the errors of both functions,
+    except `NotFound` and `ServerUnavailable` of one request.
     """
     end = time.monotonic() + patience
     over: set[str] = set()

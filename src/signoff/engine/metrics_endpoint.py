@@ -28,10 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 class MetricsEndpoint:
-    """The endpoint of one process.
+    """Create it before connecting to Temporal: it measures the SDK from then on, if a port is set.
 
-    Create it before connecting to Temporal: it measures the SDK from then on, if a port is set. Raises `ConfigError` if
-    the extra is not installed.
+    Raises `ConfigError` if the extra is not installed.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -48,10 +47,7 @@ class MetricsEndpoint:
 
     @asynccontextmanager
     async def serve(self, store: Store, kind: ProcessKind, workers: WorkerWatch | None = None) -> AsyncIterator[None]:
-        """Answer scrapes and probes until the block ends, if a port is set. Raises `ServerUnavailable`.
-
-        `workers` reports whether a worker runs.
-        """
+        """Answer scrapes and probes until the block ends, if a port is set. Raises `ServerUnavailable`."""
         host, port = self._settings.metrics_host, self._settings.metrics_port
         if port is None:
             yield
@@ -83,9 +79,9 @@ class MetricsEndpoint:
 
 
 class StoreGauges:
-    """Measures the store's backlog, at most once in `READ_SECONDS`.
+    """Measures the store's backlog, at most once in `READ_SECONDS`, and nothing without `reads`.
 
-    Without `reads`, measures nothing: a worker's role cannot read the queues, and two processes would report the same.
+    A worker's role cannot read the queues, and two processes would report the same.
     """
 
     def __init__(self, store: Store, *, reads: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -98,7 +94,7 @@ class StoreGauges:
         self._found = Gauges({}, {})
 
     async def read(self) -> Gauges:
-        """Return the last measurement, or only the store's state if it does not answer."""
+        """Return only the store's state if it does not answer."""
         if not self._reads:
             return self._found
         async with self._lock:
@@ -113,7 +109,7 @@ class StoreGauges:
 
 
 def gauges_from_backlog(backlog: Backlog, tenants: TenantLabels) -> Gauges:
-    """Convert the backlog to gauges: one of each kind for every labelled tenant, and one for all others."""
+    """Give every labelled tenant its own gauges, and all others one of each kind."""
     waiting: dict[tuple[str, ...], float] = {}
     oldest: dict[tuple[str, ...], float] = {}
     ages = HistogramCounts(AGES)

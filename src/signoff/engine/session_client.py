@@ -1,4 +1,4 @@
-"""Sends messages and late results to sessions, and reads their state."""
+"""Sends messages and late results to sessions."""
 
 from typing import Any
 
@@ -90,9 +90,8 @@ class SessionClient:
         return receipt
 
     async def inject(self, key: SessionKey, injection: LateResult) -> SessionReceipt:
-        """Deliver a late result to a turn of a session, or to its successor.
-
-        Raises `NotFound` for a session that does not exist, `ServerUnavailable`.
+        """A turn's successor may get the result. Raises `NotFound` for a session that does not exist,
+        `ServerUnavailable`.
         """
         body = _plain(injection)
         if body is None:
@@ -121,14 +120,14 @@ class SessionClient:
         return SessionReceipt(status="pending", message=_STORED)
 
     async def session(self, key: SessionKey) -> SessionView:
-        """Return a session's present view. Raises `NotFound`; `ServerUnavailable` if no worker answers in 3 s."""
+        """Raises `NotFound`, and `ServerUnavailable` if no worker answers in 3 s."""
         view: SessionView = await self._runs.query(key, names.STATE, SessionView)
         if (view.tenant, view.session) != key:
             raise ServerUnavailable(ANOTHER)
         return view
 
     async def has_session(self, key: SessionKey) -> bool:
-        """Return whether a session exists. Needs no worker. Raises `ServerUnavailable`."""
+        """Needs no worker. Raises `ServerUnavailable`."""
         try:
             await self._runs.handle(key).describe(rpc_timeout=self._runs.patience)
         except RPCError as error:
@@ -171,7 +170,7 @@ def _first(key: SessionKey, actor: str) -> SessionInput:
 
 
 def _plain(item: MailboxMessage | LateResult) -> dict[str, Any] | None:
-    """Return the JSON of `item`, or `None` if JSON cannot represent it."""
+    """Return `None` if JSON cannot represent `item`."""
     try:
         body = item.model_dump(mode="json")
         canonical_json(body)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_spans(settings: Settings, process: str) -> AsyncIterator["SpanSender | None"]:
-    """Yield the sender of spans, and send the rest at the end of the block. `None` if spans are off.
+    """Yield `None` if spans are off. Sends the rest at the end of the block.
 
     Raises `ConfigError` if the extra is not installed.
     """

@@ -1,7 +1,7 @@
 """Removes old turns' data from the store, once the Temporal server has deleted the turns.
 
-A turn with a history in the server can be reset, replayed or retried at any time: its tickets, answers and blobs stay.
-Only the server's own "not found" counts. With any other answer, or none, all data stays.
+A turn with a history in the server can be reset, replayed or retried at any time: its data stay. Only the server's own
+"not found" counts. With any other answer, or none, all data stays.
 """
 
 import functools
@@ -32,25 +32,22 @@ _log = logging.getLogger(__name__)
 
 
 class StoreRemoval(NamedTuple):
-    """The removed data of a store, or the data that a dry run would remove."""
+    """The data of a store that were removed, or that a dry run would remove."""
 
     turns: Counter[str]
-    """Number of turns, by tenant."""
     rows_by_tenant: dict[str, RemovedRows]
-    """Number of rows, by tenant. Rows that belong to no turn count for the tenant `main`."""
+    """Rows that belong to no turn count for the tenant `main`."""
     kept: int
-    """Number of old turns that stay, because the server still has them."""
     unknown: int
-    """Number of turns that stay, because the server's answer is unknown."""
+    """Turns that stay, because the server's answer is unknown."""
 
     @property
     def rows(self) -> RemovedRows:
-        """The total number of rows."""
         return functools.reduce(RemovedRows.plus, self.rows_by_tenant.values(), RemovedRows())
 
 
 async def read_status(client: Client, workflow_id: str) -> WorkflowExecutionStatus | None:
-    """Return a workflow's status, or `None` if the server has no such id. Raises `ServerUnavailable`."""
+    """Return `None` if the server has no such id. Raises `ServerUnavailable`."""
     try:
         return (await client.get_workflow_handle(workflow_id).describe()).status
     except RPCError as error:
@@ -79,14 +76,13 @@ class StoreCleanup:
 
     @property
     def removal(self) -> StoreRemoval:
-        """The data removed until now, or counted by a dry run."""
         return StoreRemoval(self._turns, self._rows, len(self._kept), len(self._unknown))
 
     async def run(self) -> StoreRemoval:
-        """Remove all removable data.
+        """Raise `Refused` for a time at which a turn may still have run by rule, and if the server lacks this store's
+        turns.
 
-        Raises `Refused` for a time at which a turn may still have run by rule, and if the server does not know this
-        store's turns. Raises `ServerUnavailable`, `StoreUnavailable`.
+        Raises `ServerUnavailable`, `StoreUnavailable`.
         """
         await self._check_time()
         await self._check_server()
@@ -169,7 +165,7 @@ class StoreCleanup:
                 return
 
     async def _remove_blobs_of(self, session: SessionKey) -> None:
-        """Remove a session's old blobs if neither the server nor the store has any data that names them."""
+        """Require that neither the server nor the store has any data that names a session's blobs."""
         if await self._store.read(partial(old_turns.has_questions, session=session)):
             return
         own = TurnKey(session.tenant, session.session, session.session)
@@ -193,7 +189,7 @@ class StoreCleanup:
         self._rows[tenant] = self._rows.get(tenant, RemovedRows()).plus(removed)
 
     async def _is_known(self, workflow_id: str) -> bool | None:
-        """Return whether the server has a workflow, or `None` if the answer is unknown."""
+        """Return `None` if the server's answer is unknown."""
         try:
             found = await read_status(self._client, workflow_id) is not None
         except ServerUnavailable as error:
@@ -203,7 +199,7 @@ class StoreCleanup:
         return found
 
     async def _has_turns(self, session: SessionKey) -> bool | None:
-        """Return whether the server has turns of a session, or `None` if the answer is unknown."""
+        """Return `None` if the server's answer is unknown."""
         # Ids have no quotes.
         query = f'WorkflowId STARTS_WITH "turn/{session.tenant}/{session.session}/"'
         try:

@@ -1,4 +1,4 @@
-"""Starts turns, reads their state and delivers decisions over Temporal, for the gateway."""
+"""Starts turns, reads their state and delivers decisions over Temporal."""
 
 import asyncio
 import hashlib
@@ -63,9 +63,9 @@ _UNDECIDED_KEPT = 1_000
 
 
 class TurnClient(RunClient):
-    """Talks to turns over one Temporal client.
+    """Talks to turns over one Temporal client. Also counts the failed judgements of the latest answers.
 
-    Also counts the failed judgements of the latest answers. The times below apply to the default `patience`.
+    The times below apply to the default `patience`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TurnClient(RunClient):
         self._undecided: dict[str, int] = {}
 
     async def start_turn(self, turn: TurnInput) -> TurnKey:
-        """Start a turn. On return, the turn is in Temporal. Equal input is the same turn.
+        """On return, the turn is in Temporal. Equal input is the same turn.
 
         Raises `Conflict` if a turn with other input has the id, `Refused` (`too_large`, `malformed`) for unsupported
         input, `ServerUnavailable` if the server does not answer.
@@ -84,7 +84,7 @@ class TurnClient(RunClient):
         return TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
 
     async def begin_turn(self, turn: TurnInput, digest: str) -> bool:
-        """Start a turn with a stamped input. Returns False if it was started before. Raises as `start_turn`."""
+        """Return False if the turn was started before. Raises as `start_turn`."""
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         try:
             await self.temporal.start_workflow(
@@ -111,11 +111,11 @@ class TurnClient(RunClient):
         return True
 
     def stamp_input(self, turn: TurnInput) -> tuple[TurnInput, str]:
-        """Return a turn's input with a nonce, and the digest that identifies equal input. Raises `Refused`."""
+        """Add a nonce. The digest identifies equal input. Raises `Refused`."""
         return replace(turn, principal=with_nonce(turn.principal)), _input_digest(turn)
 
     async def view(self, key: TurnKey) -> TurnView:
-        """Return a turn's present view. Raises `NotFound`; `ServerUnavailable` if no worker answers in 3 s."""
+        """Raises `NotFound`, and `ServerUnavailable` if no worker answers in 3 s."""
         view: TurnView = await self.query(key, names.STATE, TurnView)
         # A forged workflow may answer as another turn: that turn's data would be shown for this one.
         if (view.tenant, view.session, view.turn) != key:
@@ -125,9 +125,9 @@ class TurnClient(RunClient):
         return replace(view, model_retry=await self._model_retry(key))
 
     async def input_of(self, key: TurnKey) -> TurnInput | None:
-        """Return the input of a turn from its first event, or `None` if it is not a turn's input.
+        """Read the input from the first event, or return `None` if that is not a turn's. Needs no worker.
 
-        Needs no worker. Raises `NotFound`, `ServerUnavailable`.
+        Raises `NotFound`, `ServerUnavailable`.
         """
         try:
             events = self.handle(key).fetch_history_events(page_size=1, rpc_timeout=self._patience)
@@ -179,10 +179,7 @@ class TurnClient(RunClient):
         )
 
     async def result(self, key: TurnKey) -> TurnResult:
-        """Wait for the turn's end and return its result.
-
-        Raises `NotFound`, or `ConfigError` for a turn that never began.
-        """
+        """Wait for the turn's end. Raises `NotFound`, or `ConfigError` for a turn that never began."""
         handle = self.handle(key, TurnResult)
         try:
             result: TurnResult = await handle.result()
@@ -195,7 +192,7 @@ class TurnClient(RunClient):
         return result
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
-        """Yield the turn's view after each change, until it has its result."""
+        """Yield a view after each change, until the turn has its result."""
         last: TurnView | None = None
         while True:
             view = await self.view(key)
@@ -208,7 +205,7 @@ class TurnClient(RunClient):
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def request(self, approval_id: str) -> ApprovalRequest:
-        """Return one request, pending or settled. Raises `NotFound`."""
+        """Raises `NotFound`. The request may be settled."""
         key = parse_approval_id(approval_id)
         if key is None:
             raise NotFound(f"`{approval_id}` is no approval id")
@@ -219,12 +216,10 @@ class TurnClient(RunClient):
         raise NotFound(f"there is no request `{approval_id}`")
 
     async def pending(self, key: TurnKey) -> list[ApprovalRequest]:
-        """Return the pending requests of one turn."""
         found: list[ApprovalRequest] = await self.query(key, names.PENDING_APPROVALS, list[ApprovalRequest])
         return found
 
     async def transcript(self, key: TurnKey) -> list[Message]:
-        """Return the conversation of one turn so far."""
         found: list[Message] = await self.query(key, names.TRANSCRIPT, list[Message])
         return found
 
@@ -254,7 +249,7 @@ class TurnClient(RunClient):
             return await self._after_the_end(handle, decision.approval_id, error)
 
     async def withdraw(self, wish: Decision) -> Receipt:
-        """Withdraw one pending request. Its call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
+        """The call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
         approval_id = wish.approval_id
         key = parse_approval_id(approval_id)
         if key is None:
@@ -282,7 +277,7 @@ class TurnClient(RunClient):
         decision: Decision,
         body: dict[str, Any],
     ) -> Receipt:
-        """Return the receipt of an answer sent as an Update. Repeated while it waits, it is still one Update."""
+        """A repetition during the wait is still one Update."""
         # The id must identify the answer: the server repeats its first result for a known id, ignoring the rest. Ids
         # belong to one workflow, so they need neither session nor turn.
         kind = "" if update == names.DECIDE else f"{update}:"
@@ -320,7 +315,7 @@ class TurnClient(RunClient):
             raise Conflict(f"turn `{key.turn}` exists already with other input; choose another id")
 
     async def cancel_turn(self, key: TurnKey) -> None:
-        """Ask a turn to stop. It waits for running tools and cancels pending requests. Raises `NotFound`."""
+        """The turn waits for running tools and cancels pending requests. Raises `NotFound`."""
         try:
             await self.handle(key).cancel()
         except RPCError as error:
@@ -362,7 +357,7 @@ class TurnClient(RunClient):
         return await self._closed_receipt(handle, approval_id)
 
     async def _closed_receipt(self, handle: WorkflowHandle[Any, Any], approval_id: str) -> Receipt:
-        """Return the receipt of an ended turn's request, from the turn's description if no worker runs."""
+        """Use the turn's description if no worker runs."""
         unknown = Receipt(status="refused", code="unknown", approval_id=approval_id, message="there is no such request")
         # An unreadable turn may still exist.
         words = "the turn has ended and cannot be read; its audit log has the outcome of the request"
@@ -394,7 +389,7 @@ class TurnClient(RunClient):
 
 
 def _input_digest(turn: TurnInput) -> str:
-    """Return the digest of a turn's input, independent of the time and key of its requester's signature.
+    """The digest is independent of the time and key of the requester's signature.
 
     Raises `Refused` for input that JSON, a history or a worker's reader cannot represent.
     """
@@ -420,7 +415,7 @@ def _unheard_receipt(approval_id: str) -> Receipt:
 
 
 async def _read_model_retry(described: WorkflowExecutionDescription) -> ModelRetry | None:
-    """Return the retry state of a turn's model from the workflow's description, or `None` at a first attempt.
+    """Return `None` at a first attempt.
 
     Repeats only messages of Signoff's own model activity: other failures are Temporal's.
     """

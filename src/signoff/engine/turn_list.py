@@ -63,10 +63,7 @@ async def turns(
 
 
 async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> TurnRow | None:
-    """Return the row of one turn, or `None` if it does not exist. Needs no worker.
-
-    Raises `ServerUnavailable`, `StoreUnavailable`.
-    """
+    """Return `None` if the turn does not exist. Needs no worker. Raises `ServerUnavailable`, `StoreUnavailable`."""
     try:
         row = await client.get_workflow_handle(key.workflow_id).describe()
     except RPCError as error:
@@ -77,7 +74,7 @@ async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> Turn
 
 
 async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRow, None]:
-    """Yield the turns of all tenants that ended since then, including each run of a reset turn, in any order.
+    """Yield turns of all tenants in any order, including each run of a reset turn.
 
     Omits the memo's title and requester: a frequent caller decrypts none. Raises `ServerUnavailable`.
     """
@@ -140,7 +137,6 @@ def _turns(tenant: str) -> str:
 
 
 def _state(status: WorkflowExecutionStatus | None, shown: str) -> str:
-    """Return a turn's state by its workflow's status and its state attribute, "" if unset."""
     if status in (None, WorkflowExecutionStatus.RUNNING):
         return shown or "running"
     if status == WorkflowExecutionStatus.COMPLETED:
@@ -150,7 +146,7 @@ def _state(status: WorkflowExecutionStatus | None, shown: str) -> str:
 
 
 def _in_state(state: str) -> str:
-    """Return the visibility query for turns in `state`, a plain name."""
+    """`state` is a plain name."""
     # `!=` does not match rows without the attribute, so query for `NULL`.
     match state:
         case "running":
@@ -212,7 +208,7 @@ async def _pages(
 async def _build_rows(
     requests: RequestLists, page: Sequence[WorkflowExecution], readers: Sequence[str] | None = None
 ) -> list[TurnRow]:
-    """Return the rows of turns with the store's questions, without turns that concern no reader."""
+    """Leave out turns that concern none of `readers`."""
     rows = [row for row in [await _turn_row(each) for each in page] if row is not None]
     asked = await requests.of_turns([_key(row) for row in rows], readers=readers)
     # The memo can be forged, and could name a person as requester.
@@ -292,7 +288,7 @@ def _count_waiting(row: SessionRow, asked: Sequence[ApprovalRequest]) -> Session
 
 
 async def _memo(row: WorkflowExecution) -> Mapping[str, Any]:
-    """Return the memo of a row, or {} if it is unreadable.
+    """Return {} for an unreadable memo.
 
     Anyone who starts a workflow controls its memo, and one bad row must not break every list.
     """

@@ -31,7 +31,7 @@ class WorkerWatch:
         self._due = 0.0
 
     async def running(self) -> bool | None:
-        """Return whether a worker polls, or `None` if the server does not answer."""
+        """Return `None` if the server does not answer."""
         async with self._lock:
             if time.monotonic() >= self._due:
                 self._running = await self._look()
@@ -39,7 +39,7 @@ class WorkerWatch:
             return self._running
 
     async def problem(self) -> str:
-        """Return the sentence for an operator, or "" if a worker polls or the server does not answer."""
+        """Return a sentence for an operator, or "" if a worker polls or the server does not answer."""
         if await self.running() is not False:
             return ""
         return (

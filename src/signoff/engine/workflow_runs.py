@@ -71,20 +71,17 @@ class RunClient:
 
     @property
     def task_queue(self) -> str:
-        """The task queue of the workers."""
         return self._task_queue
 
     @property
     def patience(self) -> timedelta:
-        """The time limit of workers' answers."""
         return self._patience
 
     def handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
-        """Return a handle of a run."""
         return self.temporal.get_workflow_handle(key.workflow_id, result_type=result_type)
 
     async def query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
-        """Return the answer to a query. Raises `NotFound`, and `ServerUnavailable` if no worker answers."""
+        """Raises `NotFound`, and `ServerUnavailable` if no worker answers."""
         try:
             found = await self._run_query(self.handle(key), query, result_type=result_type)
         except RPCError as error:
@@ -100,7 +97,7 @@ class RunClient:
         return found
 
     async def _run_query(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
-        """Return the answer to a query that begins now or later, and ends within `patience`."""
+        """The query ends within `patience`, even if it begins later."""
         late = time.monotonic() + self._patience.total_seconds()
 
         async def ask() -> Any:
@@ -130,10 +127,7 @@ async def take_start_error(start: WithStartWorkflowOperation[Any, Any]) -> None:
 
 
 async def execute_update(handle: WorkflowHandle[Any, Any], update: str, body: Any, **options: Any) -> Any:
-    """Execute an Update, and once again if its workflow task failed, because the server then forgets it.
-
-    Raises the SDK's errors.
-    """
+    """Repeat an Update once if its workflow task failed, as the server then forgets it. Raises the SDK's errors."""
     try:
         return await handle.execute_update(update, body, **options)
     except RPCError as error:
@@ -146,7 +140,7 @@ async def execute_update(handle: WorkflowHandle[Any, Any], update: str, body: An
 async def _asked_until(
     late: float, handle: WorkflowHandle[Any, Any], query: str, about: Sequence[str], result_type: Any
 ) -> Any:
-    """Query a turn until `late`, repeatedly.
+    """Query repeatedly until `late`.
 
     A worker may lose a query of a turn that just ends. A worker that just began is not yet known to poll.
     """
@@ -185,7 +179,6 @@ def _is_unpolled(error: RPCError) -> bool:
 
 
 def unavailable(error: RPCError) -> ServerUnavailable:
-    """Return Signoff's error for one of the server's."""
     if error.status in _NO_ANSWER or _is_unpolled(error):
         return ServerUnavailable("no worker answered in time; is one running on this task queue?")
     if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
@@ -200,7 +193,7 @@ class SharedQueries:
 
     A caller never gets the answer of the running query, which may precede the caller's own last action. Each query
     makes a worker replay an uncached run, and the SDK (1.35) loses a run with parallel queries if its cache is full.
-    Therefore one query runs at a time, for any number of callers.
+    Therefore one query runs at a time.
     """
 
     def __init__(self) -> None:
@@ -208,7 +201,7 @@ class SharedQueries:
         self._next: dict[str, asyncio.Task[Any]] = {}
 
     async def ask(self, key: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Call `ask` once for all present callers with the same `key`, and return its result. Raises its errors."""
+        """Raises the errors of `ask`."""
         waiting = self._next.get(key)
         if waiting is None:
             before = self._now.get(key)
@@ -234,7 +227,6 @@ class SharedQueries:
 
 
 def watch_server(client: Client) -> Client:
-    """Return `client` with a service that fails at once during a server outage."""
     config = client.config(active_config=True)
     config["service_client"] = WatchedService(client.service_client)
     # The active configuration already has the plugins' changes.
@@ -243,10 +235,7 @@ def watch_server(client: Client) -> Client:
 
 
 class WatchedService(ServiceClient):
-    """During a server outage, sends only a probe in each pause.
-
-    Otherwise each of a page's calls would wait for the server separately.
-    """
+    """During a server outage, sends only a probe in each pause. Otherwise each call would wait separately."""
 
     def __init__(self, service: ServiceClient) -> None:
         super().__init__(service.config)
@@ -257,15 +246,12 @@ class WatchedService(ServiceClient):
 
     @property
     def worker_service_client(self) -> _BridgeServiceClient:
-        """See `ServiceClient`."""
         return self._service.worker_service_client
 
     def update_rpc_metadata(self, metadata: Mapping[str, str | bytes]) -> None:
-        """See `ServiceClient`."""
         self._service.update_rpc_metadata(metadata)
 
     def update_api_key(self, api_key: str | None) -> None:
-        """See `ServiceClient`."""
         self._service.update_api_key(api_key)
 
     async def _rpc_call(
