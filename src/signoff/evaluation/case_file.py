@@ -1,4 +1,4 @@
-"""Reads and writes evaluation cases in YAML: messages, calls, answers and decisions of one finished turn."""
+"""Reads and writes evaluation cases in YAML."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class RecordedCall(Section):
 
     @property
     def ran(self) -> bool:
-        """Whether its result is the tool's own answer."""
+        """Whether the result is the tool's own answer."""
         if self.result is None:
             return False
         return self.verdict == "run" or (self.decision is not None and self.decision.verdict == "approved")
@@ -75,7 +75,6 @@ class RecordedCompletion(Section):
 
     @property
     def judged_at(self) -> datetime:
-        """The time at which its calls were judged."""
         return datetime.fromisoformat(self.at)
 
 
@@ -132,7 +131,7 @@ class EvaluationCase(Section):
     answer: str = Field("", description="The text of its answer.")
 
     def ctx(self, completion: int) -> CallContext:
-        """Return the context in which the calls of completion number `completion` are judged."""
+        """`completion` is the number of a completion."""
         changes = [each.context for each in self.completions[:completion] if each.context is not None]
         steps = [each.step for each in self.completions[:completion] if each.step is not None]
         key = parse_workflow_id(self.recorded.turn) or TurnKey(self.tenant, "", "")
@@ -159,10 +158,7 @@ class PlacedCase:
 
 
 def read_cases(path: Path) -> tuple[list[PlacedCase], list[str]]:
-    """Read the cases of a file. Return the valid cases, and a sentence for each invalid one.
-
-    Raises `ConfigError` for a file that is not a list of cases.
-    """
+    """Return the valid cases, and a sentence for each invalid one. Raises `ConfigError` for a file without a list."""
     # Messages and results may contain `${...}`, which has no meaning here.
     file = read_yaml(path, quotes=True)
     if not isinstance(file.data, list) or not file.data:
@@ -178,7 +174,7 @@ def read_cases(path: Path) -> tuple[list[PlacedCase], list[str]]:
 
 
 def write_cases(cases: Iterable[EvaluationCase]) -> str:
-    """Write cases as YAML for `read_cases`, without fields at their defaults, except `forbid`."""
+    """Leave out fields at their defaults, except `forbid`."""
     data = [{**_plain(case), "forbid": case.forbid} for case in cases]
     ordered = [{name: each[name] for name in EvaluationCase.model_fields if name in each} for each in data]
     return write_yaml(ordered)

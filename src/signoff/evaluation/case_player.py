@@ -1,7 +1,7 @@
 """Replays a case: present gates judge its calls, or a model's, and the case answers them.
 
-No tools run and no approvers are asked. Facts that gates cannot find out alone, such as the availability of a tool or
-the answers of its functions, come from the case as well.
+No tools run and no approvers are asked. Facts that gates cannot find out alone, such as the availability of a tool,
+come from the case.
 """
 
 import dataclasses
@@ -49,7 +49,6 @@ class CaseModel:
     name: str
     driver: Driver
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The actor's settings for it."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +58,14 @@ class PlayedCall:
     call: str
     tool: str
     args: dict[str, Any]
-    """The arguments, with secret ones hidden."""
+    """Secret ones are hidden."""
     verdict: str
     """`run`, `ask`, `deny`, or the code with which a gate ended it."""
     gate: str = ""
-    """The gate that ended it."""
     rule: str = ""
-    """The rule for the verdict."""
     why: str = ""
-    """The explanation of the verdict."""
     approvers: tuple[str, ...] = ()
     quorum: int = 0
-    """The number of required approvals."""
     answered: Answerer = "record"
     """The source of its answer, `nobody` if the case has none."""
 
@@ -81,17 +76,16 @@ class PlayResult:
 
     calls: tuple[PlayedCall, ...]
     ending: str
-    """The state in which the turn ends."""
     answer: str = ""
 
     @property
     def unrecorded(self) -> int:
-        """The number of calls without an answer in the case."""
+        """Counts calls without an answer in the case."""
         return sum(each.answered == "nobody" for each in self.calls)
 
 
 def call_key(tool: str, args: Any) -> str:
-    """Return the key of a call's answer: the digest of the tool and the arguments, with secret ones hidden."""
+    """Digest the tool and the arguments, with secret ones hidden."""
     try:
         return sha256_hex([tool, args])
     except NotCanonical:
@@ -100,7 +94,7 @@ def call_key(tool: str, args: Any) -> str:
 
 
 def find_misfits(case: EvaluationCase, catalog: Catalog) -> list[str]:
-    """Return the obstacles to a replay with this catalog, a sentence each."""
+    """Return obstacles to a replay, a sentence each."""
     try:
         actor = catalog.actor(case.actor)
         catalog.scopes[actor.name].check(case.route, case.step, tuple(case.transient))
@@ -122,10 +116,7 @@ def find_misfits(case: EvaluationCase, catalog: Catalog) -> list[str]:
 
 
 async def play(case: EvaluationCase, catalog: Catalog, model: CaseModel | None = None) -> PlayResult:
-    """Replay the case with the recorded completions, or with new ones by `model`.
-
-    The case must have no misfit. Raises the errors of the model's driver.
-    """
+    """The case must have no misfit. Raises the errors of the model's driver."""
     player = _Player(case, catalog)
     return await player.play_with(model) if model is not None else player.play_recorded()
 
@@ -151,7 +142,6 @@ class _Player:
         return PlayResult(tuple(self.calls), self.case.ending, self.case.answer)
 
     async def play_with(self, model: CaseModel) -> PlayResult:
-        """Play the model's completions for the present instructions and the answers of the case."""
         case, actor = self.case, self.catalog.actor(self.case.actor)
         messages = [message for each in case.messages for message in _messages(each)]
         form, corrected = self.catalog.respond(actor.name), False
@@ -186,7 +176,7 @@ class _Player:
         return PlayResult(tuple(self.calls), "error", f"no answer within {actor.limits.completions} completions")
 
     def _completion(self, number: int) -> RecordedCompletion:
-        """Return the recorded completion of this number, or the last one, as a model may need more of them."""
+        """A model may need more completions than were recorded: return the last one."""
         return self.case.completions[min(number, len(self.case.completions)) - 1]
 
     def _settle(self, number: int, call: CallPart, args: Any) -> ResultPart:
@@ -204,7 +194,7 @@ class _Player:
         return _result(call, UNRECORDED, _UNRECORDED_TEXT)
 
     def _take(self, key: str) -> RecordedCall | None:
-        """Return the next call of the case with the same effect. After the last one, return that again."""
+        """After the last call with the same effect, return that again."""
         waiting = self.left.get(key)
         if waiting:
             self.last[key] = waiting.pop(0)
@@ -215,7 +205,6 @@ class _Player:
         return dict(hide(args, masked, lambda _: HIDDEN)) if isinstance(args, Mapping) else {}
 
     def _judge(self, number: int, call: CallPart, args: Any, recorded: RecordedCall | None) -> LocalGateDecision:
-        """Judge a call as a worker does, with the facts of the case."""
         ctx = self.case.ctx(number)
         known = self._facts(number, call, recorded)
         found = judge(self.catalog, ctx, call, args, self.tally, dry_run=self.case.dry_run, known=known)
@@ -241,7 +230,6 @@ class _Player:
     def _hear_handler(
         self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision, recorded: RecordedCall | None
     ) -> LocalGateDecision:
-        """Return `found` with the recorded answer of its policy's handler, if that is missing."""
         if found.before_handler is None or found.tool is None or recorded is None:
             return found
         policy, view = self.catalog.policy(found.tool.activity), self.catalog.tool_view_at(ctx, found.at)
@@ -274,7 +262,7 @@ class _Player:
 
 
 def verdict_word(found: LocalGateDecision) -> str:
-    """Return the gates' verdict in one word: `run`, `ask`, `deny`, or the code with which a gate ended the call."""
+    """Return `run`, `ask`, `deny`, or the code with which a gate ended the call."""
     if found.kind != "settled":
         return found.kind
     if found.code == "denied":
@@ -283,20 +271,17 @@ def verdict_word(found: LocalGateDecision) -> str:
 
 
 def _answers(recorded: RecordedCall, found: LocalGateDecision) -> bool:
-    """Return whether the recorded result answers a call that would now run or need approval."""
     # A recorded denial answers a call that needs approval again. It does not answer a call that would run: no tool has.
     return recorded.ran or (found.kind == "ask" and recorded.decision is not None)
 
 
 def _permission(recorded: RecordedCall) -> Permission:
-    """Infer the answer of the tool's permission check from the call's outcome."""
     if recorded.gate == "permission":
         return Permission.deny("" if recorded.decision is None else recorded.decision.reason)
     return Permission.deny(can_override=True) if recorded.rule == PERMISSION_RULE else Permission.allow()
 
 
 def _handler_answer(recorded: RecordedCall, rule: RuleReference | None) -> HandlerVerdict | None:
-    """Infer the answer of the policy's handler from the call's outcome."""
     noted = recorded.rule
     if rule is not None and noted is not None and noted.handler == rule.handler:
         level: Literal["user", "admin"] = "admin" if noted.answer == "admin" else "user"
@@ -329,7 +314,7 @@ def _part(call: RecordedCall) -> CallPart:
 
 
 def _messages(message: RecordedMessage) -> Iterable[Message]:
-    """Yield a message of the conversation and, after its calls, their answers."""
+    """After a message's calls, yield their answers."""
     if message.role == "user":
         yield Message(role="user", parts=(TextPart(text=Content(inline=message.text)),))
         return
@@ -361,7 +346,7 @@ def _result(call: CallPart, code: str, value: Any, note: str = "") -> ResultPart
 
 
 def _values_at(args: Any, path: str) -> list[Any]:
-    """Return the values at a dotted path. Items of a list have the list's name."""
+    """Items of a list have the list's name."""
     found: list[Any] = []
     hide(args, {path}, found.append)
     return found

@@ -37,10 +37,10 @@ _ENDINGS: Final[Mapping[str, Literal["denied", "timed_out", "cancelled"]]] = {
 def case_from_history(
     history: TurnHistory, catalog: Catalog, specialists: Mapping[str, str] | None = None
 ) -> EvaluationCase:
-    """Make a case of a finished turn.
+    """Hide the arguments that `catalog` marks secret.
 
     `specialists` maps specialists' calls to their results in the audit log: a worker's statement takes precedence over
-    the turn's. `catalog` names the secret arguments. Raises `Refused` for a turn without anything to replay.
+    the turn's. Raises `Refused` for a turn without anything to replay.
     """
     if history.result is None or not history.steps:
         raise Refused("the turn has not ended, or was never answered by its model: there is nothing to play again")
@@ -168,7 +168,6 @@ class _Recorder:
         return RecordedResult(code=code, value=self._quiet(self._specialists.get(call, value)), note=self._quiet(note))
 
     def _messages(self, messages: Iterable[Message]) -> list[RecordedMessage]:
-        """Return the conversation, with the results of calls next to the calls."""
         found: list[RecordedMessage] = []
         for message in messages:
             if message.role == "tool":
@@ -181,7 +180,7 @@ class _Recorder:
         return found
 
     def _arguments(self, part: CallPart) -> dict[str, Any]:
-        """Return the arguments with secret ones hidden, and secrets of other calls removed from their texts."""
+        """Hide secret arguments, and remove secrets of other calls from their texts."""
         names = {name for tool in self._catalog.tools_named(part.tool) for name in tool.masked_arguments}
         hidden = hide(part.args.inline, names, lambda _: HIDDEN)
         return dict(redact_arguments(hidden, names, self._secrets))
@@ -202,7 +201,6 @@ def _add_results(message: RecordedMessage, results: Mapping[str, ResultPart], qu
 
 
 def _verdict(gate_decision: GateDecision | None, settled: CallOutcome | None) -> str:
-    """Return the gates' verdict in the terms of `verdict_word`."""
     if gate_decision is not None and gate_decision.kind != "settled":
         # A remembered answer is no rule of the catalog: without it the call needed approval.
         return "ask" if gate_decision.grant else gate_decision.kind

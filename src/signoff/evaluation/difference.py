@@ -1,4 +1,4 @@
-"""Compares a case with its replay: new, missing and changed calls, and changed verdicts."""
+"""Compares a case with its replay."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,8 @@ class Difference:
 
     kind: DifferenceKind
     forbidden: bool
-    """Whether the case forbids it."""
     was: str
-    """The recorded value, or ""."""
     now: str
-    """The replayed value, or ""."""
     call: str = ""
     tool: str = ""
     why: str = ""
@@ -27,7 +24,7 @@ class Difference:
 
 
 def find_differences(case: EvaluationCase, played: PlayResult, actor: Actor) -> tuple[Difference, ...]:
-    """Return the differences of a replayed case from the recorded turn, with calls in order."""
+    """Return differences with calls in order."""
     found: list[Difference] = []
     was, now = case.recorded.instructions, instructions_hash(actor, case.route, case.step)
     if was and was != now and case.prompt_hash_mismatch != "ignore":
@@ -83,7 +80,6 @@ def _call_differences(
 
 
 def _arguments(before: RecordedCall, after: PlayedCall) -> tuple[str, str]:
-    """Return the differing arguments of both sides."""
     sides = (before.args, after.args)
     parts = {name: [{name: side[name]} if name in side else {} for side in sides] for name in {**sides[0], **sides[1]}}
     names = [name for name, (one, other) in parts.items() if not same_arguments(one, other)]

@@ -14,15 +14,14 @@ class HistoryStep:
     """One completion: the model's task, and its result."""
 
     task: ModelTask
-    """The request to the model, with the conversation so far."""
     reply: ModelReply
-    """The completion, mostly with the gates' decisions on its calls."""
+    """It mostly has the gates' decisions on its calls."""
     at: datetime
     """The time of its end, by the server's clock."""
 
     @property
     def ctx(self) -> CallContext:
-        """The context in which its calls were judged, at the turn's position at that time."""
+        """The turn's position is that of the time when its calls were judged."""
         place = self.reply.place
         return self.task.ctx if place is None else replace(self.task.ctx, route=place.route, step=place.step)
 
@@ -32,8 +31,6 @@ class TurnHistory:
     """A turn from its start to its result."""
 
     turn: TurnInput
-    """The input of its start."""
     steps: tuple[HistoryStep, ...]
-    """Its completions, in order."""
     result: TurnResult | None
-    """Its result, or `None` if it has not ended with one."""
+    """`None` if the turn has not ended with one."""
