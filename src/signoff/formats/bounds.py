@@ -13,10 +13,7 @@ SEND_IN_PARTS: Final = "split them over several calls, or name a file or record 
 
 
 def bounds_problem(value: Any) -> str:
-    """Return why `value` is not JSON of acceptable size, in English, or "".
-
-    See `bounds_remark`.
-    """
+    """Return why `value` is not JSON of acceptable size, in English, or "". See `bounds_remark`."""
     return english(bounds_remark(value))
 
 
@@ -51,13 +48,12 @@ def bounds_remark(value: Any) -> Words:
 
 
 def bounds_remedy(why: str) -> str:
-    """Return the remedy for a problem of `bounds_problem`."""
     is_size = why.startswith(("more than", "names that lead"))
     return SEND_IN_PARTS if is_size else "send it as a string or leave it out"
 
 
 def _children(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Iterator[tuple[Any, int]]:
-    """Yield each value inside, and the characters that its name or index adds to its path."""
+    """Yield each value inside, and the number of characters that its name or index adds to its path."""
     if isinstance(item, dict):
         return ((child, len(key) + 1) for key, child in item.items())
     return ((child, len(str(place)) + 1) for place, child in enumerate(item))

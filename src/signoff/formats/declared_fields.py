@@ -1,8 +1,8 @@
 """The declaration of a field: its description, hashing and form in a manifest.
 
-A field is an annotated line of a record such as `Tool` or `Actor`, followed by its description. The manifest's section
-and JSON Schema, the table in docs/manifest.md, the keywords of `@tool`, and the hashes and normal form of tools are
-generated from that line.
+A field is an annotated line of a record such as `Tool` or `Actor`, followed by its description. The line
+generates the manifest's section and JSON Schema, the table in docs/manifest.md, the keywords of `@tool`, and the hashes
+and normal form of tools.
 """
 
 import ast
@@ -31,7 +31,7 @@ Hashed = Literal["definition", "catalog", "no"]
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """The properties of a declared field, apart from its type, default and description."""
+    """The properties of a declared field."""
 
     hashed: Hashed = "catalog"
     """The effect of a change.
@@ -50,7 +50,6 @@ class FieldSpec:
     `IN_CODE` means that it has none.
     """
     aliases: tuple[str, ...] = ()
-    """Names in other designs."""
     form: str = ""
     """The required form, as text after `needs FIELD to be`. If empty, the type states it."""
     unset: str = ""
@@ -76,15 +75,14 @@ class DeclaredField:
 
     name: str
     info: FieldInfo
-    """Its type, default and metadata, as read by pydantic."""
+    """As read by pydantic."""
     description: str
     """The whole text below the field."""
     spec: FieldSpec
-    """How it is hashed and written."""
     function: FunctionForm | None
-    """The form of its functions, or `None` if its value is data."""
+    """`None` if the field's value is data."""
     default: Any
-    """Its default, or `None` if it is required."""
+    """`None` if it is required."""
 
     @property
     def summary(self) -> str:
@@ -96,7 +94,6 @@ _KNOWN: Final[dict[type[Any], Mapping[str, DeclaredField]]] = {}
 
 
 def declared_fields(cls: type[Any]) -> Mapping[str, DeclaredField]:
-    """Return the declared fields of a dataclass by name, in order."""
     if cls not in _KNOWN:
         infos: Mapping[str, FieldInfo] | None = getattr(cls, "__pydantic_fields__", None)
         infos = _infos(cls) if infos is None else infos
@@ -123,7 +120,6 @@ def _declared_field(cls: type, name: str, info: FieldInfo) -> DeclaredField:
 
 
 def first_words(cls: type, name: str) -> str:
-    """Return the first paragraph of the text below a field of a class."""
     return _first_paragraph(_description(cls, name))
 
 
@@ -139,7 +135,7 @@ def _description(cls: type, name: str) -> str:
 # That took 80 ms, a fifteenth of every program's start.
 @cache
 def _texts(cls: type) -> Mapping[str, str]:
-    """Return the texts below the class's own fields, or none if its module has no source."""
+    """Return none if the class's module has no source."""
     if "__annotations__" not in vars(cls):
         return {}
     try:

@@ -13,10 +13,7 @@ _LONGEST: Final = 366 * 86_400
 
 
 def seconds(value: Any) -> float:
-    """Return the seconds of a number, a text such as `24h`, `15m`, `1d2h`, or a `timedelta`.
-
-    Raises `ValueError`.
-    """
+    """Parse a number, a text such as `24h`, `15m`, `1d2h`, or a `timedelta`. Raises `ValueError`."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     # A boolean is an int in Python: `timeout: true` would mean one second.
@@ -30,7 +27,7 @@ def seconds(value: Any) -> float:
 
 
 def as_text(span: float) -> str:
-    """Return a whole number of seconds in the largest unit that divides it: `15m`."""
+    """Write whole seconds in the largest unit that divides them: `15m`."""
     unit = next(unit for unit, size in _UNITS.items() if span % size == 0)
     return f"{span // _UNITS[unit]:.0f}{unit}"
 

@@ -7,7 +7,7 @@ _MARK_CHARS: Final = 16
 
 
 def fence_mark(text: str) -> str:
-    """Return a mark that `text` does not contain, the same in every process."""
+    """`text` does not contain the mark, which is the same in every process."""
     body = text.encode("utf-8", "surrogatepass")
     number = 0
     while True:

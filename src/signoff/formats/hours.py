@@ -1,7 +1,4 @@
-"""Parses opening hours of tools when the catalog is built.
-
-For example `Mo-Fr 08:00-18:00 Europe/Lisbon`.
-"""
+"""Parses opening hours of tools when the catalog is built: `Mo-Fr 08:00-18:00 Europe/Lisbon`."""
 
 import re
 from collections.abc import Iterable
@@ -37,7 +34,7 @@ class OpeningHours:
     zone: ZoneInfo
 
     def holds(self, at: datetime) -> bool:
-        """Return whether the aware time is within these hours."""
+        """`at` is an aware time."""
         # Use local time, so that 08:00 stays 08:00 when summer time begins.
         there = at.astimezone(self.zone)
         minute, day = there.hour * 60 + there.minute, there.weekday()
@@ -49,14 +46,14 @@ class OpeningHours:
 
 
 def is_open(hours: Iterable[str], at: datetime) -> bool:
-    """Return whether `at` is within one of these valid hours. Invalid hours would be closed."""
+    """All hours must be valid: invalid ones count as closed."""
     return any(parse_opening_hours(each).holds(at) for each in hours)
 
 
 # Unbounded, because only declared texts come here, and a catalog has few.
 @cache
 def parse_opening_hours(text: str) -> OpeningHours:
-    """Return the hours that `text` means. Raises `ValueError` that names the mistake."""
+    """Raises `ValueError` that names the mistake."""
     words = text.split()
     if len(words) != 3:
         raise ValueError(f"`{text}` is not made of days, hours and a time zone, such as {_FORM}")
@@ -105,7 +102,7 @@ def _minute(hour: int, minute: int, text: str) -> int:
 
 
 def read_zone(text: str) -> ZoneInfo:
-    """Return the time zone with this name. Raises `ValueError`."""
+    """Raises `ValueError`."""
     # Other text would be a path in the directory of time zones.
     if _ZONE.match(text) is not None:
         try:

@@ -40,10 +40,10 @@ def _finite(text: str) -> float:
 
 
 def read_json(text: bytes | str, parse_float: Callable[[str], float] = _finite) -> Any:
-    """Return the value of `text`.
+    """Raise `NotJson`, also for a repeated name in one object, for NaN and for infinities.
 
-    Raises `NotJson`, also for a repeated name in one object, for NaN and for infinities. Some readers use the first and
-    others the last of two equal names: a check would see one value, and the call another.
+    Some readers use the first and others the last of two equal names: a check would see one value, and the call
+    another.
     """
     try:
         return json.loads(text, parse_float=parse_float, parse_constant=_refuse_constant, object_pairs_hook=_object_of)

@@ -45,13 +45,11 @@ class SchemaProblem(NamedTuple):
     """One problem in the data."""
 
     path: str
-    """The place, such as `items[0].price`, or "" for the whole value."""
+    """Such as `items[0].price`, or "" for the whole value."""
     message: Words
-    """The expected value."""
 
     @property
     def words(self) -> Words:
-        """The message, preceded by its place."""
         return Remark.of("at", place=f"`{self.path}`", detail=self.message) if self.path else self.message
 
 
@@ -63,11 +61,10 @@ class CompiledSchema:
 
     @cached_property
     def validator(self) -> Draft202012Validator:
-        """The validator, created at first use."""
         return validator_of(self.schema)
 
     def check(self, value: Any) -> list[SchemaProblem]:
-        """Return all problems of `value` in the order of the schema. Never raises."""
+        """Return problems in the order of the schema. Never raises."""
         begin_check()
         try:
             return [problem for error in self.validator.iter_errors(value) for problem in _problems(error)]
@@ -79,7 +76,7 @@ class CompiledSchema:
 def compile_schema(
     schema: Mapping[str, Any], *, tool_name: str = "", field: str = "input_schema", of_object: bool = True
 ) -> CompiledSchema:
-    """Compile `schema` on a read-only copy. Raises `RegistrationError` if it is not usable."""
+    """Use a read-only copy. Raises `RegistrationError` if the schema is not usable."""
     where = f"`{field}` of tool `{tool_name}`" if tool_name else f"`{field}`"
 
     def refuse(why: str, value: object) -> RegistrationError:
@@ -138,10 +135,7 @@ def dotted_path(path: Iterable[str | int]) -> str:
 
 
 def describe_place(path: Iterable[str | int]) -> str:
-    """Return a path for messages, with each name cut as by `quote_name`.
-
-    A name may be the model's own, and of any length.
-    """
+    """Cut each name as `quote_name` does: it may be the model's own, and of any length."""
     return dotted_path(part if isinstance(part, int) else quote_name(part)[1:-1] for part in path)
 
 
@@ -172,7 +166,6 @@ def _names_types(branches: Any) -> bool:
 
 
 def _nearest_branch(error: ValidationError) -> Remark:
-    """Return the branch of a union that is nearest to the data, and its first problem."""
     branches: dict[int, list[ValidationError]] = {}
     for each in error.context or ():
         branches.setdefault(int(each.relative_schema_path[0]), []).append(each)
@@ -188,10 +181,6 @@ def _nearest_branch(error: ValidationError) -> Remark:
 
 
 def _distance(errors: list[ValidationError]) -> tuple[int, int, int]:
-    """Return the distance of data from a branch.
-
-    It compares the type first, then fixed values, then the number of errors.
-    """
     is_other_type = any(each.validator == "type" and not each.relative_path for each in errors)
     is_other_kind = any(each.validator in ("const", "enum") for each in errors)
     return int(is_other_type), int(is_other_kind), len(errors)
@@ -230,16 +219,12 @@ def _types(expected: Any) -> list[str]:
 
 
 def _either(names: Sequence[str]) -> Words:
-    """Return `a`, `a or b`, `a, b or c`."""
     *others, last = names
     return Remark.of("either", one=", ".join(others), other=last) if others else last
 
 
 def plainly_valid(schema: Any) -> bool:
-    """Return True only for schemas that surely meet the metaschema.
-
-    False means that it must be asked.
-    """
+    """True only for schemas that surely meet the metaschema. False means that it must be asked."""
     # Compare exact types of scalars: `isinstance` accepts a boolean as a number, and a subclass may behave arbitrarily.
     if not isinstance(schema, dict):
         return type(schema) is bool

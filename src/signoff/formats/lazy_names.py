@@ -5,10 +5,7 @@ from collections.abc import Callable, Mapping
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """Return the `__getattr__` of `package`, which imports each name from its module.
-
-    It raises `AttributeError` for every other name.
-    """
+    """Return the `__getattr__` of `package`."""
 
     def load(name: str) -> object:
         if name not in modules:

@@ -36,9 +36,9 @@ _QUIET.log_errors = False
 
 
 def pattern_problem(schema: Any) -> tuple[str, str]:
-    """Return the first pattern of a schema that cannot be matched, and the problem.
+    """Return the first pattern of a schema that cannot be matched, and the problem with its remedy.
 
-    The problem names its remedy. Returns two empty texts if there is none.
+    Returns two empty texts if there is none.
     """
     nodes = list(SchemaNode.of(schema).walk())
     for pattern in chain.from_iterable(map(_patterns, nodes)):
@@ -57,7 +57,7 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
 
 
 def validator_of(schema: Mapping[str, Any]) -> Draft202012Validator:
-    """Return the validator of a schema without problems by `pattern_problem`."""
+    """The schema must have no problem by `pattern_problem`."""
     # Remove the dialect: jsonschema would choose its own validator for it, which matches patterns differently.
     validator: Draft202012Validator = _Validator(without_keyword(schema, "$schema"))
     return validator
@@ -97,15 +97,11 @@ _STEPS: Final = _Steps()
 
 
 def begin_check() -> None:
-    """Reset the step count for the check that this thread begins."""
     _STEPS.left = SCHEMA_STEPS
 
 
 def _count_steps(check: Any) -> Any:
-    """Return `check`, counted as a step.
-
-    Each branch of a union is checked to its end, so that a tree of unions would take forever.
-    """
+    """Each branch of a union is checked to its end, so a tree of unions would take forever."""
 
     def counting(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         _STEPS.left -= 1
@@ -154,7 +150,7 @@ def _is_found(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _compile(pattern: str) -> tuple[tuple[Any, bool], ...]:
-    """Return patterns, each with whether it must be found in a text. Raises `re2.error`."""
+    """Each pattern has whether it must be found in a text. Raises `re2.error`."""
     return tuple((re2.compile(part, _QUIET), wanted) for part, wanted in _split_pattern(pattern))
 
 
@@ -201,7 +197,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _end_of_group(pattern: str, start: int) -> int:
-    """Return the end of the group that starts at `start`, or 0."""
+    """Return 0 if the group has no end."""
     for at, depth in _depths(pattern, start):
         if depth == 0:
             return at
@@ -213,7 +209,6 @@ def _has_branches(pattern: str) -> bool:
 
 
 def _depths(pattern: str, start: int) -> list[tuple[int, int]]:
-    """Return each character outside of classes and escapes, with the depth of groups after it."""
     depths: list[tuple[int, int]] = []
     depth, at, in_class = 0, start, False
     while at < len(pattern):

@@ -1,8 +1,7 @@
-"""Finds words with letters of other alphabets that look Latin.
+"""Finds words with letters of other alphabets that look Latin, such as a Cyrillic `a` in `paypal`.
 
-An example is a Cyrillic `a` in `paypal`. Ordinary text in one alphabet is not marked. A word is suspect if it mixes
-Latin letters with look-alikes. A word of look-alikes only is suspect if other words are Latin, and no word shows that
-its alphabet is in use.
+A word is suspect if it mixes Latin letters with look-alikes. A word of look-alikes only is suspect if other words are
+Latin, and no word shows that its alphabet is in use.
 """
 
 import re
@@ -41,7 +40,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def suspect_words(texts: Iterable[str]) -> frozenset[str]:
-    """Return the suspect words of `texts`, which are the values of one call."""
+    """`texts` are the values of one call."""
     words = {word for text in texts for word in _WORD.findall(text)}
     alphabets = {word: _alphabets(word) for word in words}
     is_latin = any(found == {_LATIN} for found in alphabets.values())
@@ -57,10 +56,7 @@ def suspect_words(texts: Iterable[str]) -> frozenset[str]:
 
 
 def mark_words(line: str, suspects: Collection[str]) -> str:
-    """Add the code after each look-alike letter of the `suspects`, like a mark.
-
-    `line` is visible text.
-    """
+    """Add the code after each look-alike letter of the `suspects`. `line` is visible text."""
     if not suspects or line.isascii():
         return line
     return _WORD.sub(lambda found: _mark(found[0]) if found[0] in suspects else found[0], line)

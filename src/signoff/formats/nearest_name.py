@@ -9,7 +9,7 @@ KEYS_LISTED = "`signoff manifest schema --help` lists the keys"
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return up to two known names that are near, the nearest first."""
+    """Return up to two names, the nearest first."""
     folded = {candidate.casefold(): candidate for candidate in sorted(known)}
     # Cut first: difflib takes quadratic time, and a model may send a name of any length.
     near = difflib.get_close_matches(name[:SHOWN_CHARS].casefold(), folded, n=2, cutoff=_CUTOFF)
@@ -23,12 +23,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def cut_text(text: str, chars: int) -> str:
-    """Return at most `chars` characters of `text`, with a mark if it was cut."""
+    """Mark the text if it was cut."""
     return text if len(text) <= chars else f"{text[:chars]}..."
 
 
 def quote_name(name: str, chars: int = SHOWN_CHARS) -> str:
-    """Return an external name in backticks, cut to a length suitable for messages."""
+    """Put an external name in backticks, cut for messages."""
     # With a backtick or a line end, a name could leave its quotes and pass for our own message.
     printable = "".join(char if char.isprintable() and char != "`" else "?" for char in name[:chars])
     return f"`{printable}`" if len(name) <= chars else f"`{printable}...`"

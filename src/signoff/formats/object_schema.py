@@ -1,7 +1,4 @@
-"""Converts a schema of alternatives to one of an object.
-
-Some clients accept nothing else.
-"""
+"""Converts a schema of alternatives to one of an object, since some clients accept nothing else."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -13,16 +10,13 @@ _DEPTH: Final = 20
 
 
 def is_plain_object(schema: Mapping[str, Any]) -> bool:
-    """Return whether the top of a schema is an object without alternatives."""
     return schema.get("type") == "object" and not any(name in schema for name in _TOP)
 
 
 def as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one object with the properties of all alternatives.
+    """Return one object that accepts at least as much as `schema`, with the properties of all alternatives.
 
-    It accepts at least what `schema` does.
-
-    It requires the properties that every alternative requires. Arguments are still checked by `schema`.
+    It requires only the properties that every alternative requires. `schema` must still check arguments.
     """
     if is_plain_object(schema):
         return dict(schema)
@@ -38,7 +32,6 @@ def as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge(schema: Any, whole: Mapping[str, Any], depth: int) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return all properties at the top of a schema, and the names that it always requires."""
     if not isinstance(schema, Mapping) or depth == 0:
         return {}, frozenset()
     properties: dict[str, Any] = dict(schema.get("properties", {}))

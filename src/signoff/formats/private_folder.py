@@ -1,7 +1,4 @@
-"""Creates state directories readable only by their owner.
-
-They hold keys, arguments and decisions.
-"""
+"""Creates state directories readable only by their owner. They hold keys, arguments and decisions."""
 
 from pathlib import Path
 from typing import Final
@@ -11,12 +8,7 @@ PRIVATE_UMASK: Final = 0o077
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create a directory and its missing parents for their owner only.
-
-    Existing ones do not change.
-
-    Raises `OSError`.
-    """
+    """Existing directories do not change. Raises `OSError`."""
     if folder.is_dir():
         return
     # Create them one by one: `mkdir(parents=True)` creates parents as open as the umask allows.

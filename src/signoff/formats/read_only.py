@@ -51,7 +51,7 @@ class ReadOnlyList(list[Any]):
 
 
 def read_only(value: Any) -> Any:
-    """Return a deep read-only copy of plain data. Read-only data are returned unchanged."""
+    """Return a deep copy. Read-only data are returned unchanged."""
     if isinstance(value, ReadOnlyDict | ReadOnlyList):
         return value
     if isinstance(value, Mapping):
@@ -61,7 +61,7 @@ def read_only(value: Any) -> Any:
 
 
 def writable_copy(value: Any) -> Any:
-    """Return a deep copy of plain data that can be changed, for third-party code."""
+    """Return a deep copy for third-party code."""
     if isinstance(value, Mapping):
         return {key: writable_copy(each) for key, each in value.items()}
     return [writable_copy(each) for each in value] if isinstance(value, list) else value

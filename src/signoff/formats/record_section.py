@@ -70,12 +70,10 @@ def record_fields(section: RecordSection) -> dict[str, Any]:
 
 
 def to_record(section: RecordSection) -> Any:
-    """Return the record of a section."""
     return section.record(**record_fields(section))
 
 
 def key_type(field: DeclaredField) -> Any:
-    """Return the type of a field's key in the manifest, without `None`."""
     if field.spec.key is not None:
         return field.spec.key
     return Reference if field.function is not None else _type_in_yaml(field.info.annotation)
@@ -131,7 +129,7 @@ def _as_declared(annotation: Any, value: Any) -> Any:
 
 
 def _bare(annotation: Any) -> tuple[Any, bool]:
-    """Return an annotation without `None` and metadata, and whether it accepts `None`."""
+    """Return whether the annotation accepts `None`, too."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -145,7 +143,6 @@ TABLE_HEAD = ("| key | meaning | default |", "|---|---|---|")
 
 
 def section_table(*sections: type[BaseModel]) -> str:
-    """Return the documentation's table of sections: each key, its meaning, its default."""
     keys: dict[str, DeclaredField] = {}
     for section in sections:
         own = section.declared if issubclass(section, RecordSection) else {}
@@ -154,7 +151,6 @@ def section_table(*sections: type[BaseModel]) -> str:
 
 
 def field_row(field: DeclaredField) -> str:
-    """Return the table row of one field."""
     return f"| `{field.name}` | {' '.join(field.description.split())} | {_unset(field)} |"
 
 

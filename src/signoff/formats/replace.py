@@ -10,7 +10,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def replace(model: _Model, /, **changes: object) -> _Model:
-    """Return a copy of `model` with new values in the named fields, without validation.
+    """Copy `model` with new values in the named fields, without validation.
 
     Raises `TypeError` for a name that is no field, including aliases. `model_copy` would keep the unknown name and
     leave the intended field unchanged.

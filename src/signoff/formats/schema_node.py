@@ -31,31 +31,27 @@ class SchemaNode(NamedTuple):
     """One place in a schema."""
 
     written: Any
-    """Its content: an object, `true`, `false`, or anything else in an unchecked schema."""
+    """An object, `true`, `false`, or anything else in an unchecked schema."""
     root: Any
-    """The whole schema, for resolving references."""
 
     @classmethod
     def of(cls, schema: Any) -> "SchemaNode":
-        """Return the node of a whole schema."""
         return cls(schema, schema)
 
     @property
     def keywords(self) -> Mapping[str, Any]:
-        """The keywords here. Empty for `true`, `false` and anything that is no schema."""
+        """Empty for `true`, `false` and anything that is no schema."""
         written = self.written
         # Check `dict` first: checking `Mapping` takes as long as everything else.
         return written if isinstance(written, (dict, Mapping)) else _EMPTY
 
     def below(self, written: Any) -> "SchemaNode":
-        """Return the node of another place in the same schema."""
         return SchemaNode(written, self.root)
 
     # The value.
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The names under `type`."""
         declared = self.keywords.get("type")
         named = [declared] if isinstance(declared, str) else declared if isinstance(declared, list | tuple) else []
         return tuple(each for each in named if isinstance(each, str))
@@ -68,14 +64,12 @@ class SchemaNode(NamedTuple):
 
     @property
     def has_null(self) -> bool:
-        """Whether null is a type or an alternative."""
         return "null" in self.types or any(_is_null(each) for key in _UNIONS for each in self._as_list(key))
 
     # Parts of the value.
 
     @property
     def fields(self) -> Mapping[str, "SchemaNode"]:
-        """The declared properties by name."""
         declared = self.keywords.get("properties")
         named = declared if isinstance(declared, Mapping) else _EMPTY
         root = self.root
@@ -83,19 +77,15 @@ class SchemaNode(NamedTuple):
 
     @property
     def required(self) -> frozenset[str]:
-        """The names of required properties."""
         return frozenset(each for each in self._as_list("required") if isinstance(each, str))
 
     @property
     def values(self) -> "SchemaNode":
-        """The schema of undeclared properties.
-
-        Without `additionalProperties` its node is no schema.
-        """
+        """Without `additionalProperties` the node is no schema."""
         return self.below(self.keywords.get("additionalProperties"))
 
     def item(self, index: int = -1) -> "SchemaNode":
-        """Return the schema of the item at `index`, or of any item by default."""
+        """By default, the schema is of any item."""
         first = self._as_list("prefixItems")
         return self.below(first[index] if 0 <= index < len(first) else self.keywords.get("items"))
 
@@ -103,17 +93,14 @@ class SchemaNode(NamedTuple):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The targets of `$ref` and `$dynamicRef` here."""
+        """The targets of `$ref` and `$dynamicRef`."""
         here = self.keywords
         targets = (here["$ref"],) if "$ref" in here else ()
         targets += (here["$dynamicRef"],) if "$dynamicRef" in here else ()
         return tuple(each for each in targets if isinstance(each, str)) if targets else ()
 
     def target(self, reference: Any) -> "SchemaNode | None":
-        """Return the target of a local reference, or `None`.
-
-        A local reference is `#`, `#/a/pointer` or a unique `#anchor`.
-        """
+        """A local reference is `#`, `#/a/pointer` or a unique `#anchor`."""
         document, mark, fragment = reference.partition("#") if isinstance(reference, str) else ("", "", "")
         if document or not mark:
             return None
@@ -132,17 +119,15 @@ class SchemaNode(NamedTuple):
         return self.below(place)
 
     def only_alternative(self, keyword: str) -> "SchemaNode | None":
-        """Return the only non-null alternative under `anyOf`, `oneOf` or `allOf`, or `None`."""
         real = [
             each for each in self._as_list(keyword) if not (isinstance(each, Mapping) and each.get("type") == "null")
         ]
         return self.below(real[0]) if len(real) == 1 else None
 
     def resolve(self) -> "SchemaNode":
-        """Return the effective node.
+        """Follow references and single alternatives, and keep other keywords.
 
-        Follows references and single alternatives and keeps other keywords. Returns a node without keywords if it
-        cannot be read.
+        Returns a node without keywords if it cannot be read.
         """
         node = self
         for _ in range(MAX_HOPS):
@@ -158,7 +143,6 @@ class SchemaNode(NamedTuple):
     # Everything inside.
 
     def of_same_value(self) -> Iterator["SchemaNode"]:
-        """Yield the schemas here for the same value or its items."""
         root = self.root
         for key, each in self.keywords.items():
             if key in _SAME_VALUE:
@@ -180,7 +164,7 @@ class SchemaNode(NamedTuple):
                     yield SchemaNode(one, self.root)
 
     def walk(self) -> Iterator["SchemaNode"]:
-        """Yield this schema and all schemas written in it, in order. Does not follow references."""
+        """Yield schemas in order. Does not follow references."""
         # Include lists and other values, so that an unknown keyword cannot hide a schema.
         stack = [self.written] if isinstance(self.written, _OPEN) else []
         while stack:
@@ -210,7 +194,6 @@ class SchemaNode(NamedTuple):
 
 
 def without_keyword(schema: Any, keyword: str) -> Any:
-    """Return a checked schema without a keyword, at any depth. Data and names are kept."""
     if isinstance(schema, list):
         return [without_keyword(each, keyword) for each in schema]
     if not isinstance(schema, Mapping):

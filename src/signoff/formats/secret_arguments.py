@@ -29,15 +29,11 @@ def secret_paths(schema: Mapping[str, Any], *, whole: bool = False) -> frozenset
 
 
 def drop_covered(paths: Collection[_Path]) -> frozenset[_Path]:
-    """Return `paths` without those inside others."""
     return frozenset(path for path in paths if not any(path[:end] in paths for end in range(len(path))))
 
 
 def _paths(node: SchemaNode, levels: int, path: _Path = (), through: frozenset[str] = frozenset()) -> Iterator[_Path]:
-    """Yield the secret paths of the value at `path` by `node`.
-
-    `through` are the references followed.
-    """
+    """`through` are the references followed."""
     if not _holds(node):
         return
     if node.keywords.get("writeOnly") or len(path) >= levels:
@@ -62,7 +58,6 @@ def _paths(node: SchemaNode, levels: int, path: _Path = (), through: frozenset[s
 
 
 def _holds(node: SchemaNode) -> bool:
-    """Return whether anything inside is secret, at any depth."""
     stack, seen = [node], set[str]()
     while stack:
         each = stack.pop()

@@ -30,7 +30,6 @@ class RateLimit(FrozenModel):
 
     @property
     def milliseconds(self) -> int:
-        """Return the length of the period."""
         return PERIODS[self.period] * 1000
 
 
@@ -55,11 +54,9 @@ class TenantLimits(FrozenModel):
 
     @property
     def limit_deliveries(self) -> bool:
-        """Whether any tenant's deliveries are limited."""
         return any(each.deliveries is not None for each in (self.each, *self.own.values()))
 
     def of(self, tenant: str) -> TenantLimit:
-        """Return the limits of a tenant."""
         return self.own.get(tenant, self.each)
 
 
@@ -67,10 +64,9 @@ NO_LIMITS: Final = TenantLimits()
 
 
 def parse_tenant_limits(text: str) -> TenantLimits:
-    """Parse limits of all tenants, then those of single tenants.
+    """Parse limits of all tenants, then of single tenants: `starts=100/minute, waiting=2000; acme: waiting=off`.
 
-    An example is `starts=100/minute, waiting=2000; acme: waiting=off`. An empty text means no limits. Raises
-    `ValueError` with an example.
+    An empty text means no limits. Raises `ValueError` with an example.
     """
     each, own = TenantLimit(), dict[str, TenantLimit]()
     for place, part in enumerate(text.split(";") if text.strip() else ()):

@@ -61,17 +61,14 @@ def one_line(text: str, limit: int) -> VisibleLine:
 
 
 def whole_line(text: str) -> str:
-    """Return all of `text` on one line, in the format of `one_line`."""
+    """Use the format of `one_line`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_pieces(text.replace("\r\n", "\n")))
 
 
 def scalar_line(value: Any, limit: int) -> VisibleLine:
-    """Return a JSON scalar on one line.
-
-    `1` and `1.0` look alike, because they have the same digest.
-    """
+    """`1` and `1.0` look alike, because they have the same digest."""
     if isinstance(value, str):
         return one_line(value, limit) if value else VisibleLine("⟦empty⟧", 0)
     if value is None:
@@ -86,7 +83,7 @@ def scalar_line(value: Any, limit: int) -> VisibleLine:
 
 
 def number(value: int | float) -> str:
-    """Return a number without locale: no thousands separators, no needless exponent or `.0`."""
+    """Use no locale, thousands separators, needless exponent or `.0`."""
     if isinstance(value, int):
         # Python refuses to write very long integers in decimal.
         long = value.bit_length() > _MAX_INTEGER_BITS
@@ -102,7 +99,7 @@ def number(value: int | float) -> str:
 
 
 def cut_visible(line: str, limit: int) -> str:
-    """Return visible text of a card, cut to `limit`, but never inside a mark.
+    """Cut visible text of a card to `limit`, but never inside a mark.
 
     Any character that is invisible after all becomes a mark.
     """

@@ -8,7 +8,7 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def web_address(text: str) -> str:
-    """Return `text` as a base address for paths. Raises `ValueError` for anything else."""
+    """Raise `ValueError` for text that is no base address for paths."""
     parts = urlsplit(text)
     try:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -22,7 +22,7 @@ def web_address(text: str) -> str:
 
 
 def address_of(host: str, port: object) -> str:
-    """Return the address of a server on `host` and `port`, as reached from this machine."""
+    """Return the address of a server, as reached from this machine."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -35,7 +35,7 @@ def address_of(host: str, port: object) -> str:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Return whether `host` is reachable only from this machine, as a listener or a peer."""
+    """`host` is a listener or a peer."""
     if host == "localhost":
         return True
     try:
@@ -47,5 +47,5 @@ def is_loopback_host(host: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address leads to this machine, so that there is no one in between."""
+    """Return whether an address leads to this machine, without anyone in between."""
     return urlsplit(address).hostname in LOOPBACK

@@ -36,10 +36,7 @@ class YamlFile:
     parts: Mapping[Place, tuple["YamlFile", Place]] = field(default_factory=dict)
 
     def where(self, place: Place) -> tuple[str, int]:
-        """Return file and line of `place`, or of the nearest part around it.
-
-        Keys may be in either spelling.
-        """
+        """Use the nearest part around `place` without a line. Keys may be in either spelling."""
         for end in range(len(place), -1, -1):
             if place[:end] in self.parts:
                 part, inner = self.parts[place[:end]]
@@ -50,7 +47,7 @@ class YamlFile:
         return self.name, 1
 
     def error(self, place: Place, message: str, **context: object) -> ConfigError:
-        """Return a `ConfigError` that starts with `file:line:` and has `file` and `line`."""
+        """The error starts with `file:line:` and has `file` and `line`."""
         name, line = self.where(place)
         return ConfigError(f"{name}:{line}: {message}", **{**context, "file": name, "line": line})
 
@@ -93,10 +90,7 @@ def read_yaml(path: Path, name: str = "", *, quotes: bool = False) -> YamlFile:
 
 
 def parse_yaml(text: str, name: str, *, quotes: bool = False) -> YamlFile:
-    """Read one text as `read_yaml` does.
-
-    Raises `ConfigError` with one sentence, file and line.
-    """
+    """Read a text as `read_yaml` reads a file."""
     try:
         # Compose instead of constructing: nodes have line numbers, and no tag can create an object.
         root = yaml.compose(text, Loader=_CoreLoader)
@@ -191,8 +185,5 @@ class _Reader:
 
 
 def _normalize(place: Place) -> Place:
-    """Return keys without the difference of snake_case and camelCase.
-
-    They are marked to differ from real ones.
-    """
+    """Make snake_case and camelCase keys equal, with a mark that real keys lack."""
     return ("~", *(part.replace("_", "").lower() if isinstance(part, str) else part for part in place))

@@ -1,4 +1,4 @@
-"""Parses sections of YAML files: closed models, with errors for wrong keys and values."""
+"""Parses sections of YAML files: closed models."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeVar
@@ -43,10 +43,7 @@ S = TypeVar("S", bound=Section)
 
 
 def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: str) -> S:
-    """Return `data` as a section.
-
-    Raises `ConfigError` with file, line, key, allowed values and the nearest name.
-    """
+    """Raises `ConfigError` with file, line, key, allowed values and the nearest name."""
     # A key without a value is null in YAML.
     if data is None:
         data = {}
@@ -63,7 +60,7 @@ def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: 
 
 
 def spellings(model: type[BaseModel]) -> dict[str, str]:
-    """Return each accepted key of `model`, mapped to its field."""
+    """Map each accepted key of `model` to its field."""
     aliases = dict(model.key_aliases) if issubclass(model, Section) else {}
     return aliases | {to_camel(name): name for name in model.model_fields} | {name: name for name in model.model_fields}
 
@@ -71,10 +68,7 @@ def spellings(model: type[BaseModel]) -> dict[str, str]:
 def check_keys(
     file: YamlFile, place: Place, model: type[BaseModel], data: Mapping[str, Any], what: str
 ) -> dict[str, str]:
-    """Return the key used for each field of `model`.
-
-    Raises `ConfigError` for unknown keys, and for two keys of one field with different values.
-    """
+    """Raise `ConfigError` for unknown keys, and for two keys of one field with different values."""
     known = spellings(model)
     written: dict[str, str] = {}
     for key in data:
