@@ -1,7 +1,4 @@
-"""Reads, creates and rotates the keys that encrypt payloads in Temporal.
-
-They are AES-256 keys, and several may be valid.
-"""
+"""Reads, creates and rotates the keys (AES-256) that encrypt payloads in Temporal. Several may be valid."""
 
 import asyncio
 import base64
@@ -72,7 +69,7 @@ class EncryptionKey(BaseModel):
         return self
 
     def raw(self) -> bytes:
-        """Return the key's 32 bytes. Raises `ValueError` for anything else."""
+        """Raise `ValueError` unless the key has 32 bytes."""
         try:
             raw = base64.b64decode(self.secret, validate=True)
         except binascii.Error:
@@ -91,10 +88,7 @@ class EncryptionKeys(BaseModel):
 
 
 def new_encryption_key(now: datetime, known: Sequence[EncryptionKey] = ()) -> EncryptionKey:
-    """Return a new key, created at `now`.
-
-    If there are `known` keys, it encrypts only after `ROTATION_DELAY`.
-    """
+    """If there are `known` keys, the new one encrypts only after `ROTATION_DELAY`."""
     raw = secrets.token_bytes(KEY_BYTES)
     older = sorted(known, key=lambda key: key.writes_from, reverse=True)[:INTRODUCTIONS]
     return EncryptionKey(
@@ -107,23 +101,17 @@ def new_encryption_key(now: datetime, known: Sequence[EncryptionKey] = ()) -> En
 
 
 def read_encryption_keys(path: Path) -> EncryptionKeys:
-    """Return the keys of a file.
-
-    Raises `ConfigError` if there are none, or other users can read them.
-    """
+    """Raise `ConfigError` if there are no keys, or other users can read them."""
     return read_private_file(path, EncryptionKeys, "encryption_keys", _MAKE)
 
 
 def parse_encryption_keys(text: str, where: str) -> EncryptionKeys:
-    """Parse the JSON of a key file from `where`.
-
-    Raises `ConfigError`, which does not quote it.
-    """
+    """Parse the JSON of a key file. Raises `ConfigError`, which does not quote it."""
     return parse_keys(text, where, EncryptionKeys, "encryption_keys", _MAKE)
 
 
 def create_encryption_key(path: Path, now: datetime) -> EncryptionKey:
-    """Create a new key in the file `path`, in addition to existing ones. Raises `ConfigError`."""
+    """Keep existing keys in the file. Raises `ConfigError`."""
     known = read_encryption_keys(path).keys if path.exists() else ()
     new = new_encryption_key(now, known)
     # The first key encrypts at once: of two created at the same time, one must not replace the other.
@@ -134,7 +122,7 @@ def create_encryption_key(path: Path, now: datetime) -> EncryptionKey:
 
 
 def ensure_encryption_keys(path: Path, now: datetime) -> EncryptionKeys:
-    """Return the keys of the development profile, created at first use. Raises `ConfigError`."""
+    """Create the development profile's keys at first use. Raises `ConfigError`."""
     if not path.exists():
         # If two processes start at once, the second must not overwrite the key with which the first encrypts.
         write_private(path, EncryptionKeys(keys=(new_encryption_key(now),)), replace=False)
@@ -159,14 +147,10 @@ class EncryptionKeyRing:
 
     @property
     def reference(self) -> str:
-        """Return the reference of the keys."""
         return self._reference
 
     async def load(self) -> None:
-        """Read the keys.
-
-        Raises `ConfigError` without keys, and `Unavailable` if their source is down.
-        """
+        """Raise `ConfigError` without keys, and `Unavailable` if their source is down."""
         kind, _, name = self._reference.partition(":")
         if kind == "file":
             loaded = await asyncio.to_thread(read_encryption_keys, Path(name))
@@ -179,7 +163,6 @@ class EncryptionKeyRing:
         self._read_at = time.monotonic()
 
     async def writer(self) -> tuple[EncryptionKey, AESGCM]:
-        """Return the key that encrypts now, the newest that has started, and its cipher."""
         # One caller waits for a slow source. The others continue with the keys that they have.
         if not self._renewing.locked():
             await self._renew(RENEW_SECONDS)
@@ -190,10 +173,7 @@ class EncryptionKeyRing:
         return chosen, self._ciphers[chosen.id]
 
     async def reader(self, key_id: str) -> AESGCM | None:
-        """Return the cipher of a key, or `None` if it does not exist.
-
-        Reads the keys again if it is unknown.
-        """
+        """Read the keys again for an unknown one. Returns `None` if it does not exist."""
         if key_id not in self._ciphers:
             await self._renew(_ASK_SECONDS)
         return self._ciphers.get(key_id)
@@ -205,9 +185,7 @@ class EncryptionKeyRing:
         return any(hmac.compare_digest(each, other) for each in claims for other in expected)
 
     def take_warning(self, subject: str) -> bool:
-        """Return whether a warning about `subject` may be logged.
-
-        True at most once a minute.
+        """True at most once a minute for a subject.
 
         A list reads hundreds of payloads, and an attacker who sends some must not fill the log.
         """

@@ -26,26 +26,19 @@ Keys = TypeVar("Keys", bound=BaseModel)
 
 
 def read_private(path: Path) -> PrivateKeys:
-    """Return the gateway's keys.
-
-    Raises `ConfigError` if there are none, if they are invalid, or if other users can read them.
-    """
+    """Raise `ConfigError` if there are no keys, if they are invalid, or if other users can read them."""
     return read_private_file(path, PrivateKeys, "signing_keys", _MAKE)
 
 
 def read_public(path: Path) -> PublicKeys:
-    """Return a worker's keys.
-
-    Raises `ConfigError` if there are none or they are not public keys.
-    """
+    """Raise `ConfigError` if there are no keys or they are not public."""
     return _read(path, PublicKeys, "public_keys", _EXPORT)
 
 
 def read_private_file(path: Path, shape: type[Keys], field: str, remedy: str) -> Keys:
-    """Return the keys of a file that only its owner may read, named by the setting `field`.
+    """Read a file that only its owner may read, named by the setting `field`.
 
-    Raises `ConfigError` if there are none, if they are invalid, or if other users can read them. `remedy` ends its
-    message.
+    Raises as `read_private`. `remedy` ends the error's message.
     """
     keys = _read(path, shape, field, remedy)
     # Fail instead of repairing the mode: other users may have read the keys already, and people must know.
@@ -56,7 +49,7 @@ def read_private_file(path: Path, shape: type[Keys], field: str, remedy: str) ->
 
 
 def parse_keys(text: str | bytes, where: str, shape: type[Keys], field: str, remedy: str) -> Keys:
-    """Parse the JSON of keys from `where`. Raises `ConfigError`, which does not quote it."""
+    """Parse the JSON of keys. Raises `ConfigError`, which does not quote it."""
     try:
         return shape.model_validate_json(text)
     except ValidationError as error:
@@ -64,12 +57,7 @@ def parse_keys(text: str | bytes, where: str, shape: type[Keys], field: str, rem
 
 
 def create_key(private: Path, public: Path, now: datetime) -> PrivateKey:
-    """Add a new key to both files.
-
-    It signs after the gateway's next start.
-
-    Raises `ConfigError`.
-    """
+    """Add a new key to both files. It signs after the gateway's next start. Raises `ConfigError`."""
     existing = read_private(private).keys if private.exists() else ()
     created = new_key(now)
     write_keys(PrivateKeys(keys=(*existing, created)), private, public)
@@ -77,7 +65,7 @@ def create_key(private: Path, public: Path, now: datetime) -> PrivateKey:
 
 
 def retire_key(private: Path, public: Path, key_id: str, now: datetime) -> PrivateKey:
-    """Retire a key at `now`. A retired one does not change. Raises `ConfigError`."""
+    """A retired key does not change. Raises `ConfigError`."""
     keys = read_private(private).keys
     key_now = next((key for key in keys if key.id == key_id), None)
     if key_now is None:
@@ -103,25 +91,17 @@ def write_keys(keys: PrivateKeys, private: Path, public: Path) -> None:
 
 
 def write_public(keys: PublicKeys, path: Path) -> None:
-    """Write the file for workers. Raises `ConfigError` if that fails."""
+    """Raises `ConfigError`."""
     _write(path, keys, 0o644)
 
 
 def write_private(path: Path, keys: BaseModel, *, replace: bool = True) -> None:
-    """Write a complete file that only its owner may read.
-
-    Raises `ConfigError`.
-
-    An existing file is kept unless `replace` is true.
-    """
+    """Make the file readable for its owner only. Keeps an existing file unless `replace`. Raises `ConfigError`."""
     _write(path, keys, 0o600, replace=replace)
 
 
 def ensure_development_keys(private: Path, public: Path, now: datetime) -> PrivateKeys:
-    """Return the keys of the development profile, created at first use.
-
-    Rewrites the public file if it differs. Raises `ConfigError`.
-    """
+    """Create the development profile's keys at first use. Rewrites a differing public file. Raises `ConfigError`."""
     if not private.exists():
         # If two processes start at once, the second must not overwrite the key with which the first signs.
         write_private(private, PrivateKeys(keys=(new_key(now),)), replace=False)
@@ -194,10 +174,7 @@ def _fault(error: ValidationError) -> str:
 
 
 def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> None:
-    """Write `keys` to a file with that mode, atomically.
-
-    Keeps an existing file unless `replace`.
-    """
+    """Write atomically. Keeps an existing file unless `replace`."""
     try:
         make_private_folder(path.parent)
         # Use the same directory, because only there a rename is atomic. `mkstemp` opens it for its owner only.
@@ -220,7 +197,7 @@ def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> N
 
 
 def _place_first(temporary: Path, path: Path) -> None:
-    """Give a complete file its name, unless another file has it: the first one is kept."""
+    """Keep another file that already has the name."""
     try:
         # A link fails if the name exists, unlike a rename.
         path.hardlink_to(temporary)

@@ -1,4 +1,4 @@
-"""References that replace secrets in manifests and settings, and where they must."""
+"""References that replace secrets in manifests and settings."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -17,27 +17,25 @@ _REFERENCE: Final = re.compile(r"(?:env:[A-Za-z_][A-Za-z0-9_]*|(?:file|secret):[
 
 
 def is_reference(text: str) -> bool:
-    """Return whether `text` is a reference: `env:NAME`, `file:PATH` or `secret:NAME`."""
+    """A reference is `env:NAME`, `file:PATH` or `secret:NAME`."""
     return _REFERENCE.match(text) is not None
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a tool may declare `name` as a secret: a reference or a variable's name."""
     return _VARIABLE.match(name) is not None or is_reference(name)
 
 
 def as_reference(name: str) -> str:
-    """Return the reference for a declared name. A bare name means a variable."""
+    """A bare name means a variable."""
     return name if is_reference(name) else f"env:{name}"
 
 
 def literal_secrets(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the dotted names of literal secrets, such as `extra_headers.Authorization`."""
+    """Return dotted names, such as `extra_headers.Authorization`."""
     return tuple(_literals(settings, "", secret=False))
 
 
 async def fill_references(settings: Mapping[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
-    """Return `settings` with references under secret names replaced by the result of `read`."""
     return {key: await _fill(value, read, secret=_is_secret(key)) for key, value in settings.items()}
 
 

@@ -1,7 +1,4 @@
-"""The only provider of secrets: reads references and redacts their values.
-
-References are `env:NAME`, `file:PATH` and `secret:NAME`.
-"""
+"""The only provider of secrets: reads references and redacts their values."""
 
 import asyncio
 import json
@@ -51,7 +48,7 @@ class SecretProvider:
 
     @property
     def known_values(self) -> frozenset[str]:
-        """Return the secrets read last, at most `REMEMBERED`. No output may contain them."""
+        """The secrets read last, at most `REMEMBERED`. No output may contain them."""
         return self._known
 
     async def read(self, reference: str, *, tenant: str = "") -> str:
@@ -73,11 +70,11 @@ class SecretProvider:
         return value
 
     async def fill(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `settings` with each reference replaced by its secret. Raises as `read`."""
+        """Replace each reference by its secret. Raises as `read`."""
         return await fill_references(settings, self.read)
 
     def redact(self, text: str) -> str:
-        """Return `text` with the known secrets replaced by `[hidden]`, in every notation."""
+        """Replace known secrets, in every notation, by `[hidden]`."""
         return redact_secrets(text, self._known)
 
     async def _from_own(self, name: str, tenant: str) -> str | None:
@@ -104,10 +101,7 @@ class SecretProvider:
 
 
 def source_of(found: object, named: str) -> SecretSource:
-    """Return `found`, which `SIGNOFF_SECRETS` names as `named`.
-
-    Raises `ConfigError` if it is no source.
-    """
+    """Raise `ConfigError` if the object that `SIGNOFF_SECRETS` names is no source."""
     read = getattr(found, "read", None)
     if isinstance(found, type) or not asyncio.iscoroutinefunction(read):
         raise ConfigError(
@@ -122,7 +116,7 @@ def source_of(found: object, named: str) -> SecretSource:
 def parts_of(secret: str) -> Iterator[str]:
     """Yield the secret without surrounding spaces and, if it is JSON, every text in it.
 
-    For example a service account's key is a JSON document.
+    For example, a service account's key is a JSON document.
     """
     yield from texts_of(secret.strip())
     try:

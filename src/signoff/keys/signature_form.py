@@ -20,10 +20,7 @@ from signoff.formats.replace import replace
 
 
 def decision_bytes(decision: Decision) -> bytes:
-    """Return the decision's RFC 8785 encoding without `signature` and fields at their default.
-
-    Raises `NotCanonical`.
-    """
+    """Omit `signature` and fields at their default. The encoding is RFC 8785. Raises `NotCanonical`."""
     return canonical_json(_fields(decision))
 
 
@@ -58,10 +55,7 @@ def new_nonce() -> str:
 
 
 def with_nonce(principal: Principal) -> Principal:
-    """Add a nonce to `principal` if the gateway has not.
-
-    Only an unsigned principal may be changed here.
-    """
+    """Only an unsigned principal may be changed here."""
     if principal.nonce or principal.signature or principal.key_id:
         return principal
     return replace(principal, nonce=new_nonce())
@@ -81,36 +75,28 @@ def is_as_asked(ctx: CallContext) -> bool:
 
 
 def principal_bytes(ctx: CallContext) -> bytes:
-    """Return the RFC 8785 encoding of the user of `ctx` and of the request.
-
-    See `asker_bytes`.
-
-    Raises `NotCanonical`.
-    """
+    """See `asker_bytes`. Raises `NotCanonical`."""
     turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
     return asker_bytes(ctx.user, turn, channel=ctx.channel, context=context_digest(ctx))
 
 
 def asker_bytes(asker: Principal, turn: TurnKey, *, channel: str, context: str) -> bytes:
-    """Return the RFC 8785 encoding of `{principal, tenant, session, turn, channel, context}`.
+    """Encode `{principal, tenant, session, turn, channel, context}` by RFC 8785. Raises `NotCanonical`.
 
-    `context` is a `context_digest`. Raises `NotCanonical`.
+    `context` is a `context_digest`.
     """
     return canonical_json({"principal": _fields(asker), **turn._asdict(), "channel": channel, "context": context})
 
 
 def unsigned_principal(principal: Principal) -> Principal:
-    """Return a principal without request and proof: the same at any time and for any key."""
+    """Remove request and proof: the result is the same at any time and for any key."""
     return Principal.model_validate(
         principal.model_dump(include={"user", "person_id", "name", "tier", "roles", "locale"})
     )
 
 
 def context_digest(ctx: CallContext) -> str:
-    """Return the SHA-256 of the context as given, without additions by tools.
-
-    Raises `NotCanonical`.
-    """
+    """Hash the context as given (SHA-256), without additions by tools. Raises `NotCanonical`."""
     user, extra_data = ctx.user, ctx.extra.get(DATA)
     data = extra_data if isinstance(extra_data, Mapping) else {}
     try:

@@ -68,11 +68,9 @@ class PrivateKey(_Key):
         return self
 
     def load(self) -> Ed25519PrivateKey:
-        """Return the key as an object of the library."""
         return Ed25519PrivateKey.from_private_bytes(_raw(self.private, KEY_BYTES))
 
     def public_half(self) -> PublicKey:
-        """Return the public key, for workers."""
         raw = self.load().public_key().public_bytes_raw()
         return PublicKey(id=_id_of(raw), created_at=self.created_at, retired_at=self.retired_at, public=_text(raw))
 
@@ -93,12 +91,10 @@ class PrivateKeys(BaseModel):
     keys: tuple[PrivateKey, ...] = ()
 
     def public(self) -> PublicKeys:
-        """Return the public keys, for workers."""
         return PublicKeys(keys=tuple(key.public_half() for key in self.keys))
 
 
 def new_key(now: datetime) -> PrivateKey:
-    """Return a new key, created at `now`."""
     key = Ed25519PrivateKey.generate()
     return PrivateKey(
         id=_id_of(key.public_key().public_bytes_raw()), created_at=now, private=_text(key.private_bytes_raw())
@@ -106,12 +102,11 @@ def new_key(now: datetime) -> PrivateKey:
 
 
 class Signature(NamedTuple):
-    """A signature."""
+    """An Ed25519 signature."""
 
     key_id: str
-    """The id of the signing key."""
     signature: str
-    """The signature in base64."""
+    """In base64."""
 
 
 class Signer:
@@ -130,10 +125,7 @@ class Signer:
         self._public = keys.public()
 
     def sign_decision(self, decision: Decision) -> Decision:
-        """Return `decision` with the gateway's signature.
-
-        Raises `NotCanonical`, and `ValueError` without `received_at`.
-        """
+        """Raise `NotCanonical`, and `ValueError` without `received_at`."""
         if decision.received_at is None:
             raise ValueError("a signed decision says when it was received")
         # The time is signed as text: only in one zone does a time have a single text.
@@ -143,20 +135,20 @@ class Signer:
         return replace(stamped, signature=self._sign(decision_bytes(stamped)))
 
     def sign_principal(self, ctx: CallContext) -> Principal:
-        """Sign the user of `ctx` as the requester of exactly this turn.
+        """Sign the user of `ctx` as the requester of exactly this turn. Raises `NotCanonical`.
 
-        `principal_as_asked` made the user. Raises `NotCanonical`.
+        `principal_as_asked` made the user.
         """
         stamped = replace(ctx.user, key_id=self.key_id, signature="")
         signed = self._sign(principal_bytes(replace(ctx, user=stamped)))
         return replace(stamped, signature=signed)
 
     def sign_bytes(self, purpose: str, body: bytes) -> Signature:
-        """Sign other data. `purpose` prevents a signature for one use from passing for another."""
+        """`purpose` prevents a signature for one use from passing for another."""
         return Signature(self.key_id, self._sign(_add_purpose(purpose, body)))
 
     def verifier(self) -> "Verifier":
-        """Return a verifier with these keys, including retired ones."""
+        """Include retired keys."""
         return Verifier(self._public.keys)
 
     def _sign(self, body: bytes) -> str:
@@ -181,30 +173,24 @@ class Verifier:
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """Return the ids of all keys, including retired ones."""
+        """Includes retired keys."""
         return tuple(self._index_keys())
 
     def check_decision(self, decision: Decision) -> bool:
-        """Return whether the gateway signed every field of this decision."""
+        """The gateway must have signed every field."""
         return self._holds(
             Signature(decision.key_id, decision.signature), decision.received_at, lambda: decision_bytes(decision)
         )
 
     def check_principal(self, ctx: CallContext) -> bool:
-        """Return whether the gateway signed this request of the user of `ctx`.
-
-        It covers the turn, actor, place and context.
-        """
+        """The signature covers the turn, actor, place and context."""
         user = ctx.user
         if not is_as_asked(ctx):
             return False
         return self._holds(Signature(user.key_id, user.signature), user.issued_at, lambda: principal_bytes(ctx))
 
     def check_asker(self, question: Question) -> bool:
-        """Return whether the gateway signed the request of a question's requester.
-
-        It is for the question's turn and actor.
-        """
+        """The signature covers the question's turn and actor."""
         asker = question.requester
         turn = TurnKey(question.tenant, question.session, question.turn)
         if asker.actor not in ("", question.actor):
@@ -213,7 +199,7 @@ class Verifier:
         return self._holds(Signature(asker.key_id, asker.signature), asker.issued_at, written)
 
     def check_bytes(self, purpose: str, body: bytes, mark: Signature, *, at: datetime) -> bool:
-        """Return whether `mark` signs `body` for `purpose`. `at` is the time stated in `body`."""
+        """`at` is the time stated in `body`."""
         return self._holds(mark, at, lambda: _add_purpose(purpose, body))
 
     def _load(self, keys: Iterable[PublicKey]) -> None:

@@ -10,9 +10,9 @@ _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def load_trust() -> ssl.SSLContext:
-    """Return the TLS context of all clients, with authorities from the environment or certifi.
+    """Read the authorities of the environment or certifi once for all clients.
 
-    They are read once: reading blocks everything for 20 ms, and a client may be created for each call.
+    Reading blocks everything for 20 ms, and a client may be created for each call.
     """
     return _load(*(os.environ.get(name, "") for name in _VARIABLES))
 
