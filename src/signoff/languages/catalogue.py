@@ -28,7 +28,6 @@ class Language:
     """All texts of a language."""
 
     name: str
-    """The language's own name."""
     forms: Mapping[str, tuple[str, ...]]
     """Maps a key to the text, or to its plural forms."""
     form_for: Callable[[int], int]
@@ -65,22 +64,21 @@ def languages() -> Mapping[str, str]:
 
 
 def forms_of(language: str) -> Mapping[str, tuple[str, ...]]:
-    """Return all texts of a language by key, each in its forms. English replaces an unsupported language."""
+    """English replaces an unsupported language."""
     return _spoken(language).forms
 
 
 def texts_of(language: str) -> Mapping[str, str]:
-    """Return all texts of a language by key, each in its last plural form."""
     return {key: forms[-1] for key, forms in forms_of(language).items()}
 
 
 def language_of(locale: str) -> str:
-    """Return the language of a locale such as `de-AT`, or English if that lacks a text."""
+    """Return English if the locale's language lacks a text."""
     return spoken_language(locale) or ENGLISH
 
 
 def spoken_language(locale: str) -> str:
-    """Return the language of a locale such as `de-AT`. "" for an unsupported or empty locale."""
+    """Return "" for an unsupported or empty locale."""
     language = locale.replace("_", "-").partition("-")[0].lower()
     return language if is_spoken(language) else ""
 
@@ -91,14 +89,14 @@ def is_spoken(language: str) -> bool:
 
 
 def has_text(key: str) -> bool:
-    """Return whether a text exists."""
     return key in _read(ENGLISH).forms
 
 
 def text(key: str, language: str, **values: object) -> str:
-    """Fill in the text `key` in `language`. Raises `KeyError` for an unknown text, and for a placeholder without value.
+    """Fill in the text `key` in `language`.
 
-    `values` are inserted unchanged: make them visible first. A whole number `n` selects the language's plural form.
+    Raises `KeyError` for an unknown text, and for a placeholder without value. `values` are inserted unchanged: make
+    them visible first. A whole number `n` selects the language's plural form.
     """
     words = form_of(key, language, values.get("n"))
     # Format only once: braces in a value, which a model may have written, must never count as placeholders.
@@ -106,14 +104,14 @@ def text(key: str, language: str, **values: object) -> str:
 
 
 def form_of(key: str, language: str, number: object) -> str:
-    """Return a text with its placeholders, in the plural form for `number`, or the last form for other values."""
+    """Return the plural form for `number`, or the last form for other values."""
     spoken = _spoken(language)
     forms = spoken.forms[key]
     return forms[spoken.form_for(number) if len(forms) > 1 and isinstance(number, int) else -1]
 
 
 def _spoken(language: str) -> Language:
-    """Return a language, or English if the language is unknown or lacks a text."""
+    """Return English if the language is unknown or lacks a text."""
     return _whole(language) if language in language_codes() else _read(ENGLISH)
 
 

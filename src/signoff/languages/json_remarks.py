@@ -1,4 +1,4 @@
-"""Explains errors in JSON. The reader imports this only for an error: a hook starts before each call of an agent."""
+"""Explains errors in JSON. Imported only for an error, since a hook starts before each call of an agent."""
 
 import json
 from typing import Final
@@ -21,17 +21,16 @@ _SYNTAX: Final = {
 
 
 def syntax_error(error: json.JSONDecodeError) -> Remark:
-    """Return a remark on a syntax error, in the parser's own words if they are unknown."""
+    """Use the parser's own words for an unknown error."""
     message = error.msg.lower()
     what: Words = _SYNTAX.get(message, message)
     return Remark.of("json", detail=what, line=str(error.lineno))
 
 
 def double_name(name: str) -> Remark:
-    """Return the remark that an object has a name twice. `name` has its quotes."""
+    """`name` has its quotes."""
     return Remark.of("double_name", name=name)
 
 
 def constant_number(name: str) -> Remark:
-    """Return the remark that a constant, such as `NaN`, is not a JSON number."""
     return Remark.of("constant_number", name=name)

@@ -72,13 +72,13 @@ class PoEntry:
 
     @property
     def identity(self) -> bytes:
-        """Return the name of the text in a `.mo` file."""
+        """The name of the text in a `.mo` file."""
         context = f"{self.key}\4" if self.key else ""
         return f"{context}{self.words}{'' if self.plural is None else chr(0) + self.plural}".encode()
 
 
 def read_po(written: str, name: str) -> list[PoEntry]:
-    """Parse the header and the texts of a file. Raises `PoError`, with the file's `name`, for the first mistake."""
+    """Raise `PoError`, with the file's `name`, for the first mistake."""
     entries: list[PoEntry] = []
     seen: set[str] = set()
     count = 0
@@ -153,7 +153,6 @@ def _unquote(quoted: str) -> str:
 
 
 def _wrong_line(written: str, line: int) -> int:
-    """Return the number of the first invalid line in `written`, which begins at `line` and is not a text."""
     before = ""
     for number, each in enumerate(written.split("\n"), line):
         if not before and (each.startswith("#") or not each.strip()):

@@ -22,12 +22,11 @@ class RemarkError(ValueError):
 
 
 def remark_text(words: Words | Sequence[Words], language: str) -> str:
-    """Write a remark, or several separated by `; `. A remark that the catalogue lacks is shown by its code."""
+    """Separate several remarks by `; `. A remark that the catalogue lacks is shown by its code."""
     return _text(words, language, _DEPTH)
 
 
 def english(words: Words | Sequence[Words]) -> str:
-    """Write remarks in English, for models, programs, terminals and the audit log."""
     return remark_text(words, ENGLISH)
 
 
@@ -37,12 +36,10 @@ def change_texts(words: Words, change: Callable[[str], str]) -> Words:
 
 
 def worded(kind: Callable[..., _ErrorT], remark: Remark, **context: object) -> _ErrorT:
-    """Return an error with a remark as its message."""
     return kind(english(remark), remark=remark, **context)
 
 
 def error_text(error: SignoffError, language: str) -> str:
-    """Write the message of an error, in `language` if it is a remark, else unchanged."""
     remark = error.context.get("remark")
     return remark_text(remark, language) if isinstance(remark, Remark) else error.message
 
