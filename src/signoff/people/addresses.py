@@ -1,7 +1,4 @@
-"""Normalises addresses and names in a login's claims, and finds people by them.
-
-Pure.
-"""
+"""Normalises addresses and names in a login's claims. Pure."""
 
 import functools
 import unicodedata
@@ -21,10 +18,7 @@ _ADDRESS_CLAIMS: Final = ("email", "emails")
 
 
 def claimed_names(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return all distinct addresses and user names in `claims`, verified or not, normalised.
-
-    Raises `Refused` (`malformed`) for more than `LOGIN_NAMES`.
-    """
+    """Include unverified names. Raises `Refused` (`malformed`) for more than `LOGIN_NAMES`."""
     given = [each for claim in CLAIMS for each in _texts(claims.get(claim))]
     # Refuse instead of truncating: the part cut off could identify the person.
     if len(given) > LOGIN_NAMES:
@@ -33,10 +27,7 @@ def claimed_names(claims: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def has_odd_address(claims: Mapping[str, Any]) -> bool:
-    """Return whether `claims` contain an address without a normal form.
-
-    A user name with an inner `@` counts as an address.
-    """
+    """Return whether an address has no normal form. A user name with an inner `@` counts as an address."""
     addresses = [each for claim in _ADDRESS_CLAIMS for each in _texts(claims.get(claim))]
     names = [each for claim in CLAIMS if claim not in _ADDRESS_CLAIMS for each in _texts(claims.get(claim))]
     named = [each for each in names if "@" in unicodedata.normalize("NFKC", each[:LOGIN_NAME_CHARS]).strip()[1:]]
@@ -45,10 +36,9 @@ def has_odd_address(claims: Mapping[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=65_536)
 def normalise_address(name: str) -> str:
-    """Return the normal form of an address or user name.
+    """Return NFKC, case-folded, without `+tag`, invisible marks and a final dot.
 
-    It is NFKC, case-folded, without `+tag`, invisible marks and a final dot. This is coarser than the equality of
-    addresses: the result is a hint at a person's identity, never a proof.
+    This is coarser than the equality of addresses: the result is a hint at a person's identity, never a proof.
     """
     plain = unicodedata.normalize("NFKC", name[:LOGIN_NAME_CHARS]).casefold()
     # Folding may leave text that NFKC would compose. A person cannot see marks without a width.
@@ -76,7 +66,7 @@ class DeclaredNames:
         self._tenants: dict[str, dict[str, Person]] = {}
 
     def find(self, names: Iterable[str], tenant: str) -> Person | None:
-        """Return the tenant's first declared person with one of the normalised `names`, or `None`."""
+        """`names` are normalised."""
         if tenant not in self._tenants:
             self._tenants[tenant] = _names_of(self._declared.all(tenant))
         people = self._tenants[tenant]

@@ -18,7 +18,7 @@ class SignatureEvidence:
     kind: Literal["signed", "unsigned", "forged"]
     """`forged` is a decision with an invalid claim to be signed: trust nothing in it."""
     moment: datetime
-    """The time of the decision: as signed, or now."""
+    """As signed, or now."""
     received_at: datetime | None = None
     """The gateway's time of receipt, for a signed decision."""
 
@@ -89,6 +89,5 @@ def _is_assured(task: IdentifyTask, unsigned: bool, development: bool) -> bool:
 
 
 def _is_waived(task: IdentifyTask, development: bool) -> bool:
-    """Return whether a decision without assurance is accepted anyway."""
     # The development profile has no logins, so it accepts a raw message where a channel's assurance would suffice.
     return task.accept_unsigned or (development and not at_least(task.min_assurance, "session"))

@@ -50,7 +50,6 @@ class ClaimsMapping(BaseModel):
     """
 
     def model_post_init(self, context: Any) -> None:
-        """Reject roles and tenants that are not valid ids."""
         for value in (*self.tenants.values(), *(role for roles in self.roles.values() for role in roles)):
             if not is_id(value):
                 raise ConfigError(f"`{value}` can be neither a role nor a tenant", field="roles", value=value)
@@ -66,8 +65,8 @@ class ClaimsDirectory(VouchedDirectory):
     def admit(self, claims: Mapping[str, Any]) -> Person:
         """Return the active person of verified claims, from an ID token or the userinfo endpoint.
 
-        Raises `Refused` (`not_allowed`) for anyone else, with a message without names: strangers must not learn who is
-        declared. Its context contains `login`, and `person` if the login claims the name of a declared person.
+        Raises `Refused` (`not_allowed`) for anyone else, without names: strangers must not learn who is declared. Its
+        context contains `login`, and `person` if the login claims the name of a declared person.
         """
         own_id = id_from_login(login_from_claims(claims))
         # Forget the login first, in every tenant: a person who lost their groups or moved to another tenant must not
@@ -82,7 +81,7 @@ class ClaimsDirectory(VouchedDirectory):
         return person
 
     def _find_tenant(self, claims: Mapping[str, Any]) -> str:
-        """Return the tenant of this login. Raises `Refused` if the claims name none."""
+        """Raise `Refused` if the claims name no tenant."""
         mapping = self.mapping
         if not mapping.tenant_claim:
             return DEFAULT_TENANT
@@ -116,7 +115,6 @@ class ClaimsDirectory(VouchedDirectory):
         return self.find(own_id, tenant)
 
     def _find_declared(self, claims: Mapping[str, Any], tenant: str) -> Person | None:
-        """Return the declared person of this login, or of its verified email address."""
         login = login_from_claims(claims)
         person = self.declared.by_identity(OIDC, login, tenant)
         address = verified_email(claims)
@@ -130,10 +128,7 @@ class ClaimsDirectory(VouchedDirectory):
 
 
 def login_from_claims(claims: Mapping[str, Any]) -> str:
-    """Return the identity `ISSUER#SUBJECT` of verified claims.
-
-    Raises `Refused` (`malformed`) if one of the two is missing.
-    """
+    """Return `ISSUER#SUBJECT`. Raises `Refused` (`malformed`) if one of the two is missing."""
     # OpenID Connect Core 1.0, section 5.7: only these two together identify a person permanently. An issuer has no
     # fragment (section 2), so that `#` separates them unambiguously.
     issuer, subject = claims.get("iss"), claims.get("sub")
@@ -145,7 +140,7 @@ def login_from_claims(claims: Mapping[str, Any]) -> str:
 
 
 def verified_email(claims: Mapping[str, Any]) -> str:
-    """Return the normalised email address verified by the provider, or ""."""
+    """Return the normalised address, or ""."""
     address = claims.get("email")
     # Exactly true: some providers send text, and `"false"` is truthy in Python. With an unverified address, a person
     # could sign in as its owner.
@@ -155,10 +150,7 @@ def verified_email(claims: Mapping[str, Any]) -> str:
 
 
 def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping, tenant: str) -> Person | None:
-    """Return a person of `tenant` from claims alone, or `None` without a mapped group.
-
-    Raises `Refused` (`malformed`).
-    """
+    """Return `None` without a mapped group. Raises `Refused` (`malformed`)."""
     login = login_from_claims(claims)
     claimed = claims.get(mapping.groups_claim)
     # Some providers send a single group as text. Its letters would not be groups, or the wrong ones.

@@ -66,23 +66,18 @@ class FixedDirectory:
         self._deputies = _by_delegate(declared, self._people)
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
         return self._people.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """See `Directory`."""
         return tuple(person for person in self._people.values() if tenant in (None, person.tenant))
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
         return self._identities.get((tenant, channel, normalise_identity(channel, identity)))
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
-        """See `Directory`."""
         return self._humans.get((tenant, subject), subject)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """See `Directory`."""
         people = self._deputies.get((tenant, person_id), ())
         return tuple(
             person
@@ -103,45 +98,41 @@ class DevelopmentDirectory:
         self.declared = declared
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
         return self.declared.find(person_id, tenant) or _BUILT_IN.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """See `Directory`. The built-in people come first."""
+        """The built-in people come first."""
         built_in = (each for each in DEVELOPMENT_PEOPLE if tenant in (None, each.tenant))
         unused = (each for each in built_in if self.declared.find(each.id, each.tenant) is None)
         return (*unused, *self.declared.all(tenant))
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`. The built-in people have no identities."""
+        """The built-in people have no identities."""
         return self.declared.by_identity(channel, identity, tenant)
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
-        """See `Directory`."""
         return self.declared.person_id(subject, tenant)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """See `Directory`. The built-in people delegate nothing."""
+        """The built-in people delegate nothing."""
         return self.declared.delegators(person_id, tenant, now)
 
 
 def development_directory(people: Iterable[Person] = ()) -> DevelopmentDirectory:
-    """Return a directory of `people` and of the built-in people with other ids."""
     return DevelopmentDirectory(FixedDirectory(people))
 
 
 def declared_people(directory: Directory) -> Directory:
-    """Return `directory` without the built-in people of the development profile."""
+    """Leave out the built-in people of the development profile."""
     return directory.declared if isinstance(directory, DevelopmentDirectory) else directory
 
 
 def normalise_identity(channel: str, identity: str) -> str:
-    """Return the normal form of an identity: of an email address by `plain_address`, which may be ""."""
+    """Normalise an email address by `plain_address`, which may return ""."""
     return plain_address(identity) if channel == EMAIL else identity
 
 
 def principal_of(person: Person, people: Directory) -> Principal:
-    """Convert a person of `people` to the principal of a turn."""
     human = people.person_id(person.id, person.tenant)
     return Principal(
         user=person.id,
@@ -164,7 +155,7 @@ def humans_of(principal: Principal, people: Directory, tenant: str) -> frozenset
 
 
 def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extra context of a turn: `given` by its starter, and the person's attributes.
+    """Join the context by the turn's starter and the person's attributes.
 
     Raises `Refused` (`malformed`) if `given` contains user data, which only the directory may set.
     """

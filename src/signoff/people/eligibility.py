@@ -15,7 +15,7 @@ class Eligibility:
     """The vote that a person may cast."""
 
     on_behalf: str = ""
-    """The id of the delegator, or "" for the person's own vote."""
+    """"" for the person's own vote."""
     code: ReceiptCode = ""
     """The reason why they may not vote, or ""."""
     entries: frozenset[str] = frozenset()
@@ -27,9 +27,9 @@ class VotingRights:
     """All votes that a person may cast. Only one counts."""
 
     own: frozenset[str] | None = None
-    """The person's own approver entries, or `None` if they are not asked."""
+    """`None` if the person is not asked."""
     delegated: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The approver entries of each delegator, by the id of the person."""
+    """By the id of the delegator."""
     code: ReceiptCode = ""
     """The reason why they may cast none, or ""."""
 
@@ -42,13 +42,11 @@ class ApproverSpec:
     approvers: tuple[str, ...]
     """The approver entries: `role:<role>` and `user:<id>`."""
     requester: str
-    """The requester's id."""
     allow_self: bool
-    """Whether requester and proposers may vote."""
+    """Includes proposers."""
     proposers: tuple[str, ...] = ()
     """The ids of the editors of the arguments."""
     quorum: int = 1
-    """The number of different people who must approve."""
     groups: tuple[ApproverGroup, ...] = ()
     """The groups with their places. If empty, any approver fills any place."""
     requester_person: str = ""
@@ -59,7 +57,6 @@ class ApproverSpec:
 
 
 def approver_spec_of(question: Question) -> ApproverSpec:
-    """Return the approvers and the requester of a question."""
     asked_by = question.requester.user
     return ApproverSpec(
         question.tenant,
@@ -129,10 +126,7 @@ def resolve_voting_rights(
 
 
 def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...]:
-    """Return a person's approver entries, followed by the entries of `standing_in`.
-
-    Entries are `user:<id>` and `role:<role>`.
-    """
+    """Return `user:<id>` and `role:<role>`, followed by the entries of `standing_in`."""
     entries = [f"user:{person.id}", *(f"role:{role}" for role in person.roles)]
     # Only one hop: delegators bring their own entries, but no entries of further delegators.
     return tuple(dict.fromkeys([*entries, *(entry for each in standing_in for entry in rights(each))]))

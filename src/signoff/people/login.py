@@ -10,8 +10,5 @@ _ID_DIGITS: Final = 32
 
 
 def id_from_login(login: str) -> str:
-    """Return the id of an undeclared person.
-
-    It is constant for a login, and the login's owner cannot choose it.
-    """
+    """The id is constant for a login, and the login's owner cannot choose it."""
     return f"{OIDC}-{hashlib.sha256(login.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"

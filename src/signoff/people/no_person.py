@@ -13,12 +13,12 @@ _NAMES: Final = PERSONAL | {"human"}
 
 
 def asker(user: Principal) -> Principal:
-    """Return the requester for hooks and handlers. That of a subscription raises `LookupError` for facts of people."""
+    """A subscription's requester raises `LookupError` for facts of people."""
     return user if user.is_person else _NoPerson.model_construct(**dict(user))
 
 
 def guard_user(ctx: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `ctx` of rules for a policy function: `user` raises for facts of people that it lacks."""
+    """Make `user` raise for facts of people that it lacks."""
     user = ctx.get("user")
     if not isinstance(user, Mapping) or PERSONAL & user.keys():
         return dict(ctx)

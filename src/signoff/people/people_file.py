@@ -1,4 +1,4 @@
-"""Reads people from YAML, and follows changes of a file of them."""
+"""Reads people from YAML, and follows changes."""
 
 import logging
 import os
@@ -60,27 +60,21 @@ class FileDirectory:
 
     @property
     def path(self) -> Path:
-        """The followed file."""
         return self._path
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
         return self._present().find(person_id, tenant)
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """See `Directory`."""
         return self._present().all(tenant)
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
         return self._present().by_identity(channel, identity, tenant)
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
-        """See `Directory`."""
         return self._present().person_id(subject, tenant)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """See `Directory`."""
         return self._present().delegators(person_id, tenant, now)
 
     def _present(self) -> Directory:
@@ -106,19 +100,13 @@ class FileDirectory:
 
 
 def load_people(path: str | os.PathLike[str]) -> tuple[Person, ...]:
-    """Read the people of a YAML file, a list of persons.
-
-    Raises `ConfigError` with file and line.
-    """
+    """The file is a list of persons. Raises `ConfigError` with file and line."""
     file = read_yaml(Path(path), str(path))
     return read_people(file, (), file.data)
 
 
 def read_people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
-    """Read the people at a place in a YAML file, and check them against each other.
-
-    Raises `ConfigError` with file and line.
-    """
+    """Check people against each other, too. Raises `ConfigError` with file and line."""
     if not isinstance(data, list):
         raise file.error(place, "people are a list of persons, each with an `id`")
     people = tuple(_person(file, (*place, index), each) for index, each in enumerate(data))
@@ -172,7 +160,7 @@ def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> ContactPref
 
 
 def _utc(text: str) -> datetime | None:
-    """Parse a time to UTC. `None` without a zone, and for anything else."""
+    """Return `None` without a zone, and for anything else."""
     try:
         moment = datetime.fromisoformat(text)
         # `astimezone` overflows for a year 1 or 9999 if the zone leads beyond it.

@@ -21,10 +21,9 @@ class Escalation(NamedTuple):
 
 @dataclass(frozen=True)
 class VoterSet:
-    """The people of one call, by the directory and every spec.
+    """The people of one call, by the directory and every spec of the present policy and the questions.
 
-    The specs come from the present policy and the questions. `now` is used for decisions without a proved time.
-    `escalations` add approvers to all specs from a time on.
+    `now` is used for decisions without a proved time. `escalations` add approvers to all specs from a time on.
     """
 
     people: Directory
@@ -33,16 +32,13 @@ class VoterSet:
     escalations: tuple[Escalation, ...] = ()
 
     def count(self, decisions: Sequence[Decision]) -> int:
-        """Return the number of people with different votes by the strictest spec.
-
-        The caller has verified the signatures of `decisions`.
-        """
+        """Count people with different votes by the strictest spec. The caller has verified all signatures."""
         return min(countable_votes(self._voters(spec, decisions)) for spec in self.specs)
 
     def suffices(self, decisions: Sequence[Decision], least: int = 1) -> bool:
         """Return whether `decisions` meet the largest quorum and fill the groups of every spec.
 
-        The caller has verified their signatures. `least` is the minimum number of people.
+        The caller has verified all signatures. `least` is the minimum number of people.
         """
         # Use the largest quorum for each: loosening a policy in between must release nothing.
         quorum = max(least, *(spec.quorum for spec in self.specs))
@@ -78,7 +74,7 @@ class VoterSet:
 
 
 def _anywhere(rights: VotingRights, added: frozenset[str], spec: ApproverSpec) -> VotingRights:
-    """Return `rights` in which approvers added by an escalation fill a place of any group."""
+    """Approvers added by an escalation fill a place of any group."""
     every = frozenset(entry for group in spec.groups for entry in group.of)
 
     def widen(entries: frozenset[str]) -> frozenset[str]:

@@ -48,38 +48,34 @@ class VouchedDirectory:
         self.replace_people(people, joined)
 
     def replace_people(self, people: Iterable[Person], joined: Mapping[tuple[str, str], str] | None = None) -> None:
-        """Replace all vouched people."""
         self._vouched = {(person.tenant, person.id): person for person in people}
         self._joined = dict(joined or {})
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
         # Declared people first: a login must not replace one of them.
         return self.declared.find(person_id, tenant) or self._vouched.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """See `Directory`. Undeclared people come last."""
+        """Undeclared people come last."""
         return (*self.declared.all(tenant), *(each for each in self._vouched.values() if tenant in (None, each.tenant)))
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`."""
         person = self.declared.by_identity(channel, identity, tenant)
         if person is not None or channel != OIDC:
             return person
         return self._vouched.get((tenant, id_from_login(identity)))
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
-        """See `Directory`."""
         # Resolve a joined login too: its declared person may be one of several accounts.
         return self.declared.person_id(self._joined.get((tenant, subject), subject), tenant)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """See `Directory`. Only declared people delegate."""
+        """Only declared people delegate."""
         return self.declared.delegators(person_id, tenant, now)
 
 
 def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> VouchedPerson:
-    """Sign the data of a person's sign-in at `now`. Raises `NotCanonical`."""
+    """Raises `NotCanonical`."""
     now = now.astimezone(UTC)
     vouched = VouchedPerson(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
     mark = signer.sign_bytes(_PURPOSE, _body(vouched))
@@ -89,8 +85,8 @@ def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime
 def vouching_problem(vouched: VouchedPerson, declared: Directory, verifier: Verifier, now: datetime) -> str:
     """Return why a login's data about a person do not count at `now`, or "".
 
-    They count if the gateway signed them, they have not expired, and they describe exactly the person of the login. In
-    addition, no declared person may have that id, that login, or one of the names in the claims.
+    The gateway must have signed them, they must not have expired, and they must describe exactly the person of the
+    login. No declared person may have that id, that login, or one of the names in the claims.
     """
     return _doubt(vouched, declared, DeclaredNames(declared), verifier, now)
 
@@ -116,7 +112,6 @@ def _doubt(vouched: VouchedPerson, declared: Directory, names: DeclaredNames, ve
 def vouched_people(
     rows: Iterable[VouchedPerson], declared: Directory, verifier: Verifier, now: datetime
 ) -> tuple[Person, ...]:
-    """Return the people of the `rows` that count at `now`."""
     names = DeclaredNames(declared)
     return tuple(row.person for row in rows if not _doubt(row, declared, names, verifier, now))
 
