@@ -39,7 +39,7 @@ _WHY_CHARS: Final = 300
 
 @dataclass(frozen=True)
 class LoadedPlugin:
-    """A plugin from the settings: its additions, or the reason why it cannot be loaded."""
+    """A plugin from the settings, loaded or not."""
 
     name: str
     """Its name in the settings: `telegram`, or `distribution:name`."""
@@ -58,12 +58,12 @@ class Plugins:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of channels that plugins add, by name. Loads the plugins of other distributions."""
+        """The kinds of channels that plugins add. Loads the plugins of other distributions."""
         kinds = {name for name in self._names if name in OWN_CHANNELS}
         return tuple(sorted(kinds.union(*(each.channels for each in self.foreign()))))
 
     def channel(self, kind: str) -> type[Channel] | None:
-        """Return the class of a kind of channel; None if no plugin can have it.
+        """Return `None` if no plugin can have this kind.
 
         Raises `ConfigError` if a plugin has it, or may have it, and is not loaded.
         """
@@ -89,7 +89,7 @@ class Plugins:
         return [self._load(name) for name in self._names if name not in OWN_CHANNELS]
 
     def all(self) -> list[LoadedPlugin]:
-        """Load every plugin, in the order of the settings."""
+        """Keep the order of the settings."""
         return [self._load(name) for name in self._names]
 
     def _own_channel(self, kind: str) -> type[Channel] | None:
@@ -101,7 +101,7 @@ class Plugins:
         return plugin.channels.get(kind)
 
     def _load(self, name: str) -> LoadedPlugin:
-        """Load one plugin. The first plugin in the settings that offers a kind of channel, or a prefix, has it."""
+        """The first plugin in the settings that offers a kind of channel, or a prefix, has it."""
         if name not in self._loaded:
             try:
                 self._loaded[name] = _own(name) if name in OURS else _foreign(name, self._loaded.values())
@@ -149,7 +149,7 @@ def _entry_point(owner: str, name: str) -> EntryPoint:
 
 
 def _offered(setting: str, entry: EntryPoint, owner: str) -> LoadedPlugin:
-    """Return the plugin of an entry point. Raises `ConfigError` for any failure of its code."""
+    """Raise `ConfigError` for any failure of the plugin's code."""
     try:
         plugin: Plugin = entry.load()()
         name, channels, routers = plugin.name, dict(plugin.channels()), tuple(plugin.routers())

@@ -14,12 +14,10 @@ class Plugin(Protocol):
     """The name of the entry point."""
 
     def channels(self) -> Mapping[str, type[Channel]]:
-        """Return the channels that the plugin adds, by kind. Each key is the `kind` of its class."""
+        """Return channels by kind. Each key is the `kind` of its class."""
         ...
 
-    def routers(self) -> Sequence[PluginRouter]:
-        """Return the routers that the gateway mounts."""
-        ...
+    def routers(self) -> Sequence[PluginRouter]: ...
 
 
 class BasePlugin:
@@ -28,9 +26,7 @@ class BasePlugin:
     name: ClassVar[str]
 
     def channels(self) -> Mapping[str, type[Channel]]:
-        """Return no channels."""
         return {}
 
     def routers(self) -> Sequence[PluginRouter]:
-        """Return no routers."""
         return ()

@@ -57,7 +57,7 @@ class PluginRouter:
         self.routes: list[PluginRoute] = []
 
     def add(self, method: str, path: str, function: Callable[..., Any], *, summary: str, **options: Any) -> None:
-        """Add a route. `options` are fields of `PluginRoute`."""
+        """`options` are fields of `PluginRoute`."""
         self.routes.append(PluginRoute(method, f"{self.prefix}{path}", function, summary, **options))
 
     def get(self, path: str, *, summary: str, **options: Any) -> Callable[[F], F]:
@@ -69,11 +69,10 @@ class PluginRouter:
         return self._adder("POST", path, summary, options)
 
     def has_path(self, path: str) -> bool:
-        """Return whether an address is below the prefix."""
         return path == self.prefix or path.startswith(f"{self.prefix}/")
 
     def takes_nothing(self, method: str, path: str) -> bool:
-        """Return whether a request to an address below the prefix may come without a body."""
+        """Return whether a request may come without a body."""
         # A browser sends no DELETE to another site without asking it first.
         return method == "DELETE" or any(
             each.takes_nothing and each.method == method and compile_path(each.path)[0].match(path)

@@ -52,7 +52,6 @@ class AgentCards:
 
 
 def agent_card(exposed: Exposed, actor: ExposedActor, public_url: str) -> dict[str, Any]:
-    """Return the card of an actor."""
     types = [each for each in exposed.part_types if each not in RESERVED_PART_TYPES]
     withheld = [each for each in types if each in exposed.withheld]
     details = {
@@ -109,6 +108,6 @@ def _details(shown: ExposedTool) -> dict[str, Any]:
 
 
 def consumed_types(header: str) -> frozenset[str]:
-    """Return the types of parts that a peer accepts, from the extensions in `A2A-Extensions`."""
+    """Read the types of parts that a peer accepts from `A2A-Extensions`."""
     named = (each.strip() for each in header.split(","))
     return frozenset(each.removeprefix(PART) for each in named if each.startswith(PART))

@@ -57,7 +57,7 @@ _NAMES: Final = uuid.UUID("6f0f4a0e-6a43-4f0e-9c0b-0f7f0c2f9d1a")
 
 
 class TaskUpdate(NamedTuple):
-    """An update for a follower: the task now and before. Both are `None` if nothing changed."""
+    """A task now and before, for a follower. Both are `None` if nothing changed."""
 
     now: PeerTask | None = None
     before: PeerTask | None = None
@@ -76,7 +76,7 @@ class PeerTasks:
         self._public_url = public_url
 
     async def send(self, params: SendParams) -> TurnKey:
-        """Start the turn of a message, which cannot address another turn. A repeated message is the same turn."""
+        """A message cannot address another turn. A repeated message is the same turn."""
         message = params.message
         if params.configuration.task_push_notification_config is not None:
             raise RpcError(NO_PUSH, "this agent sends no push notifications; follow the task, or read it again")
@@ -98,7 +98,7 @@ class PeerTasks:
         return key
 
     async def find(self, name: str) -> TurnKey:
-        """Return the turn of a task. Raises `RpcError` for a task that is not this peer's with this actor."""
+        """Raise `RpcError` for a task that is not this peer's with this actor."""
         parts = name.split(".")
         key = TurnKey(*parts) if len(parts) == 3 and all(map(is_id, parts)) else None
         # A follow-up turn is not a task. A person's turn with a chosen id is not one either.
@@ -115,7 +115,7 @@ class PeerTasks:
         return key
 
     async def read(self, key: TurnKey, *, parts: bool = True) -> PeerTask:
-        """Return the present state of a task: the last turn of its message. Without `parts`, no answer is loaded."""
+        """Return the state of a task: of its message's last turn. Without `parts`, no answer is loaded."""
         found: TurnView | None = None
         for number in range(1, MAX_TURNS_PER_MESSAGE + 1):
             try:
@@ -131,7 +131,6 @@ class PeerTasks:
         return await self._task(key, found, parts=parts)
 
     async def wait_for(self, key: TurnKey, states: frozenset[str], seconds: float) -> PeerTask:
-        """Return a task once it is in one of `states`, or its state after this many seconds."""
         task = self._base(key)
         async for update in self._watch(key, seconds):
             task = update.now or task
@@ -140,18 +139,18 @@ class PeerTasks:
         return task
 
     async def read_at_once(self, key: TurnKey) -> PeerTask:
-        """Return the present state of a task at once. Before a worker sees it, it merely exists."""
+        """Before a worker sees a task, it merely exists."""
         try:
             return await self.read(key)
         except ServerUnavailable:
             return self._base(key)
 
     async def wait_for_answer(self, key: TurnKey, seconds: float) -> PeerTask:
-        """Return a task once it ends or waits for input, as an answer to its message must (3.2.2)."""
+        """An answer to a task's message must wait until it ends or waits for input (3.2.2)."""
         return await self.wait_for(key, TERMINAL | INTERRUPTED, seconds)
 
     async def follow(self, key: TurnKey) -> AsyncIterator[TaskUpdate]:
-        """Yield a task now and after each change, until it ends. Yields empty updates as heartbeats."""
+        """Yield a task after each change, until it ends. Empty updates are heartbeats."""
         before: PeerTask | None = None
         async for update in self._watch(key):
             if update.now is None:
@@ -161,14 +160,14 @@ class PeerTasks:
             before = update.now
 
     async def stop(self, key: TurnKey) -> None:
-        """Stop a task. Raises `RpcError` for a finished or waiting task."""
+        """Raise `RpcError` for a finished or waiting task."""
         task = await self.read(key)
         if task.is_over or task.state == SUBMITTED:
             raise RpcError(TASK_NOT_CANCELABLE, f"this task is {task.state}", taskId=task.id)
         await self._turns.stop(await self._last(key))
 
     async def list_page(self, params: ListParams) -> tuple[list[PeerTask], str, int]:
-        """Return a page of tasks, last changed first, the token of the next page, and the total."""
+        """Return tasks, last changed first, the token of the next page, and the total."""
         what = ("peer tasks", self._actor, params.model_dump_json())
         return await self._turns.share(what, lambda: self._read_page_of_tasks(params))
 
@@ -226,7 +225,7 @@ class PeerTasks:
         return PeerTask(id=turn_name(key), context=key.session)
 
     async def _read_waiting(self, key: TurnKey) -> PeerTask:
-        """Return the task of a missing turn from its session. Raises `RpcError` if the session does not know it."""
+        """Find the task of a missing turn in its session. Raises `RpcError` if the session does not know it."""
         try:
             session = await self._turns.session(SessionKey(key.tenant, key.session))
         except NotFound:
@@ -255,7 +254,6 @@ class PeerTasks:
         return part.type, await self._turns.value(part, place)
 
     async def _last(self, key: TurnKey) -> TurnKey:
-        """Return the last turn of a task's message."""
         last = key
         for number in range(2, MAX_TURNS_PER_MESSAGE + 1):
             one = TurnKey(key.tenant, key.session, turn_of(key.turn, number))
@@ -267,7 +265,7 @@ class PeerTasks:
         return last
 
     async def _watch(self, key: TurnKey, seconds: float = float("inf")) -> AsyncIterator[TaskUpdate]:
-        """Yield a task now and after each change, until it ends, streams end, or the time has passed."""
+        """End with the task, with streams, or after `seconds`."""
         last: PeerTask | None = None
         passed = silent = 0.0
         while True:
@@ -309,7 +307,6 @@ def _changed_at(row: TurnRow) -> datetime:
 
 
 def _place(row: TurnRow) -> tuple[datetime, str]:
-    """Return the sort key of a row: the time of its change, then its id."""
     return _changed_at(row), row.turn
 
 

@@ -80,7 +80,7 @@ async def call_method(actor: str, request: Request, external: External, cards: C
 
 
 class _PeerCall:
-    """Answers one request of a peer, with withheld parts only if the peer accepts them."""
+    """Answers one request of a peer."""
 
     def __init__(self, turns: PeerTurns, tasks: PeerTasks, consumes: frozenset[str], exposed: Exposed) -> None:
         self._turns = turns
@@ -155,7 +155,6 @@ class _PeerCall:
             yield _event(_error(named, rpc_error_of(error)))
 
     def _changes(self, update: TaskUpdate) -> list[dict[str, Any]]:
-        """Return the events of a change: the task first, later its artifact before the final status."""
         now, before = update
         if now is None:
             return []
@@ -206,5 +205,4 @@ class A2aPlugin(BasePlugin):
     name: ClassVar[str] = "a2a"
 
     def routers(self) -> Sequence[PluginRouter]:
-        """Return the routers."""
         return (first_card, router)

@@ -1,4 +1,4 @@
-"""Holds the errors of A2A's JSON-RPC binding, and converts ours to them."""
+"""Errors of A2A's JSON-RPC binding."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -39,7 +39,6 @@ class RpcError(Exception):
         self.metadata: Mapping[str, str] = metadata
 
     def as_json(self) -> dict[str, Any]:
-        """Return the error object of a response."""
         detail: dict[str, Any] = {
             "@type": "type.googleapis.com/google.rpc.ErrorInfo",
             "reason": self.kind.reason,
@@ -51,7 +50,7 @@ class RpcError(Exception):
 
 
 def rpc_error_of(error: SignoffError) -> RpcError:
-    """Convert one of our errors. A missing task and another peer's task look alike."""
+    """A missing task and another peer's task look alike."""
     match error:
         case NotFound():
             return RpcError(TASK_NOT_FOUND, "there is no such task")

@@ -1,4 +1,4 @@
-"""Reads requests of A2A's JSON-RPC binding, version 1.0, as far as Signoff uses their fields."""
+"""Reads requests of A2A's JSON-RPC binding, version 1.0."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -105,7 +105,7 @@ def parse_request(body: bytes) -> RpcRequest:
 
 
 def request_id(found: Mapping[str, Any]) -> str | int:
-    """Return the id of a request. Raises `RpcError` without one: a notification would get no response."""
+    """Raise `RpcError` for a request without an id: a notification would get no response."""
     given = found.get("id")
     if isinstance(given, bool) or not isinstance(given, str | int):
         raise RpcError(INVALID_REQUEST, "a request has an `id`, a text or a whole number")
@@ -116,7 +116,7 @@ def request_id(found: Mapping[str, Any]) -> str | int:
 
 
 def parse_params(request: RpcRequest, kind: type[_Params]) -> _Params:
-    """Read the parameters of a method. Raises `RpcError`."""
+    """Raises `RpcError`."""
     if why := bounds_problem(request.params):
         raise RpcError(INVALID_PARAMS, f"the parameters cannot be taken: {why}")
     try:

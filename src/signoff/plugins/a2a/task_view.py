@@ -1,4 +1,4 @@
-"""Makes tasks from turns: states, waiting requests and outcomes. Pure."""
+"""Makes tasks from turns. Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -50,22 +50,19 @@ class PeerTask:
     state: str = SUBMITTED
     at: datetime | None = None
     words: str = ""
-    """A description of the state."""
     facts: tuple[dict[str, Any], ...] = ()
-    """The waiting requests."""
     parts: tuple[tuple[str, Any], ...] = ()
     turn_state: str = ""
     calls: tuple[dict[str, Any], ...] = ()
 
     @property
     def is_over(self) -> bool:
-        """Whether it can no longer change."""
+        """Whether the task can no longer change."""
         return self.state in TERMINAL
 
     def as_json(
         self, consumes: Collection[str], withheld: Collection[str], *, artifacts: bool = True
     ) -> dict[str, Any]:
-        """Return its form in the protocol, without `withheld` parts that the peer does not accept."""
         found: dict[str, Any] = {"id": self.id, "contextId": self.context, "status": self.status()}
         artifact = self.artifact(consumes, withheld) if artifacts else None
         if artifact is not None:
@@ -75,7 +72,6 @@ class PeerTask:
         return found
 
     def status(self) -> dict[str, Any]:
-        """Return the status alone."""
         found: dict[str, Any] = {"state": self.state}
         if self.words:
             found["message"] = {
@@ -90,7 +86,7 @@ class PeerTask:
         return found
 
     def artifact(self, consumes: Collection[str], withheld: Collection[str]) -> dict[str, Any] | None:
-        """Return the answer. `None` if there is none for this peer."""
+        """Return `None` if there is no answer for this peer."""
         # An answer may consist of parts only; drop its empty text.
         told = [(kind, value) for kind, value in self.parts if value != ""]
         kept = [(kind, value) for kind, value in told if kind not in withheld or kind in consumes]
@@ -104,7 +100,7 @@ class PeerTask:
 def task_of(
     base: PeerTask, view: TurnView, exposed: Collection[str], public_url: str, at: datetime | None = None
 ) -> PeerTask:
-    """Return the present task of a turn. `at` is its end. `exposed` are the tools that peers may know."""
+    """`at` is the turn's end. `exposed` are the tools that peers may know."""
     waiting = [call.approval for call in view.calls if call.approval is not None and call.approval.state == "pending"]
     outcomes = [each for each in (() if view.result is None else view.result.calls) if each.tool in exposed]
     state = STATES.get(view.state, WORKING)
@@ -130,12 +126,11 @@ def task_of(
 
 
 def time_text(at: datetime) -> str:
-    """Format a time as the protocol does: UTC, with milliseconds."""
+    """Use UTC with milliseconds, as the protocol does."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def is_told(kind: str) -> bool:
-    """Return whether a peer may ever get a part of an answer."""
     return kind not in RESERVED_PART_TYPES
 
 
@@ -154,7 +149,7 @@ def _waiting_words(waiting: Iterable[ApprovalRequest]) -> str:
 
 
 def _waiting_facts(request: ApprovalRequest, public_url: str) -> dict[str, Any]:
-    """Return code and page of a request, for an approver who signs in there."""
+    """The approver signs in on the page."""
     found: dict[str, Any] = {
         "type": "approval-required",
         "code": show_code(request.code),

@@ -23,23 +23,18 @@ class GivenRequest:
 
     id: str
     body: dict[str, Any]
-    """The body of the request."""
     created_at: datetime
     deadline_at: datetime
-    """The deadline for approvers."""
     usable_until: datetime
-    """The end of use for a call that needs no approval."""
+    """Only for a call that needs no approval."""
     call: str
-    """The name of its call."""
 
     def dump(self) -> str:
-        """Format it for the store."""
         times = [each.isoformat() for each in (self.created_at, self.deadline_at, self.usable_until)]
         return json.dumps([self.body, *times, self.call], ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def load(cls, request_id: str, given: str) -> "GivenRequest":
-        """Read the output of `dump`."""
         body, *times, call = json.loads(given)
         created, deadline, usable = map(datetime.fromisoformat, times)
         return cls(request_id, body, created, deadline, usable, call)
@@ -59,17 +54,15 @@ class ApprovalRequestView:
     """The present state of an approval request for its adapter."""
 
     given: GivenRequest
-    """The request."""
     answer: CallAnswer
-    """The state of its call."""
     asked: AskedQuestion | None
-    """The question to approvers. `None` if there was none."""
+    """`None` if there was no question to approvers."""
     ticket: CallUse | None
-    """The use of its permit. `None` if it was not used."""
+    """`None` if the permit was not used."""
 
     @property
     def approval(self) -> ApprovedCall | None:
-        """The approval of its call. `None` if it has none. Later events never remove one."""
+        """`None` without an approval. Later events never remove one."""
         if self.answer.state == "waiting":
             # The store may have the approval before the turn has processed it: it could not be used yet.
             return None
@@ -92,7 +85,7 @@ class ApprovalRequestView:
 
     @property
     def status(self) -> ApprovalStatus:
-        """The status. An approval with other arguments is a denial, because an adapter runs its own."""
+        """An approval with other arguments is a denial, because an adapter runs its own."""
         if self.approval is not None:
             return "approved" if self.is_as_proposed else "denied"
         if self._is_late:
@@ -107,7 +100,6 @@ class ApprovalRequestView:
         return self.approval.until if self.approval is not None and self.is_as_proposed else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the request in the protocol's form."""
         status, given = self.status, self.given
         times = {"created_at": _stamp(given.created_at), "deadline_at": _stamp(given.deadline_at)}
         facts = {**given.body, "id": given.id, "status": status, **times}

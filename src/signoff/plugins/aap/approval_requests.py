@@ -1,4 +1,4 @@
-"""Handles approval requests: each is an external call, whose state is the answer. Nothing is decided here."""
+"""Handles approval requests: each is an external call. Nothing is decided here."""
 
 import uuid
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class ApprovalRequests:
     asker: AgentIdentity
 
     async def create(self, body: CreateBody, key: str) -> tuple[ApprovalRequestView, bool]:
-        """Propose a call, once for each key. Return its request, and whether it is new."""
+        """The same key names one call. Return whether it is new."""
         request_id = str(uuid.uuid5(_NAMES, self._digest("approval request", key)))
         row, is_new = self._digest("request", request_id), False
         found = await self.calls.kept(row)
@@ -52,12 +52,11 @@ class ApprovalRequests:
         return await self._view(given, await self._call(given)), is_new
 
     async def show(self, request_id: str, wait: float = 0.0) -> ApprovalRequestView:
-        """Return the present state of a request. If it is pending, wait up to `wait` seconds."""
+        """Wait up to `wait` seconds for a pending request."""
         given, call = await self._load(request_id)
         return await self._view(given, call, wait)
 
     async def cancel(self, request_id: str) -> ApprovalRequestView:
-        """Withdraw a pending request."""
         given, call = await self._load(request_id)
         found = await self._view(given, call)
         if found.status == "pending":
@@ -73,7 +72,7 @@ class ApprovalRequests:
         return found
 
     async def consume(self, request_id: str, key: str) -> ApprovalRequestView:
-        """Use the approval of a request once. The same key repeats the same use."""
+        """Use the approval once. The same key repeats the same use."""
         given, call = await self._load(request_id)
         found, use = await self._view(given, call), f"{request_id}/{key}"
         # Check before the use: an edited approval must not be used up here.
@@ -94,7 +93,7 @@ class ApprovalRequests:
         return found
 
     async def report(self, request_id: str, report: OutcomeReport) -> ApprovalRequestView:
-        """Record the outcome of an executed call. The first report is final."""
+        """The first report is final."""
         given, call = await self._load(request_id)
         if (await self._view(given, call)).status != "approved":
             raise ApprovalProblem("not_consumed", "only a call whose approval was consumed has an outcome")
@@ -110,7 +109,6 @@ class ApprovalRequests:
         return await self._view(given, call)
 
     async def _begin(self, body: CreateBody, request_id: str) -> GivenRequest:
-        """Find the call whose edit has exactly these arguments, or propose one."""
         terms = self.calls.terms(body.tool_name)
         if not terms.is_external:
             # If Signoff and the agent both ran it, one approval would have two effects.
@@ -180,7 +178,6 @@ class ApprovalRequests:
         return await self.calls.load(given.call, self.asker.agent)
 
     async def _refusal(self, code: ProblemCode, words: str, tool: str = "") -> ApprovalProblem:
-        """Return a refusal that is recorded, under the code that all agents share."""
         noted = Refused(words, code=_NOTED[code])
         await self.calls.note_refusal(noted, tool)
         return ApprovalProblem(code, words)
@@ -189,5 +186,5 @@ class ApprovalRequests:
         return self._digest("edited", tool, args)
 
     def _digest(self, *values: Any) -> str:
-        """Return a key of this agent alone, in the name of this person."""
+        """The key belongs to this agent alone, in the name of this person."""
         return sha256_hex(["approval requests", *self.asker, *values])

@@ -137,5 +137,4 @@ class AapPlugin(BasePlugin):
     name: ClassVar[str] = "aap"
 
     def routers(self) -> Sequence[PluginRouter]:
-        """Return the router."""
         return (router,)

@@ -61,14 +61,13 @@ _BAD_BODY: Final = (413, 415, 422)
 
 
 class ApprovalProblem(BadRequest):
-    """Raised for a forbidden action of an adapter, with a code that it can read."""
+    """Raised for a forbidden action of an adapter."""
 
     def __init__(self, code: ProblemCode, message: str) -> None:
         super().__init__(message, status=_STATUS[code], code=code)
 
 
 def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
-    """Return the response to a fault in the adapters' format."""
     status = _MALFORMED if status in _BAD_BODY else status
     exchange = str(uuid.uuid4())
     kind = _KINDS.get(status, "invalid_request")

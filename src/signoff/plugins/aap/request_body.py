@@ -1,4 +1,4 @@
-"""Reads an adapter's request strictly, as the protocol requires: no unknown fields, no nulls, exact numbers."""
+"""Reads an adapter's request strictly: no unknown fields, no nulls, exact numbers."""
 
 import re
 from decimal import Decimal, InvalidOperation
@@ -21,7 +21,7 @@ _DURATION: Final = re.compile(r"[1-9][0-9]{0,8}[smh]\Z", re.ASCII)
 
 
 def read_duration(given: Any) -> str:
-    """Return a duration of the protocol unchanged. Raises `ValueError`."""
+    """Raise `ValueError` for a text that is no duration of the protocol."""
     if not isinstance(given, str) or _DURATION.match(given) is None:
         raise ValueError("must be a positive whole number of seconds, minutes or hours, as `30s`, `30m` or `24h`")
     seconds(given)
@@ -50,12 +50,11 @@ class CreateBody(AdapterBody):
 
     @property
     def tool_name(self) -> str:
-        """The tool's name in the gateway's manifest. A tool of a server has the server in its name."""
+        """The name in the gateway's manifest. A tool of a server has the server in its name."""
         return f"mcp__{self.server}__{self.tool}" if self.server else self.tool
 
     @property
     def as_sent(self) -> dict[str, Any]:
-        """The sent fields only."""
         return self.model_dump(exclude_unset=True)
 
 
@@ -70,7 +69,7 @@ B = TypeVar("B", bound=AdapterBody)
 
 
 def parse_body(kind: type[B], sent: bytes) -> B:
-    """Parse a body. Raises `ApprovalProblem` with a sentence that names the fields."""
+    """Raises `ApprovalProblem` with a sentence that names the fields."""
     try:
         found = read_json(sent, _parse_exactly)
     except NotJson as error:

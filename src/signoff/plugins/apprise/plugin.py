@@ -1,7 +1,7 @@
-"""Apprise: notifies people by any of its services. It takes no answers.
+"""Apprise: notifies people by any of its services, without answers.
 
-It sends text and reports only whether the service accepted it. Messages cannot be edited, so the end of a request is a
-new message.
+It reports only whether the service accepted a text. Messages cannot be edited, so the end of a request is a new
+message.
 """
 
 import re
@@ -83,7 +83,6 @@ class Apprise(Channel):
             raise ConfigError(f"apprise has no service {quote_name(self._service)}{near}", field="url_secret")
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`."""
         formatter = self.formatter(card.person)
         place = self._place(card.address)
         max_chars = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
@@ -94,30 +93,27 @@ class Apprise(Channel):
         return before or SentCard(handle={"address": card.address})
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """See `Channel`. Sends a new message; the card stays unchanged."""
+        """Send a new message; the card stays unchanged."""
         words = closing_text(closed, self.formatter(closed.person))
         await self._send(
             self._place(str(sent.handle.get("address", closed.address))), show_code(closed.request.code), words
         )
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
-        """See `Channel`."""
         raise NotDelivered("nobody answers by apprise", code="no_answers", again=False)
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`."""
         raise Forged("nobody answers by apprise")
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`."""
         raise Malformed("nobody answers by apprise")
 
     async def check(self) -> list[CheckFinding]:
-        """See `Channel`. Apprise can only send."""
+        """Apprise can only send."""
         return [CheckFinding(True, f"apprise has `{self._service}`; whether it takes a card, `channels test` shows")]
 
     def _place(self, address: str) -> Any:
-        """Return the service for one person. Raises `NotDelivered`."""
+        """Raises `NotDelivered`."""
         library = self._library
         # The text is a model's: fill in no templates or escapes, and store nothing on disk.
         asset = library.AppriseAsset(
@@ -148,5 +144,4 @@ class ApprisePlugin(BasePlugin):
     name: ClassVar[str] = "apprise"
 
     def channels(self) -> Mapping[str, type[Channel]]:
-        """Return the channel."""
         return {Apprise.kind: Apprise}

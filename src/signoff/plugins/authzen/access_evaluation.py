@@ -42,8 +42,7 @@ _REFUSALS: Final = {"not_available": "unknown", _UNKNOWN.reason: "unproved", _OU
 async def evaluate(calls: AgentCalls, body: EvaluationBody) -> dict[str, Any]:
     """Return the decision on a call. Raises `Unavailable`.
 
-    Without an approval, nothing is requested or stored, and no permit is issued. With one, its permit is used: the
-    decision is `true` once.
+    Without an approval, nothing is stored or permitted. With one, its permit is used: the decision is `true` once.
     """
     try:
         asked = find_call(calls, body)
@@ -77,7 +76,7 @@ async def _decide(calls: AgentCalls, asked: AskedCall) -> dict[str, Any]:
 
 
 async def _use_approval(calls: AgentCalls, asked: AskedCall, context: dict[str, Any]) -> dict[str, Any]:
-    """Use the permit of an approved call, if it is the call of the evaluation."""
+    """Require that the approved call is the call of the evaluation."""
     sealer, given = await calls.sealer(SEAL), context[APPROVAL]
     approval_id = given.get("id") if isinstance(given, dict) else None
     named = open_approval(sealer, approval_id) if isinstance(approval_id, str) else None
@@ -107,7 +106,7 @@ async def _use_approval(calls: AgentCalls, asked: AskedCall, context: dict[str, 
 
 
 async def _refuse(calls: AgentCalls, asked: AskedCall, step: NextStep, words: str = "") -> dict[str, Any]:
-    """Return a denial with the next step. A new request needs a requestable denial."""
+    """A new request needs a requestable denial."""
     if step.action != "request":
         after = {"retry_after": RETRY_SECONDS} if step.action == "retry" else {}
         return _denial(step.reason, words, next_action=step.action, **after)

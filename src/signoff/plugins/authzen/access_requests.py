@@ -1,4 +1,4 @@
-"""Handles access requests: each is an external call, whose task shows its state. Nothing is decided here."""
+"""Handles access requests: each is an external call. Nothing is decided here."""
 
 from typing import Final
 
@@ -64,7 +64,7 @@ async def _find_denied(calls: AgentCalls, body: SubmissionBody) -> AskedCall:
 
 
 async def read_task(calls: AgentCalls, task: str) -> AccessTaskView:
-    """Return the present task of this agent. Raises `AccessProblem`, `Unavailable`."""
+    """Read a task of this agent. Raises `AccessProblem`, `Unavailable`."""
     return await view_of(calls, await _load(calls, task))
 
 

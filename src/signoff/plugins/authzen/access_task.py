@@ -30,7 +30,7 @@ class CallApproval:
 def find_approval(
     answer: CallAnswer, asked: AskedQuestion | None, proposed: dict[str, Any], now: datetime
 ) -> CallApproval | None:
-    """Return the approval of a call. `None` if it has none. Later events never remove one."""
+    """Return `None` without an approval. Later events never remove one."""
     if asked is not None:
         request = asked.request
         if request.state not in ("approved", "happened") or request.decided_at is None:
@@ -50,11 +50,8 @@ class AccessTaskView:
     """The present task of an access request, for its agent."""
 
     agent: str
-    """The agent of the call."""
     answer: CallAnswer
-    """The state of the call."""
     proposed: dict[str, Any]
-    """The proposed arguments."""
     approval: CallApproval | None
 
     @property
@@ -65,7 +62,7 @@ class AccessTaskView:
 
     @property
     def status(self) -> TaskStatus:
-        """The status. An approval with other arguments is a denial, because an enforcement point runs its own."""
+        """An approval with other arguments is a denial, because an enforcement point runs its own."""
         if self.approval is not None:
             return "approved" if self.is_as_proposed else "denied"
         if self.answer.state in MOVING:
@@ -73,7 +70,7 @@ class AccessTaskView:
         return _ENDINGS.get(self.answer.source, "denied")
 
     def as_json(self, sealer: Sealer, endpoint: str) -> dict[str, Any]:
-        """Return the task, with its result if approved. `endpoint` is the address of access requests."""
+        """`endpoint` is the address of access requests."""
         task_id = seal_task(sealer, SealedCall(self.answer.id, self.agent))
         address = f"{endpoint}/{task_id}"
         links = {"ticket": self.answer.page} if self.answer.page else {}

@@ -1,4 +1,4 @@
-"""Finds the call of an evaluation: agent, person, tool and arguments."""
+"""Finds the call of an evaluation."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -45,15 +45,14 @@ class NoSuchCall(Exception):
 
     @property
     def refusal(self) -> Refused:
-        """The refusal with our own message."""
         return Refused(self.message, code="not_allowed" if self.reason == NOT_ALLOWED else "malformed")
 
 
 def find_call(calls: AgentCalls, body: EvaluationBody) -> AskedCall:
-    """Return the call that `body` describes. Raises `NoSuchCall`.
+    """Find the call that `body` describes. Raises `NoSuchCall`.
 
-    The subject is a person of the token's agent, or the agent itself. The resource is the tool. The
-    action holds the arguments.
+    The subject is a person of the token's agent, or the agent itself. The resource is the tool. The action holds the
+    arguments.
     """
     if body.action.name not in ACTIONS:
         raise NoSuchCall("unknown_action", f"the action of a call is `{ACTIONS[0]}`")
@@ -69,7 +68,6 @@ def find_call(calls: AgentCalls, body: EvaluationBody) -> AskedCall:
 
 
 def _read_subject(body: EvaluationBody) -> tuple[str | None, str | None]:
-    """Return the agent and the person that a subject names."""
     subject, act = body.subject, body.subject.properties.get("act")
     acting = act.get("sub") if isinstance(act, dict) else None
     if act is not None and (not isinstance(acting, str) or (isinstance(act, dict) and "act" in act)):

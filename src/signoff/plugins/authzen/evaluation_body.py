@@ -1,4 +1,4 @@
-"""Reads the request of a policy enforcement point, in the format of AuthZEN's Authorization API 1.0."""
+"""Reads a policy enforcement point's request (AuthZEN's Authorization API 1.0)."""
 
 from typing import Any, Final, TypeVar
 
@@ -74,7 +74,7 @@ B = TypeVar("B", bound=PointBody)
 
 
 def parse_body(kind: type[B], sent: bytes) -> B:
-    """Parse a body. Raises `BadRequest` (400) with a sentence that names the fields."""
+    """Raises `BadRequest` (400) with a sentence that names the fields."""
     try:
         found = read_json(sent)
     except NotJson as error:

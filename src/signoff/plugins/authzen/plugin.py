@@ -112,5 +112,4 @@ class AuthzenPlugin(BasePlugin):
     name: ClassVar[str] = "authzen"
 
     def routers(self) -> Sequence[PluginRouter]:
-        """Return the routers."""
         return (configuration, router)

@@ -1,4 +1,4 @@
-"""Formats refusals for AuthZEN: a sentence for evaluations, problem details for access requests."""
+"""Formats refusals for AuthZEN."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -69,14 +69,13 @@ _REQUEST_ID_CHARS: Final = 200
 
 
 class AccessProblem(BadRequest):
-    """Raised for a rejected access request, with a kind that the profile defines."""
+    """Raised for a rejected access request."""
 
     def __init__(self, kind: ProblemKind, message: str) -> None:
         super().__init__(message, status=_STATUS[kind], code=kind)
 
 
 def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
-    """Return the response to a fault in the enforcement points' format."""
     if request.url.path == EVALUATION:
         response: Response = PlainTextResponse(fault.message, status, headers)
     else:
@@ -89,7 +88,7 @@ def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[s
 
 
 def echo_request_id(request: Request, response: Response) -> None:
-    """Repeat the id that an enforcement point gave its request, as the specification requires."""
+    """Repeat the id of an enforcement point's request, as the specification requires."""
     given = request.headers.get(_REQUEST_ID, "")
     if 0 < len(given) <= _REQUEST_ID_CHARS and given.isascii() and given.isprintable():
         response.headers[_REQUEST_ID] = given

@@ -24,13 +24,13 @@ class SealedDenial(NamedTuple):
 
 
 def seal_denial(sealer: Sealer, asked: AskedCall, now: datetime) -> tuple[str, datetime]:
-    """Return the unique id of a requestable denial, and its end."""
+    """The id is unique. Return its end, too."""
     until = (now + timedelta(seconds=DENIAL_SECONDS)).replace(microsecond=0)
     return sealer.seal(_DENIAL, [asked.digest, int(until.timestamp()), secrets.token_hex(8)]), until
 
 
 def open_denial(sealer: Sealer, given: str) -> SealedDenial | None:
-    """Open the id of a denial. Return `None` if it is not ours."""
+    """Return `None` if the id is not ours."""
     values = sealer.unseal(_DENIAL, given)
     return None if values is None else SealedDenial(values[0], datetime.fromtimestamp(values[1], UTC))
 
@@ -43,22 +43,21 @@ class SealedCall(NamedTuple):
 
 
 def seal_task(sealer: Sealer, of: SealedCall) -> str:
-    """Return the id of a call's task: always the same, and impossible to guess."""
+    """The id is always the same, and impossible to guess."""
     return sealer.seal(_TASK, list(of))
 
 
 def open_task(sealer: Sealer, given: str) -> SealedCall | None:
-    """Return the call of a task. `None` if the id is not ours."""
+    """Return `None` if the id is not ours."""
     return _open(sealer, _TASK, given)
 
 
 def seal_approval(sealer: Sealer, of: SealedCall) -> str:
-    """Return the id of the approval of a call."""
     return sealer.seal(_APPROVAL, list(of))
 
 
 def open_approval(sealer: Sealer, given: str) -> SealedCall | None:
-    """Return the call of an approval. `None` if the id is not ours."""
+    """Return `None` if the id is not ours."""
     return _open(sealer, _APPROVAL, given)
 
 

@@ -68,26 +68,25 @@ class HookBody(BaseModel):
 
     @property
     def session(self) -> str | None:
-        """The session of its calls, always the same for one session of the coding agent."""
+        """Always the same for one session of the coding agent."""
         if not self.session_id or is_id(self.session_id):
             return self.session_id or None
         return str(uuid.uuid5(_SESSIONS, sha256_hex(self.session_id)))
 
     @property
     def key(self) -> str | None:
-        """The key of the call in its session. `None` without an id: then an equal call matches.
+        """`None` without an id: then an equal call matches.
 
         Some models reuse an id for another call. The key includes the arguments, and ends with the call's report.
         """
         return self.key_of(self.tool_input) if self.tool_use_id else None
 
     def key_of(self, args: Any) -> str:
-        """Return the key of the call with these arguments."""
         return f"hook:{sha256_hex([self.tool_use_id, self.tool_name, _plain(args)])}"
 
     @property
     def outcome(self) -> OutcomeBody | None:
-        """The report of the call's outcome. `None` for an event without one."""
+        """`None` for an event without an outcome."""
         if self.hook_event_name == "PostToolUse":
             return _report("ok", self.tool_response)
         if self.hook_event_name == "PostToolUseFailure":
@@ -96,7 +95,7 @@ class HookBody(BaseModel):
         return None
 
     def proposal(self, agent: str | None, user: str | None) -> CallBody:
-        """Make the proposal of its call. Raises pydantic's `ValidationError` for an invalid call."""
+        """Raises pydantic's `ValidationError` for an invalid call."""
         says = f"in {self.cwd}"[:REASON_CHARS] if self.cwd else ""
         return CallBody(
             tool=self.tool_name,
@@ -109,12 +108,11 @@ class HookBody(BaseModel):
         )
 
     def place(self, agent: str | None, user: str | None) -> CallBody:
-        """Make a proposal without arguments, to find a call by its key."""
+        """Leave out the arguments, to find a call by its key."""
         return CallBody(tool=self.tool_name, agent=agent, user=user, session=self.session)
 
 
 def _plain(args: Any) -> Any:
-    """Return arguments that have a digest: text replaces a number that JSON cannot carry safely."""
     try:
         canonical_json(args)
     except NotCanonical:
@@ -143,7 +141,7 @@ def _report(code: ReportCode, result: Any) -> OutcomeBody:
 
 
 def allow(host: HookHost, event: HookBody, permit: CallAnswer) -> HookAnswer:
-    """Answer that the call may run, with the arguments of `permit` if they differ."""
+    """Pass the arguments of `permit` if they differ."""
     args = permit.args or {}
     changed = not same_arguments(args, event.tool_input)
     if event.hook_event_name == "PermissionRequest":
@@ -159,7 +157,7 @@ def allow(host: HookHost, event: HookBody, permit: CallAnswer) -> HookAnswer:
 
 
 def deny(event: HookBody, reason: str) -> HookAnswer:
-    """Answer, for the model, that the call must not run, and why."""
+    """`reason` is for the model."""
     words = reason.strip() or "not allowed"
     if event.hook_event_name == "PermissionRequest":
         return _decide(event, {"behavior": "deny", "message": words})
@@ -167,24 +165,22 @@ def deny(event: HookBody, reason: str) -> HookAnswer:
 
 
 def defer(event: HookBody, call: CallAnswer) -> HookAnswer:
-    """Answer that the run ends here and asks again after it resumes. Only for Claude Code's `-p`."""
+    """The run ends here and asks again after it resumes. Only for Claude Code's `-p`."""
     return _permit(event, "defer", permissionDecisionReason=wait_words(call))
 
 
 def can_edit(host: HookHost, event: HookBody) -> bool:
-    """Return whether a call can run with other arguments than proposed."""
     return host != "codex" or event.hook_event_name != "PermissionRequest"
 
 
 def wait_words(call: CallAnswer) -> str:
-    """Return the text for the model about a waiting call, and how to continue."""
+    """Return text for the model, with how to continue."""
     code = f" {call.code}" if call.code else ""
     where = f" ({call.page})" if call.page else ""
     return f"Not run: waiting for approval{code}{where}. {_AGAIN}"
 
 
 def refusal_words(call: CallAnswer) -> str:
-    """Return the text for the model about a settled call that it must not run."""
     match call.state:
         case "denied":
             by = f" by {call.by}" if call.source == "human" and call.by else ""
@@ -226,7 +222,7 @@ class HookCalls:
     may_defer: bool
 
     async def gate(self, event: HookBody) -> HookAnswer:
-        """Return whether the call may run, after a decision or `hold` seconds at the latest."""
+        """Return after a decision or `hold` seconds at the latest."""
         try:
             return await self._gate(event)
         except BadRequest as error:
@@ -256,7 +252,7 @@ class HookCalls:
         return deny(event, refusal_words(answer))
 
     async def report(self, event: HookBody, outcome: OutcomeBody) -> HookAnswer:
-        """Record the report of an executed call. Also returns `SILENT` for an unknown call."""
+        """Return `SILENT` also for an unknown call."""
         place = event.place(self.agent, self.user)
         call = await self.calls.find(place, event.key) if event.key is not None else None
         if call is None and isinstance(event.tool_input, dict):
@@ -346,5 +342,4 @@ class HooksPlugin(BasePlugin):
     name: ClassVar[str] = "hooks"
 
     def routers(self) -> Sequence[PluginRouter]:
-        """Return the router."""
         return (router,)

@@ -11,13 +11,12 @@ class RequestName(NamedTuple):
     """The name of one request among all clients."""
 
     session: str
-    """The id of the client's session."""
     request: str
-    """The client's own id of the request."""
+    """The client's own id."""
 
 
 class HeldRequests:
-    """The requests that this gateway holds, by name."""
+    """The requests that this gateway holds."""
 
     def __init__(self) -> None:
         self._held: dict[RequestName, asyncio.Event] = {}
@@ -26,7 +25,7 @@ class HeldRequests:
 
     @contextmanager
     def hold(self, name: RequestName | None) -> Iterator[asyncio.Event]:
-        """Track a request during the block. The event is set if its client cancels it."""
+        """The event is set if the request's client cancels it."""
         cancelled = asyncio.Event()
         if name is not None:
             self._held[name] = cancelled
@@ -38,7 +37,6 @@ class HeldRequests:
 
     @contextmanager
     def wait_for(self, call: str) -> Iterator[None]:
-        """Count a request that waits for a call during the block."""
         self._waiting[call] += 1
         try:
             yield
@@ -48,7 +46,6 @@ class HeldRequests:
                 del self._waiting[call]
 
     def is_awaited(self, call: str) -> bool:
-        """Return whether a request waits for a call here."""
         return call in self._waiting
 
     def finish_later(self, rest: Coroutine[Any, Any, None]) -> None:
@@ -58,11 +55,10 @@ class HeldRequests:
         task.add_done_callback(self._rests.discard)
 
     def names(self) -> frozenset[RequestName]:
-        """Return the held requests that have names."""
         return frozenset(self._held)
 
     def cancel(self, name: RequestName) -> None:
-        """End the hold of a request. A hold of another gateway ends with its connection."""
+        """A hold of another gateway ends with its connection."""
         found = self._held.get(name)
         if found is not None:
             found.set()

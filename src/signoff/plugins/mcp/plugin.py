@@ -48,10 +48,7 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
-    """Return the response to a fault.
-
-    A rejected client gets the address of the sign-in's description (RFC 9728, 5.1).
-    """
+    """A rejected client gets the address of the sign-in's description (RFC 9728, 5.1)."""
     error = {"unauthenticated": "", "scope": 'error="insufficient_scope", '}.get(fault.code)
     challenge = {}
     if error is not None:
@@ -158,7 +155,7 @@ def _held_of(request: Request) -> HeldRequests:
 
 
 def _peek(body: bytes) -> tuple[str, dict[str, Any]]:
-    """Return method and parameters of a message. Empty for JSON of another form. Raises `NotJson`."""
+    """Return nothing for JSON of another form. Raises `NotJson`."""
     found = read_json(body)
     if not isinstance(found, dict):
         return "", {}
@@ -180,5 +177,4 @@ class McpPlugin(BasePlugin):
     name: ClassVar[str] = "mcp"
 
     def routers(self) -> Sequence[PluginRouter]:
-        """Return the routers."""
         return (router, resource)

@@ -86,7 +86,7 @@ class ProtocolServer:
         self._server.add_request_handler("tasks/update", _TaskParams, _update_task)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request. No state remains, so that any gateway may answer the next one."""
+        """No state remains, so that any gateway may answer the next request."""
         manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=REQUEST_BODY_BYTES)
         async with manager.run():
             await manager.handle_request(scope, receive, send)
@@ -113,7 +113,7 @@ async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> dict[str, 
 
 
 class _ToolRequest:
-    """One request to call a tool, with its client's abilities during a wait."""
+    """One request to call a tool."""
 
     def __init__(self, ctx: _Context, calls: ToolCalls, params: CallToolRequestParams) -> None:
         self._ctx = ctx
@@ -165,7 +165,6 @@ class _ToolRequest:
         return declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
 
     async def _find(self) -> tuple[CallHandle, int]:
-        """Return the present call, and the number of past rounds."""
         if self._state is None:
             # A task continues without a reader. A plain request's call runs while a request waits for it.
             attended = not _takes_tasks(self._ctx)
@@ -224,7 +223,7 @@ def _takes_tasks(ctx: _Context) -> bool:
 
 
 def _task_calls(ctx: _Context, params: _TaskParams) -> ToolCalls:
-    """Return the `ToolCalls` of a request about a task. Raises `MCPError` if the client does not support tasks."""
+    """Raise `MCPError` if the client does not support tasks."""
     if not _takes_tasks(ctx):
         wanted: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", wanted)
@@ -270,7 +269,6 @@ def _error_of(error: SignoffError) -> MCPError:
 
 
 def result_of(answer: CallAnswer) -> dict[str, Any]:
-    """Return the result of a call: its own, the reason for a refusal, or how to get it later."""
     match answer.state:
         case "ended" if answer.code == "ok":
             return _outcome_result(answer)
@@ -282,7 +280,6 @@ def result_of(answer: CallAnswer) -> dict[str, Any]:
 
 
 def waiting_words(answer: CallAnswer) -> str:
-    """Return the text about an unfinished call, and how to get its result."""
     state = f"Waiting for approval, {answer.code}." if answer.code else "Not finished yet."
     return f"{state} Call the same tool with the same arguments later to get its result."
 
@@ -312,12 +309,11 @@ def _join(note: str, text: str) -> str:
 
 
 def created_task(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
-    """Return the result of a call that became a task."""
     return {"resultType": "task", **_base(answer, times)}
 
 
 def detailed_task(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
-    """Return a task for `tasks/get`. A finished one includes its result."""
+    """A finished task includes its result, for `tasks/get`."""
     found = {"resultType": "complete", **_base(answer, times)}
     return {**found, "result": result_of(answer)} if found["status"] == "completed" else found
 

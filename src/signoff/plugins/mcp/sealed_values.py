@@ -27,12 +27,11 @@ class ClientSession(NamedTuple):
 
 
 def new_session_id(sealer: Sealer, tenant: str, agent: str, *, opens_urls: bool = False) -> str:
-    """Return the id of a new session of an agent."""
     return sealer.seal(_SESSION, [tenant, agent, secrets.token_hex(8), opens_urls])
 
 
 def open_session_id(sealer: Sealer, tenant: str, agent: str, given: str) -> ClientSession | None:
-    """Return the session of an id that this agent's client received. `None` for any other."""
+    """Return `None` for an id that this agent's client did not receive."""
     values = sealer.unseal(_SESSION, given)
     return ClientSession(given, values[3]) if values is not None and values[:2] == [tenant, agent] else None
 
@@ -51,11 +50,10 @@ class RequestBinding:
         return [self.tenant, self.agent, self.user, sha256_hex(["tools/call", self.tool, self.args])]
 
     def seal_state(self, sealer: Sealer, call: str, rounds: int, expires: datetime) -> str:
-        """Return the state of a request after a number of rounds, with the call that it waits for."""
         return sealer.seal(_STATE, [*self._values(), call, rounds, int(expires.timestamp())])
 
     def open_state(self, sealer: Sealer, given: str, now: datetime) -> tuple[str, int] | None:
-        """Return the call and the rounds of a state. `None` for another request's or an expired state."""
+        """Return the call and the rounds. `None` for another request's or an expired state."""
         values = sealer.unseal(_STATE, given)
         if values is None or values[:4] != self._values() or now.timestamp() >= values[6]:
             return None

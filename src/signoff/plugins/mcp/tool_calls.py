@@ -51,7 +51,7 @@ class ToolCalls:
     session: ClientSession
 
     def tools(self, *, takes_choices: bool = False) -> list[dict[str, Any]]:
-        """Return the agent's visible tools for its person. See `list_tools`."""
+        """See `list_tools`."""
         return list_tools(self.calls.tools(agent=self.agent, user=self.user), takes_choices=takes_choices)
 
     def require_tool(self, name: str) -> None:
@@ -60,34 +60,29 @@ class ToolCalls:
             raise NotFound(f"Unknown tool: {name[:64]}")
 
     async def propose(self, name: str, args: dict[str, Any], key: str | None, *, attended: bool) -> CallHandle:
-        """Propose or join a call, and return its present state.
-
-        An `attended` call runs only while a request of its agent waits for it.
-        """
+        """Propose or join a call. An `attended` call runs only while a request of its agent waits for it."""
         body = CallBody(tool=name, args=args, agent=self.agent, user=self.user)
         call = await self.calls.propose(body, key=key, joins=True, attended=attended)
         return call if call.is_new else await self._attend(call)
 
     async def join(self, name: str) -> CallHandle:
-        """Return the present state of a call, and cancel its withdrawal if its request was interrupted."""
+        """Cancel the call's withdrawal if its request was interrupted."""
         return await self._attend(await self.load(name))
 
     async def load(self, name: str) -> CallHandle:
-        """Return the present state of a call of this agent."""
         return await self.calls.wait(await self.calls.load(name, self.agent), 0)
 
     async def withdraw(self, name: str) -> None:
-        """Withdraw a call of this agent. A started one continues."""
+        """A started call continues."""
         call = await self.load(name)
         with contextlib.suppress(BadRequest):
             await self.calls.withdraw(call)
 
     async def times(self, call: CallHandle) -> CallTimes:
-        """Return the start and the last change of a call."""
         return await self.calls.times(call)
 
     async def decision_page(self, call: CallHandle) -> DecisionPage | None:
-        """Return the page on which the call's person may decide. `None` if only others may."""
+        """Return `None` if only others may decide."""
         asked = await self.calls.question(call)
         if asked is None or asked.request.state != "pending":
             return None
@@ -97,12 +92,11 @@ class ToolCalls:
         return DecisionPage(f"{self.public_url}/approvals/{asked.request.id}", words)
 
     async def seal_state(self, tool: str, args: dict[str, Any], call: CallHandle, rounds: int) -> str:
-        """Return the sealed state of a request after a round, for the next one."""
         sealer, until = await self.calls.sealer(SEAL), self.calls.now() + STATE_LIFETIME
         return self._binding(tool, args).seal_state(sealer, call.id, rounds, until)
 
     async def open_state(self, tool: str, args: dict[str, Any], state: str) -> tuple[str, int] | None:
-        """Return the call and the rounds of a state. `None` if it is another request's, or expired."""
+        """Return `None` if the state is another request's, or expired."""
         return self._binding(tool, args).open_state(await self.calls.sealer(SEAL), state, self.calls.now())
 
     async def hold(
@@ -125,7 +119,6 @@ class ToolCalls:
         return call
 
     async def run_permitted(self, call: CallHandle) -> CallHandle:
-        """Run a call that was approved while no request waited. Return its state."""
         return await self.calls.run(call) if call.answer.state == "permitted" else call
 
     async def hand_out(self, call: CallHandle) -> None:

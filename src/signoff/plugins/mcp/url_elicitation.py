@@ -26,29 +26,26 @@ class DecisionPage(NamedTuple):
 
 
 def opens_urls(capabilities: Any) -> bool:
-    """Return whether a client with these `capabilities` can show its user a page."""
     elicitation = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
 
 def input_requests(page: DecisionPage) -> dict[str, Message]:
-    """Make the requests that a client of 2026-07-28 answers in its next round."""
+    """A client of 2026-07-28 answers these in its next round."""
     return {_INPUT: {"method": _METHOD, "params": _params(page)}}
 
 
 def elicitation(page: DecisionPage, name: str) -> Message:
-    """Return the request to a client of 2025-11-25. Its answer reaches any gateway, and is not awaited."""
+    """Ask a client of 2025-11-25. Its answer reaches any gateway, and is not awaited."""
     params = {**_params(page), "elicitationId": name}
     return {"jsonrpc": "2.0", "id": f"signoff-{name}", "method": _METHOD, "params": params}
 
 
 def completion(name: str) -> Message:
-    """Return the notification that a page needs no further action."""
     return {"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": {"elicitationId": name}}
 
 
 def new_elicitation_name() -> str:
-    """Return a unique name for an elicitation."""
     return uuid.uuid4().hex
 
 

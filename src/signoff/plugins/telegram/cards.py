@@ -1,7 +1,4 @@
-"""Writes Telegram's messages: cards with two buttons, closed cards and replies, all in plain text.
-
-In plain text Telegram only recognises links, names and commands.
-"""
+"""Writes Telegram's messages in plain text, in which it only recognises links, names and commands."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +27,7 @@ _PRESSED: Final = re.compile(r"([ad]):([a-z0-9]{1,32})\Z")
 
 
 def card_message(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
-    """Return a card. Reminders and lists have no buttons: these would never be removed."""
+    """Reminders and lists have no buttons: these would never be removed."""
     words = fitting_words(card, formatter, assurance)
     message = text_message(words.text)
     if words.decides and card.kind == "ask":
@@ -41,29 +38,29 @@ def card_message(card: OutboundCard, formatter: Formatter, assurance: Assurance)
 
 
 def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
-    """Return a closed card. It has no keyboard, so the edit removes the card's."""
+    """The message has no keyboard, so the edit removes the card's."""
     return text_message(closing_text(closed, formatter))
 
 
 def text_message(words: str) -> Message:
-    """Return a text message, cut at the limit."""
+    """Cut text at the limit."""
     # Otherwise Telegram fetches the card's link and shows a preview.
     return {"text": cut_words(words, TEXT_UNITS), "link_preview_options": {"is_disabled": True}}
 
 
 def below(message: int) -> Message:
-    """Return the fields that place a message below another, if that still exists."""
+    """Place a message below another, if that still exists."""
     return {"reply_parameters": {"message_id": message, "allow_sending_without_reply": True}}
 
 
 def read_button(data: str) -> tuple[Verdict, str] | None:
-    """Return the verdict and the delivery of one of our buttons. None for others."""
+    """Return `None` for a button that is not ours."""
     match = _PRESSED.match(data)
     return (_VERDICTS[match[1]], match[2]) if match else None
 
 
 def cut_words(words: str, limit: int) -> str:
-    """Cut text to `limit` UTF-16 units, which no other way of counting exceeds."""
+    """Count UTF-16 units, which no other way of counting exceeds."""
     shown = words
     while _units(shown) > limit:
         over = _units(shown) - limit
@@ -73,7 +70,6 @@ def cut_words(words: str, limit: int) -> str:
 
 
 def fitting_words(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """Return the card's words, short enough for a message."""
     # Limits count characters, and each has at most two units: half of the room always fits.
     for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):
         limits = CardLimits(whole=whole, value=400, says=600, rows=60)

@@ -101,17 +101,13 @@ class TelegramBot:
         self._http = VendorHttp(ERRORS, seconds=seconds)
 
     async def call(self, method: str, body: Mapping[str, Any], *, waits: float = 0.0) -> Any:
-        """Call a method and return its `result`, which the server may delay by `waits` seconds.
-
-        Raises `NotDelivered` with Telegram's own code.
-        """
+        """The server may delay the `result` by `waits` seconds. Raises `NotDelivered` with Telegram's own code."""
         # Pass the path with the token separately: the address ends up in logs and errors.
         target = f"{urlsplit(self._api_url).path}/bot{self._token}/{method}"
         answer = await self._http.call("POST", f"{self._api_url}/{method}", body=body, waits=waits, target=target)
         return answer.get("result")
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.close()
 
 
@@ -144,7 +140,6 @@ class Telegram(Channel):
         self._bot = self.attach(TelegramBot(self._options.token, self._options.api_url))
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`."""
         if not _PERSON.match(card.address):
             why = "an identity of Telegram is the number of a person's account, such as 123456789"
             raise NotDelivered(why, code="address", again=False)
@@ -155,12 +150,11 @@ class Telegram(Channel):
         return await self._send(chat, message)
 
     def draws_whole(self, card: OutboundCard) -> bool:
-        """See `Channel`."""
         formatter = self.formatter(card.person)
         return fitting_words(card, formatter, self.assurance).whole
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
-        """See `Channel`. Edits the message and removes its buttons."""
+        """Edit the message and remove its buttons."""
         message = closed_message(closed, self.formatter(closed.person))
         if "message" not in sent.handle:
             # Telegram never acknowledged the card. Without its number it cannot be edited, so send a new message.
@@ -175,7 +169,7 @@ class Telegram(Channel):
         return None
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """See `Channel`. Replies to a press above the chat. Replies that are too long or late go to the chat."""
+        """Reply to a press above the chat. Replies that are too long or late go to the chat."""
         if where.get("query") and await self._alert(str(where["query"]), reply.text):
             return None
         message = text_message(reply.text)
@@ -184,15 +178,13 @@ class Telegram(Channel):
         return await self._send(where["chat"], message)
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`. Telegram sends the registered secret."""
+        """Telegram sends the registered secret."""
         check_same(raw.headers.get(_GIVEN, ""), self._options.webhook_secret)
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`."""
         return read_update(raw)
 
     async def listen(self, take: Receive) -> None:
-        """See `Channel`. Registers the webhook, or fetches updates if there is none."""
         if self._options.webhook_secret:
             await self._bot.call("setWebhook", self._webhook())
             return
@@ -209,7 +201,6 @@ class Telegram(Channel):
                 after = max(after, number + 1) if isinstance(number, int) else after
 
     async def check(self) -> list[CheckFinding]:
-        """See `Channel`."""
         try:
             bot = await self._bot.call("getMe", {})
             webhook = await self._bot.call("getWebhookInfo", {})
@@ -243,7 +234,7 @@ class Telegram(Channel):
         return SentCard(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
 
     async def _alert(self, query: str, words: str) -> bool:
-        """Reply to a press and return whether all of `words` fit. A press accepts a reply only for a short time."""
+        """Return whether all of `words` fit. A press accepts a reply only for a short time."""
         shown = cut_words(words, ALERT_UNITS)
         try:
             await self._bot.call("answerCallbackQuery", {"callback_query_id": query, "text": shown, "show_alert": True})
@@ -254,7 +245,7 @@ class Telegram(Channel):
         return shown == words
 
     async def _take(self, update: Any, take: Receive) -> None:
-        """Hand in one update. Raises `StoreUnavailable`; the update is then fetched again."""
+        """Raises `StoreUnavailable`; the update is then fetched again."""
         try:
             await take(self.mark_fetched(json.dumps(update).encode()))
         except (Forged, Malformed) as error:
@@ -279,5 +270,4 @@ class TelegramPlugin(BasePlugin):
     name: ClassVar[str] = "telegram"
 
     def channels(self) -> Mapping[str, type[Channel]]:
-        """Return the channel."""
         return {Telegram.kind: Telegram}

@@ -30,7 +30,7 @@ _MARKS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def read_update(raw: InboundRequest) -> InboundBatch:
-    """Parse a verified update, without unknown contents. Raises `Malformed`."""
+    """Leave out unknown contents. Raises `Malformed`."""
     if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Malformed("the content type is not JSON")
     update = read_object(raw.body)
@@ -42,12 +42,12 @@ def read_update(raw: InboundRequest) -> InboundBatch:
 
 
 def vendor_id(chat: int, message: int) -> str:
-    """Return the id of a message. Telegram numbers messages separately in each chat."""
+    """Telegram numbers messages separately in each chat."""
     return f"{chat}:{message}"
 
 
 def _press(query: Mapping[str, Any]) -> InboundBatch:
-    """Parse a button press. It counts for the person who pressed, with any chat or message that it names."""
+    """A press counts for the person who pressed, with any chat or message that it names."""
     data, name = query.get("data"), query.get("id")
     button = read_button(data) if isinstance(data, str) else None
     if button is None:
@@ -62,7 +62,7 @@ def _press(query: Mapping[str, Any]) -> InboundBatch:
 
 
 def _parse_message(message: Mapping[str, Any]) -> InboundBatch:
-    """Parse a private message to the bot. Words in a group or forwarded words address others."""
+    """Words in a group or forwarded words address others, so read only private messages."""
     private = _map(message, "chat").get("type") == "private"
     content = next((kind for kind in _CONTENT if kind in message), "")
     if not content or not private or _map(message, "from").get("is_bot") is True:
@@ -90,7 +90,7 @@ def _parse_message(message: Mapping[str, Any]) -> InboundBatch:
 
 
 def _parse_edit(message: Mapping[str, Any]) -> InboundBatch:
-    """Parse the edit of an earlier message. Telegram reports no deletions to bots."""
+    """Telegram reports no deletions to bots."""
     actions = _parse_message(message).actions
     edited = message.get("edit_date")
     changes = [
@@ -107,7 +107,6 @@ def _parse_edit(message: Mapping[str, Any]) -> InboundBatch:
 
 
 def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:
-    """Return the id of the message that this one replies to."""
     if "external_reply" in message:
         # A reply to a message in another chat, which is not our card.
         return (_ELSEWHERE,)
@@ -116,7 +115,7 @@ def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:
 
 
 def _mark(words: str, entities: Any) -> str:
-    """Add marks to struck-out, quoted or hidden text, which Telegram reports in separate entities."""
+    """Mark struck-out, quoted or hidden text, which Telegram reports in separate entities."""
     # Offsets count units of UTF-16.
     units = words.encode("utf-16-le", "surrogatepass")
     spans = [each for each in entities if isinstance(each, dict)] if isinstance(entities, list) else []

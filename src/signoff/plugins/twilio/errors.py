@@ -1,7 +1,7 @@
 """Explains Twilio's error codes: whether a retry can help, and the remedy.
 
-They are in the response to a message, or later in its status report. Twilio lists them under `Error and warning
-dictionary`. Only the codes count, never the messages.
+They are in the response to a message, or later in its status report. Twilio's `Error and warning dictionary` lists
+them. Only codes count, never messages.
 """
 
 from collections.abc import Mapping

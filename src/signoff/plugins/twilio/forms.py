@@ -37,14 +37,14 @@ _CODE_CHARS: Final = 80
 
 
 def signature(token: str, url: str, fields: Sequence[tuple[str, str]]) -> str:
-    """Return Twilio's signature of a form posted to `url`. Fields are sorted by name, then value, each once."""
+    """Sort fields by name, then value, each once. `url` is the address of the post."""
     signed = url + "".join(name + value for name, value in sorted(set(fields)))
     # SHA-1 is Twilio's choice. Its known collisions do not forge an HMAC.
     return hmac_base64(token.encode(), signed.encode(), "sha1")
 
 
 def list_spellings(url: str) -> tuple[str, ...]:
-    """Return the forms of an address that Twilio may sign: unchanged, with and without the port."""
+    """Twilio may sign an address unchanged, with or without the port."""
     parts = urlsplit(url)
     host = parts.netloc.removesuffix(f":{parts.port}")
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -53,7 +53,7 @@ def list_spellings(url: str) -> tuple[str, ...]:
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """Parse the fields of a form, as Twilio signs them. Raises `ValueError`."""
+    """Parse the fields as Twilio signs them. Raises `ValueError`."""
     # Be strict: otherwise all bytes that are not UTF-8 become the same character and share a signature.
     return parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
 
@@ -80,7 +80,7 @@ def read_form(raw: InboundRequest, sender: str, via: Via) -> InboundBatch:
 
 
 def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> InboundAction | DeliveryStatus | None:
-    """Return the action of a message, or the status of a message to record. None for another number."""
+    """Return the action of a message, or the status of a message to record. `None` for another number."""
     identity = form.get("From", "")
     if not sender.startswith("MG") and form.get("To", "") != PREFIX[via] + sender:
         return None

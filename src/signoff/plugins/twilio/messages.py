@@ -55,22 +55,21 @@ _SHOWN: Final = 60
 
 
 def is_address(address: str, via: Via) -> bool:
-    """Return whether an address fits `via`: `+351...`, `whatsapp:+351...`, `whatsapp:PT.1349...`."""
+    """Accept `+351...`, `whatsapp:+351...`, `whatsapp:PT.1349...`."""
     return bool((_WHATSAPP if via == "whatsapp" else _NUMBER).match(address))
 
 
 def card_fields(card: OutboundCard, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
-    """Return a card as text, which explains how to answer with its code."""
+    """Explain how to answer with the card's code."""
     return text_fields(_fit(card, formatter, assurance).text, via)
 
 
 def fields_draw_whole(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
-    """Return whether a card shows every value, both as a text and as a template."""
+    """Check both the text and the template."""
     return _fit(card, formatter, assurance).whole and template_words(card, formatter, assurance).whole
 
 
 def _fit(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """Return the card's words, short enough for a message."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
         limits = CardLimits(whole=whole, value=300, says=300, rows=40)
         words = card_words(card, formatter, how="text", assurance=assurance, limits=limits)
@@ -80,7 +79,6 @@ def _fit(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> Card
 
 
 def template_fields(card: OutboundCard, formatter: Formatter, assurance: Assurance, content: str) -> Fields:
-    """Return the card as a template: the four variables of Meta's template, and the token for its buttons."""
     message = template_message(card, formatter, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
     # The fifth is the token, which is in the buttons' ids: see `ACTIONS`.
@@ -89,12 +87,12 @@ def template_fields(card: OutboundCard, formatter: Formatter, assurance: Assuran
 
 
 def closed_fields(closed: ClosedCard, formatter: Formatter, via: Via) -> Fields:
-    """Return the separate text that a request has ended."""
+    """The text is a separate message."""
     return text_fields(closing_text(closed, formatter), via)
 
 
 def text_fields(words: str, via: Via) -> Fields:
-    """Return a text message, cut at the limit."""
+    """Cut text at the limit."""
     shown = plain(words) if via == "whatsapp" else plain_quotes(words)
     while units(shown) > BODY_UNITS:
         over = units(shown) - BODY_UNITS
@@ -103,13 +101,12 @@ def text_fields(words: str, via: Via) -> Fields:
 
 
 def plain_quotes(words: str) -> str:
-    """Return `words` with plain quotes and spaces if the alphabet then has every character, else unchanged."""
+    """Use plain quotes and spaces only if the alphabet then has every character."""
     plain = words.translate(_PLAIN)
     return plain if set(plain) <= GSM else words
 
 
 def check_template(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> CheckFinding:
-    """Check that a template can carry a card. `template` and `approval` are Twilio's two responses about it."""
     what = f"the template {content}"
     reply = _map(_map(template, "types"), "twilio/quick-reply")
     actions = reply.get("actions")

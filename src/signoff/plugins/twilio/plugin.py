@@ -114,7 +114,7 @@ class Twilio(Channel):
         self._http = self.attach(VendorHttp(ERRORS, auth=signed_in))
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`. A template is always allowed. A text on WhatsApp needs a person's message within 24 hours."""
+        """A template is always allowed. A text on WhatsApp needs a person's message within 24 hours."""
         formatter, options = self.formatter(card.person), self._options
         if options.content_sids:
             content = template_language(options.content_sids, card.person.locale or _ENGLISH)
@@ -124,12 +124,11 @@ class Twilio(Channel):
         return await self._send(card.address, fields)
 
     def draws_whole(self, card: OutboundCard) -> bool:
-        """See `Channel`."""
         formatter = self.formatter(card.person)
         return fields_draw_whole(card, formatter, self.assurance)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
-        """See `Channel`. Skips the person who decided here, and a person outside of WhatsApp's 24 hours."""
+        """Skip the person who decided here, and a person outside of WhatsApp's 24 hours."""
         to, name = str(sent.handle.get("to", closed.address)), closed.request.id
         if (name, to) in self._answered and closed.request.decided_by == closed.person.id:
             return None
@@ -142,7 +141,6 @@ class Twilio(Channel):
             return None
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """See `Channel`."""
         to, receipt = str(where["to"]), reply.receipt
         sent = await self._send(to, text_fields(reply.text, self._options.via))
         if receipt is not None and receipt.status == "accepted":
@@ -152,7 +150,7 @@ class Twilio(Channel):
         return sent
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`. Twilio signs the called address and every field of the form, without a time.
+        """Twilio signs the called address and every field of the form, without a time.
 
         The address is our public one, regardless of a request's host. Requests that Twilio signs as JSON are not
         messages.
@@ -170,11 +168,10 @@ class Twilio(Channel):
         check_same(raw.headers.get(_SIGNATURE, ""), *marks)
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`."""
         return read_form(raw, self._options.sender, self._options.via)
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
-        """See `Channel`. A form has no time, so this asks Twilio when it received the words."""
+        """A form has no time, so this asks Twilio when it received the words."""
         batch = await super().read(raw, threads)
         if all(each.token or not each.text for each in batch.actions):
             return batch
@@ -182,7 +179,6 @@ class Twilio(Channel):
         return dataclasses.replace(batch, actions=tuple(actions))
 
     async def check(self) -> list[CheckFinding]:
-        """See `Channel`."""
         try:
             answer = await self._call("GET", self._api(".json"))
         except NotDelivered as error:
@@ -195,7 +191,7 @@ class Twilio(Channel):
         return [account, await self._check_callback(), *await self._templates()]
 
     async def _check_callback(self) -> CheckFinding:
-        """Check that Twilio calls us. WhatsApp and Messaging Services are not checked."""
+        """WhatsApp and Messaging Services are not checked."""
         sender, remedy = self._options.sender, f"set {self._address} (POST) as the webhook for incoming messages"
         if self._options.via != "sms" or not sender.startswith("+"):
             return CheckFinding(True, f"Twilio must call {self._address} (POST) for each incoming message")
@@ -230,7 +226,7 @@ class Twilio(Channel):
             return CheckFinding(False, what, "check `content_sids`")
 
     async def _said_at(self, message: str) -> datetime | None:
-        """Return when a message reached Twilio. None if Twilio does not respond with a time."""
+        """Return `None` if Twilio does not respond with a time."""
         try:
             async with asyncio.timeout(_TIME_SECONDS):
                 answer = await self._call("GET", self._api(f"/Messages/{message}.json"))
@@ -256,7 +252,7 @@ class Twilio(Channel):
         return f"{self._options.api_url}/2010-04-01/Accounts/{self._options.account_sid}{path}"
 
     async def _call(self, method: str, url: str, form: Fields | None = None, **query: str) -> Mapping[str, Any]:
-        """Call an address of Twilio and return the response. Raises `NotDelivered` with Twilio's own code."""
+        """Raises `NotDelivered` with Twilio's own code."""
         return await self._http.call(method, url, form=form, query=query)
 
 
@@ -266,5 +262,4 @@ class TwilioPlugin(BasePlugin):
     name: ClassVar[str] = "twilio"
 
     def channels(self) -> Mapping[str, type[Channel]]:
-        """Return the channel."""
         return {Twilio.kind: Twilio}
