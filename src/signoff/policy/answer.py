@@ -11,7 +11,6 @@ class EngineAnswer:
     """One engine's answer to one expression."""
 
     rule: str
-    """The policy field or the rule's name."""
     engine: str
     kind: AnswerKind
     """`true` or `false` only for an exact CEL boolean, `other` for any other value."""
@@ -24,8 +23,6 @@ class EngineOutcome:
     """The result of an expression in one engine."""
 
     kind: AnswerKind
-    """As in `EngineAnswer`."""
     note: str = ""
-    """The cause of an error."""
     value: Any = None
-    """The plain value, for the kind `other`."""
+    """Only for the kind `other`."""

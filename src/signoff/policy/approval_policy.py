@@ -1,4 +1,4 @@
-"""Defines policies as data, as declared by a tool or the manifest."""
+"""Defines policies as data."""
 
 import difflib
 import re
@@ -52,7 +52,6 @@ def _reference(text: str) -> str:
 
 
 def _group(entry: object) -> object:
-    """Parse one entry of `approvers`: a name, or a mapping with `of` and `quorum`."""
     if not isinstance(entry, Mapping):
         return entry
     strange = next((key for key in entry if key not in ("of", "quorum")), None)
@@ -105,7 +104,7 @@ def _one_spelling(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[str, An
 
 
 def _never(name: str, value: Any) -> str:
-    """Return a specific message for a forbidden value, or ""."""
+    """Return "" for a value that is not forbidden."""
     if name == "on_timeout" and value == "approve":
         return "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out"
     return ""
@@ -201,13 +200,13 @@ class Term(_PolicyData):
 
     @property
     def groups(self) -> tuple[ApproverGroup, ...]:
-        """The additional groups: its own, and one of its single approvers."""
+        """Its single approvers form one group."""
         names = tuple(dict.fromkeys(each for each in self.approvers if isinstance(each, str)))
         listed = (ApproverGroup(of=names),) if names else ()
         return (*listed, *(each for each in self.approvers if isinstance(each, ApproverGroup)))
 
     def as_applied(self, reason: str = "") -> AppliedTerm:
-        """Return the term as stored in a question. `reason` is used if it has none."""
+        """Use `reason` if the term has none."""
         return AppliedTerm(
             reason=self.reason or reason,
             quorum=self.quorum or 1,
@@ -331,12 +330,12 @@ class ApprovalPolicy(_PolicyData):
         return self
 
     def edit_mode(self, *, read_only: bool) -> EditMode:
-        """Return `edit` or its default. By default, a call with effects cannot be edited."""
+        """By default, a call with effects cannot be edited."""
         return self.edit or ("approve" if read_only else "off")
 
     @property
     def named_approvers(self) -> tuple[str, ...]:
-        """Return the names in `approvers` or from `level: admin`. () means the tenant's default."""
+        """() means the tenant's default. `level: admin` names a role, too."""
         if self.approvers or self.level == "user":
             named = (each.of if isinstance(each, ApproverGroup) else (each,) for each in self.approvers)
             return tuple(dict.fromkeys(entry for entries in named for entry in entries))
@@ -344,26 +343,21 @@ class ApprovalPolicy(_PolicyData):
 
     @property
     def groups(self) -> tuple[ApproverGroup, ...]:
-        """Return the groups of `approvers`. () if any approver counts for any place."""
+        """() if any approver counts for any place."""
         return tuple(each for each in self.approvers if isinstance(each, ApproverGroup))
 
     @property
     def later_approvers(self) -> tuple[str, ...]:
-        """The approvers it may ask in addition: by a term or by an escalation."""
         added = (entry for term in self.terms for group in term.groups for entry in group.of)
         return tuple(dict.fromkeys((*added, *self.escalate_to)))
 
     @property
     def people_needed(self) -> int:
-        """Return the number of different people who must approve."""
         return people_needed(self.quorum, self.groups)
 
 
 def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
-    """Yield each setting that can never take effect.
-
-    Each has the field, its value, the problem and the remedy.
-    """
+    """Yield the field, its value, the problem and the remedy of each setting that can never take effect."""
     yield from _impossible_groups(policy)
     for number, term in enumerate(policy.terms):
         for name, value, why in _ineffective_settings(policy, term):
@@ -414,20 +408,14 @@ def _impossible_groups(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]
 
 
 def can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
-    """Return whether enough people can exist to fill the groups.
-
-    A role may have any number of people, but a named person fills only one place.
-    """
+    """A role may have any number of people, but a named person fills only one place."""
     named = [group for group in groups if all(each.startswith("user:") for each in group.of)]
     people = dict.fromkeys(each for group in named for each in group.of)
     return suffices(0, named, [Voter(each, {each: frozenset((each,))}) for each in people])
 
 
 def _ineffective_settings(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[str, Any, str]]:
-    """Yield each setting of a term that changes nothing or loosens the policy.
-
-    Each has the field, its value, the problem and the remedy.
-    """
+    """Yield settings of a term that change nothing or loosen the policy."""
     quorum, sure, timeout, after = term.quorum, term.min_assurance, term.timeout, term.escalate_after
     if quorum is not None and quorum <= policy.people_needed:
         yield "quorum", quorum, f"a term's `quorum` must be larger than the policy's {policy.people_needed}"

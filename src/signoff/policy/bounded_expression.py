@@ -1,7 +1,7 @@
 """Evaluates expressions whose cost grows faster than their data.
 
-The data's size is checked first, and the evaluation runs in a process with limits of memory and time. This module does
-no I/O: the process is behind a protocol, set once at the program's start. If none is set, such an expression is an
+The data's size is checked first, and the evaluation runs in a process with limits of memory and time. The process is
+behind a protocol, set once at the program's start, so this module does no I/O. If none is set, such an expression is an
 error, which asks or denies.
 """
 
@@ -43,24 +43,18 @@ class Evaluator(Protocol):
     """Evaluates expressions within limits of memory and time."""
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Return each engine's result, or errors if a limit is exceeded. Blocks, and never raises."""
+        """Return errors if a limit is exceeded. Blocks, and never raises."""
 
 
 class NoEvaluator:
     """Evaluates nothing, in a program that has set no evaluator."""
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Return an error for both engines."""
         return failed_outcomes("this program has no process for it; call `signoff.policypool.install()` at its start")
 
 
 @dataclass
 class _Program:
-    """The evaluator of this program.
-
-    Limits of memory and time apply to a whole program.
-    """
-
     evaluator: Evaluator
 
 
@@ -68,17 +62,14 @@ _PROGRAM: Final = _Program(NoEvaluator())
 
 
 def set_evaluator(evaluator: Evaluator) -> None:
-    """Set the evaluator of this program."""
     _PROGRAM.evaluator = evaluator
 
 
 def current_evaluator() -> Evaluator:
-    """Return the evaluator of this program."""
     return _PROGRAM.evaluator
 
 
 def failed_outcomes(why: str) -> tuple[EngineOutcome, EngineOutcome]:
-    """Return the same error for both engines."""
     outcome = EngineOutcome("error", why)
     return outcome, outcome
 
@@ -95,7 +86,6 @@ def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShap
 
 
 def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShape]) -> bool:
-    """Return whether large data make an expression so costly that it must run within limits."""
     if growth(tree, variables).degree > 1:
         return True
     worst = cost_of(tree, sizes_at_most(variables, nodes=MAX_VALUES, text=POLICY_TEXT_BYTES))
@@ -103,7 +93,7 @@ def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShape]) 
 
 
 def bounded_outcomes(tree: lark.Tree[lark.Token], task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-    """Evaluate `task`, with the syntax `tree`, unless its data are too large. Never raises."""
+    """Return errors if the data are too large. `tree` is the task's syntax. Never raises."""
     try:
         cost = cost_of(tree, counted_extents(task.data))
         if cost.steps > POLICY_BOUNDED_STEPS:

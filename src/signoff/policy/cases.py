@@ -30,10 +30,10 @@ class PolicyCase:
     expect: Expected
     now: datetime | None = None
     quorum: int | None = None
-    """The expected number of approvers. `None` skips this check."""
+    """`None` skips this check."""
 
     def context_in(self, zone: ZoneInfo) -> dict[str, Any]:
-        """Return the context with the time `now` in `zone`. Without `now` it has no time."""
+        """Without `now`, the context has no time."""
         return {**self.ctx, **({} if self.now is None else {"now": now_record(self.now, zone)})}
 
 
@@ -46,16 +46,12 @@ class PolicyCaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the verdict and the number of approvers are as expected."""
         people = self.case.quorum in (None, self.verdict.terms.quorum)
         return self.verdict.verdict == self.case.expect and people
 
 
 def read_case(data: Mapping[str, Any], number: int = 1) -> PolicyCase:
-    """Read one case from a plain mapping.
-
-    Raises `ConfigError` for unknown, missing or invalid keys. `number` counts from 1.
-    """
+    """Raise `ConfigError` for unknown, missing or invalid keys. `number` counts from 1."""
     where = f"case {number}"
     for key in data:
         if key not in _KEYS:
@@ -81,10 +77,7 @@ def read_case(data: Mapping[str, Any], number: int = 1) -> PolicyCase:
 def run_cases(
     cases: Sequence[Mapping[str, Any]], policies: Mapping[str, CompiledPolicy], zone: ZoneInfo = UTC_ZONE
 ) -> tuple[PolicyCaseResult, ...]:
-    """Judge every case by its tool's policy, in order, with `now` in `zone`.
-
-    Raises `ConfigError` for an unknown tool or an invalid case.
-    """
+    """Judge cases in order, with `now` in `zone`. Raises `ConfigError` for an unknown tool or an invalid case."""
     return tuple(_run(read_case(data, number), policies, zone) for number, data in enumerate(cases, 1))
 
 

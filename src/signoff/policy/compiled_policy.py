@@ -35,9 +35,8 @@ _MAX_ROUTED: Final = 100
 class PolicyVerdict:
     """The verdict of a policy on one call, and its reasons.
 
-    `rule` is the deciding rule (`requires_approval` if no expression decided), `rule_text` its expression, `reasons`
-    its reasons. `terms` are the terms for approvers. For `auto`, they apply if another gate asks. `level` is `admin` if
-    the policy's handler returns that.
+    `rule` is the deciding rule (`requires_approval` if no expression decided), `rule_text` its expression. For `auto`,
+    `terms` apply if another gate asks. `level` is `admin` if the policy's handler returns that.
     """
 
     verdict: Literal["auto", "ask", "deny"]
@@ -52,7 +51,6 @@ class PolicyVerdict:
 
     @property
     def why(self) -> str:
-        """The reasons in English."""
         return english(self.reasons)
 
 
@@ -83,14 +81,11 @@ class CompiledPolicy:
     context_shape: DataShape
     expressions: Mapping[str, Expression]
     default: tuple[str, ...]
-    """The approvers if the policy names none."""
 
     def judge(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
     ) -> PolicyVerdict:
-        """Return the verdict on one call with validated `args` in the pinned context `ctx`.
-
-        Never raises.
+        """Judge one call with validated `args` in the pinned context `ctx`. Never raises.
 
         `actor` is the proposing actor's `name` and `tags`. Without it, every rule that reads it fails.
         """
@@ -126,20 +121,16 @@ class CompiledPolicy:
 
     @property
     def rules(self) -> ApprovalPolicy:
-        """The policy, or the defaults if the tool has none."""
+        """The defaults if the tool has no policy."""
         return self.policy or _DEFAULTS
 
     @property
     def reads_now(self) -> bool:
-        """Whether its rules may have another result at another time."""
         return any(expression.reads_now for expression in self.expressions.values())
 
     @property
     def handler_alone(self) -> bool:
-        """Return whether the handler is the policy's only rule.
-
-        Then it decides instead of only tightening.
-        """
+        """Whether the handler is the only rule. Then it decides instead of only tightening."""
         return _handler_alone(self.policy, self.expressions)
 
     def _facts(
@@ -171,7 +162,6 @@ class CompiledPolicy:
         return self._verdict("ask", (why, *note), expression, engines + routed + term_answers, terms)
 
     def _terms(self, data: EngineInput | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
-        """Return the terms for `approvers`, and the engines' answers on the stricter terms."""
         policy = self.rules
         applied: list[AppliedTerm] = []
         engines: tuple[EngineAnswer, ...] = ()
@@ -185,7 +175,6 @@ class CompiledPolicy:
         return terms_of(policy, approvers, applied), engines
 
     def _route(self, data: EngineInput | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[EngineAnswer, ...]]:
-        """Return the approvers to ask, more reasons, and the engines' answers."""
         named = (self.policy.named_approvers if self.policy is not None else ()) or self.default
         expression = self.expressions.get("route_to")
         if expression is None:
@@ -226,11 +215,10 @@ Their names are known only with a call.
 
 @dataclass(frozen=True)
 class CallArguments:
-    """The arguments of one call, and the shape for reading their numbers."""
+    """A call's arguments, and the shape for reading their numbers."""
 
     args: Mapping[str, Any]
     shape: DataShape
-    """The shape of the tool's schema."""
 
 
 @dataclass(frozen=True)
@@ -245,24 +233,18 @@ class CompiledRules:
 
     @property
     def read_context(self) -> bool:
-        """Return whether any rule may read `ctx`.
-
-        If none does, an answer for an actor and tool holds in all turns.
-        """
+        """If no rule reads `ctx`, an answer for an actor and tool holds in all turns."""
         # A variable can be read only by its name. Finding the name in a text or a comment does no harm here.
         return any("ctx" in expression.text for _, expression in self.rules)
 
     @property
     def reads_now(self) -> bool:
-        """Whether any rule may have another result at another time."""
         return any(expression.reads_now for _, expression in self.rules)
 
     def judge(
         self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any], call: "CallArguments | None" = None
     ) -> RulesVerdict:
-        """Return the strictest rule that applies to `tool`, used by `actor` (`name`, `tags`).
-
-        Never raises.
+        """Return the strictest rule that applies. Never raises. `actor` has `name` and `tags`.
 
         `call` contains the arguments, for rules compiled to see them.
         """
@@ -402,7 +384,6 @@ def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, 
 
 
 def _term_rule(number: int) -> str:
-    """Return the name of the condition of the policy's term with this number."""
     return f"terms.{number}.when"
 
 
@@ -461,7 +442,7 @@ def _failure(answers: Iterable[EngineAnswer]) -> str | None:
 
 
 def _people(outcome: EngineOutcome) -> tuple[str, ...]:
-    """Return the distinct approvers in a `route_to` result, or () if it is no valid list."""
+    """Return distinct approvers, or () if the result of `route_to` is no valid list."""
     value = outcome.value
     if outcome.kind != "other" or not isinstance(value, list) or len(value) > _MAX_ROUTED:
         return ()

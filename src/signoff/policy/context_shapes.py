@@ -88,15 +88,13 @@ def now_record(at: datetime, zone: ZoneInfo) -> dict[str, Any]:
 
 
 def judged_shape(context: DataShape) -> DataShape:
-    """Return the shape of `ctx` for judging calls, with `ctx.now`."""
     return replace(context, fields={**context.fields, "now": NOW}, required=context.required | {"now"})
 
 
 def context_shape(extra: Mapping[str, Any] | None) -> DataShape:
-    """Return the shape of `ctx` with additional fields.
+    """`extra` maps dotted paths such as `user.costCentre` to JSON Schema.
 
-    `extra` maps dotted paths such as `user.costCentre` to JSON Schema. Raises `ConfigError` if a path is not a CEL name
-    or is already declared.
+    Raises `ConfigError` if a path is not a CEL name or is already declared.
     """
     shape = CONTEXT
     for path, schema in (extra or {}).items():

@@ -61,12 +61,11 @@ class Cost:
         return Cost(self.units + other.units, self.memory + other.memory, self.joins + other.joins)
 
     def times(self, count: int) -> "Cost":
-        """Return the cost of `count` repetitions."""
         return Cost(self.units * count, self.memory * count, self.joins * count)
 
     @property
     def steps(self) -> int:
-        """Return the number of steps, rounded up."""
+        """The number of steps, rounded up."""
         return -(-self.units // STEP)
 
 
@@ -89,7 +88,7 @@ class _Value:
 
 
 def cost_of(tree: _Tree, sizes: _Scope) -> Cost:
-    """Return the maximum cost of an expression and its result over variables of these sizes."""
+    """Return the maximum cost over variables of these sizes."""
     whole = _visit(tree, sizes, 0)
     result = whole.extent
     # A result that is no boolean is read out completely: a list that contains another twice is then twice as large.
@@ -97,7 +96,6 @@ def cost_of(tree: _Tree, sizes: _Scope) -> Cost:
 
 
 def growth(tree: _Tree, variables: Mapping[str, DataShape]) -> CostGrowth:
-    """Return the growth of the cost with the size of data of which only the schema is known."""
     # Kronecker's substitution: if N exceeds every coefficient, the digits of the sum are those of the polynomial.
     large = 1 << _DIGITS
     cost = cost_of(tree, {name: unknown_extent(shape, large, large, large) for name, shape in variables.items()})
@@ -106,7 +104,6 @@ def growth(tree: _Tree, variables: Mapping[str, DataShape]) -> CostGrowth:
 
 
 def sizes_at_most(variables: Mapping[str, DataShape], *, nodes: int, text: int) -> dict[str, Extent]:
-    """Return the extents of variables with at most so many values and bytes of text each."""
     return {name: unknown_extent(shape, nodes, nodes, text) for name, shape in variables.items()}
 
 
@@ -173,7 +170,7 @@ def _index(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _find_name(index: _Tree) -> str | None:
-    """Return the name in a literal index, or `None`."""
+    """Return `None` for an index that is no literal name."""
     inner = _tree(index, 0) if index.data == "primary" and isinstance(index.children[0], lark.Tree) else index
     token = str(inner.children[0]) if inner.data == "literal" else ""
     plain = token[1:-1]
@@ -212,7 +209,6 @@ def _add(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _join(one: Extent, two: Extent) -> Extent:
-    """Return the extent of both together: concatenated, or either of them."""
     kind = one.kind if one.kind == two.kind else "any"
     length, nodes, text = one.length + two.length, one.nodes + two.nodes, one.text + two.text
     return Extent(kind, length, nodes, text, min(one.level, two.level))
@@ -326,7 +322,6 @@ def _macro(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _gather(count: int, at_nothing: Extent, at_all: Extent) -> Extent:
-    """Return the extent of the list of all results of a body."""
     nodes = 1 + count * (1 + at_nothing.nodes) + at_all.nodes
     return Extent("list", count, nodes, count * at_nothing.text + at_all.text)
 

@@ -9,10 +9,6 @@ from signoff.policy.compiled_policy import PolicyVerdict
 
 
 def explain_text(verdict: PolicyVerdict) -> str:
-    """Explain a verdict on several lines for a terminal.
-
-    Shows the reason, the rule, the engines' answers and the policy's hash.
-    """
     lines = [f"{verdict.verdict}: {verdict.why}"]
     if verdict.rule_text:
         lines.append(f"rule: {verdict.rule.label}: {verdict.rule_text}")
@@ -36,7 +32,7 @@ def _terms(verdict: PolicyVerdict) -> list[str]:
 
 
 def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
-    """Return the explanation as plain JSON types, with the verdict's field names."""
+    """Use plain JSON types and the verdict's field names."""
     return {
         "verdict": verdict.verdict,
         "rule": verdict.rule.model_dump(mode="json"),

@@ -90,7 +90,7 @@ class EngineInput:
 
 
 def facts(data: Mapping[str, Any]) -> EngineInput:
-    """Convert `data` for both engines. The caller has checked its bounds."""
+    """The caller has checked the bounds of `data`."""
     return EngineInput(data, {name: second_engine.as_celpy(value) for name, value in data.items()})
 
 
@@ -111,28 +111,27 @@ class Expression:
     bounded: bool = False
     variables: tuple[str, ...] = ()
     reads_now: bool = False
-    """Whether it may have another result at another time."""
 
     def outcomes(self, data: EngineInput) -> tuple[EngineOutcome, EngineOutcome]:
-        """Evaluate the expression in each engine. Never raises."""
+        """Never raises."""
         if self.bounded:
             return bounded_outcomes(self.second.tree, BoundedTask(self.text, self.variables, data.plain))
         return self.evaluate_here(data)
 
     def evaluate_here(self, data: EngineInput) -> tuple[EngineOutcome, EngineOutcome]:
-        """Evaluate the expression in this process without limits. Never raises."""
+        """Evaluate without limits, in this process. Never raises."""
         # The order matters: celpy takes seconds to hours for hostile text that the first engine rejects in
         # milliseconds.
         first = self.first.run(data.plain)
         return first, _NOT_RUN if first.kind == "error" else self.second.run(data.celpy)
 
     def ask(self, data: EngineInput) -> tuple[EngineAnswer, EngineAnswer]:
-        """Return both engines' answers. Never raises."""
+        """Never raises."""
         first, second = self.outcomes(data)
         return self.answers_from_outcomes(first, second)
 
     def answers_from_outcomes(self, first: EngineOutcome, second: EngineOutcome) -> tuple[EngineAnswer, EngineAnswer]:
-        """Convert results to answers, without their values."""
+        """Leave out the results' values."""
         return (
             EngineAnswer(self.rule, first_engine.NAME, first.kind, first.note),
             EngineAnswer(self.rule, second_engine.NAME, second.kind, second.note),
@@ -140,10 +139,7 @@ class Expression:
 
 
 def check_timeless(expression: Expression, owner: str) -> None:
-    """Raise `ConfigError` if an expression that selects tools depends on the time.
-
-    It must not read `ctx.now`, or `ctx` as a whole.
-    """
+    """Raise `ConfigError` if an expression that selects tools reads `ctx.now`, or `ctx` as a whole."""
     # The model is offered its tools at another time than it calls one.
     if expression.reads_now:
         raise ConfigError(
@@ -238,17 +234,14 @@ class Compiler:
 
 @dataclass(frozen=True)
 class ErrorPlace:
-    """The place of an error: the expression and the names it may use."""
+    """The expression of an error, and the names it may use."""
 
     text: str
     variables: Mapping[str, DataShape]
 
 
 def read_error(report: str, place: ErrorPlace) -> tuple[str, int]:
-    """Convert a report of the type checker to a sentence and its column.
-
-    Columns count from 1. 0 means unknown.
-    """
+    """Return a sentence and its column. Columns count from 1, and 0 means unknown."""
     if column := _optional_column(place):
         return _MISSING["optional"], column
     if foreign := _foreign_operator(report, place):
@@ -269,7 +262,6 @@ def _locate(match: re.Match[str], place: ErrorPlace) -> tuple[str, int]:
 
 
 def single_engine_problem(error: Exception) -> tuple[str, int]:
-    """Convert the error of an expression that only the first engine can read."""
     if type(error).__name__ != "CELParseError":
         return "the second engine cannot read it; write it more plainly", 0
     column = vars(error).get("column")
@@ -277,7 +269,7 @@ def single_engine_problem(error: Exception) -> tuple[str, int]:
 
 
 def _optional_column(place: ErrorPlace) -> int:
-    """Return the column of an optional selection outside of text literals, or 0."""
+    """Return 0 without an optional selection outside of text literals."""
     selection = _OPTIONAL.search(_blank_texts(place.text))
     return selection.start() + 1 if selection else 0
 
@@ -287,7 +279,6 @@ def _blank_texts(text: str) -> str:
 
 
 def _foreign_operator(report: str, place: ErrorPlace) -> tuple[str, int] | None:
-    """Return CEL's equivalent of the foreign operator or constant that stopped the parser."""
     undeclared = {match[1] for match in _UNDECLARED.finditer(report)}
     for found in _FOREIGN_WORD.finditer(_blank_texts(place.text)):
         written = found[0]

@@ -40,7 +40,7 @@ class Extent:
     level: int = 0
 
     def child(self, name: str | None) -> "Extent":
-        """Return the extent of the value under `name`, or of all items together for `None`."""
+        """Return `None` means all items together."""
         return self.opaque("any")
 
     def opaque(self, kind: Kind) -> "Extent":
@@ -51,11 +51,9 @@ class Extent:
         return Extent(kind, self.nodes + self.text, self.nodes, self.text, self.level)
 
     def empty(self) -> "Extent":
-        """Return the same place, but empty."""
         return EmptyExtent(self.kind, level=self.level)
 
     def at(self, level: int) -> "Extent":
-        """Return the same place, read through the variable of a macro."""
         return Extent(self.kind, self.length, self.nodes, self.text, level)
 
 
@@ -63,7 +61,6 @@ class EmptyExtent(Extent):
     """An empty place without a size."""
 
     def child(self, name: str | None) -> Extent:
-        """Return an empty place."""
         return EmptyExtent("any", level=self.level)
 
 
@@ -74,7 +71,7 @@ class UnknownExtent(Extent):
     shape: DataShape | None = None
 
     def child(self, name: str | None) -> Extent:
-        """Return the place below, with the same N."""
+        """The place below has the same N."""
         inner = None
         if self.shape is not None and name is not None:
             inner = self.shape.step(name) or self.shape.items
@@ -83,11 +80,10 @@ class UnknownExtent(Extent):
         return unknown_extent(inner, self.nodes, self.nodes, self.text, self.level)
 
     def empty(self) -> Extent:
-        """Return the same place, but empty. Its kinds stay known."""
+        """Its kinds stay known."""
         return UnknownExtent(self.kind, level=self.level, shape=self.shape)
 
     def at(self, level: int) -> Extent:
-        """Return the same place, read through the variable of a macro."""
         return UnknownExtent(self.kind, self.length, self.nodes, self.text, level, self.shape)
 
 
@@ -117,7 +113,7 @@ class CountedExtent(Extent):
         return {}
 
     def child(self, name: str | None) -> Extent:
-        """Return the extent of all values under `name`, or of all items and entries for `None`."""
+        """Return `None` means all items and entries."""
         extent = self._found.get(name)
         if extent is None:
             values: Sequence[Any] = vars(self)["_values"]
@@ -126,12 +122,10 @@ class CountedExtent(Extent):
         return extent
 
     def at(self, level: int) -> Extent:
-        """Return the same place, read through the variable of a macro."""
         return CountedExtent(vars(self)["_values"], level)
 
 
 def counted_extents(data: Mapping[str, Any]) -> dict[str, Extent]:
-    """Return the sizes of variables by name."""
     return {name: CountedExtent((value,)) for name, value in data.items()}
 
 
@@ -172,7 +166,7 @@ def _bytes(text: str) -> int:
 
 
 def _count(values: Iterable[Any]) -> tuple[int, int]:
-    """Count values and bytes of text at any depth. Endless nesting was rejected before."""
+    """Endless nesting was rejected before."""
     nodes = text = 0
     stack = list(values)
     while stack:

@@ -20,7 +20,7 @@ class ToolFacts:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def as_cel(self) -> dict[str, Any]:
-        """Return the `tool` variable in plain JSON types."""
+        """Use plain JSON types."""
         return {
             "name": self.name,
             "scope": self.scope,

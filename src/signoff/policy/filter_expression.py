@@ -1,7 +1,4 @@
-"""Compiles tool filters over `tool`, `actor` and `ctx`.
-
-Both engines must return `true` to pass.
-"""
+"""Compiles tool filters. Both engines must return `true` to pass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +19,7 @@ class CompiledFilter:
     context_shape: DataShape
 
     def problem(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> str:
-        """Return why `tool` does not pass for `actor` (`name`, `tags`) in `ctx`, or "".
-
-        Never raises.
-        """
+        """Return why `tool` does not pass, or "". `actor` has `name` and `tags`. Never raises."""
         try:
             problem = bounds_problem(actor) or bounds_problem(ctx)
             if problem:
@@ -43,12 +37,7 @@ class CompiledFilter:
 def compile_filter(
     source: str, *, owner: str, field: str, context_schema: Mapping[str, Any] | None = None
 ) -> CompiledFilter:
-    """Compile one filter.
-
-    `owner` starts every error.
-
-    Raises `ConfigError` with `field`, `value` and `column`.
-    """
+    """`owner` starts every error. Raises `ConfigError` with `field`, `value` and `column`."""
     shape = context_shape(context_schema)
     # Compile as if `ctx.now` existed, so that the message names the remedy instead of a typo.
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": judged_shape(shape)}, owner)

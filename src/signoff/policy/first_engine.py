@@ -106,7 +106,7 @@ class FirstProgram:
     expression: cel.Expression
 
     def run(self, data: Mapping[str, Any]) -> EngineOutcome:
-        """Evaluate the expression over plain JSON data. Never raises."""
+        """Never raises. `data` is plain JSON."""
         try:
             value = self.expression.eval(data=dict(data))
             # An error is returned as a value, with a truthy text. Check its type before anything else.
@@ -121,7 +121,7 @@ class FirstProgram:
 
 
 def first_program(text: str, variables: Iterable[str]) -> FirstProgram:
-    """Compile an expression. Raises `RuntimeError` with the compiler's messages."""
+    """Raises `RuntimeError` with the compiler's messages."""
     return FirstProgram(_environment(tuple(sorted(variables))).compile(text))
 
 
@@ -147,10 +147,7 @@ def is_cel_name(name: str) -> bool:
 
 
 def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
-    """Return an environment whose checker knows every declared field of `variables`.
-
-    These are objects, or maps with arbitrary names.
-    """
+    """Return an environment whose checker knows every declared field of `variables`, objects or maps."""
     # A separate pool: each environment has its own `policy.proto`, and the default pool accepts a file name once.
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto()
@@ -168,7 +165,7 @@ def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
 
 
 def _message(file: descriptor_pb2.FileDescriptorProto, shape: DataShape, numbers: Iterator[int]) -> str:
-    """Add a message for an object. Return its full name with a leading point."""
+    """Return the message's full name with a leading point."""
     message = file.message_type.add(name=f"Object{next(numbers)}")
     # Fields have JSON names even if they are unused, and those of `a_b` and `aB` would collide.
     message.options.deprecated_legacy_json_field_conflicts = True

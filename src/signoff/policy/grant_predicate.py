@@ -30,10 +30,7 @@ class GrantPredicate:
     shape: DataShape
 
     def holds(self, args: Mapping[str, Any]) -> bool:
-        """Return whether both engines return exactly `true` for these validated arguments.
-
-        Never raises.
-        """
+        """Both engines must return exactly `true` for these validated arguments. Never raises."""
         try:
             # In doubt the grant does not apply, and approvers are asked again.
             if bounds_problem(args):
@@ -44,10 +41,9 @@ class GrantPredicate:
             return False
 
     def hidden_read(self, hidden: Collection[str]) -> str:
-        """Return why the predicate must not be used while `hidden` is hidden, or "".
+        """Return why the predicate must not be used while dotted argument names are `hidden`, or "".
 
-        `hidden` contains dotted names of arguments. The predicate's result would reveal them to an approver, one
-        guess at a time.
+        Its result would reveal them to an approver, one guess at a time.
         """
         for path, name in reachable_paths(self.expression.second.tree, {"args": self.shape}, hidden, "args"):
             return (
@@ -56,18 +52,17 @@ class GrantPredicate:
         return ""
 
     def steps(self, args: Mapping[str, Any]) -> int:
-        """Return the maximum number of steps over these arguments."""
         return (
             0 if bounds_problem(args) else cost_of(self.expression.second.tree, counted_extents({"args": args})).steps
         )
 
 
 def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = ()) -> GrantPredicate:
-    """Compile the predicate `where` over the arguments of the policy's tool.
+    """Compile the predicate `where` over the arguments of the policy's tool. Raises `ConfigError` that names the
+    problem.
 
-    Raises `ConfigError` that names the problem. An approver writes it, and it is evaluated on other people's calls.
-    Therefore it may do less than a rule of the manifest, and must not read the arguments `hidden` (dotted names). Its
-    results would reveal them, one question at a time.
+    An approver writes it, and it is evaluated on other people's calls. Therefore it may do less than a rule of the
+    manifest, and must not read the arguments `hidden` (dotted names).
     """
     if len(where) > PREDICATE_CHARS:
         raise _refuse(where, policy, f"it has {len(where)} characters; at most {PREDICATE_CHARS} are allowed")

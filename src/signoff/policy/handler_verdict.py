@@ -1,4 +1,4 @@
-"""Defines a policy's handler: its input, its answers and their effect on the verdict."""
+"""Defines a policy's handler: its input, answers and effect."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ class HandlerCall:
 
     tool: ToolFacts
     args: dict[str, Any]
-    """A copy of the arguments: changing it has no effect."""
+    """A copy: changing it has no effect."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class HandlerVerdict:
     """The verdict of a policy's handler on one call."""
 
     verdict: Literal["auto", "ask", "deny", "abstain"]
-    """Whether the call runs, needs approval or is denied. `abstain` leaves that to the rules."""
+    """`abstain` leaves the verdict to the rules."""
     level: Literal["user", "admin"] = "user"
     """`admin` asks the role `admin` instead of the policy's approvers."""
     reason: str = ""
-    """The reason for people and, for a denial, for the model."""
+    """For people and, for a denial, for the model."""
     failed: bool = False
     """Whether the handler gave no answer, so that approvers are asked."""
     stricter: Term | None = None
@@ -63,7 +63,7 @@ _WORDS: Final[Mapping[str, HandlerVerdict]] = {
 
 
 def read_answer(returned: object) -> HandlerVerdict | None:
-    """Return the verdict that a handler returned, or `None` if it is not valid."""
+    """Return `None` if the answer is not valid."""
     if isinstance(returned, str):
         return _WORDS.get(returned)
     if not isinstance(returned, HandlerVerdict) or not isinstance(returned.reason, str):
@@ -75,16 +75,13 @@ def read_answer(returned: object) -> HandlerVerdict | None:
 
 
 def handler_rule(policy: CompiledPolicy) -> RuleReference | None:
-    """Return the rule for verdicts of a policy's handler, or `None` without a handler."""
+    """Return `None` without a handler."""
     reference = policy.policy.handler if policy.policy is not None else None
     return RuleReference(kind="handler", handler=reference) if reference else None
 
 
 def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer: HandlerVerdict) -> PolicyVerdict:
-    """Apply the answer of the policy's handler to the rules' `verdict`.
-
-    The handler decides if it is the policy's only rule. Otherwise it can only tighten.
-    """
+    """The handler decides if it is the policy's only rule. Otherwise it can only tighten."""
     rule = handler_rule(policy)
     # A handler can only tighten, and nothing is tighter than a denial.
     if rule is None or verdict.verdict == "deny":
@@ -117,7 +114,6 @@ def _ask(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, wh
 
 
 def _asked_on(policy: CompiledPolicy, terms: Terms, answer: HandlerVerdict) -> Terms:
-    """Return `terms` as changed by the handler's answer: other approvers, stricter terms."""
     rules = policy.rules
     if answer.verdict == "ask" and answer.level == "admin":
         terms = terms_of(rules, _ADMIN, terms.applied)

@@ -45,14 +45,13 @@ _KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
 
 
 def kind_of(value: Any) -> str:
-    """Return CEL's name for the type of a celpy value, or "" for other values."""
+    """Return "" for a value that is not celpy's."""
     if value is None:
         return "null"
     return next((name for cls, name in _KINDS if isinstance(value, cls)), "")
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Implement CEL's `==`."""
     # The names of some types are functions here. All values that may be one are hashable.
     if callable(left) or callable(right):
         left, right = (_TYPES.get(each, each) if callable(each) else each for each in (left, right))
@@ -77,7 +76,7 @@ def _same_entry(container: dict[Any, Any], key: Any, value: Any) -> bool:
 
 
 def find(container: dict[Any, Any], key: Any) -> tuple[bool, Any]:
-    """Find `key` in a map by CEL's equality. Return whether it exists, and its value."""
+    """Use CEL's equality. Return whether the key exists, and its value."""
     if kind_of(key) == "string":
         return (True, container[key]) if key in container else (False, None)
     # Do not use the hash: in Python `true`, 1 and 1.0 are the same key, in CEL a boolean is no number.
@@ -85,18 +84,13 @@ def find(container: dict[Any, Any], key: Any) -> tuple[bool, Any]:
 
 
 def less(left: Any, right: Any) -> bool:
-    """Implement CEL's `<`. Raises `TypeError` for types without an order."""
+    """Raise `TypeError` for types without an order."""
     one, two = _comparable(left, right)
     return bool(one < two)
 
 
 def less_or_equal(left: Any, right: Any) -> bool:
-    """Implement CEL's `<=`.
-
-    Raises `TypeError` for types without an order.
-
-    It is not the opposite of `>`: for NaN both are false.
-    """
+    """Raise `TypeError` for types without an order. It is not the opposite of `>`: for NaN both are false."""
     one, two = _comparable(left, right)
     return bool(one <= two)
 
@@ -111,7 +105,7 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def logical_and(left: Any, right: Any) -> Any:
-    """Implement CEL's `&&`: false if either operand is, even if the other is an error.
+    """False if either operand is, even if the other is an error.
 
     If neither is false and one is no boolean, the result is an error.
     """
@@ -119,7 +113,7 @@ def logical_and(left: Any, right: Any) -> Any:
 
 
 def logical_or(left: Any, right: Any) -> Any:
-    """Implement CEL's `||`: true if either operand is, even if the other is an error.
+    """True if either operand is, even if the other is an error.
 
     If neither is true and one is no boolean, the result is an error.
     """
@@ -189,7 +183,6 @@ def _arithmetic(name: str, allowed: frozenset[tuple[str, str]]) -> Callable[...,
 
 
 def _as_cel(value: Any) -> Any:
-    """Convert Python's result types back to celpy's."""
     if type(value) is float:
         return celtypes.DoubleType(value)
     if type(value) is str:
@@ -236,7 +229,7 @@ def _includes(holder: Any, item: Any) -> bool:
 
 
 def _change_letters(change: Callable[[str], str]) -> Callable[..., Any]:
-    """Return CEL's function that changes a text's ASCII letters, and no others."""
+    """Change ASCII letters, and no others."""
 
     def call(text: Any) -> Any:
         if kind_of(text) != "string":
@@ -247,17 +240,15 @@ def _change_letters(change: Callable[[str], str]) -> Callable[..., Any]:
 
 
 def lower_ascii(text: str) -> str:
-    """Return the text with ASCII letters in lower case."""
     return text.translate(_LOWER)
 
 
 def upper_ascii(text: str) -> str:
-    """Return the text with ASCII letters in upper case."""
     return text.translate(_UPPER)
 
 
 def split_text(text: str, separator: str) -> list[str]:
-    """Return the parts of a text between separators, or its characters for an empty separator."""
+    """Return the characters for an empty separator."""
     return text.split(separator) if separator else list(text)
 
 

@@ -19,16 +19,12 @@ class ReferencedPaths:
     """The places that an expression names."""
 
     used: frozenset[Path]
-    """Places that are read."""
     guarded: frozenset[Path]
     """Places inside a `has()`."""
 
 
 def referenced_paths(tree: _Tree, variables: Mapping[str, DataShape]) -> ReferencedPaths:
-    """Return every place below `variables` that an expression reads or guards.
-
-    Includes places read through macro variables.
-    """
+    """Include places read through macro variables."""
     used: set[Path] = set()
     guarded: set[Path] = set()
     for path, in_has in _walk(tree, {name: (name,) for name in variables}):
@@ -45,10 +41,9 @@ def referenced_paths(tree: _Tree, variables: Mapping[str, DataShape]) -> Referen
 def reachable_paths(
     tree: _Tree, variables: Mapping[str, DataShape], hidden: Collection[str], of: str
 ) -> Iterator[tuple[Path, str]]:
-    """Yield each place below `of` that an expression reads, and the hidden name it may reach.
+    """Yield each place below the variable `of`, guarded or not, and the hidden name it may reach.
 
-    Includes guarded places. `of` is a variable. `hidden` are dotted names below it, as used by
-    `approvals.redaction.hide`: items have the name of their list.
+    `hidden` are dotted names below it, as used by `approvals.redaction.hide`: items have the name of their list.
     """
     for path, _ in _walk(tree, {name: (name,) for name in variables}):
         # The value selected by an index is known only at evaluation, and may be anything in that place.
@@ -60,7 +55,7 @@ def reachable_paths(
 
 
 def spell(path: Path) -> str:
-    """Return a path as people write it: `args.items[0].sku`."""
+    """Such as `args.items[0].sku`."""
     return ".".join(path).replace(".[]", "[0]")
 
 
@@ -81,7 +76,6 @@ def unguarded_paths(place: ReferencedPaths, variables: Mapping[str, DataShape]) 
 
 
 def unchecked_paths(place: ReferencedPaths, variables: Mapping[str, DataShape]) -> Iterator[Path]:
-    """Yield places that are read but not described by the schema."""
     unchecked = set()
     for path in place.used | place.guarded:
         shape: DataShape | None = variables.get(path[0])

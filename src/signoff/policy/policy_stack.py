@@ -39,16 +39,12 @@ class StackedPolicy(CompiledPolicy):
 
     @property
     def reads_now(self) -> bool:
-        """Whether its rules or those below may have another result at another time."""
         return self.own.reads_now or any(each.policy.reads_now for each in self.below)
 
     def judge(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
     ) -> PolicyVerdict:
-        """Return the strictest verdict, or of several that ask, the nearest policy's.
-
-        Never raises.
-        """
+        """Return the strictest verdict, or of several that ask, the nearest policy's. Never raises."""
         verdicts = [self.own.judge(args, ctx, actor), *(_of(below, args, ctx, actor) for below in self.below)]
         strictest = next((one for word in ("deny", "ask") for one in verdicts if one.verdict == word), verdicts[0])
         engines = tuple(answer for one in verdicts for answer in one.engines)
@@ -135,7 +131,7 @@ def _dynamic(policy: ApprovalPolicy | None, *, together: bool) -> str:
 
 
 def _groups(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[ApproverGroup, ...]:
-    """Return the groups of all policies; () if one list is enough because each of its names may decide for all."""
+    """Return () if one list is enough because each of its names may decide for all."""
     policies = [*((own,) if own.rules.named_approvers and own.needs_person != "never" else ()), *below]
     allowed, declared = _common(below, default), any(each.rules.groups for each in policies)
     if not declared and allowed and all(each in allowed for each in own.rules.named_approvers):
@@ -150,7 +146,7 @@ def _groups(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Seque
 
 
 def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[str, ...]:
-    """Return the approvers allowed by each of `policies`, in the order of the first."""
+    """Keep the order of the first policy."""
     lists = [(each.policy.named_approvers if each.policy is not None else ()) or tuple(default) for each in policies]
     return tuple(each for each in lists[0] if all(each in others for others in lists))
 
@@ -158,10 +154,7 @@ def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple
 def _strictest(
     own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str], groups: tuple[ApproverGroup, ...]
 ) -> ApprovalPolicy:
-    """Return a policy that is at least as strict as each of them.
-
-    Its rules come from the nearest policy that asks. Each of `groups` must approve.
-    """
+    """The rules come from the nearest policy that asks. Each of `groups` must approve."""
     asking = [*(() if own.needs_person == "never" else (own,)), *below]
     policies = [each.rules for each in asking]
     nearest, common = policies[0], _common(below, default)
@@ -201,10 +194,6 @@ def _strictest(
 
 
 def _combine_shown(given: Sequence[ShownArguments]) -> ShownArguments:
-    """Combine the shown arguments.
-
-    Shows the arguments shown by any policy, except arguments that any policy masks.
-    """
     lists = [each.only for each in given if each.only is not None]
     only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None
     return ShownArguments(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))

@@ -1,4 +1,4 @@
-"""Reads JSON Schema as shapes: the knowledge about data before there is any."""
+"""Reads JSON Schema as shapes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,10 +30,10 @@ class DataShape:
     fields: Mapping[str, "DataShape"] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     items: "DataShape | None" = None
-    """The shape of a list's items or of a map's values."""
+    """For a map, the shape of its values."""
 
     def step(self, name: str) -> "DataShape | None":
-        """Return the shape under `name` (`[]` for an item), or `None` if it is not declared."""
+        """`name` is `[]` for an item. Return `None` if it is not declared."""
         if name == "[]":
             return self.items
         return self.fields.get(name)
@@ -43,10 +43,6 @@ ANY: Final = DataShape("any")
 
 
 def read_schema(schema: Any) -> DataShape:
-    """Return the shape of a JSON Schema.
-
-    Resolves local `$ref`, `allOf` with one part, and `anyOf`/`oneOf` with null.
-    """
     return _read(SchemaNode.of(schema), 0)
 
 
@@ -115,9 +111,9 @@ def _nullable(shape: DataShape, nullable: bool) -> DataShape:
 
 
 def pin_numbers(value: Any, shape: DataShape | None) -> Any:
-    """Convert numbers in `value` to their shape's type, so that `49` and `49.0` are equal.
+    """Convert numbers to float or int by their shape, so that `49` and `49.0` are equal.
 
-    The types are float and int. Raises `OverflowError` for an integer too large for a float.
+    Raises `OverflowError` for an integer too large for a float.
     """
     # A boolean is an int in Python, and must not become 1.0.
     if isinstance(value, bool) or value is None or shape is None:

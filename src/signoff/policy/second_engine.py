@@ -114,7 +114,7 @@ class SecondProgram:
     tree: lark.Tree[lark.Token]
 
     def run(self, data: Mapping[str, Any]) -> EngineOutcome:
-        """Evaluate the expression over celpy values (`as_celpy`). Never raises."""
+        """`data` are celpy values (`as_celpy`). Never raises."""
         try:
             value = self.runner.evaluate(data)
             # Check the exact type: celpy's boolean is an int, and a text or a number would be truthy.
@@ -129,10 +129,7 @@ class SecondProgram:
 
 @cache
 def _environment() -> celpy.Environment:
-    """Create the environment at the first expression.
-
-    Reading CEL's grammar takes a tenth of a worker's start.
-    """
+    """Reading CEL's grammar takes a tenth of a worker's start, so this waits for the first expression."""
     # celpy sets the recursion limit of the whole process to 2,500.
     limit = sys.getrecursionlimit()
     try:
@@ -146,10 +143,7 @@ def _environment() -> celpy.Environment:
 
 
 def second_program(text: str, functions: Mapping[str, Callable[..., Any]] = FUNCTIONS) -> SecondProgram:
-    """Compile an expression.
-
-    Raises celpy's `CELParseError` or another exception for invalid text.
-    """
+    """Raise celpy's `CELParseError` or another exception for invalid text."""
     # lark may print, which would break a protocol on stdout. The redirection affects the whole process, so allow one
     # thread at a time.
     with _COMPILING, contextlib.redirect_stdout(io.StringIO()):
@@ -160,7 +154,7 @@ def second_program(text: str, functions: Mapping[str, Callable[..., Any]] = FUNC
 
 
 def _shorten(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
-    """Remove grammar links of one child: the evaluator uses several stack frames for each."""
+    """The evaluator uses several stack frames for each grammar link of one child."""
     while len(tree.children) == 1:
         child = tree.children[0]
         if not isinstance(child, lark.Tree):
@@ -174,7 +168,6 @@ def _shorten(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
 
 
 def as_celpy(value: Any) -> Any:
-    """Convert plain JSON to celpy values."""
     match value:
         case bool():
             return celtypes.BoolType(value)

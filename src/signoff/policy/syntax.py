@@ -1,4 +1,4 @@
-"""Normalises the text of an expression before any engine reads it, and limits its syntax."""
+"""Normalises and limits the text and syntax of an expression before any engine reads it."""
 
 import re
 from collections.abc import Iterator
@@ -25,15 +25,12 @@ _TOKEN: Final = re.compile(
 
 
 def normalise(text: str) -> str:
-    """Strip `text` and write newlines as LF."""
+    """Newlines become LF."""
     return text.replace("\r\n", "\n").strip()
 
 
 def text_problem(text: str) -> tuple[str, int]:
-    """Return why the text of an expression is rejected unread, with the column from 1.
-
-    Column 0 means none. Returns ("", 0) if it is accepted.
-    """
+    """Return why text is rejected unread, with the column from 1 or 0, or ("", 0) if it is accepted."""
     if not text:
         return "it is empty", 0
     if len(text) > POLICY_CHARS:
@@ -51,7 +48,7 @@ def text_problem(text: str) -> tuple[str, int]:
 
 
 def tree_problem(tree: lark.Tree[lark.Token]) -> str:
-    """Return why a parsed expression is rejected, or ""."""
+    """Return "" for an accepted expression."""
     if _depth(tree) > POLICY_OPERATORS:
         return f"more than {POLICY_OPERATORS} operators stand within each other; split it"
     if macro_depth(tree) > POLICY_MACROS:
@@ -78,7 +75,6 @@ def _depth(tree: lark.Tree[lark.Token]) -> int:
 
 
 def macro_depth(tree: lark.Tree[lark.Token]) -> int:
-    """Return the depth of nested macros."""
     deepest, stack = 0, [(tree, 0)]
     while stack:
         node, depth = stack.pop()
@@ -89,10 +85,8 @@ def macro_depth(tree: lark.Tree[lark.Token]) -> int:
 
 
 def is_macro(node: lark.Tree[lark.Token]) -> bool:
-    """Return whether `node` is a macro call such as `list.exists(x, ...)`."""
     return node.data == "member_dot_arg" and str(node.children[1]) in MACROS
 
 
 def subtrees(node: lark.Tree[lark.Token]) -> Iterator[lark.Tree[lark.Token]]:
-    """Yield the children of `node` that are trees."""
     return (child for child in node.children if isinstance(child, lark.Tree))

@@ -1,4 +1,4 @@
-"""Defines the terms of a question: approvers, their number and assurance, and deadlines."""
+"""Defines the terms of a question."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,36 +15,22 @@ class Terms:
     """The terms of one question. Times are in seconds since the question."""
 
     approvers: tuple[str, ...] = ()
-    """All approvers: `role:<role>` and `user:<id>`."""
     groups: tuple[ApproverGroup, ...] = ()
-    """The groups with their places.
-
-    Without groups, any approver fills any place of the `quorum`.
-    """
+    """Without groups, any approver fills any place of the `quorum`."""
     quorum: int = 1
-    """The number of different people who must approve in total."""
     min_assurance: Assurance = "channel"
-    """The minimum assurance of an approver."""
     timeout: float = 86_400.0
-    """The time to wait for approvers."""
     remind_after: float | None = None
-    """The time after which the first approvers are reminded."""
     escalate_after: float | None = None
-    """The time after which `escalate_to` may also decide."""
     escalate_to: tuple[str, ...] = ()
-    """The approvers added by the escalation."""
     on_timeout: Literal["deny", "escalate"] = "deny"
-    """The effect of the deadline."""
     asked_first: tuple[str, ...] = ()
     """The approvers of the policy, or computed for this call, before any term adds others."""
     applied: tuple[AppliedTerm, ...] = ()
-    """The stricter terms that apply, in the policy's order, followed by the handler's."""
+    """In the policy's order, followed by the handler's."""
 
     def are_stricter_than(self, question: Question) -> bool:
-        """Return whether they require more than a question did.
-
-        That is more approvers, other groups, higher assurance or an earlier deadline.
-        """
+        """Compare approvers, groups, assurance and deadline."""
         groups = {(frozenset(group.of), group.quorum) for group in question.groups}
         added = any((frozenset(group.of), group.quorum) not in groups for group in self.groups)
         weaker = not at_least(question.min_assurance, self.min_assurance)
@@ -56,10 +42,10 @@ NO_TERMS: Final = Terms()
 
 
 def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable[AppliedTerm] = ()) -> Terms:
-    """Return the terms of a policy for `approvers`, tightened by the terms `applied`.
+    """Tighten a policy's terms by `applied`. `approvers` are its own or those computed for this call.
 
-    `approvers` are the policy's own or those computed for this call. Of several values the strictest counts: the
-    largest quorum, the highest assurance, the shortest time. All groups are required.
+    Of several values the strictest counts: the largest quorum, the highest assurance, the shortest time. All groups are
+    required.
     """
     first, stricter = tuple(approvers), tuple(applied)
     groups = _groups(policy, first, stricter)
@@ -83,7 +69,6 @@ def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable
 
 
 def tighten_terms(terms: Terms, policy: ApprovalPolicy, more: AppliedTerm) -> Terms:
-    """Return `terms` of `policy` with one more stricter term."""
     return terms_of(policy, terms.asked_first, (*terms.applied, more))
 
 
