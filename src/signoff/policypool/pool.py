@@ -59,7 +59,6 @@ class PolicyPool:
         self._end = weakref.finalize(self, _end, self._started)
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """See `policy.bounded_expression.Evaluator`."""
         try:
             process = self._places.get(timeout=POLICY_WAIT_SECONDS)
         except queue.Empty:
@@ -80,15 +79,11 @@ class PolicyPool:
             self._places.put(process)
 
     def close(self) -> None:
-        """End all processes."""
         self._end()
 
 
 class _Process:
-    """Controls one process.
-
-    All methods except `end` raise `OSError` (including `TimeoutError`) or `ValueError`.
-    """
+    """All methods except `end` raise `OSError` (including `TimeoutError`) or `ValueError`."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -111,7 +106,6 @@ class _Process:
             raise
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Return both engines' results."""
         request = {"text": task.text, "variables": task.variables, "data": task.data}
         self._peer.settimeout(POLICY_PROCESS_SECONDS)
         send(self._peer, json.dumps(request).encode())
@@ -119,7 +113,6 @@ class _Process:
         return _outcome(first), _outcome(second)
 
     def end(self) -> None:
-        """Kill the process, and wait for its end."""
         self._peer.close()
         self._child.kill()
         self._child.wait()
@@ -132,16 +125,13 @@ class _Process:
 
 
 def install() -> None:
-    """Make this program evaluate costly expressions in separate processes. Idempotent."""
+    """Idempotent."""
     if isinstance(current_evaluator(), NoEvaluator):
         set_evaluator(PolicyPool())
 
 
 async def ask_rules(may_block: bool, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Call `function`, which evaluates rules.
-
-    Use a thread if one of them may wait for a process.
-    """
+    """Use a thread if one of the rules may wait for a process."""
     # Use a thread only then: an ordinary rule takes microseconds, less than starting a thread.
     if not may_block:
         return function(*given, **named)
@@ -162,7 +152,7 @@ def _environment() -> dict[str, str]:
 
 
 def _outcome(data: Any) -> EngineOutcome:
-    """Parse a result. Raises `ValueError` or `TypeError` for anything else."""
+    """Raise `ValueError` or `TypeError` for anything else than a result."""
     kind, note, value = data["kind"], str(data["note"])[:_NOTE_CHARS], data["value"]
     if kind not in _KINDS or not (value is None or isinstance(value, list)):
         raise ValueError("no outcome")

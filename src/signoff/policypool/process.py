@@ -1,8 +1,7 @@
-"""Evaluates policy expressions within limits, in a process of the policy pool.
+"""Evaluates policy expressions within limits of memory and time, in a process of the policy pool.
 
-Memory and time are limited. It reads tasks from the socket whose descriptor is its only argument, and answers each.
-Messages are JSON after a length of four bytes. An attacker who takes over an engine through its input can therefore not
-inject objects into the calling program.
+It reads tasks from the socket whose descriptor is its only argument, and answers each. Messages are JSON after a length
+of four bytes: an attacker who takes over an engine can inject no objects into the calling program.
 """
 
 import json
@@ -42,17 +41,13 @@ def main(descriptor: int) -> None:
 
 
 def answer(task: str | bytes) -> bytes:
-    """Evaluate a task in both engines."""
     request: dict[str, Any] = json.loads(task)
     expression = _expression(request["text"], tuple(request["variables"]))
     return json.dumps([_plain(each) for each in expression.evaluate_here(facts(request["data"]))]).encode()
 
 
 def limit_memory() -> None:
-    """Limit the memory that this process may allocate from now on, and forbid core files.
-
-    A core file would contain its data.
-    """
+    """Limit later allocations, and forbid core files: they would contain the data of this process."""
     if used := _address_space():
         resource.setrlimit(resource.RLIMIT_AS, (used + POLICY_PROCESS_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -60,25 +55,21 @@ def limit_memory() -> None:
 
 
 def limit_time() -> None:
-    """Limit the processor time of the next task.
-
-    The system kills the process if it exceeds it.
-    """
+    """The system kills the process if its next task takes longer."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = math.ceil(used.ru_utime + used.ru_stime + POLICY_PROCESS_SECONDS)
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def send(peer: socket.socket, body: bytes) -> None:
-    """Write one message."""
     peer.sendall(HEADER.pack(len(body)) + body)
 
 
 def receive(peer: socket.socket, most: int = 1 << 31, until: float | None = None) -> bytes:
-    """Read one message of at most `most` bytes, or b"" if the other end is closed.
+    """Return b"" if the other end is closed.
 
-    Raises `ValueError` for a longer one, and `TimeoutError` if it is incomplete at the time `until` of the monotonic
-    clock.
+    Raises `ValueError` for a message of more than `most` bytes, and `TimeoutError` if it is incomplete at the time
+    `until` of the monotonic clock.
     """
     header = _read(peer, HEADER.size, until)
     size = HEADER.unpack(header)[0] if header else 0
@@ -115,9 +106,9 @@ def _plain(outcome: EngineOutcome) -> dict[str, Any]:
 
 
 def _address_space() -> int:
-    """Return the bytes of this process's address space, or 0 if the system hides them.
+    """Return 0 if the system hides the size, in bytes.
 
-    macOS hides them and has no such limit. Only the time and the sizes of the data are limited there.
+    macOS hides it and has no such limit. Only the time and the sizes of the data are limited there.
     """
     if not _ADDRESSES.exists():
         return 0
