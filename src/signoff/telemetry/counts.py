@@ -12,13 +12,12 @@ class Count(NamedTuple):
 
     metric: str
     labels: tuple[str, ...]
-    """The values of its labels, in order."""
     value: float = 1.0
     """A counter's increment, or a histogram's observation."""
 
 
 class HistogramCounts:
-    """The number of observations in each bucket of a histogram."""
+    """A histogram's observations by bucket."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -26,7 +25,6 @@ class HistogramCounts:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Add one observation."""
         self.numbers[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
@@ -36,7 +34,7 @@ class Gauges(NamedTuple):
 
     values: Mapping[str, Mapping[tuple[str, ...], float]]
     histograms: Mapping[str, HistogramCounts]
-    """The gauge histograms, which have no labels."""
+    """Gauge histograms have no labels."""
 
 
 class TenantLabels:
@@ -50,18 +48,16 @@ class TenantLabels:
         self._declared: frozenset[str] = frozenset()
 
     def declare(self, tenants: Iterable[str]) -> None:
-        """Reserve labels for the tenants of declared people."""
         self._declared = frozenset(sorted({*self._declared, *tenants})[:TENANTS])
 
     def label(self, tenant: str) -> str:
-        """Return the label of a tenant, constant during the process."""
+        """The label is constant during the process."""
         if tenant in self._declared or len(self._known | self._declared) < TENANTS:
             self._known.add(tenant)
         return tenant if tenant in self._known else OTHER
 
     @property
     def known(self) -> frozenset[str]:
-        """The tenants with their own label."""
         return frozenset(self._known)
 
 
@@ -74,15 +70,15 @@ class ProcessCounts:
         self.tenants = TenantLabels()
 
     def count(self, metric: str, *labels: str, by: float = 1.0) -> None:
-        """Add to a counter. Raises `KeyError` for a metric outside the table."""
+        """Raise `KeyError` for a metric outside the table."""
         self.add((Count(metric, labels, by),))
 
     def observe(self, metric: str, value: float, *labels: str) -> None:
-        """Add an observation to a histogram. Raises `KeyError` for a metric outside the table."""
+        """Raise `KeyError` for a metric outside the table."""
         self.add((Count(metric, labels, value),))
 
     def add(self, counts: Iterable[Count]) -> None:
-        """Add counts to their metrics. Raises `KeyError` for a metric outside the table."""
+        """Raise `KeyError` for a metric outside the table."""
         for metric, labels, value in counts:
             known = METRICS[metric]
             if known.labels[:1] == ("tenant",):

@@ -25,32 +25,26 @@ class Series(Protocol):
 
     @property
     def name(self) -> str:
-        """The metric's name, with its unit."""
+        """It includes the unit."""
         ...
 
     @property
-    def help(self) -> str:
-        """Its description."""
-        ...
+    def help(self) -> str: ...
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]: ...
 
     @property
-    def value(self) -> float | HistogramCounts:
-        """Its present value."""
-        ...
+    def value(self) -> float | HistogramCounts: ...
 
     @property
-    def grows(self) -> bool:
-        """True for a counter."""
-        ...
+    def grows(self) -> bool: ...
 
 
 def write_metrics(
     counts: ProcessCounts, gauges: Gauges, sdk: Iterable[Series], info: tuple[str, ...], accept: str
 ) -> tuple[str, bytes]:
-    """Return the content type and the metrics in the format that `accept`, an HTTP header, requests.
+    """Write the format that `accept`, an HTTP header, requests. Return the content type and the metrics.
 
     `info` holds the label values of `signoff_build`.
     """

@@ -1,4 +1,4 @@
-"""Listens at an address and serves HTTP. Leaves signals to the process, which may have more to stop."""
+"""Serves HTTP at an address. Leaves signals to the process, which may have more to stop."""
 
 import contextlib
 import errno
@@ -27,12 +27,11 @@ class HttpServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Catch no signals: the process may have more to stop than this server."""
         yield
 
 
 def open_listener(host: str, port: int, *, host_setting: str, port_setting: str) -> socket.socket:
-    """Open a listening socket. Raises `ServerUnavailable` with the settings if it cannot."""
+    """Raise `ServerUnavailable` with the settings if it cannot listen."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -32,18 +32,18 @@ def bind_log_fields(fields: Mapping[str, str]) -> Iterator[None]:
 
 
 def fields_of_turn(workflow_id: str) -> dict[str, str]:
-    """Return the fields of a turn by its workflow id, or none for another id."""
+    """Return no fields for an id of another kind."""
     turn = parse_workflow_id(workflow_id)
     return {} if turn is None else turn._asdict()
 
 
 def fields_of_call(turn: TurnKey, call: str) -> dict[str, str]:
-    """Return the fields of a call. They also identify its request."""
+    """They also identify the call's request."""
     return {**turn._asdict(), "call": call, "request": ApprovalKey(turn, call).id}
 
 
 def fields_of_request(approval: str) -> dict[str, str]:
-    """Return the fields of a request by its id, or none for a malformed id."""
+    """Return no fields for a malformed id."""
     named = parse_approval_id(approval)
     return {} if named is None else fields_of_call(named.turn, named.call)
 
@@ -51,7 +51,7 @@ def fields_of_request(approval: str) -> dict[str, str]:
 class JsonFormat(logging.Formatter):
     """Writes a log record as an object on one line.
 
-    For an error, writes the class and the place, but not the message, which may quote input.
+    An error's message is left out, since it may quote input.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -23,10 +23,8 @@ class Metric(NamedTuple):
     """One metric."""
 
     kind: MetricKind
-    """Its OpenMetrics type."""
     labels: tuple[str, ...]
     help: str
-    """Its description."""
     buckets: tuple[float, ...] = ()
     """The upper bounds of a histogram's buckets."""
 

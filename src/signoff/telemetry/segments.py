@@ -1,8 +1,8 @@
 """Divides a turn into segments, from its start or an answer to its next wait or end, with a span for each. Pure.
 
 No process sees a whole turn, and no span may stay open for days. Therefore a segment's span ids are computed from the
-turn and the segment's cause. Each worker that runs a part makes it a child of the same span, and the worker that sees
-the end writes the span itself.
+turn and the segment's cause. Each worker's part is a child of that span, and the worker that sees the end writes the
+span.
 """
 
 import hashlib
@@ -18,13 +18,10 @@ class TurnWait(NamedTuple):
     """A question of a turn, and the end of its wait."""
 
     request: str
-    """The approval id."""
     revision: int
-    """The revision."""
     asked_at: datetime
-    """When it was asked."""
     over_at: datetime | None
-    """When it was settled or expired; `None` while it waits."""
+    """`None` while it waits."""
 
 
 class SpanKey(NamedTuple):
@@ -38,15 +35,15 @@ class TurnSegment(NamedTuple):
     """A part of a turn without waits."""
 
     key: SpanKey
-    """The ids of its span, the root of a separate trace."""
+    """Its span is the root of a separate trace."""
     cause: TurnWait | None
-    """The question whose end began it; `None` for the first segment."""
+    """`None` for the first segment."""
     before: SpanKey | None
     """The span of the segment that asked this question."""
 
 
 def segment_at(workflow_id: str, nonce: str, waits: Iterable[TurnWait], moment: datetime) -> TurnSegment:
-    """Return the segment of a turn at a moment: the latest one to begin."""
+    """Return the segment that began last before a moment."""
     known = tuple(waits)
     cause = _cause(known, moment)
     if cause is None:
@@ -59,7 +56,6 @@ def segment_at(workflow_id: str, nonce: str, waits: Iterable[TurnWait], moment: 
 
 
 def segment_after(workflow_id: str, nonce: str, request: str, revision: int) -> SpanKey:
-    """Return the span of the segment after the end of a question."""
     return _hash(workflow_id, nonce, request, str(revision))
 
 

@@ -53,7 +53,7 @@ class SpanSender:
     def write_segment(
         self, segment: TurnSegment, name: str, attributes: Attributes, begun: datetime, ended: datetime, error: str = ""
     ) -> None:
-        """Write the span of an ended segment, linked to the one before the wait."""
+        """Link the span to the segment before the wait."""
         links = [] if segment.before is None else [Link(self._context(segment.before))]
         token = _NEXT.set(segment.key)
         try:
@@ -68,7 +68,7 @@ class SpanSender:
 
     @contextlib.contextmanager
     def child(self, segment: TurnSegment, name: str, attributes: Attributes, *, client: bool = False) -> Iterator[Span]:
-        """Write a span within a segment, for the length of the block. Spans started there are its children."""
+        """Spans that start in the block are its children."""
         parent = trace.set_span_in_context(NonRecordingSpan(self._context(segment.key)), context.Context())
         kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
         with self._span(name, parent, attributes, (), kind) as span:
@@ -78,9 +78,9 @@ class SpanSender:
     def act(
         self, name: str, attributes: Attributes, about: Sequence[SpanKey], carrier: Mapping[str, str]
     ) -> Iterator[Span]:
-        """Write a span of a person's action on a turn, linked to segments of the turn.
+        """Link a person's action to segments of the turn.
 
-        It joins the trace of `carrier`, headers with a `traceparent`. Without one it starts its own.
+        Its span joins the trace of `carrier`, headers with a `traceparent`. Without one it starts its own.
         """
         parent = TraceContextTextMapPropagator().extract(carrier, context.Context())
         links = [Link(self._context(each)) for each in about]
@@ -88,7 +88,7 @@ class SpanSender:
             yield span
 
     def mark_failed(self, span: Span, kind: str) -> None:
-        """Mark a span as failed, with the class or code of the error."""
+        """`kind` is the class or code of the error."""
         span.set_attribute("error.type", kind)
         span.set_status(Status(StatusCode.ERROR))
 

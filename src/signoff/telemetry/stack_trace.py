@@ -4,5 +4,5 @@ import traceback
 
 
 def trace_without_words(error: BaseException) -> str:
-    """Return an error's class and its lines of code, innermost last, for logs."""
+    """The innermost line is last."""
     return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()
