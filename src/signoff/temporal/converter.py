@@ -20,14 +20,12 @@ class _JsonConverter(PydanticJSONPlainPayloadConverter):
     """Omits computed fields from records, and defaults from messages between workflows and activities."""
 
     def to_payload(self, value: Any) -> Payload | None:
-        """See `PydanticJSONPlainPayloadConverter`."""
         if not isinstance(value, FrozenModel):
             return super().to_payload(value)
         return Payload(metadata={"encoding": self.encoding.encode()}, data=value.on_wire())
 
 
 def _encodings() -> tuple[Any, ...]:
-    """Return the SDK's converters in order, with Signoff's own instead of the JSON converter."""
     ours = _JsonConverter()
     return tuple(
         ours if each.encoding == ours.encoding else each for each in DefaultPayloadConverter().converters.values()
@@ -41,8 +39,8 @@ _ENCODINGS: Final = _encodings()
 class SharedConverter(CompositePayloadConverter):
     """Builds the validators of the SDK's pydantic converter once.
 
-    The SDK creates a converter for each workflow instance and two for each of its tasks. Each would build the
-    validators of all Signoff types again, and keep them as long as the instance.
+    The SDK creates a converter for each workflow instance and two for each task. Each would build the validators of all
+    Signoff types again, and keep them as long as the instance.
     """
 
     def __init__(self) -> None:
@@ -57,7 +55,7 @@ Except for `FrozenModel`, it writes like `temporalio.contrib.pydantic`.
 
 
 def encrypting_converter(codec: PayloadCodec | None) -> DataConverter:
-    """Return the converter with `codec`. It also encodes messages and traces of failures."""
+    """The codec also encodes messages and traces of failures."""
     if codec is None:
         return DATA_CONVERTER
     return replace(

@@ -66,7 +66,6 @@ class ServerOptions:
     """Options of the embedded server."""
 
     db_file: Path
-    """The database file."""
     port: int = 7233
     ui_port: int | None = 8233
     """The port of Temporal's UI; `None` starts the server without it."""
@@ -85,16 +84,14 @@ class ServerOptions:
     time_skipping: bool = False
     """True if tests may skip a workflow's time."""
     log_file: Path | None = None
-    """The log; `server.log` in the database's folder if `None`."""
+    """By default `server.log` in the database's folder."""
 
     @property
     def address(self) -> str:
-        """The server's address, `host:port`."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def log(self) -> Path:
-        """The file of the server's own log."""
         return self.log_file or self.db_file.with_name("server.log")
 
     @property
@@ -115,12 +112,11 @@ class ServerHandle:
 
     @property
     def address(self) -> str:
-        """The server's address, `host:port`."""
         return self.options.address
 
     @property
     def ui_url(self) -> str | None:
-        """The URL of Temporal's own UI, or `None` without the UI."""
+        """`None` without the UI."""
         return None if self.options.ui_port is None else f"http://{self.options.ui_host}:{self.options.ui_port}"
 
     @property
@@ -134,7 +130,7 @@ class ServerHandle:
         return await dial(config, CONNECT_SECONDS, encryption)
 
     async def wait(self) -> int:
-        """Wait until the server has ended. Returns its exit code."""
+        """Return the exit code."""
         return await self._process.wait()
 
     async def stop(self) -> None:
@@ -151,7 +147,7 @@ class ServerHandle:
                 await self.kill()
 
     async def kill(self) -> None:
-        """Kill the server by SIGKILL, like a crash."""
+        """Send SIGKILL, like a crash."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
@@ -159,7 +155,7 @@ class ServerHandle:
 
 @contextlib.asynccontextmanager
 async def run_server(options: ServerOptions) -> AsyncIterator[ServerHandle]:
-    """Run an embedded server for the length of a block. Raises as `start_server`."""
+    """Raises as `start_server`."""
     server = await start_server(options)
     try:
         yield server
@@ -202,7 +198,6 @@ async def start_server(options: ServerOptions) -> ServerHandle:
 
 
 def server_arguments(options: ServerOptions) -> list[str]:
-    """Return the arguments of the `temporal` program for this server."""
     values = {
         # SQLite's default pragmas halve the throughput. With NORMAL, a killed process loses nothing, but a power
         # failure may lose the last commits, including an acknowledged approval. `durable` prevents that.
@@ -251,7 +246,7 @@ def find_temporal(explicit: Path | str | None = None) -> Path | None:
 
 
 async def download_temporal(folder: Path) -> Path:
-    """Download the `temporal` program with Temporal's SDK into `folder`. Raises `ServerUnavailable`."""
+    """Download it with Temporal's SDK. Raises `ServerUnavailable`."""
     try:
         make_private_folder(folder)
         # The SDK downloads only for a server that it starts. Stop that server at once.
@@ -266,10 +261,7 @@ async def download_temporal(folder: Path) -> Path:
 
 
 def free_port() -> int:
-    """Return a port of the loopback address without a listener at present.
-
-    Raises `OSError` if every tried port is in use.
-    """
+    """Raise `OSError` if every tried port of the loopback address is in use."""
     # Use ports below those for outgoing connections (Linux from 32768, others from 49152): a connection of any process
     # could take one of those before the listener starts. Never return a port twice: its first caller may not listen
     # yet.
@@ -301,7 +293,7 @@ def hidden_ui_address() -> tuple[str, int]:
 
 
 async def _make_ready(server: ServerHandle, process: Process) -> None:
-    """Create the search attributes. With `--search-attribute`, the server would write the namespace in parallel."""
+    """With `--search-attribute`, the server would write the namespace in parallel."""
     options = server.options
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -337,7 +329,7 @@ async def _prepare(server: ServerHandle) -> bool:
 
 
 def _launch(binary: Path) -> list[str]:
-    """Return the command that starts the server. On Linux a launcher binds it to its parent's life, then becomes it."""
+    """On Linux a launcher binds the server to its parent's life, then becomes it."""
     if sys.platform != "linux":
         return [str(binary)]
     # Isolated and without `site`: the environment runs no code in it, and it starts sooner.
@@ -346,7 +338,7 @@ def _launch(binary: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open the lock and the log. The server inherits the lock, so that it lasts exactly as long as the server."""
+    """The server inherits the lock, so that it lasts exactly as long as the server."""
     with contextlib.ExitStack() as files:
         try:
             make_private_folder(options.db_file.parent)

@@ -1,10 +1,11 @@
 """Encrypts Temporal's data: a payload codec over AES-256-GCM that binds each payload to its workflow.
 
 A payload is `binary/encrypted`. Its metadata names the key. Its data are 16 bytes of place, 12 of nonce, and the
-ciphertext with its tag: one byte of form, then the JSON, or the whole payload for another kind. The place is computed
-from namespace and workflow id, and authenticated with the ciphertext. It is compared if the SDK names the payload's
-workflow: a payload moved to another workflow is not decrypted there. It does not prove a payload's writer. Signatures
-do that.
+ciphertext with its tag: one byte of form, then the JSON, or the whole payload for another kind.
+
+The place is computed from namespace and workflow id, and authenticated with the ciphertext. It is compared if the SDK
+names the payload's workflow: a payload moved to another workflow is not decrypted there. Signatures, not this, prove a
+payload's writer.
 """
 
 import hashlib
@@ -48,7 +49,6 @@ class Encryption(NamedTuple):
     writes: bool = True
 
     def codec(self, namespace: str) -> "EncryptionCodec":
-        """Return the codec for one namespace."""
         return EncryptionCodec(self.keys, namespace, writes=self.writes)
 
 
@@ -75,11 +75,9 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
 
     @property
     def namespace(self) -> str:
-        """The namespace of the encrypted payloads."""
         return self._namespace
 
     def with_context(self, context: SerializationContext) -> "EncryptionCodec":
-        """Return the codec for the payload's workflow."""
         if isinstance(context, WorkflowSerializationContext | ActivitySerializationContext) and context.workflow_id:
             if context.namespace != self._namespace:
                 return EncryptionCodec(self._keys, context.namespace, writes=self._writes, workflow=context.workflow_id)
@@ -89,7 +87,6 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return self
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """See `PayloadCodec`."""
         if not self._writes:
             return list(payloads)
         key, cipher = await self._keys.writer()
@@ -139,7 +136,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
 
 
 def place_of(namespace: str, workflow: str) -> bytes:
-    """Return the 16 bytes that bind a workflow's payloads. With workflow "", the payloads belong to no workflow."""
+    """The bytes bind a workflow's payloads. With workflow "", the payloads belong to no workflow."""
     return hashlib.sha256(f"{namespace}\0{workflow}".encode("utf-8", "surrogatepass")).digest()[:PLACE_BYTES]
 
 
@@ -149,7 +146,7 @@ def is_encrypted(payload: Payload) -> bool:
 
 
 def key_id_of(payload: Payload) -> str:
-    """Return the key id that a payload names, or ""."""
+    """Return "" if the payload names no key."""
     return payload.metadata.get(_KEY, b"").decode("ascii", "replace")
 
 

@@ -28,5 +28,5 @@ _FILTER: Final = _OneLine()
 
 
 def quiet_junk_signals() -> None:
-    """Log each invalid signal on one line. A repeated call has no effect."""
+    """A repeated call has no effect."""
     logging.getLogger(_LOGGER).addFilter(_FILTER)

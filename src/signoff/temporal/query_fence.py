@@ -1,6 +1,6 @@
-"""Delays the end of a local activity while a query of its run is being answered.
+"""Delays the end of a local activity while a query of its run is being answered. See `temporal/workflow_runner.py`.
 
-`temporal/workflow_runner.py` explains why. Both always run in one process, because the activity is local.
+Both always run in one process, because the activity is local.
 """
 
 import asyncio
@@ -43,13 +43,12 @@ class QueryFence:
         """Evicts a run from the core once its queries are answered. It is replayed from its history."""
 
     def record_begun(self, run_id: str, activity_id: str) -> None:
-        """Record that the workflow starts an activity. An earlier end of this id belongs to an earlier instance."""
+        """An earlier end of this id belongs to an earlier instance."""
         with self._lock:
             self._running.setdefault(run_id, set()).add(activity_id)
             _discard(self._ended, run_id, activity_id)
 
     def record_known(self, run_id: str, activity_ids: Iterable[str]) -> None:
-        """Record that the workflow knows of these activities' ends."""
         with self._lock:
             for each in activity_ids:
                 _discard(self._running, run_id, each)
@@ -58,7 +57,6 @@ class QueryFence:
                 self._until.pop(run_id, None)
 
     def forget(self, run_id: str) -> None:
-        """Record that the worker has evicted this run."""
         with self._lock:
             self._running.pop(run_id, None)
             self._ended.pop(run_id, None)
@@ -66,7 +64,7 @@ class QueryFence:
             self._queried.discard(run_id)
 
     def record_query(self, run_id: str) -> None:
-        """Record a query of a run within a task: until the answer, no activity of the run ends."""
+        """Until the answer, no activity of the run ends."""
         with self._lock:
             # Activities started later end at any time: an answer must not delay a decision after it.
             if run_id in self._running:
@@ -115,7 +113,7 @@ class QueryFence:
 
 
 def _keep(run_id: str) -> None:
-    """Do nothing: this is for reading histories without a worker."""
+    """Do nothing, for reading histories without a worker."""
 
 
 def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> None:
@@ -133,7 +131,6 @@ class QueryFenceInterceptor(Interceptor):
         self._fence = fence
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """See `Interceptor`."""
         return _Unseen(next, self._fence)
 
 
@@ -161,7 +158,6 @@ class _Unseen(ActivityInboundInterceptor):
 
 
 def is_final(error: Exception, info: activity.Info) -> bool:
-    """Return whether the SDK's core never retries an activity that failed with `error`."""
     policy = info.retry_policy or RetryPolicy()
     kind = type(error).__name__
     if isinstance(error, ApplicationError):

@@ -30,14 +30,11 @@ class SdkSeries(NamedTuple):
     """One series of Temporal's SDK."""
 
     name: str
-    """The metric's name, with its unit."""
+    """It includes the unit."""
     help: str
-    """The SDK's description."""
     labels: _Labels
     value: float | HistogramCounts
-    """Its present value."""
     grows: bool
-    """True for a counter."""
 
 
 class SdkMetrics:
@@ -48,12 +45,10 @@ class SdkMetrics:
         self._series: dict[tuple[str, _Labels], SdkSeries] = {}
 
     def drain(self) -> None:
-        """Read the measurements since the last call."""
         for each in self._buffer.retrieve_updates():
             self._add(each)
 
     def series(self) -> Iterator[SdkSeries]:
-        """Yield every series with its present value."""
         self.drain()
         yield from self._series.values()
 
@@ -78,9 +73,9 @@ class SdkMetrics:
 
 
 def measure_sdk() -> SdkMetrics | None:
-    """Measure every later client of this process. Returns `None` if the program has set up its own measurement.
+    """Measure every later client of this process. Call this before the first connection.
 
-    Call this before the first connection.
+    Returns `None` if the program has set up its own measurement.
     """
     buffer = MetricBuffer(BUFFER_SIZE, MetricBufferDurationFormat.SECONDS)
     try:

@@ -57,7 +57,7 @@ async def connect(
 
 
 def configured_namespace() -> str:
-    """Return the namespace of `TEMPORAL_*` and Temporal's own file. Raises `ConfigError`."""
+    """Read `TEMPORAL_*` and Temporal's own file. Raises `ConfigError`."""
     return str(_read_config().get("namespace", DEFAULT_NAMESPACE))
 
 
@@ -89,7 +89,7 @@ async def check_server(client: Client) -> None:
 
 
 async def ensure_search_attributes(client: Client) -> None:
-    """Create Signoff's missing search attributes in the namespace, then check as `check_server`."""
+    """Create missing search attributes, then check as `check_server`."""
     found = await _known_attributes(client) or {}
     missing = {name: _TYPES[kind] for name, kind in SEARCH_ATTRIBUTES.items() if name not in found}
     if missing:
@@ -102,7 +102,7 @@ async def ensure_search_attributes(client: Client) -> None:
 
 
 async def set_retention(client: Client, days: int) -> None:
-    """Set the number of `days` that the namespace keeps finished workflows. Raises `ServerUnavailable` on refusal."""
+    """Raises `ServerUnavailable` on refusal."""
     wanted = timedelta(days=days)
     config = NamespaceConfig()
     config.workflow_execution_retention_ttl.FromTimedelta(wanted)
@@ -117,7 +117,7 @@ async def set_retention(client: Client, days: int) -> None:
 
 
 async def read_retention(client: Client) -> timedelta:
-    """Return how long the namespace keeps finished workflows. Raises `RPCError`."""
+    """Raises `RPCError`."""
     reply = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
     return reply.config.workflow_execution_retention_ttl.ToTimedelta()
 
@@ -130,7 +130,7 @@ def _read_config() -> ClientConnectConfig:
 
 
 async def dial(config: ClientConnectConfig, timeout_seconds: float, encryption: Encryption | None) -> Client:
-    """Connect with `config`. Raises as `connect`."""
+    """Raises as `connect`."""
     target = config.get("target_host", DEFAULT_ADDRESS)
     codec = None if encryption is None else encryption.codec(config.get("namespace", DEFAULT_NAMESPACE))
     try:
@@ -164,10 +164,7 @@ async def dial(config: ClientConnectConfig, timeout_seconds: float, encryption: 
 
 
 def _compression(target: str) -> GrpcCompression:
-    """Return the compression of messages to `target`: none on this machine.
-
-    There it took a twelfth of both processes' time in each turn.
-    """
+    """Compress nothing on this machine: it took a twelfth of both processes' time in each turn."""
     return GrpcCompression.NONE if target.rpartition(":")[0] in (LOOPBACK, "localhost") else GrpcCompression.GZIP
 
 

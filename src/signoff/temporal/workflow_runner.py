@@ -1,13 +1,14 @@
 """Runs workflow instances so that a replayed history has the original order of events.
 
 The SDK's core answers queries while local activities of the same task still run, and ends the task with that answer.
-The history then holds an earlier end of an activity with this task, but the workflow gets its result only with the next
+The history then holds an activity's earlier end with this task, but the workflow gets the result only with the next
 one. Replay reverses that order. Commands differ: a timer started in the first task and cancelled in the second
-disappears. The SDK calls the turn nondeterministic, and it hangs forever. Therefore this runner fails such a task
-before anything is written. The server schedules it again, and its local activities run again. This is rare, because
-`temporal/query_fence.py` delays the end of activities between a query's arrival here and its answer. Only an activity
-that ends while the query is on its way from the core causes it. The core reads messages in sending order, so
-`FencedBridge` wraps the sending.
+disappears. The SDK calls the turn nondeterministic, and it hangs forever.
+
+Therefore this runner fails such a task before anything is written. The server schedules it again, and its local
+activities run again. This is rare: `temporal/query_fence.py` delays the end of activities between a query's arrival
+here and its answer. Only an activity that ends while the query is on its way from the core causes it. The core reads
+messages in sending order, so `FencedBridge` wraps the sending.
 
 The server may pass the core a separate query with events since the last task, before their own task. The core lets the
 workflow process them at once, and omits them from the later task, which has more events. On replay, both come together.
@@ -60,16 +61,13 @@ class FencedRunner(WorkflowRunner):
         self._kind = _KINDS[contexts]
 
     def prepare_workflow(self, defn: Any) -> None:
-        """See `WorkflowRunner`."""
         self.inner.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """See `WorkflowRunner`."""
         upgrading = bool(self._upgrading) and det.info.workflow_type in self._upgrading
         return self._kind(self.inner.create_instance(det), self._fence, upgrading=upgrading)
 
     def set_worker_level_failure_exception_types(self, types: Any) -> None:
-        """See `WorkflowRunner`."""
         self.inner.set_worker_level_failure_exception_types(types)
 
 
@@ -82,7 +80,6 @@ class FencedBridge(Bridge):
         fence.release = self.request_workflow_eviction
 
     async def poll_workflow_activation(self) -> Any:
-        """See `Bridge`."""
         act = await super().poll_workflow_activation()
         # Record it here: on a busy machine, most local activities end before the query reaches its workflow.
         if _is_query(act) and not _is_apart(act):
@@ -90,7 +87,6 @@ class FencedBridge(Bridge):
         return act
 
     async def complete_workflow_activation(self, comp: Any) -> None:
-        """See `Bridge`."""
         await super().complete_workflow_activation(_fail(comp.run_id) if self._fence.end_answer(comp.run_id) else comp)
 
 
@@ -107,7 +103,7 @@ class _Watched(WorkflowInstance):
         """True if the last activation is the first live one after a replay, and so may belong to no task."""
 
     def activate(self, act: Any) -> Any:
-        """Answer the core. The messages have the types of the SDK's bridge."""
+        """The messages have the types of the SDK's bridge."""
         done = self._take(act)
         if self._upgrading and done.HasField("successful"):
             done.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value
