@@ -43,21 +43,20 @@ class TestedTurn:
     _test: "AppTest"
 
     async def request(self) -> ApprovalRequest:
-        """Wait until a call of the turn needs approval; return the request. Raises `LookupError` if the turn ends."""
+        """Wait until a call of the turn needs approval. Raises `LookupError` if the turn ends."""
         async for request in self.handle.pending():
             return request
         raise LookupError("the turn ended, and none of its calls asked people")
 
     async def result(self) -> TurnResult:
-        """Wait for the end of the turn and return its result."""
+        """Wait for the end of the turn."""
         return await self.handle.result()
 
     async def calls(self) -> tuple[CallView, ...]:
-        """Return the calls of the turn so far."""
         return (await self.handle.view()).calls
 
     async def skip(self, **span: float) -> None:
-        """Move the clock of the turn forward, by `hours=25` and the like, while it waits.
+        """Move the clock of a waiting turn forward, by `hours=25` and the like.
 
         Grants, hours of tools and expiries of people keep the machine's time.
         """
@@ -70,9 +69,7 @@ class AppTest:
     """A running app for one test. `guest` asks and `approver` decides by default."""
 
     client: Client
-    """The client of its gateway."""
     temporal: TemporalClient
-    """The client of its Temporal server."""
 
     async def say(self, text: str, *, actor: str = "", user: str = "", **options: Any) -> TestedTurn:
         """Start a turn. Takes the `options` of `Client.start`."""
@@ -91,9 +88,9 @@ class AppTest:
 async def open_app_test(program: Program, model: Driver | None, settings: Mapping[str, Any]) -> AsyncIterator[AppTest]:
     """Run a program until the block ends. `model` replaces every model of its actors.
 
-    Without `model`, scripts stay and `offline` replaces every other model: no test reaches a provider.
-    Channels, and subscriptions with an address, do not run: no test writes to people or other systems. Settings are the
-    given ones and defaults: neither `SIGNOFF_*` nor `signoff.toml` affects a test.
+    Without `model`, scripts stay and `offline` replaces every other model: no test reaches a provider. Channels, and
+    subscriptions with an address, do not run: no test writes to people or other systems. Neither `SIGNOFF_*` nor
+    `signoff.toml` affects a test.
     """
     with tempfile.TemporaryDirectory(prefix="signoff-") as folder:
         given: dict[str, Any] = {

@@ -45,7 +45,7 @@ def play_scenario(scenario: Scenario) -> Callable[["CardSuite", Path], None]:
 
 @asynccontextmanager
 async def open_rig(suite: "CardSuite", folder: Path, locale: str = "en") -> AsyncIterator[ChannelRig]:
-    """Open the suite's channel as a manifest would, with the suite's vendor. Its people have the locale `locale`."""
+    """Open the suite's channel as a manifest would, with the suite's vendor."""
     time = MovableClock()
     async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
         vendor.clock = time.now

@@ -51,7 +51,7 @@ _NONSENSE: Final = (
 
 
 def _receive(channel: Channel, raw: InboundRequest) -> None:
-    """Read a message as the receiver does. Only the errors that a channel may raise count as refusals."""
+    """Only the errors that a channel may raise count as refusals."""
     with contextlib.suppress(Forged, Malformed):
         channel.receive(raw)
 
@@ -472,7 +472,6 @@ class ChannelSuite(CardSuite):
         await rig.receive(raw)
 
     def _said_before(self, rig: ChannelRig, make: Callable[[], InboundRequest]) -> InboundRequest:
-        """Return the result of `make`, with a time of half an hour ago."""
         rig.vendor.said_at = rig.time.now() - timedelta(minutes=30)
         try:
             return make()

@@ -37,8 +37,7 @@ _MARK_KEY = b"a key of tests alone, under which cards show their digests"
 
 
 async def available_tools(catalog: Catalog, ctx: CallContext) -> tuple[Tool, ...]:
-    """Return the present tools of the actor of `ctx`, in its model's order, filtered by hours, `available` and
-    `select`.
+    """Keep the model's order, filtered by hours, `available` and `select`.
 
     `Catalog.available` calls no functions and leaves out all tools that depend on one.
     """
@@ -46,7 +45,7 @@ async def available_tools(catalog: Catalog, ctx: CallContext) -> tuple[Tool, ...
 
 
 async def offered_definitions(catalog: Catalog, ctx: CallContext) -> tuple[ModelTool, ...]:
-    """Return the definitions for the model of `ctx`: of `available_tools`, and of `respond`."""
+    """Return the definitions of `available_tools` and of `respond`."""
     return catalog.definitions(ctx, await withheld_tools(catalog, ctx, at=system_clock()))
 
 
@@ -115,7 +114,7 @@ def _narrow(catalog: Catalog, name: str, allowed: Sequence[str] | None, filters:
 async def _run_all(
     deps: WorkerDeps, ctx: CallContext, parts: Sequence[CallPart], decisions: Sequence[GateDecision]
 ) -> tuple[GateDecision, ...]:
-    """Run the allowed calls, in parallel, or in sequence if the actor or one of the tools requires it."""
+    """Run in sequence if the actor or one of the tools requires it, else in parallel."""
     options = [each.options for each in decisions if each.kind == "run"]
     alone = any(each.exclusive for each in options)
     room = asyncio.Semaphore(1 if alone else min((each.at_once for each in options), default=1))
@@ -153,7 +152,6 @@ async def _part(store: Store, ctx: CallContext, index: int, call: tuple[str, Any
 
 
 def _environment(ctx: CallContext, activity: str, activity_id: str) -> ActivityEnvironment:
-    """Return the environment of an activity in the turn of `ctx`, as a server would."""
     made = ActivityEnvironment()
     workflow = TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
     made.info = dataclasses.replace(

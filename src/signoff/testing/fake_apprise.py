@@ -39,7 +39,7 @@ class PagerMessage:
 
     @property
     def is_card(self) -> bool:
-        """Whether it is a card: its title names the action, not only the code."""
+        """A card's title names the action, not only the code."""
         return _CODE.search(self.title) is not None
 
 
@@ -63,22 +63,21 @@ class FakeApprise(Vendor):
         return {"APPRISE_URL": f"{SCHEME}://{KEY}@{self.host}/{{identity}}"}
 
     def cards(self) -> Sequence[VendorCard]:
-        """Return the cards, in order."""
         return [VendorCard(page.to, _token(page.text), page.text) for page in self.pages if page.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
         return [page.text for page in self.pages if page.to == identity]
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Return a made-up request: pagers cannot send anything."""
+        """The request is made up: pagers cannot send anything."""
         return self.sign(f"{verdict} {card.token}".encode())
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Return a request with any body. This vendor has no signatures."""
+        """This vendor has no signatures."""
         return InboundRequest(body, {"content-type": "text/plain"}, at=self.clock())
 
     def take(self, page: PagerMessage, key: str) -> bool:
-        """Return whether a page is sent."""
+        """Return whether the page is sent."""
         fits = 0 < len(page.body) <= MOST_CHARS and page.to in self.identities
         if self.trouble or key != KEY or not fits:
             return False
@@ -87,7 +86,6 @@ class FakeApprise(Vendor):
 
 
 def _page(body: str, title: str, notify_type: str, *args: Any, meta: Mapping[str, Any], **more: Any) -> bool:
-    """Answer apprise's call for each address of the scheme."""
     to = unquote(str(meta.get("fullpath") or "")).removeprefix("/")
     page = PagerMessage(to, title, body, str(getattr(more.get("body_format"), "value", "")))
     return _HOSTS[str(meta["host"])].take(page, str(meta.get("user")))
@@ -95,7 +93,6 @@ def _page(body: str, title: str, notify_type: str, *args: Any, meta: Mapping[str
 
 @asynccontextmanager
 async def fake_apprise() -> AsyncIterator[FakeApprise]:
-    """Run a host for the length of a block."""
     # Plugins belong to the process, not to the fake: all fakes share the scheme, and the host selects one.
     if SCHEME not in NotificationManager():  # type: ignore[no-untyped-call]
         notify(on=SCHEME, name="Signoff Pager")(_page)  # type: ignore[no-untyped-call]

@@ -39,11 +39,10 @@ class FakeMail:
         }
 
     def mails(self, address: str) -> list[EmailMessage]:
-        """Return the email to an address, in order."""
         return [mail for mail in self.taken if address in str(mail["To"])]
 
     async def reply(self, to: EmailMessage, sender: str, words: str, verdict: Literal["pass", "fail"] = "pass") -> None:
-        """Send the reply of `sender` to an email, with a quote. Raises `OSError` and the errors of `smtplib`."""
+        """Quote the email in the reply. Raises `OSError` and the errors of `smtplib`."""
         mail = EmailMessage(policy.SMTP)
         mail["From"], mail["To"], mail["Subject"] = sender, str(to["Reply-To"]), f"Re: {to['Subject']}"
         mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
@@ -62,12 +61,10 @@ class FakeMail:
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Sequence[Any]
     ) -> str:
-        """The names are aiosmtpd's."""
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        """The names are aiosmtpd's."""
         mail = message_from_bytes(bytes(envelope.original_content or b""), policy=policy.default)
         if not isinstance(mail, EmailMessage):
             return "554 this is no mail"
@@ -82,7 +79,6 @@ def text_of(mail: EmailMessage) -> str:
 
 @asynccontextmanager
 async def fake_mail(inbound: int) -> AsyncIterator[FakeMail]:
-    """Run the email server for the length of a block."""
     loop, made = asyncio.get_running_loop(), FakeMail(inbound)
 
     def speak() -> asyncio.Protocol:

@@ -45,12 +45,12 @@ class SlackMessage:
 
     @property
     def words(self) -> str:
-        """All readable text, and the addresses behind buttons."""
+        """Includes the addresses behind buttons."""
         return "\n".join(_words(self.blocks)) if self.blocks else self.text
 
     @property
     def token(self) -> str:
-        """The delivery's token, from the block of the buttons."""
+        """From the block of the buttons."""
         actions = [block for block in self.blocks if block["type"] == "actions"]
         return str(actions[0].get("block_id", "")).split(".")[1] if actions else ""
 
@@ -91,12 +91,11 @@ class FakeSlack(Vendor):
     # What people see.
 
     def cards(self) -> Sequence[VendorCard]:
-        """Return the open cards, in order."""
         mine = [each for each in self.messages if each.blocks and each.token and "over" not in _block_ids(each)]
         return [VendorCard(_identity(each.user), each.token, each.words) for each in mine]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Return everything in the conversation with one person, and the windows that opened for them."""
+        """Include the windows that opened for the person."""
         mine = [each.words for each in self.messages if _identity(each.user) == identity]
         return mine + ["\n".join(_words(view["blocks"])) for view in self.windows if view["user"] == identity]
 
@@ -115,7 +114,7 @@ class FakeSlack(Vendor):
         return self.interaction({"type": "view_submission", **_people(identity), "view": view})
 
     def press_request(self, card: VendorCard, identity: str, action: str) -> InboundRequest:
-        """Press a button of a card. The trigger for its window is valid for three seconds."""
+        """The trigger for the button's window is valid for three seconds."""
         number = next(self._numbers)
         trigger = f"trigger.{number}"
         self._triggers[trigger] = (self.clock().timestamp(), identity)
@@ -136,16 +135,15 @@ class FakeSlack(Vendor):
         )
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Send a message to the app."""
         return self._make_event(identity, words, {})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Send a message in the thread of a card."""
+        """Write in the thread of a card."""
         message = next(each for each in self.messages if each.token == card.token)
         return self._make_event(identity, words, {"thread_ts": message.ts})
 
     def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
-        """Send a message with a part struck out in its blocks alone."""
+        """Only the message's blocks show the part as struck out."""
         message = next(each for each in self.messages if each.token == card.token)
         parts = [
             {"type": "text", "text": f"{words} "},
@@ -156,7 +154,7 @@ class FakeSlack(Vendor):
         return self._make_event(identity, f"{words} {struck}", {"thread_ts": message.ts, "blocks": blocks})
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
-        """Send a message in the thread of the conversation's newest message."""
+        """Write in the thread of the conversation's newest message."""
         newest = next(each for each in reversed(self.messages) if _identity(each.user) == identity)
         return self._make_event(identity, words, {"thread_ts": newest.thread or newest.ts})
 
@@ -164,20 +162,19 @@ class FakeSlack(Vendor):
         return self.signed_request(body, "application/json")
 
     def interaction(self, payload: Mapping[str, Any]) -> InboundRequest:
-        """Return a payload as Slack sends it: a form with one field."""
+        """Slack sends a form with one field."""
         return self.signed_request(
             urlencode({"payload": json.dumps(payload)}).encode(), "application/x-www-form-urlencoded"
         )
 
     def signed_request(self, body: bytes, kind: str, ahead: float = 0.0) -> InboundRequest:
-        """Sign a body with `v0`, by a clock that may be ahead."""
+        """Sign a body with `v0`, by a clock that may be `ahead`."""
         stamp = str(int(self.clock().timestamp() + ahead))
         mark = hmac.new(SIGNING_SECRET.encode(), b"v0:%s:%s" % (stamp.encode(), body), hashlib.sha256).hexdigest()
         headers = {"content-type": kind, "x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={mark}"}
         return InboundRequest(body, headers, at=self.clock())
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Return other requests that Slack sends."""
         events = [
             {"type": "url_verification", "challenge": "3eZbrw1aB"},
             {"type": "event_callback", "event_id": "Ev1", "event": {"type": "team_join", "user": {"id": "U9"}}},
@@ -297,7 +294,6 @@ class FakeSlack(Vendor):
 
 @asynccontextmanager
 async def fake_slack() -> AsyncIterator[FakeSlack]:
-    """Run a workspace for the length of a block."""
     slack = FakeSlack()
     async with serve_vendor(slack.app(), vendor=slack) as url:
         slack.url = url

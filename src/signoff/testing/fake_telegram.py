@@ -56,12 +56,11 @@ class TelegramMessage:
 
     @property
     def text_shown(self) -> str:
-        """All readable text."""
         return "\n".join((self.text, *(f"[{button['text']}]" for button in self.buttons)))
 
     @property
     def token(self) -> str:
-        """The delivery's token, from the buttons or the link."""
+        """From the buttons or the link."""
         found = _TOKEN_IN.search(self.text)
         return next((str(each["callback_data"])[2:] for each in self.buttons), found[1] if found else "")
 
@@ -79,7 +78,7 @@ class FakeTelegram(Vendor):
     """Whether the channel has no webhook and polls."""
     messages: list[TelegramMessage] = field(default_factory=list)
     alerts: list[tuple[str, str]] = field(default_factory=list)
-    """Pairs of person and text, for alerts above the chat."""
+    """Pairs of person and text, above the chat."""
     calls: list[tuple[str, Body]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     blocked: set[int] = field(default_factory=set)
@@ -90,7 +89,6 @@ class FakeTelegram(Vendor):
     clinging: bool = False
     """Whether a webhook cannot be deleted."""
     updates: list[Body] = field(default_factory=list)
-    """Updates to be polled."""
 
     def __post_init__(self) -> None:
         self._numbers = iter(range(1, 1_000_000))
@@ -116,25 +114,25 @@ class FakeTelegram(Vendor):
         return list(self._cards)
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Return the present chat with one person, and the alerts above it."""
+        """Include the alerts above the chat."""
         mine = [each.text_shown for each in self.messages if str(each.chat) == identity]
         return mine + [words for who, words in self.alerts if who == identity]
 
     def message_of(self, card: VendorCard) -> TelegramMessage:
-        """Return the message of a card: the first with its token."""
+        """The first message with the card's token."""
         mine = [each for each in self.messages if str(each.chat) == card.to]
         return next(each for each in mine if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Press a button, or reply with text if there is a reason."""
+        """Reply with text if there is a reason."""
         if reason:
             return self.reply(card, identity, f"{'approve' if verdict == 'approved' else 'deny'}\n{reason}")
         return self.update_request(self.press_update(card, identity, "a" if verdict == "approved" else "d"))
 
     def press_update(self, card: VendorCard, identity: str, does: str, **more: Any) -> dict[str, Any]:
-        """Return a press. The client names the button. `more` overrides the fields of the query."""
+        """The client names the button. `more` overrides the fields of the query."""
         name = str(7_000_000_000 + next(self._numbers))
         self.queries[name] = identity
         message = self.message_of(card)
@@ -154,20 +152,17 @@ class FakeTelegram(Vendor):
         return {"callback_query": query | more}
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Send text to the bot."""
         return self.update_request({"message": self.message_update(identity, text=words)})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Send text in reply to a card."""
         return self._reply_to(self.message_of(card), identity, words)
 
     def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
-        """Send text whose end is struck out by an entity."""
+        """An entity strikes out the end of the text."""
         entity = {"type": "strikethrough", "offset": len(words) + 1, "length": len(struck)}
         return self._reply_to(self.message_of(card), identity, f"{words} {struck}", entities=[entity])
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
-        """Send text in reply to the newest message in the chat."""
         newest = next(each for each in reversed(self.messages) if str(each.chat) == identity)
         return self._reply_to(newest, identity, words)
 
@@ -178,7 +173,7 @@ class FakeTelegram(Vendor):
         return self.update_request({"message": update})
 
     def message_update(self, identity: str, **content: Any) -> dict[str, Any]:
-        """Return any message of a person, by default in their chat with the bot."""
+        """By default, the message is in the person's chat with the bot."""
         who = _person(identity)
         chat = {"id": int(identity), "type": "private", "first_name": who["first_name"]}
         return {
@@ -194,12 +189,11 @@ class FakeTelegram(Vendor):
         return self.sign(json.dumps({"update_id": next(self._numbers), **update}).encode())
 
     def queue_update(self, update: Body) -> None:
-        """Queue an update for polling."""
         self.updates.append({"update_id": next(self._numbers), **update})
         self._arrived.set()
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Return a request with any body. Telegram does not sign, and sends the secret."""
+        """Telegram does not sign, and sends the secret."""
         return InboundRequest(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}, at=self.clock())
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
@@ -210,7 +204,6 @@ class FakeTelegram(Vendor):
         return [replace(raw, headers={}), *shown, *fetched]
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Return other requests that Telegram sends."""
         bo = self.identities[1]
         card = next(each for each in reversed(self._cards) if each.to == bo)
         group = {"id": -100, "type": "supergroup", "title": "Finance"}
@@ -352,7 +345,6 @@ class FakeTelegram(Vendor):
 
 @asynccontextmanager
 async def fake_telegram(*, polled: bool = False) -> AsyncIterator[FakeTelegram]:
-    """Run a Bot API for the length of a block."""
     telegram = FakeTelegram(polled=polled)
     async with serve_vendor(telegram.app(), vendor=telegram) as url:
         telegram.url = url

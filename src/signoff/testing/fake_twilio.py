@@ -1,7 +1,7 @@
 """Fakes Twilio with messages in memory: checks credentials, fields, lengths, the 24 hours and templates.
 
-It signs requests as Twilio does, and refuses with Twilio's codes. Refusals by WhatsApp arrive later as reports, unless
-`prompt` is set.
+It signs requests and refuses with codes as Twilio does. Refusals by WhatsApp arrive later as reports, unless `prompt`
+is set.
 """
 
 import base64
@@ -60,12 +60,12 @@ class TwilioMessage:
 
     @property
     def is_card(self) -> bool:
-        """Whether it is a card: it has buttons, or a heading with a code."""
+        """A card has buttons, or a heading with a code."""
         return bool(self.buttons) or bool(_HEADED.match(self.text))
 
     @property
     def token(self) -> str:
-        """The delivery's token, from the buttons or the link."""
+        """From the buttons or the link."""
         found = _TOKEN_IN.search(self.text)
         return next((each.rpartition(".")[2] for each in self.buttons.values()), found[1] if found else "")
 
@@ -109,7 +109,6 @@ class FakeTwilio(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options in a manifest."""
         options = {
             "via": self.via,
             "account_sid": ACCOUNT,
@@ -140,21 +139,19 @@ class FakeTwilio(Vendor):
     # What people see.
 
     def cards(self) -> Sequence[VendorCard]:
-        """Return the cards, in order."""
         return [VendorCard(each.person, each.token, _show(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
         return [_show(each) for each in self.bubbles if each.person == identity]
 
     def bubble(self, card: VendorCard) -> TwilioMessage:
-        """Return the message of a card."""
         mine = [each for each in self.bubbles if (each.person, _show(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Press a button, or send the text that the card asks for if there is a reason or the card has no buttons."""
+        """Send the text that the card asks for if there is a reason or the card has no buttons."""
         bubble = self.bubble(card)
         word = "approve" if verdict == "approved" else "deny"
         if bubble.buttons and not reason:
@@ -165,27 +162,24 @@ class FakeTwilio(Vendor):
         return self.reply(card, identity, f"{word}\n{reason}")
 
     def press_request(self, bubble: TwilioMessage, identity: str, title: str, **more: str) -> InboundRequest:
-        """Press a button by its title."""
         about = {"OriginalRepliedMessageSid": bubble.sid, "OriginalRepliedMessageSender": self.prefix + OURS}
         fields = {"Body": title, "ButtonText": title, "ButtonPayload": bubble.buttons[title], "MessageType": "button"}
         return self.message(identity, **{**about, **fields, **more})
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Send text in the conversation."""
         return self.message(identity, Body=words, MessageType="text")
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Send text as a swiped reply to the card."""
+        """Swipe the card for the reply."""
         sid = self.bubble(card).sid
         return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
-        """Send text as a swiped reply to the conversation's newest message."""
+        """Swipe the conversation's newest message for the reply."""
         sid = next(each.sid for each in reversed(self.bubbles) if each.person == identity)
         return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
 
     def message(self, identity: str, **fields: str) -> InboundRequest:
-        """Return any message from a person to our number."""
         self._wrote[identity] = self.clock()
         sid = self.sid()
         self._came[sid] = self.now_said
@@ -204,11 +198,10 @@ class FakeTwilio(Vendor):
         return self.form_request({**common, **fields})
 
     def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
-        """Return the report on a card. Twilio gives a failure its code."""
+        """Twilio gives a failure its code."""
         return self.status_request(self.bubble(card), state, 30003 if state == "failed" else 0)
 
     def status_request(self, bubble: TwilioMessage, state: str, code: int = 0) -> InboundRequest:
-        """Return Twilio's report on one of our messages."""
         fields = {
             "SmsSid": bubble.sid,
             "SmsStatus": state,
@@ -225,7 +218,7 @@ class FakeTwilio(Vendor):
         return self.sign(urlencode(fields).encode())
 
     def sign(self, body: bytes, url: str = CALLED) -> InboundRequest:
-        """Sign any body, as a form if it is one."""
+        """Sign the body as a form if it is one."""
         pairs = [each.partition("=")[::2] for each in body.decode("latin-1").split("&")] if body else []
         # Twilio signs the pairs in order of name and value, and exact duplicates once.
         signed = url + "".join(_plain(name) + _plain(value) for name, value in sorted(set(pairs), key=_in_order))
@@ -234,7 +227,6 @@ class FakeTwilio(Vendor):
         return InboundRequest(body, headers, at=self.clock(), url=url)
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Return other requests that Twilio sends."""
         bo = self.identities[1]
         asked = [each for each in self.bubbles if each.person == bo][-1]
         return [
@@ -250,7 +242,6 @@ class FakeTwilio(Vendor):
         ]
 
     def sid(self) -> str:
-        """Return a new message id."""
         return f"SM{next(self._numbers):032x}"
 
     def is_window_open(self, person: str) -> bool:
@@ -282,7 +273,7 @@ class FakeTwilio(Vendor):
         return JSONResponse(body, status_code=201)
 
     def _problem(self, sent: Mapping[str, str]) -> int:
-        """Return Twilio's code for a problem, or 0."""
+        """Return Twilio's code, or 0."""
         to, content = sent.get("To", ""), sent.get("ContentSid")
         if to not in self.identities:
             return 21211
@@ -371,7 +362,7 @@ class FakeSms(FakeTwilio):
     prefix: ClassVar[str] = ""
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Send text without a reference to the card."""
+        """SMS has no references to a message."""
         return self.message(identity, Body=words)
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
@@ -381,7 +372,6 @@ class FakeSms(FakeTwilio):
 
 @asynccontextmanager
 async def fake_twilio(twilio: FakeTwilio | None = None) -> AsyncIterator[FakeTwilio]:
-    """Run a sender for the length of a block."""
     found = twilio or FakeTwilio()
     async with serve_vendor(found.app(), vendor=found) as url:
         found.url = url

@@ -1,9 +1,11 @@
 """Fakes WhatsApp with messages in memory: checks tokens, shapes, sizes, the 24 hours and templates as Meta does.
 
-It signs requests as Meta does, and refuses with Meta's codes. Some people are known by number, others also by a
-business-scoped id. The shapes are JSON Schema and narrower than Meta's: only documented fields. They follow Meta's
-OpenAPI description of the Business Messaging API (`InteractiveObject`, `ActionObject`, `TemplateObject`) and its pages
-on templates and business-scoped ids.
+It signs requests and refuses with codes as Meta does. Some people are known by number, others also by a business-scoped
+id.
+
+The shapes are JSON Schema and narrower than Meta's: only documented fields. They follow Meta's OpenAPI description of
+the Business Messaging API (`InteractiveObject`, `ActionObject`, `TemplateObject`) and its pages on templates and
+business-scoped ids.
 """
 
 import hashlib
@@ -137,12 +139,12 @@ class WhatsAppMessage:
 
     @property
     def is_card(self) -> bool:
-        """Whether it is a card: it has buttons, or links to the place for an answer."""
+        """A card has buttons, or links to the place for an answer."""
         return bool(self.buttons) or "Sign in to answer: http" in self.text
 
     @property
     def token(self) -> str:
-        """The delivery's token, from the buttons or the link."""
+        """From the buttons or the link."""
         found = _TOKEN_IN.search(self.text)
         return next((each.rpartition(".")[2] for each in self.buttons.values()), found[1] if found else "")
 
@@ -178,7 +180,6 @@ class FakeWhatsApp(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options in a manifest."""
         options = {
             "phone_number_id": NUMBER_ID,
             "token": "env:WHATSAPP_TOKEN",
@@ -191,7 +192,6 @@ class FakeWhatsApp(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that hold the secrets."""
         secrets = {"TOKEN": TOKEN, "APP_SECRET": APP_SECRET, "VERIFY_TOKEN": VERIFY_TOKEN}
         return {f"WHATSAPP_{name}": value for name, value in secrets.items()}
 
@@ -207,21 +207,19 @@ class FakeWhatsApp(Vendor):
     # What people see.
 
     def cards(self) -> Sequence[VendorCard]:
-        """Return the cards, in order."""
         return [VendorCard(each.person, each.token, _show(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
         return [_show(each) for each in self.bubbles if each.person == identity]
 
     def bubble(self, card: VendorCard) -> WhatsAppMessage:
-        """Return the message of a card."""
         mine = [each for each in self.bubbles if (each.person, _show(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Press a button, or reply with text if there is a reason or the card has no buttons."""
+        """Reply with text if there is a reason or the card has no buttons."""
         bubble = self.bubble(card)
         if reason or not bubble.buttons:
             word = "approve" if verdict == "approved" else "deny"
@@ -232,9 +230,7 @@ class FakeWhatsApp(Vendor):
     def press_request(
         self, bubble: WhatsAppMessage, identity: str, title: str, *, context: bool = True
     ) -> InboundRequest:
-        """Press a button by its title. Without `context`, the press does not name its message, as may happen with
-        templates.
-        """
+        """Without `context`, the press does not name its message, as may happen with templates."""
         about = {"context": {"from": _OURS, "id": bubble.name}} if context else {}
         name = bubble.buttons[title]
         if bubble.kind == "template":
@@ -243,19 +239,18 @@ class FakeWhatsApp(Vendor):
         return self.message(identity, "interactive", interactive=reply, **about)
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Send text in the conversation."""
         return self.message(identity, "text", text={"body": words})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Send text as a swiped reply to the card."""
+        """Swipe the card for the reply."""
         return self._swiped(self.bubble(card), identity, words)
 
     def reply_struck(self, card: VendorCard, identity: str, words: str, struck: str) -> InboundRequest:
-        """Send text with the marks that the app shows as a line through it."""
+        """Use the marks that the app shows as a line through text."""
         return self.reply(card, identity, f"{words} ~{struck}~")
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
-        """Send text as a swiped reply to the conversation's newest message."""
+        """Swipe the conversation's newest message for the reply."""
         newest = next(each for each in reversed(self.bubbles) if each.person == identity)
         return self._swiped(newest, identity, words)
 
@@ -263,11 +258,10 @@ class FakeWhatsApp(Vendor):
         return self.message(identity, "text", text={"body": words}, context={"from": _OURS, "id": bubble.name})
 
     def message(self, identity: str, kind: str, **content: Any) -> InboundRequest:
-        """Return any message from a person to our number."""
         return self.body_request(self.value(identity, {"id": self.wamid(), "type": kind, **content}))
 
     def value(self, identity: str, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Return Meta's value for one message, with the sender's number unless they hide it."""
+        """Include the sender's number unless they hide it."""
         self._wrote[identity] = self.clock()
         phone = self.scoped.get(identity, identity)
         contact: dict[str, Any] = {"profile": {"name": "Somebody"}}
@@ -279,7 +273,6 @@ class FakeWhatsApp(Vendor):
         return {"contacts": [contact], "messages": [sent]}
 
     def status_body(self, bubble: WhatsAppMessage, state: str, code: int = 0) -> dict[str, Any]:
-        """Return Meta's report on one of our messages."""
         status: dict[str, Any] = {
             "id": bubble.name,
             "status": state,
@@ -295,7 +288,7 @@ class FakeWhatsApp(Vendor):
     def body_request(
         self, *values: Mapping[str, Any], number: str = NUMBER_ID, name: str = "messages"
     ) -> InboundRequest:
-        """Return a request with several values, each in its own change."""
+        """Put each value in its own change."""
         metadata = {"display_phone_number": _OURS, "phone_number_id": number}
         common = {"messaging_product": "whatsapp", "metadata": metadata}
         changes = [{"field": name, "value": {**common, **value}} for value in values]
@@ -304,7 +297,7 @@ class FakeWhatsApp(Vendor):
         return self.sign(json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode())
 
     def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
-        """Return the report on a card. Meta gives a failure its code."""
+        """Meta gives a failure its code."""
         return self.body_request(self.status_body(self.bubble(card), state, 131026 if state == "failed" else 0))
 
     def sign(self, body: bytes) -> InboundRequest:
@@ -314,7 +307,6 @@ class FakeWhatsApp(Vendor):
         return InboundRequest(body, headers, at=self.clock())
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Return other requests that Meta sends."""
         bo = self.identities[1]
         asked = [each for each in self.bubbles if each.person == bo][-1]
         update = {"type": "user_id_update", "body": "changed", "user_id": "US.2"}
@@ -335,11 +327,9 @@ class FakeWhatsApp(Vendor):
         ]
 
     def wamid(self) -> str:
-        """Return a new message id."""
         return f"wamid.HBgLMTU1NTA3ODM4ODE{next(self._numbers):06d}"
 
     def is_window_open(self, person: str) -> bool:
-        """Return whether the person has written within 24 hours."""
         self._began = self._began or self.clock()
         met = None if person in self.silent else self._began
         last = self._wrote.get(person, met)
@@ -364,7 +354,7 @@ class FakeWhatsApp(Vendor):
         return JSONResponse(answer)
 
     def _problem(self, number: str, body: Mapping[str, Any]) -> int:
-        """Return Meta's code for a problem, or 0."""
+        """Return Meta's code, or 0."""
         if number != NUMBER_ID:
             return 33
         if not _SHAPE.is_valid(body):
@@ -457,7 +447,7 @@ class FakeWhatsApp(Vendor):
 
 @asynccontextmanager
 async def fake_whatsapp(*, template: bool = False) -> AsyncIterator[FakeWhatsApp]:
-    """Run a number for the length of a block. With `template`, its options name the approved template."""
+    """With `template`, the number's options name the approved template."""
     whatsapp = FakeWhatsApp(template=template)
     async with serve_vendor(whatsapp.app(), vendor=whatsapp) as url:
         whatsapp.url = url

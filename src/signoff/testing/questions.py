@@ -72,7 +72,7 @@ async def ask(
 
 
 async def keep(store: Store, decision: Decision) -> None:
-    """Store an answer, unless it is already stored or its question does not exist."""
+    """Skip an answer that is already stored or has no question."""
     rows = await Questions(store).read(decision.approval_id)
     stored = [] if rows is None else [(each.revision, each.vote.decision.delivery_id) for each in rows.answers]
     if rows is not None and (decision.revision or 1, decision.delivery_id) not in stored:

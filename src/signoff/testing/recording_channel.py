@@ -51,31 +51,26 @@ class RecordingChannel(Channel):
         self.failing: Callable[[OutboundCard | ClosedCard], None] | None = None
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`."""
         if self.failing is not None:
             self.failing(card)
         self.cards.append((card, before))
         return SentCard(vendor_id=f"{self.name}-{len(self.cards)}", handle={"to": card.address})
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard:
-        """See `Channel`."""
         if self.failing is not None:
             self.failing(closed)
         self.closings.append((sent, closed))
         return SentCard(vendor_id=f"{self.name}-ending-{len(self.closings)}")
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard:
-        """See `Channel`."""
         self.replies.append((where, reply))
         return SentCard(vendor_id=f"{self.name}-reply-{len(self.replies)}")
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`."""
         if not hmac.compare_digest(raw.headers.get(HEADER, "").encode(), self._mark(raw.body).encode()):
             raise Forged("the mark is not ours")
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`."""
         try:
             body = json.loads(raw.body)
             if "statuses" in body:
@@ -85,7 +80,7 @@ class RecordingChannel(Channel):
             raise Malformed("the message has another format") from None
 
     def raw(self, **fields: Any) -> InboundRequest:
-        """Return a correctly marked inbound message. An action gets the present time unless `said_at` is given."""
+        """Mark the message correctly. An action gets the present time unless `said_at` is given."""
         if "identity" in fields:
             fields = {"said_at": self.context.clock().isoformat()} | fields
         body = json.dumps(fields).encode()
@@ -96,7 +91,7 @@ class RecordingChannel(Channel):
 
 
 def recording_channel(name: str = "recording", *, identity: str = "recording", per_second: float = 1_000.0) -> Any:
-    """Return a recording channel on its own, for identities of that kind."""
+    """The channel is for identities of the kind `identity`."""
     context = ChannelContext(
         name=name,
         options={},

@@ -97,7 +97,7 @@ class ChannelRig:
         self.receiver = InboundReceiver(store, channels, self._records, time.now)
 
     async def ask(self, number: int = 1, *, notify: bool = True, **fields: Any) -> ApprovalRequest:
-        """Open a request, with cards for Bo and Ana unless `notify` is false."""
+        """Send cards to Bo and Ana unless `notify` is false."""
         name = f"{TENANT}.s.t.c{number}.1"
         args = fields.pop("args", {"to": f"Payee {number}", "amount": number})
         card = render_card(effect=f"Pay {number} to {{to}}", title="", tool="pay", args=args, schema={})
@@ -143,13 +143,11 @@ class ChannelRig:
         self.events.add(kind, request)
 
     async def dispatch(self) -> None:
-        """Run the dispatcher until nothing is due."""
         for _ in range(_PATIENCE):
             if not await self.dispatcher.step():
                 return
 
     async def make_due(self) -> None:
-        """Make all postponed deliveries due now."""
         due = update(DELIVERIES).values(due_at=0, claimed_until=0)
         await self.store.run(lambda connection: connection.execute(due).rowcount)
 
@@ -163,7 +161,7 @@ class ChannelRig:
         await self.store.run(lambda connection: connection.execute(moving).rowcount)
 
     async def receive(self, *raws: InboundRequest) -> list[type[Exception] | None]:
-        """Receive these messages and process them. Return the refusal of each, or `None`."""
+        """Return the refusal of each message, or `None`."""
         refusals: list[type[Exception] | None] = []
         for raw in raws:
             try:
@@ -175,7 +173,7 @@ class ChannelRig:
         return refusals
 
     async def process_inbound(self) -> None:
-        """Process the received messages, and close the cards of decided requests."""
+        """Also close the cards of decided requests."""
         for _ in range(_PATIENCE):
             if not await self.processor.step():
                 break
@@ -216,7 +214,6 @@ class ChannelRig:
         return mine[-1]
 
     def text_read_by(self, identity: str) -> str:
-        """Return all text that a person can read now."""
         return "\n\n".join(self.vendor.reads(identity))
 
     async def delivery(self, request: ApprovalRequest, person: str) -> DeliveryRow:
@@ -224,14 +221,12 @@ class ChannelRig:
         return next(row for row in rows if row.person == person)
 
     async def outbound_card(self, row: DeliveryRow) -> OutboundCard:
-        """Return a card as the dispatcher sends it."""
         person = self.people.find(row.person, row.tenant)
         assert person is not None
         link = await self._link(row)
         return OutboundCard(token=row.token, request=row.request, person=person, address=row.address, link=link)
 
     async def inbound_rows(self) -> list[InboundRow]:
-        """Return the rows that wait to be processed."""
         return await InboundQueue(self.store).claim(100)
 
     async def _link(self, row: DeliveryRow) -> str:
@@ -261,23 +256,20 @@ class RecordingDecisions:
         self.server = True
 
     def open(self, request: ApprovalRequest) -> ApprovalRequest:
-        """Open a request or its next revision. Return it as it waits."""
+        """Return the request or its next revision as it waits."""
         return self._book.open(deadlines.open_request(request, self._clock()), self._clock())
 
     def cancel(self, approval: str) -> ApprovalRequest:
-        """Withdraw a request."""
         self._book.cancel(approval, "somebody", "", self._clock())
         return self.request(approval)
 
     def request(self, approval: str) -> ApprovalRequest:
-        """Return a request in its present state. Raises `KeyError`."""
         found = self._book.get(approval)
         if found is None:
             raise KeyError(approval)
         return found
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
         if not self.worker:
@@ -289,13 +281,11 @@ class RecordingDecisions:
         return receipt or self._book.settle(decision, self._authority(draft, author), self._clock())
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
         return [each for each in self._book.all() if each.code == code and not self._refusal_code(each, person)]
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
         return f"http://127.0.0.1:8300/requests/{request.id}"
 
     def _authority(self, draft: DecisionDraft, author: DecisionAuthor) -> Authority:
@@ -332,10 +322,8 @@ class ScriptedEvents:
             self._over[(request.id, request.revision)] = request
 
     async def poll(self) -> Sequence[RequestEvent]:
-        """See `signoff.channels.outbound.dispatcher.EventSource`."""
         events, self._events = self._events, []
         return events
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """See `signoff.channels.outbound.dispatcher.EventSource`."""
         return self._over.get((request.id, request.revision))

@@ -18,7 +18,7 @@ _USAGE = TokenUsage(input_tokens=10, output_tokens=5)
 class ScriptedModel:
     """A driver that answers with `react(request)`.
 
-    `examples` are messages that the script understands. `signoff dev` offers the first.
+    `signoff dev` offers the first of `examples`, messages that the script understands.
     """
 
     def __init__(self, react: Reaction, examples: Sequence[str] = ()) -> None:
@@ -57,13 +57,12 @@ def say(text: str) -> Completion:
 
 
 def last_user_text(request: CompletionRequest) -> str:
-    """Return the user's newest text."""
     texts = [part for m in request.messages if m.role == "user" for part in m.parts if isinstance(part, TextPart)]
     return text_of(texts[-1].text) if texts else ""
 
 
 def results(request: CompletionRequest) -> tuple[ResultPart, ...]:
-    """Return the results since the model's last completion, in call order."""
+    """Return results in call order."""
     newest: Message | None = request.messages[-1] if request.messages else None
     if newest is None or newest.role != "tool":
         return ()

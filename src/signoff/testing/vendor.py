@@ -28,17 +28,15 @@ class VendorCard:
     """One card as the vendor holds it."""
 
     to: str
-    """The identity of its recipient."""
     token: str
     text: str
-    """All readable text."""
 
 
 class Vendor(ABC):
     """A fake of the vendor behind a channel. Set `clock` before use: it gives the time of signatures."""
 
     kind: ClassVar[str]
-    """The kind in a manifest: `email`, or `package.module`."""
+    """`email`, or `package.module`."""
     plugins: ClassVar[Sequence[str]] = PLUGIN_NAMES
     """The loaded plugins, as in `SIGNOFF_PLUGINS`."""
     identities: ClassVar[tuple[str, str, str, str]]
@@ -56,17 +54,14 @@ class Vendor(ABC):
 
     @property
     def now_said(self) -> datetime:
-        """The time of a message made now."""
         return self.said_at or self.clock()
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the channel in a manifest."""
         return {}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The environment variables for those options."""
         return {}
 
     @abstractmethod
@@ -86,7 +81,6 @@ class Vendor(ABC):
         """Return a request with any body, signed as the vendor does."""
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Return the request that reaches the channel if `identity` writes free text."""
         raise NotImplementedError
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest | None:

@@ -26,12 +26,11 @@ class _Quiet(uvicorn.Server):
         self.ready, self.stop = asyncio.Event(), asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn's server, then set `ready`."""
         await super().startup(sockets)
         self.ready.set()
 
     async def main_loop(self) -> None:
-        """Serve until the stop, and notice it at once: uvicorn's server needs up to 0.1 s in each test."""
+        """Notice the stop at once: uvicorn's server needs up to 0.1 s in each test."""
         counter = 0
         while not await self.on_tick(counter):
             counter += 1
@@ -40,7 +39,7 @@ class _Quiet(uvicorn.Server):
             self.should_exit = self.stop.is_set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop as uvicorn's server, without its pause of 0.1 s."""
+        """Skip the pause of uvicorn's server of 0.1 s."""
         for each in [*self.servers, *(sockets or ())]:
             each.close()
         for connection in list(self.server_state.connections):
@@ -76,7 +75,7 @@ _TROUBLES: Final[Mapping[str, list[dict[str, Any]]]] = {
 
 
 def troubled_app(app: Any, vendor: Vendor) -> Any:
-    """Return an ASGI app that plays the vendor's HTTP `trouble`, and else calls `app`."""
+    """Play the vendor's HTTP `trouble`, and else call `app`."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         trouble = _TROUBLES.get(vendor.trouble) if scope["type"] == "http" else None
