@@ -1,4 +1,4 @@
-"""Writes the end states of requests and the effects of decisions, in sentences for requesters and approvers."""
+"""Writes ends of requests and effects of decisions in sentences."""
 
 from datetime import datetime
 from typing import Final
@@ -39,7 +39,7 @@ def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
 
 
 def reason_words(request: ApprovalRequest, language: str) -> str:
-    """Write why a request ended: a person's reason unchanged, one of the engine's in `language`."""
+    """A person's reason stays unchanged, one of the engine's is in `language`."""
     # A person who withdraws may use exactly the engine's words: they are still the person's.
     if request.state != "cancelled" or request.decided_by or request.reason != ENDINGS.get(request.ended_as or ""):
         return request.reason
@@ -47,18 +47,18 @@ def reason_words(request: ApprovalRequest, language: str) -> str:
 
 
 def undeclared_words(request: ApprovalRequest, language: str) -> str:
-    """Write that a request's tool is not in the catalog. "" if it is."""
+    """Return "" if the request's tool is in the catalog."""
     return text("card.undeclared", language, tool=request.tool) if request.undeclared else ""
 
 
 def late_report_words(request: ApprovalRequest, formatter: Formatter) -> str:
-    """Write the agent's late report on a call whose outcome is unknown. "" without a report."""
+    """Return "" without a late report."""
     report = request.late_report
     return "" if report is None else formatter.text(f"card.late.{report.code}", when=formatter.time(report.at))
 
 
 def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, code: str = "") -> str:
-    """Write the effect of a decision in one line, with the request's code, and the link if the page has more."""
+    """Add the request's code, and the link if the page has more than this line."""
     sentences = [_receipt(receipt, formatter)]
     if link and receipt.code in _READ_ON:
         sentences.append(text("reply.see", formatter.language, link=link))
@@ -66,7 +66,7 @@ def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, cod
 
 
 def written_receipt(receipt: Receipt, formatter: Formatter) -> Receipt:
-    """Return a receipt with its text in `message`, in the formatter's language unless a developer wrote it."""
+    """Use the formatter's language unless a developer wrote the text."""
     if receipt.remarks:
         return replace(receipt, message=remark_text(receipt.remarks, formatter.language))
     return receipt if receipt.message else replace(receipt, message=receipt_words(receipt, formatter))

@@ -1,4 +1,4 @@
-"""Formats times, spans, numbers and arguments for one person. Pure: callers pass the present time."""
+"""Formats times, spans, numbers and arguments for one person. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -33,9 +33,7 @@ class FormattedTime:
     """The forms of one time."""
 
     iso: str
-    """The ISO 8601 form, for machines."""
     clock: str
-    """The short form."""
     full: str
     """The full form, for tooltips and screen readers."""
 
@@ -53,10 +51,7 @@ class Formatter:
     locale: str = ""
 
     def text(self, key: str, **values: object) -> str:
-        """Fill in a text of the catalogue, with the locale's marks in its whole numbers.
-
-        Raises `KeyError` as `text` does.
-        """
+        """Put the locale's marks into whole numbers. Raises `KeyError` as `text` does."""
         shown = {name: self.count(value) if type(value) is int else value for name, value in values.items()}
         words = form_of(key, self.language, values.get("n"))
         return words.format(**shown) if shown else words
@@ -81,7 +76,6 @@ class Formatter:
         )
 
     def span(self, seconds: float) -> str:
-        """Write a length of time as `span` does, in the person's language."""
         return span(seconds, self.language)
 
     def ago(self, moment: datetime) -> str:
@@ -103,12 +97,12 @@ class Formatter:
         return moment - self.now < timedelta(hours=1)
 
     def time(self, at: datetime) -> str:
-        """Write a time in the person's zone, with its name and the day unless it is today: `Sun 22 Nov, 14:02 UTC`."""
+        """Name the zone, and the day unless it is today: `Sun 22 Nov, 14:02 UTC`."""
         local = at.astimezone(self.zone)
         return self._write_date(local, f"{local:%H:%M} {local.tzname() or ''}".strip())
 
     def moment(self, at: datetime) -> FormattedTime:
-        """Format a time for a page, with the zone's name only if the zone is not the person's own."""
+        """Name the zone only if it is not the person's own."""
         local = at.astimezone(self.zone)
         clock = self._write_date(local, f"{local:%H:%M}") if self.zone_is_known else self.time(at)
         full = self._at(f"{self.day(local)} {local.year}", f"{local:%H:%M:%S} {local.tzname() or ''}".strip())
@@ -126,11 +120,11 @@ class Formatter:
         return text("time.day", self.language, weekday=weekday, day=at.day, month=month)
 
     def count(self, number: int) -> str:
-        """Write a whole number with the locale's marks: `12,400`."""
+        """Use the locale's marks: `12,400`."""
         return self.number(Decimal(number), 0)
 
     def number(self, amount: Decimal, places: int) -> str:
-        """Write a number with the locale's marks and at least `places` decimals, never rounded."""
+        """Use the locale's marks and at least `places` decimals, and never round."""
         language = (self.locale or self.language).replace("_", "-").partition("-")[0].lower()
         group, point = _MARKS.get(language, _MARKS["en"])
         whole, _, rest = format(abs(amount), "f").partition(".")
@@ -139,7 +133,7 @@ class Formatter:
         return ("-" if amount < 0 else "") + grouped + (point + rest if rest else "")
 
     def value(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:
-        """Write an argument: money, dates and accounts by their format, others unchanged."""
+        """Format money, dates and accounts, and leave others unchanged."""
         if row.secret or row.cut or not row.name or row.format == "boolean":
             return self.card_words(row)
         if is_number(row):
@@ -152,17 +146,14 @@ class Formatter:
         return row.value
 
     def label(self, label: str, limit: int = _LABEL_CHARS) -> str:
-        """Write the label of an argument in at most `limit` characters, with its mark.
-
-        The mark names an argument that the tool's schema lacks, and one that only the schema's default sets.
-        """
+        """The label has a mark if the tool's schema lacks the argument, or if only the schema's default sets it."""
         for mark, key in ((UNDECLARED, "value.undeclared"), (DEFAULT, "value.default")):
             if label.endswith(mark):
                 return f"{cut_visible(label.removesuffix(mark), limit)}⟦{self.text(key)}⟧"
         return cut_visible(label, limit)
 
     def card_words(self, row: CardRow) -> str:
-        """Write the text of a row: the card's own in this language, the call's unchanged."""
+        """The card's own text is in this language, the call's unchanged."""
         if not row.name:
             return self.text(f"value.{row.format}", n=row.length, name=row.label) if row.format else row.value
         if row.secret:
@@ -205,7 +196,6 @@ class Formatter:
 
 
 def formatter_for(person: Person, now: datetime) -> Formatter:
-    """Return the formatter for a person's language and time zone (UTC by default)."""
     zone = UTC if person.reach is None else ZoneInfo(person.reach.timezone)
     return Formatter(language_of(person.locale), zone, now, person.locale)
 

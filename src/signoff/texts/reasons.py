@@ -22,10 +22,7 @@ _WHY_CHARS: Final = 300
 
 
 def rule_words(rule: RuleReference | None, rule_text: str, language: str) -> str:
-    """Return the reasons for asking, in a sentence each. "" without a rule.
-
-    `rule_text` is the rule's expression, or a function's reason.
-    """
+    """`rule_text` is the rule's expression, or a function's reason."""
     if rule is None:
         return ""
     own = "" if rule.kind == "handler" else _own_words(rule, language)
@@ -33,7 +30,7 @@ def rule_words(rule: RuleReference | None, rule_text: str, language: str) -> str
 
 
 def rule_expression(rule: RuleReference | None, rule_text: str) -> str:
-    """Return the expression of the rule that asks, unless `rule_words` contains it. "" without one."""
+    """Return "" if `rule_words` contains the expression."""
     return "" if rule == REQUIRES_APPROVAL or (rule is not None and rule.handler) else rule_text
 
 

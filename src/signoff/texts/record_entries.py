@@ -13,7 +13,7 @@ _SHORT: Final = 8
 
 
 def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
-    """Write the event of an entry with a person's reason. An unknown kind is written unchanged.
+    """Write an unknown kind unchanged.
 
     May raise any error for facts that the engine did not write: their author is not trusted.
     """
@@ -24,19 +24,17 @@ def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
 
 
 def claim_words(words: str, language: str) -> str:
-    """Write the words of an entry that only its turn reports, as a claim."""
+    """Write words that only the turn reports as a claim."""
     return text("entry.claimed", language, words=words)
 
 
 def claimant_words(facts: Mapping[str, Any], language: str) -> str:
-    """Write the subject that an entry only claims, as a claim. "" without one."""
+    """Write the subject that an entry only claims as a claim. "" without one."""
     claimed = str(facts.get(CLAIMED_SUBJECT, ""))
     return text("entry.claimed_subject", language, who=claimed) if claimed else ""
 
 
 class _Facts:
-    """The facts of one entry, and the texts of one language."""
-
     def __init__(self, facts: Mapping[str, Any], language: str) -> None:
         self.facts = facts
         self._language = language
@@ -48,15 +46,12 @@ class _Facts:
         return text(name, self._language, **values)
 
     def get(self, name: str, instead: str = "?") -> Any:
-        """Return a fact unchanged, or `instead` if it is missing."""
         return self.facts.get(name, instead)
 
     def translate(self, name: str, key: str) -> Any:
-        """Return a fact unchanged, or the text `key` if it is missing."""
         return self.facts[name] if name in self.facts else self.text(key)
 
     def code(self, name: str, key: str = "") -> str:
-        """Return the words of a code, or the text `key` if it is missing."""
         if key and name not in self.facts:
             return self.text(key)
         code = str(self.facts.get(name))
@@ -65,18 +60,15 @@ class _Facts:
         return text(known, self._language) if known and self._language != ENGLISH else code.replace("_", " ")
 
     def remarks(self, name: str) -> str:
-        """Return remarks in words. "" if they are missing."""
         written = self.facts.get(name, ())
         remarks = [each if isinstance(each, str) else Remark.model_validate(each) for each in written]
         return remark_text(remarks, self._language)
 
     def names(self, name: str) -> str:
-        """Return names, separated by commas."""
         return _join(self.facts.get(name, ()))
 
     @property
     def call(self) -> str:
-        """The tool and the call's id."""
         return f"{self.translate('tool', 'entry.a_tool')} {self.get('call', '')}".strip()
 
     @property
