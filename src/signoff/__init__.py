@@ -1,7 +1,7 @@
 """Signoff: durable human approval of agents' actions, on Temporal.
 
-The public names of Signoff, with `signoff.tools`, `signoff.people`, `signoff.channels` and `signoff.testing`. Modules
-below them are internal and may change at any time. Importing `signoff` loads no other module until a name is used.
+The public names are here and in `signoff.tools`, `signoff.people`, `signoff.channels` and `signoff.testing`. Other
+modules are internal and may change at any time. Importing `signoff` loads no other module until a name is used.
 """
 
 from typing import TYPE_CHECKING

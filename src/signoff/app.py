@@ -38,7 +38,7 @@ class App(Program):
     `manifest` is a YAML file or directory, relative to the module, that adds to the declarations and may tighten them.
     `backends` are for the capabilities of tools, by kind. `reducers` shorten results of tools. `name` is in the head of
     pages, and in the greeting of `signoff dev`. `version` is the build id of its workers, for a versioned deployment.
-    `settings` come from `SIGNOFF_*` and `signoff.toml` by default.
+    `settings` default to `SIGNOFF_*` and `signoff.toml`.
     """
 
     def run(self, **settings: Any) -> None:

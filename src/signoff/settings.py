@@ -233,7 +233,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: arguments, then the environment, then `signoff.toml`. No other source is read."""
+        """Order the sources. No other source is read."""
         # No `.env` and no directory of secrets: a setting must not come from an unexpected place.
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
@@ -256,18 +256,15 @@ class _GivenSettings(Settings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Load the settings that apply here. An override of `None` is ignored.
-
-    Raises `ConfigError`, one sentence with the wrong variable, key or option.
-    """
+    """Ignore overrides of `None`. Raises `ConfigError`, one sentence with the wrong variable, key or option."""
     refuse_misspelt_variables()
     return _make(Settings, overrides)
 
 
 def given_settings(**given: Any) -> Settings:
-    """Make settings from these values and defaults only. `None` is ignored.
+    """Make settings without the environment and `signoff.toml`. `None` is ignored.
 
-    Neither the environment nor `signoff.toml` is read. Raises `ConfigError` as `load_settings` does.
+    Raises `ConfigError` as `load_settings` does.
     """
     return _make(_GivenSettings, given)
 
@@ -288,7 +285,7 @@ def _make(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
 
 
 def encryption_file(settings: Settings) -> Path | None:
-    """Return the file of encryption keys. `None` if they come from elsewhere."""
+    """Return `None` if the keys come from elsewhere than a file."""
     kind, _, name = settings.encryption_keys.partition(":")
     return Path(name) if kind == "file" else None
 
@@ -311,7 +308,6 @@ def require_ready(settings: Settings, **there: bool) -> None:
 
 
 def require_deployment(settings: Settings) -> None:
-    """Raise `ConfigError` for a version without a deployment."""
     if not settings.deployment and (settings.build_id or settings.versioning == "pinned"):
         raise ConfigError(
             "SIGNOFF_BUILD_ID and SIGNOFF_VERSIONING are about versions of a deployment: name it in "
@@ -344,7 +340,7 @@ def require_closed(settings: Settings) -> None:
 
 
 def exposure_warnings(settings: Settings) -> tuple[str, ...]:
-    """Return the risks of the addresses that people and browsers use. Empty if there are none."""
+    """Return the risks of the addresses that people and browsers use."""
     if settings.profile == "development":
         if not settings.unsafe_open:
             return ()
