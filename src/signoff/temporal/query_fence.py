@@ -158,6 +158,7 @@ class _Unseen(ActivityInboundInterceptor):
 
 
 def is_final(error: Exception, info: activity.Info) -> bool:
+    """Return whether the SDK's core never retries an activity that failed with `error`."""
     policy = info.retry_policy or RetryPolicy()
     kind = type(error).__name__
     if isinstance(error, ApplicationError):
