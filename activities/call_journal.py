@@ -134,6 +134,7 @@ def _claim_subject(entry: AuditEntry) -> AuditEntry:
 
 
 def _is_own(approval: object) -> bool:
+    """Return whether an approval belongs to a call of the turn that scheduled this activity."""
     named, turn = parse_approval_id(approval) if isinstance(approval, str) else None, _turn()
     return named is not None and named.turn == turn
 
@@ -192,6 +193,7 @@ class Journal:
             await self._keep([])
 
     def forget_received(self) -> None:
+        """Call this only once the write of `together` has recorded the accepted entries."""
         self._owed = []
 
     async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:

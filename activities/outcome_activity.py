@@ -169,6 +169,7 @@ class OutcomeActivity:
         )
 
     async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
+        """Give back the use that a read consumed."""
         if tool.usage_limit is None:
             return failed
         try:

@@ -204,7 +204,7 @@ class StoredApproval:
     """The stored approval of one call: its question, and the approving decisions with their times (UTC).
 
     `problem` is the reason why no approval counts, `stale` the reason to ask again. `edited` is the hash of the
-    question whose edit produced these arguments.
+    question whose edit produced these arguments, or "".
     """
 
     question: Question
@@ -371,7 +371,7 @@ def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[D
 
 
 def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Question]:
-    """Oldest first."""
+    """Return the questions about the outcome of attempt `number`, oldest first."""
     asked = () if rows is None else rows.questions
     digest = doubt_digest(permit.digest, number)
     return [each for each in asked if each.kind == "in_doubt" and each.doubt_of == number and each.digest == digest]

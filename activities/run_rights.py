@@ -192,6 +192,7 @@ class RunRights:
         return await self._approvals.of(permit) if permit.kind == "approved" else None
 
     def _still_holds(self, right: RunRight, connection: Connection) -> bool:
+        """Check the question and answers again in the transaction that claims the ticket."""
         permit, approval_id = right.permit, approval_id_of(right.permit)
         lock_approval(connection, approval_id)
         rows = read_rows_anew(connection, approval_id, right.rows)
@@ -232,5 +233,6 @@ def call_of(task: ToolTask) -> CallPart:
 
 
 def _overrides(question: Question, found: LocalGateDecision) -> bool:
+    """True if the card showed the permission check's present objection, or if there is none."""
     shown = question.override == override_hash(found.objection)
     return not found.objection or (question.rule == PERMISSION_RULE and shown)

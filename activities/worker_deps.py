@@ -88,7 +88,7 @@ class WorkerDeps:
         return known is not None and isinstance(self.drivers.get(known.model), OfflineModel)
 
     def result_budget(self, actor: str, calls: int) -> int:
-        """The limit for each of `calls` calls of one completion."""
+        """The maximum characters of a result for the model, with `calls` calls in one completion."""
         known = self.catalog.actors.get(actor)
         total = self.result_chars if known is None or known.result_chars is None else known.result_chars
         return total // max(calls, 1)

@@ -115,6 +115,7 @@ class NetworkResponse:
     headers: Mapping[str, str]
     """The headers; their names are lower case."""
     body: bytes
+    """The decompressed body."""
 
     @property
     def text(self) -> str:
@@ -202,7 +203,9 @@ class Backend(Protocol):
     Secrets come from its provider of secrets instead. Called before every call, so it does no I/O.
     """
 
-    def resolve(self, declared: Capabilities, tenant: str) -> object: ...
+    def resolve(self, declared: Capabilities, tenant: str) -> object:
+        """Return the object for the handler of a call of `tenant`."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,9 @@ class Catalog:
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
     """By the tool's `activity`."""
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
+    """By the name of the tool."""
     scopes: Mapping[str, ActorScopes] = field(default_factory=dict, repr=False, compare=False)
+    """The positions of each actor, by its name."""
     distribution: Distribution = field(default=NOWHERE, repr=False, compare=False)
     channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
     """The channels to people apart from the inbox."""

@@ -158,8 +158,8 @@ class ApprovalFlow:
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
         """Withdraw a request.
 
-        Never raises. Senders can also stop the turn, so no signature is needed. A name counts only with proof, and must
-        be the requester, an approver or an administrator.
+        Never raises. Every sender can also stop the turn, so no signature is needed. A name counts only with proof, and
+        must be the requester, an approver or an administrator.
         """
         withdrawal = read_withdrawal(envelopes)
         if isinstance(withdrawal, Receipt):

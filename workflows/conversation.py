@@ -314,6 +314,7 @@ class Conversation:
         return True
 
     def _kept_turns(self, message_id: str) -> int:
+        """Count the turns reserved for outcomes of a message's open calls."""
         return sum(turn.left_open for turn in self._turns.values() if turn.origin.id == message_id)
 
     def _remember(self, item_id: str, item: FrozenModel) -> None:

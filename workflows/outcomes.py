@@ -23,6 +23,7 @@ _BRIEF = 300
 
 
 def given_up_outcome(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
+    """The outcome stays unknown, but the call is not retried."""
     if asked is None:
         return unknown
     return replace(unknown, approval_id=asked.id, decided_by=asked.decided_by)

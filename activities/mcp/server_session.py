@@ -129,12 +129,12 @@ def reason(error: BaseException, server: ToolServer) -> str:
 
 
 def kind(error: BaseException) -> str:
-    """Return the class name of the first error in a group."""
+    """Return the class name of an error, or of the first one in a group."""
     return kind(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else type(error).__name__
 
 
 def words(error: object) -> str:
-    """On one line."""
+    """Return the error's message on one line."""
     text = error.message if isinstance(error, MCPError) else str(error)
     return one_line(text, _WORDS_CHARS).text or type(error).__name__
 

@@ -64,7 +64,7 @@ def read_command(text: str, tools: Sequence[ModelTool]) -> Command | NoCommand:
 
 
 def usage(tool: ModelTool) -> str:
-    """Such as `refund CUSTOMER AMOUNT [note=NOTE]`."""
+    """Return the form of a command, such as `refund CUSTOMER AMOUNT [note=NOTE]`."""
     properties, required = _parameters(tool)
     shown = {name: _placeholder(name, properties[name], tool.parameters) for name in properties}
     optional = (f"[{name}={word}]" for name, word in shown.items() if name not in required)

@@ -82,7 +82,7 @@ def read_value(word: Word, schema: Any, root: Schema) -> Any:
 
 
 def describe(schema: Any, root: Schema) -> str:
-    """For a sentence after "is not"."""
+    """Return the kind of value, for a sentence after "is not"."""
     node = resolve(schema, root)
     choices = _choices(node)
     if choices is not None:

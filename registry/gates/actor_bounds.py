@@ -70,7 +70,7 @@ def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> T
 
 
 def actor_bounds(actor: Actor) -> dict[str, Any]:
-    """By the paths of the keys in the actor's file."""
+    """Return the set values of an actor's autonomy and escalation by the paths of their keys in its file."""
     listed = (("autonomy", actor.autonomy), ("escalation", actor.escalation))
     given = {f"{name}.{key}": value for name, each in listed if each is not None for key, value in vars(each).items()}
     return {key: value for key, value in given.items() if value not in ("", (), None)}

@@ -24,7 +24,7 @@ _REMEDY = "send one JSON object with each name once and finite numbers"
 
 
 def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallPart, ...]:
-    """Convert calls, with inline arguments. Calls above the limit are dropped."""
+    """Convert the calls of completion number `completion`, with inline arguments. Calls above the limit are dropped."""
     parts: list[CallPart] = []
     budget = CALLS_BYTES_PER_COMPLETION
     for index, each in enumerate(proposed[:CALLS_KEPT_PER_COMPLETION], 1):
@@ -53,7 +53,7 @@ def parse_call(proposed: ProposedCall) -> tuple[dict[str, Any], str, int]:
 
 
 def parse_arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
-    """Like `parse_call`."""
+    """Parse raw arguments as `parse_call` does."""
     if isinstance(raw, str):
         try:
             raw = read_json(raw) if raw.strip() else {}

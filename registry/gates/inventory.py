@@ -26,7 +26,7 @@ class InventoryRow:
     """One tool for people to read."""
 
     tool: str
-    """The name, except for an actor's own tools."""
+    """The activity: the name, except for an actor's own tools."""
     title: str
     scope: str
     routing: str

@@ -175,6 +175,7 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
 
 
 def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+    """Nothing brings back a tool that the surface excludes."""
     view = proposal.view
     if not view.excludes(tool):
         return None

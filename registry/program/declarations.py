@@ -309,7 +309,7 @@ def _declared(tool: object, site: CodeSite) -> DeclaredTool:
 
 
 def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
-    """Raises `ConfigError` with both places."""
+    """Raises `ConfigError` with both places for a second tool of one name."""
     if first is not None:
         why = f"tool `{second.name}` is declared at {first.site} already; rename one of the two"
         sites = {"site": str(second.site), "first_site": str(first.site)}

@@ -154,7 +154,7 @@ def build_distribution(
 
 
 def named_filter(name: object) -> Filter:
-    """Return `identity`, `module:function`, or a program's function. Raises `ConfigError`."""
+    """The name is `identity`, `module:function`, or a program's function. Raises `ConfigError`."""
     if name == identity.__name__:
         return identity
     if isinstance(name, str) and ":" not in name:

@@ -17,7 +17,7 @@ def declared_value(result: ToolResult) -> Any:
 
 
 def output_problem(tool: Tool, result: ToolResult) -> str:
-    """Return the problem for the model, or "". A tool may declare no output."""
+    """Return the problem for the model, or "" if the result fits or the tool declares no output."""
     if tool.output is None:
         return ""
     problems = tool.output.check(declared_value(result))

@@ -47,6 +47,7 @@ class Layer:
     closed: str = ""
     """Why all of them are hidden here, or ""."""
     waits: tuple[str, ...] = ()
+    """The data fields that the tools require."""
     later: Mapping[str, str] = field(default_factory=dict)
     """The first step at which a name is visible, by name."""
     missing: tuple[str, ...] = ()

@@ -89,11 +89,14 @@ class CardWords:
     note: str
     """The reason for a new revision, or its editor."""
     asked: str
+    """The actor and the requester."""
     rule: str
+    """The reason for asking."""
     says_lead: str
     says: str
     """The model's own words."""
     counted: str
+    """The number of approvals, and the missing approvers."""
     due: str
     more: str
     """The number of other open requests."""

@@ -34,6 +34,7 @@ class VendorAnswer:
     after: float = 0.0
     """Seconds of `Retry-After`. 0 without it."""
     readable: bool = True
+    """Whether the body is a JSON object."""
 
     @property
     def succeeded(self) -> bool:

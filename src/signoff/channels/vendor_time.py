@@ -1,4 +1,4 @@
-"""Parses vendors' times of people's messages."""
+"""Parses vendors' times of people's messages, to UTC."""
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime

@@ -33,7 +33,7 @@ def sha256_hex(value: Any) -> str:
 
 
 def same_arguments(one: Any, other: Any) -> bool:
-    """Return whether two values have one canonical form.
+    """Return whether two values have one canonical form. `False` if one of them has none.
 
     Never compare arguments by `==`: Python equates `True` and `1`, but a digest does not.
     """

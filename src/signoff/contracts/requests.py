@@ -154,7 +154,7 @@ _CARRIED: Final = tuple(name for name in DecisionDraft.model_fields if name in D
 
 
 def decision_from_draft(draft: DecisionDraft, author: DecisionAuthor, received_at: datetime) -> Decision:
-    """Return the unsigned decision of a draft.
+    """Return the unsigned decision of a draft. `received_at` (UTC) counts unless the author has a time.
 
     Its delivery id includes the author: another person's key must not fetch this person's receipt.
     """

@@ -458,7 +458,7 @@ def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int
 
 
 def _commands(pieces: Sequence[AnswerToken], phrases: AnswerPhrases) -> bool:
-    """Recognise a denial and its code. Any reason may follow."""
+    """Recognise a line that begins with a denial and its code. Any reason may follow."""
     words = [piece for piece in pieces if piece.kind in ("word", "code")]
     texts = [piece.text for piece in words]
     for length in range(min(len(texts) - 1, _LONGEST), 0, -1):

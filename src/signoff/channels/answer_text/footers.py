@@ -238,10 +238,12 @@ def _is_dashes(line: str) -> bool:
 
 
 def _begins_device(line: str) -> bool:
+    """The rest of the line does not matter."""
     return line[:LINE_CHARS].lstrip("*_[( ").casefold().startswith((*MOBILE, *_SENT))
 
 
 def _is_device(line: str) -> bool:
+    """The rest of the line must name only devices or email clients."""
     if len(line) > LINE_CHARS:
         return False
     folded = line.lstrip("*_[( ").casefold()

@@ -356,6 +356,7 @@ def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
 
 
 def _has_counted(row: InboundRow) -> bool:
+    """True also while the decision of the message is on its way."""
     if row.state == "new":
         return row.about is not None and not is_held(row.about)
     return (row.result or {}).get("status") in ("accepted", "counted")

@@ -39,7 +39,7 @@ _MANY_SPACES: Final = re.compile(r" {4,}")
 def recipient(address: str) -> Message | None:
     """Return the field of a recipient, None if `address` is neither a business-scoped id nor a number.
 
-    A business- scoped id needs its own field: otherwise Meta takes it for a number and loses the message.
+    A business-scoped id needs its own field: otherwise Meta takes it for a number and loses the message.
     """
     if _SCOPED.match(address):
         return {"recipient": address}

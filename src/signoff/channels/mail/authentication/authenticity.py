@@ -76,6 +76,7 @@ class AuthenticityEvidence:
 
     @property
     def domain(self) -> str:
+        """The claimed sender's domain."""
         return self.verdict.sender.partition("@")[2]
 
     def judge(self, txt: KnownTxt) -> Authenticity:
