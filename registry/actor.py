@@ -85,7 +85,7 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Level):
-    """One step of a route.
+    """One step of a conversation on a route: its instructions and tools, and the data that completes it.
 
     Data fields are read from `data` in the context of the turn.
     """

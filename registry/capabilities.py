@@ -32,7 +32,7 @@ class CapabilityError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """The needs of a handler, declared on its tool.
+    """The outside resources that a handler may use, declared on its tool.
 
     If a worker lacks a backend for one of them, the call is `not_available`.
     """

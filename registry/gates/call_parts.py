@@ -24,7 +24,10 @@ _REMEDY = "send one JSON object with each name once and finite numbers"
 
 
 def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallPart, ...]:
-    """Convert the calls of completion number `completion`, with inline arguments. Calls above the limit are dropped."""
+    """Convert the calls of completion number `completion`, with inline arguments.
+
+    Calls above the limit stay without arguments, for their refusal. Calls far above it are dropped.
+    """
     parts: list[CallPart] = []
     budget = CALLS_BYTES_PER_COMPLETION
     for index, each in enumerate(proposed[:CALLS_KEPT_PER_COMPLETION], 1):

@@ -32,7 +32,7 @@ _OURS: Final[Mapping[str, Filter]] = MappingProxyType({LLM_SESSION: for_model, A
 
 @dataclass(frozen=True)
 class Delivery:
-    """The argument of a sink: its view of the record of one call.
+    """The record of one call, as a destination's sink function receives it.
 
     After the loss of a worker it may receive the same one again, with the same `idempotency_key`.
     """

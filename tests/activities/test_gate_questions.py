@@ -203,8 +203,7 @@ async def denies(args: Any, context: HookContext) -> Permission:
     (
         {"validate_input": corrects},
         "schema",
-        "the tool would reject these arguments. The arguments were corrected (`amount`): "
-        "whole units only.",
+        "the tool would reject these arguments. The arguments were corrected (`amount`): whole units only.",
     ),
     ({"check_permissions": denies}, "permission", "the tool does not permit these arguments: over the budget"),
     ({}, "schema", "the arguments of `pay` are not valid: `amount` must be of type number"),

@@ -141,7 +141,7 @@ class Permit(FrozenModel):
 
 
 class ToolDenied(FrozenModel):
-    """A denial for the model: the call's result, never an exception."""
+    """A denial, as the result of the call that the model reads. Signoff never raises it."""
 
     type: Literal["ToolDenied"] = "ToolDenied"
     """Always `ToolDenied`: the model distinguishes it by this from a tool's result."""

@@ -67,7 +67,7 @@ class InDoubt(Refused):
 
 
 class Conflict(Refused):
-    """The same id was started with other input."""
+    """A turn, call or delivery with this id exists, with other content. Choose another id."""
 
     def __init__(self, message: str, **context: object) -> None:
         super().__init__(message, code="conflict", **context)
@@ -99,7 +99,7 @@ class Unavailable(SignoffError):
 
 
 class ServerUnavailable(Unavailable):
-    """No Temporal server, or an unusable one."""
+    """No usable Temporal server, worker or gateway answers. The request may be repeated with the same id."""
 
 
 class StoreUnavailable(Unavailable):
