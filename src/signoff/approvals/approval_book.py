@@ -26,7 +26,6 @@ Names can have any length.
 
 
 def malformed_receipt(message: str, approval_id: str = "") -> Receipt:
-    """Return the receipt for input that is no decision."""
     return Receipt(status="refused", code="malformed", approval_id=approval_id, message=message)
 
 
@@ -43,19 +42,13 @@ def envelope_problem(envelopes: Sequence[Any]) -> str:
 
 
 def read_decision(envelopes: Sequence[Any]) -> Decision | Receipt:
-    """Return the decision in a message's arguments, or a `malformed` receipt.
-
-    The receipt names the first bad field.
-    """
+    """A `malformed` receipt names the first bad field."""
     problem = envelope_problem(envelopes)
     return malformed_receipt(problem) if problem else _read(envelopes[0])
 
 
 def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
-    """Return the withdrawal in a message's arguments, as a `withdrawn` decision.
-
-    `approval_id` alone is enough. Other input returns a `malformed` receipt.
-    """
+    """`approval_id` alone is enough. Other input returns a `malformed` receipt."""
     problem = envelope_problem(envelopes)
     if problem:
         return malformed_receipt(problem)
@@ -89,7 +82,6 @@ def _read(body: dict[str, Any]) -> Decision | Receipt:
 
 
 def _unknown_field(body: dict[str, Any]) -> str:
-    """Return the first field of `body` that no decision has, or ""."""
     # Pydantic ignores unknown fields. Reject them: with a misspelled `edited_args`, the call would be approved
     # unedited.
     remember = body.get("remember")
@@ -100,10 +92,7 @@ def _unknown_field(body: dict[str, Any]) -> str:
 
 
 class ApprovalBook:
-    """Holds the requests of one turn.
-
-    Every method is pure computation with the time as a parameter.
-    """
+    """Holds the requests of one turn. Pure: the time is a parameter."""
 
     def __init__(self, turn: TurnKey | None = None) -> None:
         self._requests: dict[str, ApprovalRequest] = {}
@@ -113,23 +102,22 @@ class ApprovalBook:
         self.unwritten = AuditBuffer(turn)
 
     def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-        """Start waiting for `request`, replacing its earlier revision."""
+        """Replaces the request's earlier revision."""
         return self._put(request, now)
 
     def get(self, approval_id: str) -> ApprovalRequest | None:
-        """Return the latest revision of a request."""
+        """Return the latest revision."""
         return self._requests.get(approval_id)
 
     def all(self) -> tuple[ApprovalRequest, ...]:
-        """Return all requests of the turn, oldest first."""
+        """Oldest first."""
         return tuple(self._requests.values())
 
     def pending(self) -> tuple[ApprovalRequest, ...]:
-        """Return the requests that wait for approvers, oldest first."""
+        """Oldest first."""
         return tuple(request for request in self._requests.values() if request.state == "pending")
 
     def waits(self, approval_id: str) -> bool:
-        """Return whether the request still waits."""
         request = self._requests.get(approval_id)
         return request is not None and request.state == "pending"
 
@@ -156,12 +144,7 @@ class ApprovalBook:
     def settle(
         self, decision: Decision, authority: Authority, now: datetime, asked: ApprovalRequest | None = None
     ) -> Receipt:
-        """Count a decision of an identified author.
-
-        The first one wins, and the others learn its author.
-
-        `asked` is the next revision made by the gates, if the decision edits the arguments.
-        """
+        """The first decision wins, and the others learn its author. `asked` is the gates' next revision for an edit."""
         # Check again: the same delivery may have arrived by Signal or Update while the author was identified.
         repeated = self._find_repeated(decision)
         if repeated is not None:
@@ -181,14 +164,13 @@ class ApprovalBook:
         return receipt
 
     def apply_due_event(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> ApprovalRequest:
-        """Apply a reminder, an escalation or a deadline that is due. Return the changed request."""
         changed = deadlines.apply_event(self._requests[approval_id], happening, now)
         if changed.state == "pending":
             self.unwritten.add(audit_events.deadline_entry(changed, happening.what, now))
         return self._put(changed, now)
 
     def cancel(self, approval_id: str, by: str, reason: str, now: datetime) -> Receipt:
-        """Withdraw a request. The receipt is `accepted` if this call withdrew it."""
+        """The receipt is `accepted` if this call withdrew the request."""
         request = self._requests.get(approval_id)
         if request is None:
             return self.reject(_unknown(approval_id))
@@ -198,7 +180,7 @@ class ApprovalBook:
         return replace(machine.settled_receipt(withdrawn), status="accepted", code="")
 
     def lapse(self, approval_id: str, now: datetime) -> ApprovalRequest:
-        """Mark an approval as unused. Its call is asked again or judged again."""
+        """Mark an approval as unused. Its call is asked or judged again."""
         return self._put(machine.lapse(self._requests[approval_id]), now)
 
     def receipt(self, approval_id: str) -> Receipt:
@@ -207,7 +189,7 @@ class ApprovalBook:
         return _unknown(approval_id) if request is None else machine.settled_receipt(request)
 
     def reject(self, receipt: Receipt) -> Receipt:
-        """Record and return a refusal. Keeps the last 50 and counts all."""
+        """Keeps the last 50 refusals and counts all."""
         self.refusals.append(receipt)
         self.refused += 1
         return receipt
@@ -215,10 +197,7 @@ class ApprovalBook:
     def record_reply(
         self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None
     ) -> Receipt:
-        """Record the receipt of a decision for the audit log, and a refusal also here.
-
-        Return the receipt.
-        """
+        """Record a receipt for the audit log, and a refusal also here."""
         # For a decision accepted by the gateway, the turn's entry proves nothing: do not repeat the proof in the
         # history.
         stored = authority is not None and authority.received_at is not None

@@ -19,7 +19,6 @@ _REASONS: Final[Mapping[str, str]] = {
 
 
 def waiting_outcome(call: str, tool: str, asked: WaitingCall) -> CallOutcome:
-    """Return the outcome of a call that waits, or that does the same as a waiting one."""
     return CallOutcome(
         call=call,
         tool=tool,
@@ -31,10 +30,7 @@ def waiting_outcome(call: str, tool: str, asked: WaitingCall) -> CallOutcome:
 
 
 def late_result(outcome: CallOutcome, code: str) -> ResultPart:
-    """Return the second and last result of a call that the model knows is waiting.
-
-    `code` is the short code of its request.
-    """
+    """Return the second and last result of a call that the model knows is waiting."""
     # Leave out the provider's id: providers accept only one result for a call, so this one is sent as text.
     waited = f"which waited for approval, {show_code(code)}"
     remark = f"Outcome of {outcome.call} (`{outcome.tool}`), {waited}: {outcome.type}."
@@ -49,7 +45,7 @@ def late_result(outcome: CallOutcome, code: str) -> ResultPart:
 
 
 def outcome_message(outcome: CallOutcome, code: str) -> Message:
-    """Return the message that tells a session the outcome of a call after its turn has ended."""
+    """Tells a session the outcome of a call after its turn has ended."""
     part = late_result(outcome, code)
     value = part.value
     if value.blob is None and not isinstance(value.inline, str):
@@ -58,7 +54,6 @@ def outcome_message(outcome: CallOutcome, code: str) -> Message:
 
 
 def denied_outcome(request: ApprovalRequest) -> CallOutcome:
-    """Return the outcome of a call whose request ended without an approval."""
     refusal = ToolDenied(
         source=_SOURCES[request.state],
         approval_id=request.id,
@@ -83,7 +78,7 @@ def denied_outcome(request: ApprovalRequest) -> CallOutcome:
 
 
 def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
-    """Convert a denied request to a record, so that the same `action` is not asked again."""
+    """Record a denial, so that the same `action` is not asked again."""
     return Denial(
         action=action,
         approval_id=request.id,
@@ -95,14 +90,12 @@ def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
 
 
 def repeated_outcome(earlier: Denial, call: str, tool: str) -> CallOutcome:
-    """Return the outcome of a call that equals a denied one."""
     denied = repeated_denial(earlier, call, tool)
     value = Content(inline=denied.for_model())
     return CallOutcome(call=call, tool=tool, code="denied", gate="approval", value=value, denied=denied)
 
 
 def repeated_denial(earlier: Denial, call: str, tool: str) -> ToolDenied:
-    """Return the denial of a call that equals a denied one, with the original decision."""
     return ToolDenied(
         source="repeat",
         approval_id=earlier.approval_id,

@@ -40,22 +40,17 @@ class ArgumentLeaf(NamedTuple):
     top: str
     """The top-level argument."""
     label: str
-    """Its label for people."""
     value: Any
     """A scalar, a short list of scalars, an empty container, or any value if `secret`."""
     schema: SchemaNode
     """The resolved part of the schema for it."""
     secret: bool
-    """Whether it is masked."""
     declared: bool = True
     """False if it is, or is inside, a key that the schema does not name."""
 
 
 def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[ArgumentLeaf]:
-    """Yield every value of `args` in order, nested ones by dotted names.
-
-    Does not open secret values.
-    """
+    """Yield values in order, nested ones by dotted names. Does not open secret values."""
     # No recursion: the author of the arguments controls how deeply they are nested.
     stack = list(reversed(_children(None, args, SchemaNode.of(schema).resolve(), secrets)))
     while stack:
@@ -67,7 +62,7 @@ def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collecti
 
 
 def default_leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> list[ArgumentLeaf]:
-    """Return a leaf for each top-level argument that a call leaves out and for which the schema has a default.
+    """Return leaves for omitted top-level arguments with a default.
 
     Omits null, secret arguments, and values that need several rows.
     """
@@ -83,10 +78,9 @@ def _default(field: SchemaNode) -> Any:
 
 
 def leaf_line(leaf: ArgumentLeaf, limit: int, suspects: Collection[str] = ()) -> VisibleLine:
-    """Return the line for the value of `leaf`, with marks on look-alike letters.
+    """Marks look-alike letters.
 
-    If the schema allows several types, a text that looks like another type is quoted: `"5"`, `"yes"`. `suspects` are
-    the suspect words of the call.
+    If the schema allows several types, it quotes a text that looks like another type: `"5"`, `"yes"`.
     """
     is_list = isinstance(leaf.value, list | tuple)
     line = value_line(leaf.value, limit, quotes=_is_open(leaf.schema.item().resolve() if is_list else leaf.schema))
@@ -104,10 +98,9 @@ def suspects_of(found: Iterable[ArgumentLeaf]) -> frozenset[str]:
 
 
 def value_line(value: Any, limit: int, *, quotes: bool = False) -> VisibleLine:
-    """Return a value on one line of at most `limit` characters.
+    """Return one line of at most `limit` characters.
 
-    A container that does not fit is replaced by its count. With `quotes`, a text that looks like another type is
-    quoted.
+    A count replaces a container that does not fit. With `quotes`, a text that looks like another type is quoted.
     """
     if not isinstance(value, Mapping | list | tuple):
         return _scalar(value, limit, quotes=quotes)
@@ -120,15 +113,11 @@ def value_line(value: Any, limit: int, *, quotes: bool = False) -> VisibleLine:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return `1 value`, `2 values`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def is_secret(name: str, secrets: Collection[str]) -> bool:
-    """Return whether the dotted `name`, or an argument around it, is secret.
-
-    Ignores indices.
-    """
+    """Also true if an argument around the dotted `name` is secret. Ignores indices."""
     parts = keys_from_name(name)
     bare = [part for part in parts if not _is_index(part)]
     return any(above in secrets for path in (parts, bare) for above in accumulate(path, "{}.{}".format))
@@ -155,7 +144,6 @@ def step_from_key(key: str) -> str:
 
 
 def keys_from_name(name: str) -> list[str]:
-    """Split a dotted name into its keys and indices."""
     keys: list[str] = []
     at = 0
     while at <= len(name):
@@ -218,7 +206,6 @@ def _opens(value: Any) -> bool:
 
 
 def _is_open(schema: SchemaNode) -> bool:
-    """Return whether a resolved schema allows several types."""
     pinned = schema.keywords.get("enum", [schema.keywords["const"]] if "const" in schema.keywords else None)
     if isinstance(pinned, list | tuple):
         return len({_json_type(each) for each in pinned}) > 1
@@ -236,7 +223,7 @@ def _scalar(value: Any, limit: int, *, quotes: bool) -> VisibleLine:
 
 
 def _join(items: Sequence[Any], *, quotes: bool = False) -> str | None:
-    """Join scalars on one line, or return `None` if that is too long or ambiguous."""
+    """Return `None` if the line is too long or ambiguous."""
     if len(items) > JOINED_CHARS or any(isinstance(item, Mapping | list | tuple) for item in items):
         return None
     texts = [_scalar(item, CARD_VALUE_CHARS, quotes=quotes).text for item in items]

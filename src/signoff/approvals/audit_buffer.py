@@ -26,11 +26,7 @@ class KnownFacts(NamedTuple):
 
 
 class AuditBuffer:
-    """Keeps entries in order and loses none.
-
-    Entries that an activity did not write are returned. `turn` is the turn of these entries. Without a turn, approvals
-    have their full ids.
-    """
+    """Keeps entries in order and loses none. Without a `turn`, approvals have their full ids."""
 
     def __init__(self, turn: TurnKey | None = None) -> None:
         self._turn = turn
@@ -39,7 +35,7 @@ class AuditBuffer:
         self._last: AuditEntry | None = None
 
     def add(self, entry: AuditEntry) -> None:
-        """Keep an entry until it is taken. Ignores a repeated entry."""
+        """Ignores a repeated entry."""
         if any(entry.key == kept.key for kept in self._entries):
             return
         if len(self._entries) >= ENTRIES_KEPT and entry.data.get("status") == "refused":
@@ -66,10 +62,7 @@ class AuditBuffer:
 
 
 def fold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditEntry, ...]:
-    """Return `entries` without the facts that the recipient knows from its other input.
-
-    Shortens only entries that contain all of these facts, unchanged. `unfold_facts` restores them.
-    """
+    """Shortens only entries that contain all of these facts, unchanged. `unfold_facts` restores them."""
     return tuple(
         replace(entry, data={name: fact for name, fact in entry.data.items() if name not in facts.known})
         if entry.key.startswith(facts.key) and facts.known.items() <= entry.data.items()
@@ -79,7 +72,6 @@ def fold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditE
 
 
 def unfold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditEntry, ...]:
-    """Return `entries` with the facts that `fold_facts` left out."""
     return tuple(
         replace(entry, data={**entry.data, **facts.known})
         if entry.key.startswith(facts.key) and facts.known.keys().isdisjoint(entry.data)
@@ -96,10 +88,7 @@ def whole_facts(data: Mapping[str, Any], turn: TurnKey) -> dict[str, Any]:
 
 
 def _short(data: dict[str, Any], turn: TurnKey | None) -> dict[str, Any]:
-    """Return facts about an approval of `turn` with only its call instead of its id.
-
-    The id repeats tenant, session and turn.
-    """
+    """Replace the approval's id by its call: the id repeats tenant, session and turn."""
     named = parse_approval_id(str(data.get("approval")))
     if named is None or named.turn != turn:
         return data

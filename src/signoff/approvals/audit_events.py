@@ -1,9 +1,7 @@
 """Builds the audit entries of questions, decisions, turns and administration.
 
-Pure.
-
-No entry contains arguments or results, except those of specialists: digests bind them. Keys depend only on the event,
-so that a retry, a replay or a second report adds nothing. `call_events` builds the entries of calls.
+Pure. No entry contains arguments or results, except those of specialists: digests bind them. Keys depend only on the
+event, so that a retry, a replay or a second report adds nothing.
 """
 
 import hashlib
@@ -45,15 +43,11 @@ def admin_stream(tenant: str) -> str:
 
 
 def turn_stream(ctx: CallContext) -> str:
-    """Return the stream of a turn: its workflow id."""
     return TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
 
 
 def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
-    """Record that approvers are asked, first or again.
-
-    For an edit, include its author and the edited arguments.
-    """
+    """For an edit, includes its author and the edited arguments."""
     revised = request.revision > 1 and request.kind == "approval"
     kind: AuditKind = "in_doubt" if request.kind == "in_doubt" else "revision" if revised else "request"
     return _of_request(
@@ -93,13 +87,10 @@ def attempt_entry(
     reporter: str = "",
     stored: bool = False,
 ) -> AuditEntry:
-    """Record an attempted decision and its receipt.
+    """With `stored`, the decision is in the store, and its text and proof in the entry written with it.
 
-    `authority` is the result of identifying its author.
-
-    With `stored`, the decision is in the store, and its text and proof in the entry written with it. `reporter` is
-    `gateway` if that reports it: it knows its people and checks no signature. The same delivery with the same receipt
-    is one attempt, even if two processes report it.
+    `reporter` is `gateway` if that reports it: it knows its people and checks no signature. The same delivery with the
+    same receipt is one attempt, even if two processes report it.
     """
     who = authority or Authority(allowed=False)
     decision = _bound(decision)
@@ -162,10 +153,7 @@ def rejected_entry(receipt: Receipt, at: datetime, *, subject: str, channel: str
 
 
 def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
-    """Record the end state of a request.
-
-    The counted decisions are in the entries of their attempts and of the call's execution.
-    """
+    """The counted decisions are in the entries of their attempts and of the call's execution."""
     return _of_request(
         request,
         "ending",
@@ -181,7 +169,6 @@ def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
 
 
 def deadline_entry(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
-    """Record a reminder, an escalation, or an extended deadline."""
     # Use the count instead of the time: turn and gateway see the same event at different times.
     which = request.reminded if what == "remind" else 1
     return _of_request(
@@ -199,46 +186,42 @@ def deadline_entry(request: ApprovalRequest, what: str, at: datetime) -> AuditEn
 def delivery_entry(
     request: ApprovalRequest, event: str, card: str, at: datetime, facts: Mapping[str, Any]
 ) -> AuditEntry:
-    """Record an event of a card, such as `sent`, `failed` or `closed`.
+    """`card` is a token, `event` for example `sent`.
 
-    `card` is its token. Each event is recorded once, unless `facts` number it by `attempt`.
+    Each event is recorded once, unless `facts` number it by `attempt`.
     """
     key = f"{event}/{card}/{facts.get('attempt', 1)}"
     return _of_request(request, "delivery", key, at, "", event=event, **facts)
 
 
 def link_entry(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
-    """Record that a link was opened, by a person or a program. Once for each link."""
+    """Recorded once for each link. A program may have opened it."""
     key = f"opened/{approval_id}/{link}"
     return _of_approval(approval_id, "delivery", key, at, subject, event="opened", channel=channel, link=link)
 
 
 def turn_entry(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
-    """Record that a turn was requested."""
     return _of_life(tenant, session, turn, "begun", at, subject, facts)
 
 
 def move_entry(ctx: CallContext, step: str, completion: int, at: datetime) -> AuditEntry:
-    """Record that the turn of `ctx` moved to another step of its route before a completion."""
     what = f"moved/{completion}/{ctx.step}/{step}"
     facts = {"moved": step, "route": ctx.route, "from": ctx.step, "completion": completion}
     return _of_life(ctx.tenant, ctx.session, ctx.turn, what, at, ctx.user.user, facts)
 
 
 def facts_of_begin(ctx: CallContext) -> KnownFacts:
-    """Return the facts of a turn's first entry that `ctx` contains."""
     user = ctx.user
     about = {"actor": ctx.actor, "channel": ctx.channel, "unsigned": not user.signature, "key_id": user.key_id}
     return KnownFacts("turn/begun", drop_empty(about))
 
 
 def facts_of_end(permit: Permit) -> KnownFacts:
-    """Return the facts of entries of ended questions that `permit` contains."""
     return KnownFacts(f"ending/{permit.call}/", {"digest": permit.digest})
 
 
 def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> AuditEntry:
-    """Record an event of the session before its turn began. The `subject` in it is unverified."""
+    """Precedes the turn. The `subject` in the event is unverified."""
     moment = f"{event.at.isoformat()}/{event.body[:SHORT]}"
     facts = event.model_dump(include={"id", "status", "code", "body"})
     return AuditEntry(
@@ -253,10 +236,7 @@ def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> 
 
 
 def stop_entry(key: TurnKey, subject: str, at: datetime, *, refused: bool = False) -> AuditEntry:
-    """Record a request to the gateway to stop a turn.
-
-    The gateway itself checks the permission.
-    """
+    """The gateway itself checks the permission."""
     facts = {"stop": "refused" if refused else "asked", "channel": "gateway"}
     return _of_life(*key, f"stop/{at.isoformat()}", at, subject, facts)
 
@@ -264,12 +244,7 @@ def stop_entry(key: TurnKey, subject: str, at: datetime, *, refused: bool = Fals
 def turn_end_entry(
     tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "", run: str = ""
 ) -> AuditEntry:
-    """Record the end of a turn.
-
-    `error` is the code of the error that ended it.
-
-    `run` is the ended run, if another process reports it: a turn that was reset ends again.
-    """
+    """`error` is a code. `run` is the ended run, if another process reports it: a turn that was reset ends again."""
     return _of_life(tenant, session, turn, f"ended/{run}" if run else "ended", at, "", {"ended": state, "error": error})
 
 
@@ -300,7 +275,6 @@ def fingerprint(value: Any) -> str:
 
 
 def rule_fact(rule: RuleReference | None) -> dict[str, Any] | None:
-    """Return a rule as plain data."""
     return None if rule is None else rule.model_dump(mode="json")
 
 
@@ -372,10 +346,7 @@ def _of_approval(
     tenant: str = DEFAULT_TENANT,
     **facts: Any,
 ) -> AuditEntry:
-    """Return an entry for the stream of the id's turn.
-
-    If the id names no turn, the entry belongs to the tenant's stream.
-    """
+    """If the id names no turn, the entry belongs to the tenant's stream."""
     named = parse_approval_id(approval_id)
     return AuditEntry(
         stream=named.turn.workflow_id if named is not None else admin_stream(tenant),
@@ -389,5 +360,4 @@ def _of_approval(
 
 
 def drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that are not empty."""
     return {name: value for name, value in facts.items() if value not in ("", None, [], ())}

@@ -16,10 +16,7 @@ ArgumentsDigest: TypeAlias = Callable[[Mapping[str, Any]], str]
 
 
 def is_answer_to(decision: Decision, question: Question, question_hash: str) -> bool:
-    """Return whether `decision` answers `question`, whose hash is `question_hash`.
-
-    An edit is addressed to the previous revision, and answers the question that it created.
-    """
+    """An edit is addressed to the previous revision, and answers the question that it created."""
     if decision.edited_args is None:
         # A raw message may name no question. For signed decisions, the tool's activity requires one.
         return decision.question_hash in ("", question_hash) and (decision.revision or 1) == question.revision

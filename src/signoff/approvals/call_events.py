@@ -1,9 +1,7 @@
 """Builds the audit entries of calls: proposed, judged, run and ended.
 
-Pure.
-
-As in `audit_events`, no entry contains arguments or results, except those of specialists, and keys depend only on the
-event. A tool's `meta` is included.
+Pure. As in `audit_events`, no entry contains arguments or results, except those of specialists, and keys depend only on
+the event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +27,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 
 
 def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime, *, model: str = "") -> AuditEntry:
-    """Record that a model proposed a call, before any gate judged it. `model` is `offline` or empty."""
+    """Recorded before any gate judges the call. `model` is `offline` or empty."""
     # The model chose the tool's name, which may have any length.
     name = tool[:SHOWN_CHARS]
     return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=name, actor=ctx.actor, model=model)
@@ -38,10 +36,7 @@ def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime, *, mode
 def trace_entry(
     ctx: CallContext, call: str, name: str, resolution: Mapping[str, Any], line: str, at: datetime
 ) -> AuditEntry:
-    """Record the tool to which a call's name resolved, and the winning and losing levels.
-
-    `line` states it as text.
-    """
+    """Record the tool behind a call's name, with winning and losing levels. `line` states it as text."""
     return _of_turn(
         ctx,
         "trace",
@@ -103,10 +98,10 @@ def started_entry(
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """Record that a handler is about to be called, with its verified permit.
+    """Recorded before the handler is called.
 
     `ticket` is empty for a read that needs none. `attempt` distinguishes the runs of such a read. `note` describes
-    changes to the arguments or accepted deviations. `facts` adds details, such as the event's name.
+    changed arguments or accepted deviations.
     """
     return _of_turn(
         permit.ctx,
@@ -137,9 +132,9 @@ def finished_entry(
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """Record the outcome of a call that ran, or was refused when it should have run.
+    """Includes a call that was refused when it should have run.
 
-    `facts` adds details of a call that ran. `attempt` distinguishes the runs of a call without a ticket.
+    `attempt` distinguishes the runs of a call without a ticket.
     """
     kind: AuditKind = "in_doubt" if outcome.code == "in_doubt" else "outcome"
     what = f"{ticket or permit.digest}{attempt}/{outcome.code}"
@@ -177,7 +172,7 @@ def untaken_entry(ctx: CallContext, call: str, tool: str, names: Sequence[str], 
 
 
 def probe_entry(permit: Permit, tool: str, ticket: str, answer: str, at: datetime) -> AuditEntry:
-    """Record the result of a tool's probe: `happened`, `did_not_happen` or `unknown`."""
+    """`answer` is `happened`, `did_not_happen` or `unknown`."""
     return _of_turn(
         permit.ctx,
         "in_doubt",
@@ -192,7 +187,7 @@ def probe_entry(permit: Permit, tool: str, ticket: str, answer: str, at: datetim
 
 
 def late_report_entry(permit: Permit, ticket: str, report: LateReport, tool: str, at: datetime) -> AuditEntry:
-    """Record an agent's report that arrived after the outcome was settled differently."""
+    """The report arrived after the outcome was settled differently."""
     return _of_turn(
         permit.ctx,
         "in_doubt",
@@ -208,10 +203,7 @@ def late_report_entry(permit: Permit, ticket: str, report: LateReport, tool: str
 
 
 def refused_run_entry(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
-    """Record that a tool's activity refused a permit, once for each call and reason.
-
-    Names no approver: the caller wrote them into the permit, and they are not verified.
-    """
+    """Recorded once for each call and reason. Names no approver: the caller wrote them into the permit, unverified."""
     return _of_turn(
         permit.ctx,
         "execution",

@@ -72,13 +72,10 @@ def render_card(
     mark: str = "",
     others: Collection[str] = (),
 ) -> Card:
-    """Draw the card of one call, in at most `CARD_BYTES` of JSON.
+    """The card has at most `CARD_BYTES` of JSON, and states if it does not show everything.
 
-    It states if it does not show everything.
-
-    `effect` is the tool's template: only `{name}` and `{name.of.nested}` are replaced, by arguments. `schema` is the
-    JSON Schema of the tool's arguments: defaults of arguments that the call leaves out follow its own, marked, as far
-    as there is room. `secrets` are dotted names that are never shown, `show` the dotted names to
+    In `effect`, arguments replace only `{name}` and `{name.of.nested}`. Defaults of omitted arguments follow the call's
+    own, marked, as far as there is room. `secrets` are dotted names that are never shown, `show` the dotted names to
     show (`None` for all). `others` are values of secret arguments of the turn's other calls. The card's text repeats
     neither these nor its own secret values. Never raises for JSON arguments.
     """
@@ -110,10 +107,7 @@ def render_card(
 
 
 def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any], mark: str) -> Card:
-    """Draw the card of a question, only from the tool's declaration and the arguments.
-
-    `declaration` is the text hashed as `question.definition` (`Tool.declaration`).
-    """
+    """Uses only the tool's declaration and the arguments. `declaration` is the text hashed as `question.definition`."""
     return render_card(
         effect=str(declaration["effect"]),
         title=str(declaration["title"]),
@@ -147,9 +141,8 @@ def effect_sentence(
 ) -> str:
     """Return the action in one sentence of at most `EFFECT_CHARS`.
 
-    Without a template it has the tool and its first arguments. A missing argument is its default in `schema`, or an em
-    dash. A secret one is `hidden`. An argument is never read as a template. Look-alike letters are followed by their
-    codes.
+    A missing argument is its default in `schema`, or an em dash. A secret one is `hidden`. An argument is never read as
+    a template. Codes follow look-alike letters.
     """
     args = redact_arguments(args, secrets, secret_values(args, secrets))
     defaulted = {leaf.top: leaf.value for leaf in default_leaves(args, schema, secrets)} | dict(args)
@@ -177,7 +170,6 @@ def _filled_sentence(
 
 
 def _repetition_note(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> Remark | None:
-    """Return the remark on masked arguments that repeat a secret value, or `None`."""
     names = [] if proposed is shown else [name for name in proposed if proposed[name] != shown[name]]
     named = ", ".join(f"`{one_line(name, NAME_CHARS).text}`" for name in names[:EFFECT_ARGUMENTS])
     more = len(names) - EFFECT_ARGUMENTS
@@ -220,12 +212,7 @@ def _is_shown(leaf: ArgumentLeaf, show: Collection[str] | None) -> bool:
 
 
 def _entries(shown: Sequence[ArgumentLeaf], limit: int, suspects: Collection[str]) -> list[_Entry]:
-    """Return one row for each value.
-
-    An argument with many values gets its first rows and a count of the others.
-
-    Rows without room on the card are counted but not drawn: a hostile call has thousands.
-    """
+    """Rows without room on the card are counted but not drawn: a hostile call has thousands."""
     entries: list[_Entry] = []
     for top, group in groupby(shown, key=lambda leaf: leaf.top):
         values = list(group)
@@ -259,7 +246,7 @@ def _row(leaf: ArgumentLeaf, limit: int, suspects: Collection[str]) -> CardRow:
 
 
 def _with_defaults(card: Card, defaults: Sequence[ArgumentLeaf]) -> Card:
-    """Append a marked row for each default that fits in full. They are no values of the call: none is ever missing."""
+    """Defaults are no values of the call: none is ever missing."""
     rows = []
     for leaf in defaults[: max(0, ROWS - len(card.rows))]:
         row = _row(leaf, CARD_VALUE_CHARS, ())
@@ -275,10 +262,7 @@ def _hidden_text(value: Any) -> str:
 
 
 def _remark(text: str, kind: str, count: int, label: str = "") -> CardRow:
-    """Return a row by the card itself, recognisable by its empty name.
-
-    `kind` and `count` encode its English `text`.
-    """
+    """An empty name marks rows by the card itself. `kind` and `count` encode the English `text`."""
     return CardRow(name="", label=label, value=text, format=kind, length=count)
 
 

@@ -25,10 +25,10 @@ def repeat_note(
     since: datetime | None = None,
     spent: int = 0,
 ) -> Remark | None:
-    """Return the reason why approvers are asked again about `call`, or `None`.
+    """`definition` and `policy_hash` are the present ones.
 
-    `definition` and `policy_hash` are the present ones. `requests` contains all revisions of the turn's requests,
-    oldest first. `since` and `spent` are as in `is_new_to_turn`.
+    `requests` contains all revisions of the turn's requests, oldest first. `since` and `spent` are as in
+    `is_new_to_turn`.
     """
     asked = [each for each in requests if each.call == call and each.kind == "approval"]
     if asked and is_asked_still(asked[-1], since, spent) and _under(asked[-1], definition, policy_hash):
@@ -45,33 +45,25 @@ def repeat_note(
 
 
 def editor_note(name: str) -> Remark:
-    """Return the remark on the editor of the arguments, by name in the directory or id."""
     return Remark.of("edited", who=name)
 
 
 def fallback_note(tools: Sequence[str]) -> Remark | None:
-    """Return the remark on the tools for which a call may be the fallback, or `None`."""
     return Remark.of("fallback", tools=", ".join(f"`{each}`" for each in tools)) if tools else None
 
 
 def runner_note(actor: str) -> Remark:
-    """Return the remark that the agent runs the call.
-
-    Running it as shown is then the agent's promise.
-    """
+    """The agent runs the call: running it as shown is the agent's promise."""
     return Remark.of("runner", actor=f"`{actor}`")
 
 
 def visible_note(note: Words, limit: int) -> Words:
-    """Return a note with visible values, each on one line of at most `limit` characters."""
+    """Each visible value fits one line of at most `limit` characters."""
     return change_texts(note, lambda each: one_line(each, limit).text)
 
 
 def cut_notes(notes: Sequence[Words], limit: int) -> tuple[Words, ...]:
-    """Truncate visible notes to about `limit` characters of English.
-
-    Only values are shortened, marked by `…`.
-    """
+    """Truncates to about `limit` characters of English. Shortens only values, marked by `…`."""
     kept: list[Words] = []
     for at, note in enumerate(notes, 1):
         chars = len(english(note))

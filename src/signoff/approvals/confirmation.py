@@ -24,18 +24,16 @@ _TYPED_CHARS: Final = 2_000
 
 
 def is_money(row: CardRow) -> bool:
-    """Return whether a row is an amount of money, by its format or its name."""
     words = {word.lower() for word in _WORD.findall(f"{row.name} {row.label}")}
     return row.format in _MONEY_FORMATS or (is_number(row) and not words.isdisjoint(_MONEY_WORDS))
 
 
 def is_number(row: CardRow) -> bool:
-    """Return whether a row is a number, including amounts of money."""
+    """Includes amounts of money."""
     return row.format in _NUMBERS or row.format in _MONEY_FORMATS
 
 
 def needs_typing(request: ApprovalRequest) -> bool:
-    """Return whether approving `request` requires retyping a value."""
     return request.confirm == "type" or at_least(request.min_assurance, "mfa")
 
 
@@ -50,9 +48,7 @@ def row_to_type(request: ApprovalRequest) -> CardRow | None:
 
 
 def is_confirmed(request: ApprovalRequest, typed: str) -> bool:
-    """Return whether `typed` confirms `request`.
-
-    Always true if nothing must be retyped.
+    """Always true if nothing must be retyped.
 
     An amount may be written in any usual way, with its currency: `9500`, `9,500.00`, `9.500,00 EUR`. For other values
     neither case nor spaces matter.
@@ -67,7 +63,7 @@ def is_confirmed(request: ApprovalRequest, typed: str) -> bool:
 
 
 def missing_words(request: ApprovalRequest) -> str:
-    """Return the message that asks for the value, without repeating it."""
+    """Ask for the value without repeating it."""
     row = row_to_type(request)
     what = f"the value of `{row.name}`" if row is not None else f"its code, {show_code(request.code)}"
     return f"this request wants {what} typed again"
@@ -79,7 +75,6 @@ def _bare(words: str) -> str:
 
 
 def _amount(row: CardRow) -> Decimal | None:
-    """Return the number shown in a row, or `None` for anything else."""
     try:
         amount = Decimal(row.value) if is_number(row) else None
     except InvalidOperation:

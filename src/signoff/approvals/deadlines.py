@@ -22,7 +22,6 @@ class DueEvent(NamedTuple):
 
 
 def open_request(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """Open `request` at `now`, with the absolute times of its events."""
     return replace(
         request,
         state="pending",
@@ -34,17 +33,14 @@ def open_request(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
 
 
 def advance(request: ApprovalRequest, until: datetime) -> ApprovalRequest:
-    """Apply all timed events of `request` before `until`, including the deadline."""
+    """Apply all events before `until`, including the deadline."""
     while (coming := next_event(request)) is not None and coming.at < until:
         request = apply_event(request, coming, coming.at)
     return request
 
 
 def list_events(request: ApprovalRequest, until: datetime) -> list[tuple[DueEvent, ApprovalRequest]]:
-    """Return the timed events of `request` before `until`, each with the changed request.
-
-    `request` is in its state when opened.
-    """
+    """Each event comes with the changed request. `request` is in its state when opened."""
     events: list[tuple[DueEvent, ApprovalRequest]] = []
     while (coming := next_event(request)) is not None and coming.at < until:
         request = apply_event(request, coming, coming.at)
@@ -53,7 +49,7 @@ def list_events(request: ApprovalRequest, until: datetime) -> list[tuple[DueEven
 
 
 def next_event(request: ApprovalRequest) -> DueEvent | None:
-    """Return the next timed event, the deadline last, or `None` if the request does not wait."""
+    """The deadline comes last. `None` if the request does not wait."""
     if request.state != "pending" or request.expires_at is None:
         return None
     coming = [DueEvent(at, "remind") for at in request.remind_at[request.reminded :]]
@@ -64,10 +60,7 @@ def next_event(request: ApprovalRequest) -> DueEvent | None:
 
 
 def apply_event(request: ApprovalRequest, happening: DueEvent, now: datetime) -> ApprovalRequest:
-    """Apply `happening` to `request` when it is due.
-
-    No effect if the request no longer waits for it.
-    """
+    """No effect if the request no longer waits for `happening`."""
     # A decision or an edit may have arrived since the timer was set. Then its event is no longer due.
     if next_event(request) != happening:
         return request
@@ -88,7 +81,7 @@ def first_approvers(request: ApprovalRequest) -> tuple[str, ...]:
 
 
 def escalate(request: ApprovalRequest) -> ApprovalRequest:
-    """Allow `escalate_to` to decide a pending request. Others are returned unchanged."""
+    """Allow `escalate_to` to decide. Only a pending request changes."""
     if request.state != "pending" or request.escalated:
         return request
     everybody = tuple(dict.fromkeys((*request.approvers, *request.escalate_to)))
@@ -103,10 +96,7 @@ def escalated_groups(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tupl
 
 
 def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """Time out a pending request after its deadline, or escalate and extend it once.
-
-    The extension lasts `timeout`. Others are returned unchanged.
-    """
+    """Time out a pending request, or escalate and extend it once by `timeout`. Others do not change."""
     if request.state != "pending":
         return request
     if _may_be_put_off(request):
@@ -116,10 +106,7 @@ def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
 
 
 def last_moment(request: ApprovalRequest) -> datetime | None:
-    """Return the last time at which a decision counts, including a possible extension.
-
-    `None` without a deadline.
-    """
+    """Includes a possible extension. `None` without a deadline."""
     if request.expires_at is None or not _may_be_put_off(request):
         return request.expires_at
     return _after(request.expires_at, request.timeout)

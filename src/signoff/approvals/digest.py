@@ -25,11 +25,11 @@ def call_digest(
     definition: str,
     args: Mapping[str, Any],
 ) -> str:
-    """Return the SHA-256 (64 hex digits) of the call's RFC 8785 encoding, with version `v`.
+    """Return the SHA-256 (64 hex digits) of the call's RFC 8785 encoding.
 
-    `requester` is the requester's id. `nonce` comes from the requester's principal. It separates a turn from a later
-    one with the same id, once the server has forgotten the first. `1` and `1.0` produce the same digest. Raises
-    `NotCanonical` if RFC 8785 cannot encode the arguments.
+    `requester` is an id. `nonce` comes from the requester's principal. It separates a turn from a later one with the
+    same id, once the server has forgotten the first. `1` and `1.0` produce the same digest. Raises `NotCanonical` if
+    RFC 8785 cannot encode the arguments.
     """
     return sha256_hex(
         {
@@ -48,7 +48,7 @@ def call_digest(
 
 
 def digest_in_context(ctx: CallContext, *, call: str, tool: str, definition: str, args: Mapping[str, Any]) -> str:
-    """Return the digest of a call in the turn of `ctx`, as `call_digest` does."""
+    """As `call_digest`, in the turn of `ctx`."""
     return call_digest(
         tenant=ctx.tenant,
         session=ctx.session,
@@ -67,10 +67,9 @@ _ASKED: Final = set(Question.model_fields) - _MOMENTS
 
 
 def question_hash(question: Question) -> str:
-    """Return the SHA-256 of a question's RFC 8785 encoding: call, terms and texts.
+    """Covers call, terms and texts in RFC 8785 encoding, not code, times and end.
 
-    Leaves out code, times and end. Decisions contain this hash, so their signatures cover everything that approvers
-    were shown. Raises `NotCanonical`.
+    Decisions contain this hash, so their signatures cover everything that approvers were shown. Raises `NotCanonical`.
     """
     asked = question.model_dump(mode="json", include=_ASKED)
     # RFC 8785 writes `60.0` as `60`. Integers use the fast encoder, which is three times as fast, and a running call
@@ -83,18 +82,14 @@ def _is_whole(value: Any) -> bool:
 
 
 def doubt_digest(digest: str, ticket: int) -> str:
-    """Return the digest for a question about a call whose outcome is unknown.
-
-    Differs from every call digest, so that an answer to one question cannot be used for the other.
-    """
+    """Differs from every call digest, so that an answer to one question cannot be used for the other."""
     return sha256_hex({"v": DIGEST_VERSION, "doubt": digest, "ticket": ticket})
 
 
 def digest_mark(digest: str, key: bytes) -> str:
     """Return the first 8 hex digits of HMAC-SHA256 of `digest`, for people to compare.
 
-    The key keeps masked arguments from being guessed. Raises `ValueError` without a key: anyone could compute such a
-    mark and find out those arguments.
+    Raises `ValueError` without a key: anyone could compute such a mark and find out masked arguments.
     """
     if not key:
         raise ValueError("a digest mark needs a key")

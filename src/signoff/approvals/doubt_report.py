@@ -11,10 +11,7 @@ HAPPENED_NOTE: Final = "The tool did not answer; a person says that this happene
 
 
 def happened_outcome(call: str, tool: str, word: Decision) -> CallOutcome:
-    """Return the outcome of a call that `word` reports as having happened.
-
-    Its text is the result, marked as a person's.
-    """
+    """The decision's text is the result, marked as a person's."""
     return CallOutcome(
         call=call,
         tool=tool,

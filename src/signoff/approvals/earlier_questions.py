@@ -13,20 +13,16 @@ from signoff.contracts.canonical_json import NotCanonical
 def denial_of(
     requests: Iterable[ApprovalRequest], ctx: CallContext, tool: str, args: Mapping[str, Any]
 ) -> ApprovalRequest | None:
-    """Return the request in which this action was denied, or `None`.
-
-    It may belong to any call of the turn.
-    """
+    """The request may belong to any call of the turn."""
     denied = (each for each in requests if each.kind == "approval" and each.state == "denied" and each.tool == tool)
     return next((each for each in denied if _is_about(each, ctx, args)), None)
 
 
 def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
-    """Return whether no rule and no grant may run `call`.
+    """True while approvers decide `call`, and after they did not approve it: no rule and no grant may run it.
 
-    True while approvers decide it, and after they did not approve it. `requests` contains all revisions, oldest first.
-    If the turn gave up an approval or no longer asks the question, the call is judged as if approvers had never been
-    asked.
+    `requests` contains all revisions, oldest first. If the turn gave up an approval or no longer asks the question,
+    approvers count as never asked.
     """
     asked = [each for each in requests if each.call == call and each.kind == "approval"]
     if not asked:
@@ -44,7 +40,7 @@ def is_asked_still(request: ApprovalRequest, since: datetime | None = None, spen
     """Return whether a question stays open when its call is judged again.
 
     False after a withdrawal. True if it waits, or if its turn has not yet learned of it. Decisions made in between are
-    then for that turn, and no approver is asked twice. `since` and `spent` are as in `is_new_to_turn`.
+    for that turn, and no approver is asked twice. `since` and `spent` are as in `is_new_to_turn`.
     """
     if request.ended_at is not None:
         return False
@@ -63,14 +59,13 @@ def is_new_to_turn(request: ApprovalRequest, since: datetime | None, spent: int 
 
 
 def is_bound_to(requests: Iterable[ApprovalRequest], ctx: CallContext, digest: str, args: Mapping[str, Any]) -> bool:
-    """Return whether approvers were asked about the call with this digest and these arguments."""
     return any(each.digest == digest and _is_about(each, ctx, args) for each in requests)
 
 
 def ending_of(requests: Iterable[ApprovalRequest], digest: str) -> ApprovalRequest | None:
-    """Return the request that settled an attempt as happened or given up, or `None`.
+    """Return the request that settled an attempt as happened or given up.
 
-    `digest` is the digest of questions about that attempt.
+    `digest` is that of questions about the attempt.
     """
     about = (each for each in requests if each.kind == "in_doubt" and each.digest == digest)
     return next((each for each in about if each.state in ("happened", "denied")), None)
@@ -83,7 +78,6 @@ def last_asked(requests: Iterable[ApprovalRequest]) -> Iterable[datetime]:
 
 
 def _is_about(request: ApprovalRequest, ctx: CallContext, args: Mapping[str, Any]) -> bool:
-    """Return whether a request of this turn had these arguments, by recomputing its digest."""
     named = {"call": request.call, "tool": request.tool, "definition": request.definition}
     try:
         # Use this turn's nonce instead of `binding.digest_with`, which trusts the question: an earlier turn with the

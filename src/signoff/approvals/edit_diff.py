@@ -19,7 +19,6 @@ class RowChange(NamedTuple):
     """One argument before and after an edit."""
 
     name: str
-    """The argument's dotted name."""
     label: str
     before: str
     """The old value, or ""."""
@@ -28,9 +27,9 @@ class RowChange(NamedTuple):
 
 
 def row_changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[RowChange, ...]:
-    """Return the rows that differ, in the order of the new card, with removed rows last.
+    """Keeps the order of the new card, with removed rows last.
 
-    Changes inside a hidden value, or beyond the truncation of a long one, are not detected.
+    Does not detect changes inside a hidden value, or beyond the truncation of a long one.
     """
     old, new = _rows_by_name(before), _rows_by_name(after)
     names = [*new, *(name for name in old if name not in new)]
@@ -42,7 +41,6 @@ def row_changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[Ro
 
 
 def edit_note(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
-    """Return one paragraph for the model about the edits before its call ran."""
     edits = row_changes(before, after)
     if not edits:
         return "A person changed arguments of this call before it ran; they are hidden."
@@ -55,7 +53,6 @@ def edit_note(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
 
 
 def remark_note(request: ApprovalRequest | None) -> str:
-    """Return the approvers' remarks on a request for the model, or ""."""
     if request is None or request.state != "approved":
         return ""
     approvals = [vote for vote in request.votes if vote.verdict == "approved"]

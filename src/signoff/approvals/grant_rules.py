@@ -26,7 +26,6 @@ class AgreedGrant:
     """The grant on which the decisions on one question agree."""
 
     verdict: Literal["approved", "denied"]
-    """The decision's verdict."""
     wish: GrantRequest
     """Its scope, duration and number of uses."""
     votes: tuple[Vote, ...]
@@ -34,7 +33,6 @@ class AgreedGrant:
 
     @property
     def people(self) -> tuple[str, ...]:
-        """Return the ids of the deciders."""
         return tuple(dict.fromkeys(vote.decision.subject for vote in self.votes))
 
     @property
@@ -44,7 +42,6 @@ class AgreedGrant:
 
 
 def agreed_grant(request: ApprovalRequest) -> AgreedGrant | None:
-    """Return the grant on which the decisions that settled a request agree, or `None`."""
     if not request.allow_remember or request.kind != "approval":
         return None
     if request.state == "approved":
@@ -60,12 +57,7 @@ def agreed_grant(request: ApprovalRequest) -> AgreedGrant | None:
 
 
 def scope_of_call(question: Question, wish: GrantRequest, args: Mapping[str, Any]) -> GrantScope:
-    """Return the selection of calls like that of `question`.
-
-    Raises `NotCanonical`.
-
-    `args` are the question's arguments without the tool's `remarks`.
-    """
+    """`args` are the question's arguments without the tool's `remarks`. Raises `NotCanonical`."""
     where = wish.where.strip()
     return GrantScope(
         tenant=question.tenant,
@@ -81,14 +73,13 @@ def scope_of_call(question: Question, wish: GrantRequest, args: Mapping[str, Any
 
 
 def question_of(grant: Grant, questions: Iterable[Question]) -> Question | None:
-    """Return the question of the grant's approval to which the grant belongs, or `None`."""
     return next((each for each in questions if grant_id(each.id, each.revision, grant.verdict) == grant.id), None)
 
 
 def check_grant(
     grant: Grant, question: Question, answers: Iterable[StoredAnswer], now: datetime, args: Mapping[str, Any]
 ) -> AgreedGrant | None:
-    """Return the agreed grant, or `None` if it differs from the stored `grant`.
+    """Return `None` if the agreed grant differs from the stored `grant`.
 
     `args` are the question's arguments without the tool's `remarks`. Callers verify the signatures. Without this check,
     write access to the grants table would be enough to approve calls.
@@ -107,23 +98,16 @@ def check_grant(
 
 
 def exact_digest(tool: str, definition: str, args: Mapping[str, Any]) -> str:
-    """Return the digest of a call for grants of exactly these arguments.
-
-    Leaves out the call's turn and number. Raises `NotCanonical` for arguments that RFC 8785 cannot encode.
-    """
+    """Leaves out the call's turn and number. Raises `NotCanonical` for arguments that RFC 8785 cannot encode."""
     return sha256_hex({"v": 1, "tool": tool, "definition": definition, "args": dict(args)})
 
 
 def grant_id(approval_id: str, revision: int, verdict: Verdict) -> str:
-    """Return the id of a decision's grant.
-
-    It never changes, so that the grant is written only once.
-    """
+    """The id never changes, so that the grant is written only once."""
     return f"g{sha256_hex([approval_id, revision, verdict])[: _ID_CHARS - 1]}"
 
 
 def wish_problem(wish: GrantRequest) -> str:
-    """Return why a decision cannot be remembered for this time or number of uses, or ""."""
     if not 0 < wish.seconds <= MAX_REMEMBERED_SECONDS:
         days = timedelta(seconds=MAX_REMEMBERED_SECONDS).days
         return f"`remember.seconds`: more than 0, and {MAX_REMEMBERED_SECONDS:.0f} ({days} days) at most"
@@ -133,7 +117,7 @@ def wish_problem(wish: GrantRequest) -> str:
 
 
 def agreed_wish(decisions: Sequence[Decision], quorum: int) -> GrantRequest | None:
-    """Return the wish to remember shared by all approvers of a complete quorum, or `None`.
+    """All approvers of a complete quorum must share the wish.
 
     The shortest duration and the smallest number of uses apply. The caller has verified the deciders.
     """

@@ -12,7 +12,6 @@ _OPERATORS: Final = "role:admin"
 
 
 def identify_task(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
-    """Return the task that identifies who decided `request` and checks the permission."""
     return IdentifyTask(
         decision=decision,
         tenant=request.tenant,
@@ -30,10 +29,7 @@ def identify_task(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
 
 
 def withdrawal_task(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
-    """Return the task that identifies who withdraws `request`.
-
-    The requester, an approver or an administrator may.
-    """
+    """The requester, an approver or an administrator may withdraw."""
     asker = f"user:{request.requester.user}"
     return IdentifyTask(
         decision=wish,

@@ -33,11 +33,10 @@ _SETTLED_CODES: dict[str, ReceiptCode] = {
 
 
 def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Receipt | None:
-    """Return why `decision` cannot count, as far as known without its author, or `None`.
+    """Return why a decision cannot count, as far as known without its author, or `None`.
 
-    Checks in this order: it fits this kind of question, it names this revision and digest, the request is pending, the
-    deadline has not passed, and its additions are allowed. The deadline is checked for unsigned decisions only, because
-    the time in a signed one is not verified yet.
+    Checks in order: kind of question, revision and digest, pending state, deadline, additions. Checks the deadline for
+    unsigned decisions only, because the time in a signed one is not verified yet.
     """
     if problem := _find_misfit(request, decision):
         return refusal(request, "malformed", problem)
@@ -57,7 +56,6 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
 
 
 def lacks_reason(request: ApprovalRequest, verdict: str, reason: str) -> bool:
-    """Return whether a decision denies without the reason that the policy requires."""
     return verdict == "denied" and request.require_reason and not reason.strip()
 
 
@@ -75,11 +73,10 @@ def examine(request: ApprovalRequest, decision: Decision, authority: Authority, 
 def decide(
     request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
-    """Count `decision` by the person in `authority`.
+    """A refusal returns `request` unchanged.
 
-    If it is refused, `request` is returned unchanged. A quorum counts different people. Each casts one vote, their own
-    or a delegator's, in one place of a group. One denial ends the request if `veto` is set. Use `apply_edit` for a
-    decision with `edited_args`.
+    A quorum counts different people. Each casts one vote, their own or a delegator's, in one place of a group. One
+    denial ends the request if `veto` is set. Use `apply_edit` for a decision with `edited_args`.
     """
     receipt = examine(request, decision, authority, now)
     if receipt is not None:
@@ -94,7 +91,7 @@ def apply_edit(
 ) -> tuple[ApprovalRequest, Receipt]:
     """Return the next revision, with the edited arguments and the editor's vote.
 
-    If it is refused, `request` is returned unchanged. `asked` is the gates' result.
+    A refusal returns `request` unchanged. `asked` is the gates' result.
     """
     receipt = examine(request, decision, authority, now)
     if receipt is not None:
@@ -116,7 +113,7 @@ def apply_edit(
 
 
 def cancel(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
-    """Return a pending request withdrawn by `by`. Others are returned unchanged."""
+    """Only a pending request changes."""
     if request.state != "pending":
         return request
     return replace(request, state="cancelled", decided_by=by, decided_at=now, reason=reason)
@@ -136,15 +133,11 @@ def approving_decisions(request: ApprovalRequest) -> tuple[Decision, ...]:
 
 
 def stale_receipt(request: ApprovalRequest) -> Receipt:
-    """Return the receipt for a decision on another revision, or on an unknown question."""
     return refusal(request, "stale")
 
 
 def settled_receipt(request: ApprovalRequest) -> Receipt:
-    """Return the receipt of a decided request for queries and late decisions.
-
-    `pending` if it still waits.
-    """
+    """For queries and late decisions. `pending` if the request still waits."""
     if request.state == "pending":
         return replace(_counted_receipt(request, ""), status="pending")
     return Receipt(
@@ -170,10 +163,7 @@ def refusal(
     why: ReceiptReason = "",
     remarks: tuple[Words, ...] = (),
 ) -> Receipt:
-    """Return a receipt that changes nothing.
-
-    `message` is for developers. People see text for `code` and `why`.
-    """
+    """`message` is for developers. People see text for `code` and `why`."""
     return Receipt(
         status="refused",
         code=code,
@@ -187,7 +177,6 @@ def refusal(
 
 
 def _course(request: ApprovalRequest) -> dict[str, Any]:
-    """Return the fields of a receipt that describe a request's progress."""
     state = progress(request)
     return {"votes": state.yes, "needed": state.needed, "open": state.open if request.state == "pending" else ()}
 
@@ -196,7 +185,6 @@ _VERDICTS = ("approved", "denied", "happened")
 
 
 def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
-    """Return why the decision does not fit this kind of question, or ""."""
     if decision.verdict == "withdrawn":
         return "`verdict`: a withdrawal is not a decision; use `cancel`"
     if decision.verdict == "retracted":
@@ -222,9 +210,9 @@ def _names_this(request: ApprovalRequest, decision: Decision) -> bool:
 
 
 def arrived_late(request: ApprovalRequest, arrived: datetime) -> bool:
-    """Return whether a decision that arrived at `arrived`, by the store's clock, is too late.
+    """`arrived` is by the store's clock, because the gateway's may be slow.
 
-    The gateway's clock may be slow. Small differences between the clocks are tolerated.
+    Tolerates small differences between the clocks.
     """
     return _is_over(request, arrived - timedelta(seconds=CLOCKS_APART_SECONDS))
 
@@ -248,10 +236,7 @@ def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
 
 
 def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
-    """Return `request` with one more vote.
-
-    Unchanged if it no longer waits, or if the vote adds nothing.
-    """
+    """No change if the request no longer waits, or if the vote adds nothing."""
     if request.state != "pending":
         return request
     if vote.verdict == "withdrawn":
@@ -267,7 +252,6 @@ def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
 
 
 def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
-    """Return the receipt for a vote that changed the pending request `before` to `after`."""
     if after is before:
         return _counted_receipt(before, "duplicate")
     if after.state == "pending":
@@ -276,7 +260,6 @@ def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
 
 
 def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
-    """Return the vote of a decision by the person in `authority`, cast at `now`."""
     return Vote(
         subject=authority.subject,
         person_id=authority.person_id,
@@ -306,10 +289,7 @@ def _decide(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalRequest
 
 
 def deciding_votes(request: ApprovalRequest) -> tuple[Vote, ...]:
-    """Return the votes that decided a request, in order.
-
-    Empty if it waits or no vote decided it.
-    """
+    """In order. Empty if the request waits or no vote decided it."""
     return tuple(vote for vote in request.votes if vote.verdict == request.state)
 
 
@@ -335,10 +315,9 @@ def _human(vote: Vote) -> str:
 
 
 def _outweighs(earlier: Vote, vote: Vote) -> bool:
-    """Return whether `vote` adds nothing to `earlier`.
+    """Compares votes by the same person or for the same one.
 
-    Both are by the same person or for the same one. People may change their vote, and a delegator may overrule a
-    delegate. A delegate overrules only with a denial.
+    People may change their vote, and a delegator may overrule a delegate. A delegate overrules only with a denial.
     """
     if earlier.verdict == vote.verdict:
         return True

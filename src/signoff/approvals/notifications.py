@@ -27,11 +27,9 @@ _ENDING = (
 
 
 def events_between(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[RequestEvent, ...]:
-    """Return the events between `before`, if any, and `after`.
+    """Empty if no channel is named.
 
-    Empty if no channel is named.
-
-    Each revision is opened and closed once, whatever else happens. The closed one is the revision that people saw.
+    Each revision is opened and closed once. The closed one is the revision that people saw.
     """
     if not after.notify and (before is None or not before.notify):
         return ()

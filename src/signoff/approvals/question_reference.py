@@ -10,7 +10,6 @@ from signoff.contracts.message import CallPart
 
 
 def reference_from_request(request: ApprovalRequest, call: CallPart) -> QuestionReference:
-    """Return the reference that a turn keeps of a question about `call`."""
     same = {name: getattr(request, name) for name in QuestionReference.model_fields if name not in _MADE}
     is_editable = request.edit != "off"
     return QuestionReference(
@@ -26,10 +25,7 @@ def reference_from_request(request: ApprovalRequest, call: CallPart) -> Question
 def request_from_reference(
     reference: QuestionReference, gate_decision: GateDecision, call: CallPart, ctx: CallContext
 ) -> ApprovalRequest:
-    """Return the request as it starts waiting, without the data that only the store has.
-
-    It belongs to `call` in the turn of `ctx`. `gate_decision` is the gates' decision on that call.
-    """
+    """Leaves out the data that only the store has. `gate_decision` is the gates' decision on `call`."""
     same = {name: getattr(reference, name) for name in QuestionReference.model_fields if name not in _MADE}
     turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
     request = ApprovalRequest(

@@ -1,10 +1,7 @@
 """Counts people towards a quorum and its groups: one person fills one place.
 
-Pure.
-
-Turn, gateway and tool share it. A person's approval counts as one vote: their own, or that of one delegator. A vote
-fills one place in a group that names one of its entries. Votes and places are chosen to fill as many places as
-possible, as a maximum flow: person, vote, group.
+Pure. Turn, gateway and tool share it. A person's approval counts as one vote: their own, or that of one delegator. A
+maximum flow (person, vote, group) fills as many places as possible.
 """
 
 from collections import deque
@@ -44,15 +41,12 @@ class Progress:
 
 
 def people_needed(quorum: int, groups: Iterable[ApproverGroup]) -> int:
-    """Return the number of people needed: the larger of the quorum and the groups' sum."""
+    """Return the larger of the quorum and the groups' sum."""
     return max(quorum, sum(group.quorum for group in groups))
 
 
 def tally(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> Progress:
-    """Return the number of places that `voters` fill.
-
-    Without groups, everyone fills any place.
-    """
+    """Without groups, everyone fills any place."""
     needed, taken = people_needed(quorum, groups), countable_votes(voters)
     if not groups:
         return Progress(min(taken, needed), needed)
@@ -65,7 +59,6 @@ def tally(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter])
 
 
 def suffices(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> bool:
-    """Return whether `voters` meet the quorum and fill every group."""
     state = tally(quorum, groups, voters)
     return state.yes >= state.needed
 
@@ -82,19 +75,17 @@ def countable_votes(voters: Iterable[Voter]) -> int:
 
 
 def voter_of(vote: Vote) -> Voter:
-    """Return the voter of a counted vote, with its owner and entries as stored."""
     human = vote.person_id or vote.subject
     return Voter(human, {vote.on_behalf or human: frozenset(vote.entries)})
 
 
 def progress(request: ApprovalRequest) -> Progress:
-    """Return the progress of a request by its counted votes."""
     voters = [voter_of(vote) for vote in request.votes if vote.verdict == "approved"]
     return tally(request.quorum, request.groups, voters)
 
 
 def _fill_groups(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> list[int]:
-    """Return the number of filled places of each group when as many as possible are filled."""
+    """Fills as many places as possible."""
     network: dict[Hashable, dict[Hashable, int]] = {}
     votes = {holder: entries for voter in voters for holder, entries in voter.votes.items()}
     for voter in voters:

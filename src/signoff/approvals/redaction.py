@@ -21,10 +21,7 @@ _WITHHELD: Final = Remark.of("withheld")
 
 
 def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], path: str = "") -> Any:
-    """Replace each value in `value` whose dotted name is secret with the result of `instead`.
-
-    `path` is the dotted name of `value`. Items have their list's name. Parts without a secret are not copied.
-    """
+    """`path` is the dotted name of `value`. Items have their list's name. Does not copy parts without a secret."""
     if not secrets:
         return value
     if isinstance(value, Mapping):
@@ -34,20 +31,14 @@ def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], pa
 
 
 def secret_values(args: Any, names: Collection[str]) -> frozenset[str]:
-    """Return the texts of the secret arguments `names`.
-
-    Skips texts shorter than `LEAST_CHARS`.
-    """
+    """Skips texts shorter than `LEAST_CHARS`."""
     found: list[Any] = []
     hide(args, names, found.append)
     return frozenset(text for each in found for text in texts_of(each))
 
 
 def texts_of(value: Any) -> Iterator[str]:
-    """Yield all texts and numbers in a JSON value with at least `LEAST_CHARS` characters.
-
-    Bytes are decoded as text.
-    """
+    """Yield all texts and numbers with at least `LEAST_CHARS` characters. Bytes are decoded as text."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -96,20 +87,16 @@ def _takes_too_long(text: str, secrets: Collection[str]) -> bool:
 
 @lru_cache(maxsize=16)
 def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Return every notation of the secrets, computed once for all texts of a call.
+    """Without this cache, many secrets and texts took minutes.
 
-    Without this cache, many secrets and texts took minutes. The longest come first: if one secret is part of another,
-    the rest of the longer one would remain.
+    The longest come first: if one secret is part of another, the rest of the longer one would remain.
     """
     found = {form for secret in secrets if secret for form in _spellings(secret)}
     return tuple(sorted(found, key=lambda form: (-len(form), form)))
 
 
 def redact_value(value: Any, secrets: Collection[str]) -> Any:
-    """Remove secrets from the texts and keys of a JSON value.
-
-    A number is replaced only if it equals a secret. Values are not copied if there are no secrets.
-    """
+    """Replaces a number only if it equals a secret. Copies nothing if there are no secrets."""
     if not secrets:
         return value
     if isinstance(value, str):
@@ -138,10 +125,7 @@ def redact_arguments(args: Any, names: Collection[str], secrets: Collection[str]
 
 
 def names_of_repeats(args: Any, names: Collection[str]) -> frozenset[str]:
-    """Return the dotted names of arguments whose texts repeat a secret value.
-
-    The secret arguments are `names`. `redact_arguments` changes exactly these texts.
-    """
+    """Return the dotted names of the arguments that `redact_arguments` changes."""
     secrets = secret_values(args, names)
     return frozenset(_repeats(args, names, secrets, "")) if secrets else frozenset()
 

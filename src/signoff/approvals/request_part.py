@@ -8,7 +8,7 @@ from signoff.contracts.turn import ResponsePart
 
 
 def part_from_request(request: ApprovalRequest, where: AnswerLinks) -> ResponsePart:
-    """Convert a request to its `approval-request` part, with only the arguments on its card."""
+    """Includes only the arguments on the card."""
     content = ApprovalRequestPart(
         approval_id=request.id,
         code=request.code,

@@ -52,7 +52,6 @@ class StoredAnswer(NamedTuple):
 
 
 def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
-    """Return the request of a question in its state when opened, before any decision."""
     fields = dict(question) | {"question_hash": question_hash(question), "card": card}
     request = ApprovalRequest(**fields)
     return request if question.opened_at is None else deadlines.open_request(request, question.opened_at)
@@ -61,10 +60,10 @@ def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
 def request_at(
     question: Question, answers: Iterable[StoredAnswer], moment: datetime, card: Card = NO_CARD
 ) -> ApprovalRequest:
-    """Return the request at `moment`.
+    """Decisions count in order, each at its own time, followed by timed events.
 
-    Decisions count in order, each at its own time, followed by timed events. `answers` contains those of the whole
-    approval: an edit of the previous revision is its author's approval of this one.
+    `answers` contains those of the whole approval: an edit of the previous revision is its author's approval of this
+    one.
     """
     request, taken = request_of(question, card), tuple(answers)
     for answer in taken:
@@ -82,10 +81,10 @@ def request_at(
 
 
 def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:
-    """Return whether an edit of `revision` may still replace it.
+    """Return whether an edit may still replace `revision`.
 
-    False if any decision has settled the revision, including a denial or a withdrawal, or if the edit's author
-    (identified by `delivery`) has decided again.
+    False if any decision, also a denial or a withdrawal, has settled it, or if the edit's author (identified by
+    `delivery`) has decided again.
     """
     valid = [each for each in answers if each.revision == revision and not each.void]
     if any(each.settles for each in valid):
@@ -95,10 +94,9 @@ def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -
 
 
 def with_browser(decision: Decision, browser: str) -> Decision:
-    """Return a denial with the browser session that may undo it in its delivery id.
+    """Note the browser session that may undo a denial in its delivery id.
 
-    Other decisions are returned unchanged. A remembered denial takes effect on other calls at once, so it cannot be
-    undone.
+    Other decisions do not change. A remembered denial affects other calls at once, so it cannot be undone.
     """
     if not browser or decision.verdict != "denied" or decision.remember is not None:
         return decision
@@ -106,7 +104,6 @@ def with_browser(decision: Decision, browser: str) -> Decision:
 
 
 def browser_of(decision: Decision) -> str:
-    """Return the browser session that may undo a decision, or ""."""
     if decision.verdict != "denied" or decision.channel != INBOX or decision.remember is not None:
         return ""
     return decision.delivery_id.rpartition(_MARK)[2] if _MARK in decision.delivery_id else ""
@@ -123,7 +120,7 @@ def undo_seconds(answers: Iterable[StoredAnswer], now: datetime) -> float:
 
 
 def find_denial(answers: Iterable[StoredAnswer], person: str, browser: str) -> StoredAnswer | None:
-    """Return the person's newest denial in this browser session, undone or not, or `None`."""
+    """Return the person's newest denial in this browser session, undone or not."""
     own = [each for each in answers if each.vote.decision.subject == person and _is_of(each, browser)]
     return own[-1] if own else None
 

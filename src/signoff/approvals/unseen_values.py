@@ -1,7 +1,6 @@
 """Lists the values that a card does not show in full, and proves that a person saw them.
 
-A card has little room. To approve a call with an incomplete card, a person must first have opened every value of that
-question. This module builds the pages of these values, and the proof that a decision over the API sends back.
+To approve a call with an incomplete card, a person must first have opened every value.
 """
 
 import hashlib
@@ -32,11 +31,9 @@ class FullValue(NamedTuple):
     name: str
     """Its dotted name."""
     label: str
-    """Its label."""
     text: str
     """Its text, with marks for invisible characters."""
     secret: bool = False
-    """Whether it is masked."""
     size: int = 0
     """Its size in bytes of UTF-8, only for long texts."""
     sha256: str = ""
@@ -44,9 +41,9 @@ class FullValue(NamedTuple):
 
 
 class ValuePages:
-    """All values of a call in full and in order, in pages of `VALUES_PER_PAGE`. There is at least one page.
+    """All values of a call, in order, in pages of `VALUES_PER_PAGE`.
 
-    Formats only the pages that are read: a call has up to `MAX_VALUES` values.
+    There is at least one page. Formats only the pages that are read: a call has up to `MAX_VALUES` values.
     """
 
     def __init__(self, args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> None:
@@ -56,7 +53,6 @@ class ValuePages:
 
     @property
     def total(self) -> int:
-        """The number of values."""
         return len(self._leaves)
 
     def __len__(self) -> int:
@@ -66,7 +62,7 @@ class ValuePages:
         return (self[page] for page in range(len(self)))
 
     def __getitem__(self, page: int) -> list[FullValue]:
-        """Return the page with this index from 0."""
+        """`page` counts from 0."""
         start = page * VALUES_PER_PAGE
         return [_value(leaf, self._suspects) for leaf in self._leaves[start : start + VALUES_PER_PAGE]]
 
@@ -76,14 +72,13 @@ class ValuePages:
 
 
 def every_value(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> list[FullValue]:
-    """Return all values of a call in order, in full."""
     return list(chain.from_iterable(ValuePages(args, schema, secrets)))
 
 
 def seen_hash(question_hash: str, shown: Any) -> str:
-    """Return the proof that a person received every value of a question, as SHA-256 in hex.
+    """Return the proof that a person received every value, as SHA-256 in hex.
 
-    It is sent back with an approval. `shown` are the arguments as given, with masks for secret values.
+    `shown` are the arguments as given, with masks for secret values.
     """
     return sha256_hex([question_hash, shown])
 
