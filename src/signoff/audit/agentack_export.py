@@ -1,12 +1,10 @@
-"""Exports a turn's audit log as a trace of `agentack`, a checker of approval controls.
+"""Exports a turn's audit log as a trace (schema 2) of `agentack`, a published checker of approval controls.
 
-That checker is published. The trace has schema 2. Every question to approvers is a separate action, `<approval
-id>/<revision>/<digest>`. A call that ran without one is `<approval id>`. All actions of one call share an intent.
-
-The audit log contains no arguments, so an action's parameters are the digest that binds them. A request has the digest
-shown to approvers, an execution the digest of the executed call. A replaced question counts as denied, because nothing
-may run on it. Calls that the gates ended without a question are left out, because the format has no refusal without a
-request.
+Every question to approvers is a separate action, `<approval id>/<revision>/<digest>`. A call that ran without one is
+`<approval id>`. All actions of one call share an intent. The audit log contains no arguments, so an action's parameters
+are the digest that binds them. A request has the digest shown to approvers, an execution the digest of the executed
+call. A replaced question counts as denied, because nothing may run on it. Calls that the gates ended without a question
+are left out: the format has no refusal without a request.
 """
 
 import json
@@ -28,10 +26,9 @@ Event = dict[str, Any]
 
 
 def trace(records: Sequence[Record]) -> list[str]:
-    """Return the records of one turn as the lines of one trace, each a JSON object.
+    """Convert one turn's `records`, in order, to lines of JSON.
 
-    `records` are in order. Without records there are no lines. Raises `Refused` for an unreadable record, and if older
-    ones were retired.
+    Raises `Refused` for an unreadable record, and if older ones were retired.
     """
     turn = _Turn()
     events = [event for record in records for event in _events(turn, record)]
@@ -81,7 +78,6 @@ class _Turn:
     approved: dict[str, _Question] = field(default_factory=dict)
 
     def events(self, record: Record) -> Iterator[Event]:
-        """Convert one record to events of the checker."""
         facts = record.facts
         if record.kind == RETIRED:
             raise Refused(f"the first {record.seq - 1} records of `{record.stream}` were retired")
@@ -140,10 +136,7 @@ def _convert_denial(record: Record, question: _Question, why: str) -> Iterator[E
 
 
 def _convert_execution(facts: Mapping[str, Any]) -> Event:
-    """Convert an execution, with the question on which it ran.
-
-    That is the call's own question, or the one about the outcome of its last attempt.
-    """
+    """The question is the call's own, or the one about the outcome of its last attempt."""
     approval, digest, revision = facts["approval"], facts["digest"], facts.get("revision", 1)
     permit = {"action_id": approval, "intent_id": approval}
     # After an unknown outcome, a call runs again on the later of two approvals: the call's own, or the one about its
@@ -158,10 +151,7 @@ def _convert_execution(facts: Mapping[str, Any]) -> Event:
 
 
 def _action_id(approval: str, revision: int, digest: str) -> str:
-    """Return a question's name.
-
-    It contains the digest, because two concurrent edits are both revision 2.
-    """
+    """Contains the digest, because two concurrent edits are both revision 2."""
     return f"{approval}/{revision}/{digest[:_SHORT]}"
 
 

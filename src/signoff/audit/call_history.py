@@ -32,9 +32,10 @@ class PastCall(FrozenModel):
 
 
 async def past_calls(log: AuditLog, since: str, *, tenant: str) -> list[PastCall]:
-    """Return the calls of `tenant` since a time formatted by `moment_text`, ordered by turn.
+    """Ordered by turn.
 
-    "" selects all tenants. A request that was asked again counts once, in its latest form.
+    `since` is formatted by `moment_text`. `tenant` "" selects all tenants. A request that was asked again counts once,
+    in its latest form.
     """
     kinds = ("request", "revision", "auto", "ending")
     calls: dict[tuple[str, str], PastCall] = {}

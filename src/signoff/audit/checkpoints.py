@@ -1,9 +1,8 @@
 """Makes and reads checkpoints: signed statements of the length of every stream.
 
 A checkpoint lists the heads of the streams that grew since the previous one, so that its cost depends only on new
-records. Together they cover every stream. Each names the previous one by its hash, so that the last one confirms all of
-them. A checkpoint kept elsewhere detects the removal of a record, or of a whole end of the audit log, even together
-with all traces of it.
+records. Each names the previous one by its hash, so that the last one confirms all of them. A checkpoint kept elsewhere
+detects the removal of a record, or of a whole end of the log, even with all traces of it.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -63,17 +62,14 @@ class Statement(FrozenModel):
 
     @property
     def body(self) -> bytes:
-        """Return the signed bytes."""
         return canonical_json(self.model_dump(mode="json"))
 
     @property
     def hash(self) -> str:
-        """Return the hash of this statement, for the next checkpoint."""
         return sha256_hex(self.model_dump(mode="json"))
 
     @property
     def made_at(self) -> datetime:
-        """Return `at` as a time in UTC."""
         return _EPOCH + timedelta(milliseconds=self.at)
 
 
@@ -97,34 +93,25 @@ class Checkpoint(FrozenModel):
 
 
 class Checkpoints:
-    """Makes and reads the checkpoints.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Makes and reads the checkpoints. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def take(self, signer: Signer) -> Checkpoint | None:
-        """Sign a checkpoint of all streams.
-
-        Returns `None`, without a change, if nothing is new.
+        """Return `None`, without a change, if nothing is new.
 
         If several gateways do this at once, each signs the records since the other's checkpoint.
         """
         return await self._store.run(lambda connection: _take(connection, signer))
 
     async def last(self) -> Checkpoint | None:
-        """Return the newest checkpoint, or `None`."""
         query = select(AUDIT_CHECKPOINTS).order_by(AUDIT_CHECKPOINTS.c.number.desc()).limit(1)
         row = await self._store.read(lambda connection: connection.execute(query).first())
         return None if row is None else _checkpoint(row)
 
     async def all(self) -> AsyncIterator[Checkpoint]:
-        """Yield all checkpoints, oldest first.
-
-        Skips an unreadable one, which the verifier then misses.
-        """
+        """Oldest first. Skips an unreadable one, which the verifier then misses."""
         number = 0
         while rows := await self._store.read(partial(_page, after=number)):
             number = rows[-1].number
@@ -133,7 +120,7 @@ class Checkpoints:
                     yield checkpoint
 
     async def heads(self) -> list[StreamHead]:
-        """Return the heads of all streams by the store's own data, including checkpoints."""
+        """Reads the store's own data, and includes checkpoints."""
         query = select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash).order_by(AUDIT_HEADS.c.stream)
         return await self._store.read(
             lambda connection: [StreamHead(**row._mapping) for row in connection.execute(query)]

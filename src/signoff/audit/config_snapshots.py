@@ -1,7 +1,7 @@
 """Records changes of the people and policies that running processes use.
 
-A file changed while nothing runs is detected at the next start, otherwise at the next check. The record contains the
-hashes before and after, and the names of added, removed and changed parts. A file does not show who changed it.
+Detects a file changed while nothing runs at the next start, otherwise at the next check. The record contains the hashes
+before and after, and the names of added, removed and changed parts. A file does not show who changed it.
 """
 
 import asyncio
@@ -44,18 +44,12 @@ SnapshotKind = Literal["people", "policy"]
 
 
 async def note_catalog(store: Store, catalog: Catalog, where: str, *, clock: Clock = system_clock) -> bool:
-    """Record the policies, rules and tools of `catalog`, unless `where` had the same.
-
-    Returns whether there was a difference. Raises `StoreUnavailable`.
-    """
+    """Return whether policies, rules or tools differ from the last record of `where`. Raises `StoreUnavailable`."""
     return await _note(store, "policy", where, DEFAULT_TENANT, _parts_of(catalog), clock(), catalog=catalog.hash)
 
 
 async def note_people(store: Store, people: Directory, where: str, *, clock: Clock = system_clock) -> bool:
-    """Record all people, tenant by tenant, unless `where` had the same.
-
-    Returns whether there was a difference. Raises `StoreUnavailable` and the directory's errors.
-    """
+    """As `note_catalog`, tenant by tenant. Raises `StoreUnavailable` and the directory's errors."""
     everybody = people.all()
     begins = admin_stream("")
     recorded = [name.removeprefix(begins) for name in await AuditLog(store).streams() if name.startswith(begins)]
@@ -71,9 +65,9 @@ async def note_people(store: Store, people: Directory, where: str, *, clock: Clo
 async def follow_people(
     store: Store, people: Directory, where: str, *, every: float = LOOK_SECONDS, clock: Clock = system_clock
 ) -> AsyncIterator[None]:
-    """Record the people that this process knows and each change, until the block ends.
+    """Record the people and each change, until the block ends.
 
-    While the store is unavailable nothing is written, and the next check catches up. Never ends the block.
+    After an outage of the store, the next check catches up. Never ends the block.
     """
     note = partial(note_people, store, people, where, clock=clock)
     seen = await _record_people(people, where, None, note)
@@ -97,10 +91,7 @@ async def _follow(
 async def _record_people(
     people: Directory, where: str, seen: tuple[Person, ...] | None, note: Callable[[], Awaitable[bool]]
 ) -> tuple[Person, ...] | None:
-    """Record the people if they differ from `seen`.
-
-    Return those recorded, or `seen` after a failure.
-    """
+    """Return the people recorded, or `seen` after a failure."""
     try:
         everybody = people.all()
         if everybody != seen:
@@ -147,7 +138,7 @@ async def _note(
 
 
 async def _last(store: Store, kind: SnapshotKind, where: str, tenant: str) -> Record | None:
-    """Return the newest record of this kind by `where`. Skips manipulated ones."""
+    """Skips manipulated records."""
     columns = [AUDIT_RECORDS.c[name] for name in Record.model_fields]
     wanted = (
         select(*columns)
@@ -177,7 +168,7 @@ async def _parts_before(store: Store, sha256: str) -> dict[str, str] | None:
 
 
 def _difference(before: Mapping[str, str] | None, now: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the differing names. Empty if the earlier state is unknown."""
+    """Empty if the earlier state is unknown."""
     if before is None:
         return {}
     changed = [name for name in sorted(now) if name in before and before[name] != now[name]]

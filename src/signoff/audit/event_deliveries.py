@@ -42,7 +42,7 @@ class EventDelivery(FrozenModel):
 
 
 class EventDeliveries:
-    """Reads and writes the queue. All methods raise `StoreUnavailable` if the database fails."""
+    """Reads and writes the queue. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
         self._store = store
@@ -50,16 +50,11 @@ class EventDeliveries:
         self._limit = DeliveryLimit("event", limits, EVENT_DELIVERIES.c.tenant, _try_name) if limited else None
 
     async def add(self, wanted: Subscription) -> int:
-        """Add the new events that a subscription wants.
-
-        Return the number of events inspected.
-
-        A new subscription starts with future events.
-        """
+        """Return the number of events inspected. A new subscription starts with future events."""
         return await self._store.run(lambda connection: _add(connection, wanted))
 
     async def claim(self, wanted: Subscription, limit: int) -> list[EventDelivery]:
-        """Claim due deliveries of a subscription for a lease, within its tenant's limit.
+        """Claim due deliveries for a lease, within the tenant's limit.
 
         Leaves out another tenant's deliveries under the same name, and other subscriptions, which may be slow.
         """
@@ -72,17 +67,16 @@ class EventDeliveries:
         )
 
     async def read(self, key: str) -> EventDelivery | None:
-        """Return the delivery with this key, or `None` if it is no longer pending."""
+        """`None` if the delivery is no longer pending."""
         query = select(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key, EVENT_DELIVERIES.c.state == "new")
         rows = await self._store.read(lambda connection: connection.execute(query).all())
         return next(iter(readable(rows, _delivery)), None)
 
     async def finish(self, key: str) -> None:
-        """Delete a completed delivery."""
         await self._run(delete(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key))
 
     async def postpone(self, key: str, code: str, seconds: float, *, counts: bool = True) -> None:
-        """Retry a delivery after `seconds`. Unless it `counts`, undo the count of this attempt."""
+        """Unless it `counts`, undo the count of this attempt."""
         due: dict[str, Any] = {"due_at": in_seconds(seconds), "claimed_until": 0, "code": clip_text(code, 100)}
         if not counts:
             due["attempts"] = EVENT_DELIVERIES.c.attempts - 1
@@ -94,7 +88,7 @@ class EventDeliveries:
         await self._run(update(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key).values(dead))
 
     async def list_given_up(self, tenant: str) -> list[EventDelivery]:
-        """Return the deliveries given up in a tenant, oldest first."""
+        """Oldest first."""
         query = (
             select(EVENT_DELIVERIES)
             .where(EVENT_DELIVERIES.c.state == "dead", EVENT_DELIVERIES.c.tenant == tenant)
@@ -105,7 +99,7 @@ class EventDeliveries:
         return readable(rows, _delivery)
 
     async def retry(self, tenant: str, subscription: str = "") -> int:
-        """Retry the deliveries given up in a tenant or in one subscription. Return their number."""
+        """Return the number of deliveries to retry."""
         which = [EVENT_DELIVERIES.c.state == "dead", EVENT_DELIVERIES.c.tenant == tenant]
         if subscription:
             which.append(EVENT_DELIVERIES.c.subscription == subscription)
@@ -113,11 +107,9 @@ class EventDeliveries:
         return await self._run(update(EVENT_DELIVERIES).where(*which).values(again))
 
     async def remove_old(self, days: int) -> int:
-        """Delete deliveries last due more than `days` days ago.
+        """Delete deliveries last due more than `days` days ago: given up, or without a subscription.
 
         Return their number.
-
-        They were given up, or their subscription no longer exists.
         """
         old = EVENT_DELIVERIES.c.due_at < StoreClock() - days * DAY_MILLISECONDS
         return await self._run(delete(EVENT_DELIVERIES).where(old))

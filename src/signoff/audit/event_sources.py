@@ -10,19 +10,13 @@ from signoff.store.tables import EVENT_SOURCES, time_from_millis
 
 
 class EventSources:
-    """Reads and writes these times.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes these times. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def read(self, name: str, first: datetime) -> datetime:
-        """Return the time until when a source was followed.
-
-        Stores and returns `first` if it is new.
-        """
+        """Return the time until when a source was followed. Stores `first` for a new one."""
 
         def work(connection: Connection) -> datetime:
             insert_new(connection, EVENT_SOURCES, {"name": name, "moment": _millis(first)})
@@ -32,7 +26,7 @@ class EventSources:
         return await self._store.run(work)
 
     async def advance(self, name: str, moment: datetime) -> None:
-        """Record that a source was followed up to a time, but never move back."""
+        """Never moves back."""
         ahead = func.max if self._store.dialect == "sqlite" else func.greatest
         change = update(EVENT_SOURCES).where(EVENT_SOURCES.c.name == name)
         later = change.values(moment=ahead(EVENT_SOURCES.c.moment, _millis(moment)))

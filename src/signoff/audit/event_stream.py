@@ -1,11 +1,8 @@
 """Numbers the events of each tenant and reads them.
 
-A reader that continues from a number misses none.
-
-Nothing extra is written when something happens: its transaction already writes the audit record. Committed records are
-numbered afterwards, by one process at a time, so that a number appears together with its event and all earlier ones.
-Numbering in the original transaction would need a lock on its tenant until it ends. Otherwise a number could appear
-before a lower one from a transaction that ends later.
+A reader that continues from a number misses none. One process at a time numbers committed records, so that a number
+appears together with its event and all earlier ones. Numbering in the original transaction would need a lock on its
+tenant until it ends. Otherwise a number could appear before a lower one from a transaction that ends later.
 """
 
 import json
@@ -79,8 +76,6 @@ _OLDEST: Final = select(func.min(EVENTS.c.number)).where(EVENTS.c.tenant == bind
 
 
 class _NewEvent(NamedTuple):
-    """An event before it is numbered, with its call."""
-
     event: CloudEvent
     stream: str
     call: str
@@ -100,9 +95,7 @@ class _EarlierEvent(NamedTuple):
 class EventStream:
     """Numbers and reads the events in `store`.
 
-    `is_private` returns whether a tool is a specialist's.
-
-    All methods raise `StoreUnavailable` if the database fails.
+    `is_private` returns whether a tool is a specialist's. All methods raise `StoreUnavailable`.
     """
 
     def __init__(self, store: Store, is_private: Callable[[str], bool]) -> None:
@@ -110,12 +103,7 @@ class EventStream:
         self._is_private = is_private
 
     async def extend(self) -> int:
-        """Number the events of all new records.
-
-        Return their number.
-
-        Streams that are being written are left for the next time.
-        """
+        """Return the number of new events. Leaves out streams that are being written until the next time."""
         count = 0
         # Check without a write, so that polling does not take SQLite's only lock.
         while await self._store.read(lambda connection: connection.execute(_ANY).first()) is not None:
@@ -128,10 +116,7 @@ class EventStream:
     async def read(
         self, tenant: str, after: int, *, limit: int, stream: str = "", with_private: bool = False
     ) -> EventList:
-        """Return the events of `tenant` after a number, optionally of one stream.
-
-        Specialists' events are included only with `with_private`.
-        """
+        """Includes specialists' events only with `with_private`."""
         wanted = select(EVENTS.c.number, EVENTS.c.private, EVENTS.c.body).where(
             EVENTS.c.tenant == tenant, EVENTS.c.number > after
         )
@@ -163,7 +148,7 @@ class EventStream:
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
 
     def _extend(self, connection: Connection) -> int | None:
-        """Number one batch. Return `None` if no stream could be locked."""
+        """Return `None` if no stream could be locked."""
         hold = insert_or_hold(EVENT_HEADS, "number", connection.dialect.name)
         connection.execute(hold, {"tenant": _LOCK, "number": 0})
         heads = {row.stream: row.seq for row in connection.execute(_GROWN)}
@@ -229,14 +214,14 @@ class EventStream:
         return _NewEvent(event, record.stream, call, actor, private, body)
 
     def _is_hidden(self, event: CloudEvent, call: str, earlier: Sequence[bool]) -> bool:
-        """Return whether an event is a specialist's. True for an unknown call or request."""
+        """True for a specialist's event, and for an unknown call or request."""
         if "tool" in event.data:
             return self._is_private(str(event.data["tool"]))
         return (any(earlier) or not earlier) if call else "approval" in event.data
 
 
 def _earlier(connection: Connection, stream: str, call: str, before: Sequence[_NewEvent]) -> list[_EarlierEvent]:
-    """Return the earlier events about a call, oldest first."""
+    """Oldest first."""
     rows = connection.execute(_EARLIER, {"of": stream, "named": call}).all()
     events = [_EarlierEvent(bool(row.private), row.actor, row.body) for row in rows]
     same = (each for each in before if (each.stream, each.call) == (stream, call))
@@ -244,7 +229,6 @@ def _earlier(connection: Connection, stream: str, call: str, before: Sequence[_N
 
 
 def _is_same(event: CloudEvent, body: str) -> bool:
-    """Return whether an earlier event has the same type and revision."""
     earlier = read_event(0, False, body)
     if earlier is None or earlier.type != event.type:
         return False
@@ -262,7 +246,7 @@ def _take_more(connection: Connection, records: Sequence[Record]) -> dict[tuple[
 
 
 def _in_order(records: Sequence[Record]) -> list[Record]:
-    """Order records by time of writing, and within a stream by number."""
+    """By time of writing, and within a stream by number."""
     by_stream: dict[str, list[Record]] = {}
     for record in records:
         by_stream.setdefault(record.stream, []).append(record)
@@ -271,7 +255,6 @@ def _in_order(records: Sequence[Record]) -> list[Record]:
 
 
 def read_event(number: int, private: bool, body: str) -> CloudEvent | None:
-    """Return the event of a row, or `None` if it cannot be read."""
     try:
         event = CloudEvent.model_validate_json(body)
     except ValidationError:

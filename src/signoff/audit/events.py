@@ -1,8 +1,7 @@
 """Converts audit records to events for external programs.
 
-These are about turns, calls, requests, grants and freezes. Pure. An event contains the facts of its type and no others:
-neither results nor people's texts. Arguments are included in the dispatch of a call, with the secret ones already
-masked.
+Pure. An event contains the facts of its type and no others: neither results nor people's texts. Arguments are included
+in the dispatch of a call, with the secret ones already masked.
 """
 
 from collections.abc import Callable, Mapping
@@ -187,7 +186,7 @@ _ACTS: Final = {"freeze": "freeze.started", "unfreeze": "freeze.lifted"}
 
 
 def event_from_record(record: Record, more: Mapping[str, Any] | None = None) -> CloudEvent | None:
-    """Convert a record to its event without a number, or `None` if such records have no event.
+    """Return `None` if such records have no event.
 
     `more` contains facts that are not in the record. `private` and `actor` come from the record itself. Raises
     `Refused`, and any error caused by malformed facts: they are the unverified claims of their writer.
@@ -215,7 +214,6 @@ def event_from_record(record: Record, more: Mapping[str, Any] | None = None) -> 
 
 
 def tenant_of_stream(stream: str) -> str:
-    """Return the tenant of a stream, or ""."""
     turn = parse_workflow_id(stream)
     if turn is not None:
         return turn.tenant
@@ -224,12 +222,10 @@ def tenant_of_stream(stream: str) -> str:
 
 
 def schema_name(kind: str) -> str:
-    """Return the name of the schema of an event type."""
     return "tool_call" if kind.startswith(DISPATCH) else kind
 
 
 def schema_of_type(name: str) -> dict[str, Any]:
-    """Return the JSON Schema for the data of a type in `EVENT_TYPES`."""
     event_type = EVENT_TYPES[name]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -24,10 +24,9 @@ FORMAT: Final = 1
 async def export_lines(
     store: Store, *, tenant: str = "", stream: str = "", clock: Clock = system_clock
 ) -> AsyncIterator[str]:
-    """Yield the lines of an export, each a JSON object without a line end.
+    """Only an export of the whole log contains its checkpoints, because they name the streams of all tenants.
 
-    Only an export of the whole log contains its checkpoints, because they name the streams of all tenants. In other
-    exports the chains are verified, but not whether their ends were cut off.
+    Other exports verify the chains, but not whether their ends were cut off.
     """
     whole = not (tenant or stream)
     yield _line({"type": "export", "v": FORMAT, "at": clock().isoformat(), "whole": whole})
@@ -45,9 +44,8 @@ async def export_lines(
 class Export:
     """Reads an export.
 
-    Raises `Refused`, naming the line, for any other file.
-
-    `whole` means that it contains checkpoints. `complete` means that its last line is the original end.
+    Raises `Refused`, naming the line, for any other file. `whole` means that it contains checkpoints, `complete` that
+    its last line is the original end.
     """
 
     def __init__(self, lines: Iterable[str], name: str) -> None:
@@ -85,19 +83,17 @@ class Export:
 
 
 def read_export(path: Path) -> Export:
-    """Read the export in a file. Raises `Refused` and `OSError`."""
+    """Raises `Refused` and `OSError`."""
     # A damaged byte then shows as a changed record, with its number.
     with path.open(encoding="utf-8", errors="replace") as lines:
         return Export(lines, str(path))
 
 
 def write_checkpoint(checkpoint: Checkpoint) -> str:
-    """Return a checkpoint as one line, for storage elsewhere."""
     return _line({"type": "checkpoint", **checkpoint.model_dump(mode="json")})
 
 
 async def iterate(items: Iterable[Any]) -> AsyncIterator[Any]:
-    """Iterate over `items` asynchronously."""
     for item in items:
         yield item
 
@@ -112,9 +108,9 @@ async def _records(log: AuditLog, tenant: str, stream: str) -> AsyncIterator[Rec
 
 
 def _data(record: Record) -> Any:
-    """Return the facts of a record for other tools, or its text if it cannot be read.
+    """Return the text of unreadable facts: otherwise one entry would prevent the export of all others.
 
-    Verifying the export reports such a record as changed. Otherwise one entry would prevent the export of all others.
+    Verification reports the record as changed.
     """
     try:
         return record.facts

@@ -79,10 +79,7 @@ It keeps them from replacing entries of observers.
 
 
 class AuditLog:
-    """Appends to and reads the log.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Appends to and reads the log. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -100,35 +97,33 @@ class AuditLog:
         return await self._store.run(entry_writer(new_entries))
 
     async def stream(self, stream: str) -> list[Record]:
-        """Return the records of one stream, oldest first. Empty if there is no such stream."""
+        """Oldest first. Empty if there is no such stream."""
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bound_text(stream)).order_by(AUDIT_RECORDS.c.seq)
         return await self._store.read(lambda connection: [_record(row) for row in connection.execute(query)])
 
     async def of_kind(self, kind: str, streams: Collection[str]) -> list[Record]:
-        """Return the records of one kind in `streams`, oldest first within each stream."""
+        """Oldest first within each stream."""
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.kind == kind)
         query = query.order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq)
         return await self._store.read(lambda connection: [_record(row) for row in connection.execute(query)])
 
     async def find(self, key: str, streams: Collection[str]) -> dict[str, str]:
-        """Return the time of the event with this key, for each of `streams` that has one."""
+        """Return the time of the event, for each of `streams` that has one."""
         query = select(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.at).where(
             AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.key == key
         )
         return await self._store.read(lambda connection: {row.stream: row.at for row in connection.execute(query)})
 
     async def find_streams(self, streams: Collection[str]) -> set[str]:
-        """Return the `streams` with a record."""
         query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.stream.in_(streams), AUDIT_HEADS.c.seq > 0)
         return await self._store.read(lambda connection: set(connection.scalars(query)))
 
     async def streams(self) -> list[str]:
-        """Return the names of all streams."""
         query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.seq > 0, AUDIT_HEADS.c.stream != CHAIN)
         return await self._store.read(lambda connection: list(connection.scalars(query.order_by(AUDIT_HEADS.c.stream))))
 
     async def records(self, *, tenant: str = "", since: str = "", kinds: Sequence[str] = ()) -> AsyncIterator[Record]:
-        """Yield all records by stream and number, in pages. `since` is formatted by `moment_text`."""
+        """By stream and number, in pages. `since` is formatted by `moment_text`."""
         wanted = select(*_COLUMNS).order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq).limit(PAGE)
         if tenant:
             wanted = wanted.where(AUDIT_RECORDS.c.tenant == tenant)
@@ -146,10 +141,9 @@ class AuditLog:
 
 
 def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
-    """Return a write of entries for the caller's transaction, which stores all or none.
+    """The write runs in the caller's transaction and returns the number of new entries.
 
-    The write returns the number of new entries. It locks the heads of the streams in the order of their names until the
-    transaction ends, so call it last.
+    It locks the heads of the streams in the order of their names until the transaction ends, so call it last.
     """
     by_stream: defaultdict[str, dict[str, Record]] = defaultdict(dict)
     event_facts: dict[tuple[str, str], str] = {}
@@ -175,19 +169,17 @@ def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
 
 
 def _tell(entries: Sequence[AuditEntry], counts: ProcessCounts) -> None:
-    """Count and log stored entries."""
     for entry in entries:
         counts.add(counts_from_entry(entry))
         _log_entry(entry)
 
 
 def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
-    """Lock the head of `stream`, created if absent.
+    """Create the head if absent.
 
-    Return its last number and hash, and the store's clock (ms).
-
-    One writing statement does it, so that a waiting process reads the changes of the lock's holder. If an attacker
-    deleted the row, the next entry still follows the last record, because that must not stop a turn.
+    Return its last number and hash, and the store's clock (ms). One writing statement does it, so that a waiting
+    process reads the changes of the lock's holder. If an attacker deleted the row, the next entry still follows the
+    last record, because that must not stop a turn.
     """
     values = {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0}
     # The clock is read under the lock, so that times are in the order of numbers.
@@ -205,12 +197,11 @@ def _lock(dialect: str) -> Any:
 
 
 def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
-    """Set the head of a locked stream to its new last record."""
     connection.execute(_MOVE, {"of": stream, "to": seq, "last": last})
 
 
 def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> list[tuple[str, str]]:
-    """Append to one stream. Return stream and key of the new entries."""
+    """Return stream and key of the new entries."""
     seq, last, now = lock_head(connection, stream)
     # A turn's report of something that the gateway has recorded itself is not new.
     keys = dict.fromkeys(each for key in wanted for each in (key, key.removeprefix(TURNS_KEYS)))
@@ -250,11 +241,7 @@ def _record(row: Row[Any]) -> Record:
 
 
 def counts_from_entry(entry: AuditEntry) -> Iterator[Count]:
-    """Yield the counts of a new entry.
-
-    A turn's own report counts only for its start and end. Everything else was observed and recorded by an activity or a
-    gateway.
-    """
+    """A turn's own report counts only for its start and end: an activity or a gateway observed everything else."""
     if entry.kind == "turn":
         yield from _of_turn(entry.tenant, entry.data)
     elif entry.data.get("by") != "turn":
@@ -309,7 +296,7 @@ def _gate_outcome(outcome: str, gate: str) -> Count:
 
 
 def _log_entry(entry: AuditEntry) -> None:
-    """Log a stored entry, unless it is a turn's report of something that others observed."""
+    """Skips a turn's report of something that others observed."""
     if not _log.isEnabledFor(logging.INFO) or (entry.data.get("by") == "turn" and entry.kind != "turn"):
         return
     facts: dict[str, Any] = {**fields_of_turn(entry.stream), "kind": entry.kind}

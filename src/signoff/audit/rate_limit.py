@@ -21,7 +21,7 @@ class RecordRateLimit:
         self._uncounted = 0
 
     def admit(self, now: datetime) -> int | None:
-        """Return the number omitted since the last record, or `None` if this one must be omitted."""
+        """Return the number omitted since the last record, or `None` to omit this one."""
         minute = int(now.timestamp()) // 60
         if minute != self._minute:
             self._minute, self._kept = minute, 0

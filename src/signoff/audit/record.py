@@ -47,10 +47,7 @@ class Record(FrozenModel):
     """The SHA-256 of the RFC 8785 encoding of all other fields and a version."""
 
     def compute_hash(self, seq: int | None = None) -> str:
-        """Return the correct hash of this record, in its place or as number `seq`.
-
-        Returns "" if it cannot be computed.
-        """
+        """Return the correct hash in its place or as number `seq`, or "" if it cannot be computed."""
         # Use all fields except the hash instead of a list of names, so that none can be forgotten.
         fields = {name: value for name, value in self if name != "hash"}
         try:
@@ -60,7 +57,7 @@ class Record(FrozenModel):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Parse `data`. Raises `Refused` if it was changed."""
+        """Raises `Refused` if `data` was changed."""
         try:
             parsed: Any = json.loads(self.data)
         except ValueError:
@@ -71,7 +68,7 @@ class Record(FrozenModel):
 
 
 def record_from_entry(entry: AuditEntry) -> Record:
-    """Convert `entry` to a record without a place. Bounds its size and makes it valid JSON."""
+    """The record has no place. Bounds its size and makes it valid JSON."""
     return Record(
         stream=bound_text(entry.stream),
         seq=0,
@@ -87,13 +84,12 @@ def record_from_entry(entry: AuditEntry) -> Record:
 
 
 def place_record(record: Record, seq: int, prev: str, written_at: int) -> Record:
-    """Return `record` in its place, with its hash."""
     placed = replace(record, seq=seq, prev=prev, written_at=written_at)
     return replace(placed, hash=placed.compute_hash())
 
 
 def moment_text(at: datetime) -> str:
-    """Return `at` in the format of records. Such texts sort like the times."""
+    """Such texts sort like the times."""
     # Use UTC and a fixed width: the database compares `since` with them as text.
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 

@@ -1,8 +1,8 @@
 """Removes old turns from the audit log, each stream as a whole.
 
-One signed record replaces a stream. That record has the next number after the replaced ones, and contains the last
-one's hash. So the checkpoints about the stream remain valid, and the stream can continue. Only the gateway's key makes
-such a record, so that write access to the database is not enough to erase a stream.
+One signed record replaces a stream. It has the next number after the replaced ones, and contains the last one's hash.
+So the checkpoints about the stream remain valid, and the stream can continue. Only the gateway's key makes such a
+record, so that write access to the database is not enough to erase a stream.
 """
 
 from collections.abc import Awaitable, Callable
@@ -55,10 +55,7 @@ async def retire(
 
 
 def first_number(record: Record) -> int:
-    """Return the first number of a stream with this first record.
-
-    It is the record's own if it replaces others, or 1.
-    """
+    """The record's own number if it replaces others, or 1."""
     return max(record.seq, 1) if record.kind == RETIRED else 1
 
 
@@ -78,7 +75,7 @@ def replaces_stream(record: Record, verifier: Verifier) -> bool:
 
 
 async def _old(store: Store, before: datetime) -> list[str]:
-    """Return the streams of turns without additions since `before`, unless already removed."""
+    """Leaves out streams already removed."""
     last = (AUDIT_RECORDS.c.stream == AUDIT_HEADS.c.stream) & (AUDIT_RECORDS.c.seq == AUDIT_HEADS.c.seq)
     query = (
         select(AUDIT_HEADS.c.stream)
@@ -90,7 +87,7 @@ async def _old(store: Store, before: datetime) -> list[str]:
 
 
 def _retire(connection: Connection, *, stream: str, signer: Signer, before: datetime, at: datetime) -> int:
-    """Remove one stream. Return the number of its records, or 0 if it was extended since."""
+    """Return the number of removed records, or 0 if the stream was extended since."""
     seq, last, now = lock_head(connection, stream)
     in_stream = AUDIT_RECORDS.c.stream == stream
     # Check everything again under the lock, because a late decision may have been written since the list was made. If

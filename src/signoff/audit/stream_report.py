@@ -54,7 +54,7 @@ class StreamReport(FrozenModel):
 
 
 async def report_stream(store: Store, stream: str, verifier: Verifier) -> StreamReport:
-    """Report a stream. A missing one has no records. Raises `StoreUnavailable`."""
+    """A missing stream has no records. Raises `StoreUnavailable`."""
     records = await AuditLog(store).stream(stream)
     heads = {head.stream: head for head in await Checkpoints(store).heads()}
     finding = verify_stream(records, heads.get(stream), verifier)
@@ -67,10 +67,9 @@ async def report_stream(store: Store, stream: str, verifier: Verifier) -> Stream
 
 
 def find_stream(known: Iterable[str], text: str) -> str:
-    """Find a stream by its workflow id, its `<tenant>.<session>.<turn>`, or a turn's id.
+    """Find a stream by its workflow id, its `<tenant>.<session>.<turn>`, or a turn's id or its start.
 
-    The start of a turn's id is also accepted. Raises `NotFound` with the nearest names, and `Refused` if a start
-    matches several.
+    Raises `NotFound` with the nearest names, and `Refused` if a start matches several.
     """
     names = set(known)
     text = text.strip()

@@ -19,14 +19,12 @@ class TimelineEntry(NamedTuple):
     who: str
     """The person who acted."""
     what: str
-    """The event."""
 
 
 def timeline(records: Sequence[Record], language: str = ENGLISH) -> list[TimelineEntry]:
-    """Convert records to text, in order.
+    """Never raises: a changed record is shown as changed, and one without a text by its kind and data.
 
-    Never raises: a changed record is shown as changed, and one without a text by its kind and data. Characters that a
-    terminal or a browser would interpret or hide are shown as marks.
+    Marks replace characters that a terminal or a browser would interpret or hide.
     """
     return [
         TimelineEntry(

@@ -35,7 +35,7 @@ class ToolMetrics(FrozenModel):
 
 
 async def tool_metrics(records: AsyncIterable[Record]) -> list[ToolMetrics]:
-    """Return the metrics of each tool, sorted by name. Raises `Refused` for a changed record."""
+    """Sorted by name. Raises `Refused` for a changed record."""
     codes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     times: defaultdict[str, list[int]] = defaultdict(list)
     costs: defaultdict[str, float] = defaultdict(float)

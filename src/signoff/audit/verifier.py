@@ -25,11 +25,9 @@ class Finding(NamedTuple):
     fault: Fault
     """The kind of fault."""
     stream: str
-    """The stream."""
     seq: int
     """The record's number, or 0 if no single record is affected."""
     message: str
-    """A description of the fault."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,8 @@ async def verify(
     """Check records (by stream and number) and the chain of checkpoints against each other.
 
     `heads` are the store's heads, read before the records, or `None` for an export. `kept` is a checkpoint stored
-    elsewhere. Records covered by a checkpoint cannot be changed, removed, exchanged or cut off unnoticed. An attacker
-    with write access to the database can cut off the end of a stream after the last checkpoint.
+    elsewhere. Detects every change of records covered by a checkpoint. An attacker with write access to the database
+    can cut off the end of a stream after the last checkpoint.
     """
     # Read checkpoints before records, so that each stream is checked against all statements, with one stream in memory
     # at a time.
@@ -132,9 +130,9 @@ async def verify(
 
 
 def with_heads(report: VerificationReport, heads: Iterable[StreamHead]) -> VerificationReport:
-    """Return `report` after comparing the streams without a head to the store's present heads.
+    """Compare the streams without a head to the store's present heads.
 
-    A stream that began in between has a head, which is written together with its first record.
+    A stream that began in between has a head, written together with its first record.
     """
     known = {head.stream for head in heads}
     lost = next((name for name in report.headless if name not in known), None)
@@ -145,10 +143,7 @@ def with_heads(report: VerificationReport, heads: Iterable[StreamHead]) -> Verif
 
 
 def verify_stream(stream: list[Record], head: StreamHead | None, verifier: Verifier) -> Finding | None:
-    """Check one stream: its chain, and its end by the store's head.
-
-    `verifier` checks the record that replaces retired ones.
-    """
+    """Check the chain, and its end by the store's head. `verifier` checks the record that replaces retired ones."""
     if not stream:
         return None
     claims = {} if head is None else {head.seq: _Claim(head.hash, "the head of its stream")}
@@ -205,7 +200,6 @@ def _read_heads(ledger: _Ledger, heads: Iterable[StreamHead]) -> Finding | None:
 
 
 def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
-    """Return the first record whose place or content was changed."""
     name, prev = stream[0].stream, FIRST
     # It must be signed: otherwise anyone who writes such a record could cut off everything before it.
     if (start := first_number(stream[0])) > 1:
@@ -231,7 +225,6 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
 
 
 def _find_displacement(stream: list[Record], record: Record) -> Finding:
-    """Return why a record's hash is wrong: it was written for another place, or was changed."""
     name, seq, start = record.stream, record.seq, first_number(stream[0])
     # Search beyond the end: if records were removed, the last ones have higher numbers than the stream's length.
     places = range(start, start + len(stream) + 100)
@@ -263,7 +256,6 @@ def _check_claims(stream: list[Record], claims: dict[int, _Claim]) -> Finding | 
 
 
 async def _group(records: AsyncIterator[Record]) -> AsyncIterator[list[Record]]:
-    """Yield the records stream by stream, as they appear together."""
     stream: list[Record] = []
     async for record in records:
         if stream and record.stream != stream[0].stream:
