@@ -24,19 +24,18 @@ class Blob(NamedTuple):
 
     @classmethod
     def of(cls, body: bytes) -> "Blob":
-        """Return the blob of `body`."""
         return cls(hashlib.sha256(body).hexdigest(), body)
 
     @property
     def ref(self) -> BlobRef:
-        """Return a reference to the blob, without a seal."""
+        """The reference has no seal."""
         return BlobRef(sha256=self.sha256, size=len(self.body), preview=preview(self.body))
 
 
 def add_blob(connection: Connection, blob: Blob, place: SessionKey | None) -> None:
-    """Add a blob in the caller's transaction, for turns of the session `place`.
+    """`place` is the session whose turns may read the blob.
 
-    With `None` the store owns the blob and keeps it permanently. Adding a blob again does not change its bytes.
+    With `None` the store owns it and keeps it permanently. Adding a blob again does not change its bytes.
     """
     tenant, session = place or ("", "")
     kept = {"sha256": blob.sha256, "tenant": tenant, "session": session}

@@ -1,7 +1,4 @@
-"""Stores the browser sessions of signed-in people.
-
-The cookie is a random value. The store keeps only its hash.
-"""
+"""Stores the browser sessions of signed-in people. The cookie is random, and the store keeps only its hash."""
 
 import hashlib
 from datetime import datetime, timedelta
@@ -37,10 +34,7 @@ class BrowserSession(FrozenModel):
 
 
 class StoredSessions:
-    """Reads and writes browser sessions.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes browser sessions. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -56,7 +50,7 @@ class StoredSessions:
         token: Token | None = None,
         also: Also | None = None,
     ) -> BrowserSession:
-        """Open a session for a browser that holds `cookie`, 32 random bytes never used before.
+        """`cookie` is 32 random bytes never used before.
 
         Writes `also` in the same transaction. Deletes expired sessions as well.
         """
@@ -87,10 +81,7 @@ class StoredSessions:
         return session
 
     async def find(self, cookie: str, now: datetime) -> BrowserSession | None:
-        """Return the session of this cookie.
-
-        `None` if it expired, or if the token that opened it was revoked.
-        """
+        """`None` if the session expired, or if the token that opened it was revoked."""
         query = (
             select(SESSIONS, TOKENS.c.revoked_at)
             # Check the token at each use: revoking it signs out every browser that it opened, at once.
@@ -101,7 +92,7 @@ class StoredSessions:
         return None if row is None or row.revoked_at is not None else _session(row)
 
     async def close(self, cookie: str, *, also: Also | None = None) -> None:
-        """End the session of this cookie. If there was one, write `also` in the same transaction."""
+        """If there was a session, write `also` in the same transaction."""
 
         def end(connection: Connection) -> None:
             result = connection.execute(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))

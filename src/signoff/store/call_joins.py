@@ -25,19 +25,13 @@ class JoinedCall(NamedTuple):
 
 
 class CallJoins:
-    """Reads and writes joined calls.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes joined calls. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def join(self, key: str, turn: str, given: str = "") -> JoinedCall:
-        """Return the stored call that proposals with this digest join, or a new one with `turn`.
-
-        `given` is stored with a new call.
-        """
+        """Return the stored call that proposals with this digest join, or a new one with `turn` and `given`."""
 
         def enter(connection: Connection) -> JoinedCall:
             query = select(CALL_JOINS.c.turn, StoreClock(), CALL_JOINS.c.given).where(CALL_JOINS.c.key == key)
@@ -52,13 +46,12 @@ class CallJoins:
         return await self._store.run(enter)
 
     async def find(self, key: str) -> str:
-        """Return the turn of the call that proposals with this digest join, or ""."""
+        """Return the turn of the call that such proposals join, or ""."""
         query = select(CALL_JOINS.c.turn).where(CALL_JOINS.c.key == key)
         turn = await self._store.read(lambda connection: connection.execute(query).scalar_one_or_none())
         return "" if turn is None else str(turn)
 
     async def read(self, key: str) -> JoinedCall | None:
-        """Return the call that proposals with this digest join, with its `given` value, or `None`."""
         query = select(CALL_JOINS.c.turn, StoreClock(), CALL_JOINS.c.given).where(CALL_JOINS.c.key == key)
         row = await self._store.read(lambda connection: connection.execute(query).first())
         return None if row is None else JoinedCall(row[0], time_from_millis(row[1]), False, row[2] or "")
@@ -73,10 +66,7 @@ class CallJoins:
         await self._store.run(enter)
 
     async def release(self, key: str, turn: str) -> None:
-        """Stop further proposals from joining the call of `turn`.
-
-        No effect if another call has replaced it.
-        """
+        """No effect if another call has replaced the call of `turn`."""
         release = delete(CALL_JOINS).where(CALL_JOINS.c.key == key, CALL_JOINS.c.turn == turn)
         await self._store.run(lambda connection: connection.execute(release).rowcount)
 

@@ -1,7 +1,4 @@
-"""Checks and changes the rows that a claim depends on, apart from its ticket.
-
-These are freezes, uses of grants and uses of limited tools.
-"""
+"""Checks and changes the rows that a claim depends on, apart from its ticket."""
 
 from collections import Counter
 from datetime import datetime
@@ -120,13 +117,13 @@ _KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(retu
 
 
 def insert_new(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
-    """Insert a row. Return False, without a change, if its primary key exists."""
+    """Return False, without a change, if the primary key exists."""
     return connection.execute(_build_adding(table, connection.dialect.name), values).first() is not None
 
 
 @cache
 def insert_or_hold(table: Table, touched: str, dialect: str) -> Any:
-    """Build an insert that only locks an existing row with the same primary key.
+    """The insert only locks an existing row with the same primary key.
 
     `touched` is a column that the role may change. It is set to its own value, because DO NOTHING would neither lock
     nor return the row.
@@ -136,11 +133,9 @@ def insert_or_hold(table: Table, touched: str, dialect: str) -> Any:
 
 
 def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> bool:
-    """Add a claimed ticket, or take over its key if another turn voided it.
+    """Takes over the key if another turn voided it.
 
-    Return whether it succeeded.
-
-    `runs`: the claimer begins at once, so the ticket counts as seen now.
+    Return whether it succeeded. `runs`: the claimer begins at once, so the ticket counts as seen now.
     """
     if connection.execute(_build_claiming(connection.dialect.name), {**values, "runs": runs}).first() is not None:
         return True
@@ -149,7 +144,7 @@ def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> 
 
 
 def restored_at(connection: Connection) -> datetime | None:
-    """Return the time of the store's last restore from a backup, by its clock, or `None`."""
+    """Return the time of the store's last restore, by its clock, or `None`."""
     restored = connection.scalar(_RESTORED)
     return None if restored is None else time_from_millis(restored)
 
@@ -170,8 +165,8 @@ class Restoration(NamedTuple):
 def add_restoration(connection: Connection, *, by: str) -> Restoration:
     """Record a restore of the store now, and revoke rights that the backup may have revived.
 
-    After the backup, a grant may have been revoked or used up, a person may have signed out, or a sign-in may have
-    shown the loss of groups. The restored store knows none of that. `by` is the person who reports the restore.
+    Since the backup, a grant may have been revoked or used up, or a person signed out or lost groups. The restored
+    store knows none of that. `by` is the reporting person.
     """
     now = connection.execute(insert(RESTORATIONS).returning(RESTORATIONS.c.at)).scalar_one()
     usable = (GRANTS.c.verdict == "approved", GRANTS.c.revoked_at.is_(None), GRANTS.c.expires_at > now)
@@ -188,8 +183,8 @@ def add_restoration(connection: Connection, *, by: str) -> Restoration:
 def is_forgotten(connection: Connection, key: str, begun: datetime | None) -> bool:
     """Return whether a call without the ticket `key` may have run under it.
 
-    True if the store was restored from a backup after the turn `begun`: calls that ran after the backup have no ticket.
-    A turn whose start is unknown (`None`) counts as begun before the restore.
+    True if the store was restored after the turn `begun`: calls that ran after the backup have no ticket. `None` counts
+    as begun before the restore.
     """
     restored = restored_at(connection)
     if restored is None or (begun is not None and begun >= restored):
@@ -217,48 +212,34 @@ def _call_values(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def share_tenant(connection: Connection, tenant: str) -> None:
-    """Take a shared lock on a tenant until the transaction ends.
-
-    Waits for a running freeze and blocks new ones.
-    """
+    """Hold a shared lock until the transaction ends. Waits for a running freeze and blocks new ones."""
     if connection.dialect.name == "postgresql":
         connection.execute(_SHARE, {"tenant": tenant})
 
 
 def share_blob(connection: Connection, sha256: str) -> None:
-    """Take a shared lock on a blob until the transaction ends.
-
-    Waits for a running removal and blocks new ones.
-    """
+    """Hold a shared lock until the transaction ends. Waits for a running removal and blocks new ones."""
     if connection.dialect.name == "postgresql":
         connection.execute(_KEEPING, {"sha256": sha256})
 
 
 def try_hold_blob(connection: Connection, sha256: str) -> bool:
-    """Take an exclusive lock on a blob.
-
-    Return False at once if another transaction is keeping it.
-    """
+    """Take an exclusive lock. Return False at once if another transaction is keeping the blob."""
     return connection.dialect.name != "postgresql" or connection.scalar(_REMOVING, {"sha256": sha256}) is True
 
 
 def hold_tenant(connection: Connection, tenant: str) -> None:
-    """Take an exclusive lock on a tenant until the transaction ends.
-
-    Waits for running claims and blocks new ones.
-    """
+    """Hold an exclusive lock until the transaction ends. Waits for running claims and blocks new ones."""
     if connection.dialect.name == "postgresql":
         connection.execute(_ALONE, {"tenant": tenant})
 
 
 def freeze_of(connection: Connection, tenant: str) -> Freeze | None:
-    """Return the freeze of a tenant, or `None`."""
     row = connection.execute(_FREEZE, {"of": tenant}).first()
     return None if row is None else read_freeze(row)
 
 
 def read_freeze(row: Row[Any]) -> Freeze:
-    """Convert a row of `freezes`."""
     return Freeze(tenant=row.tenant, reason=row.reason, by=row.frozen_by, at=time_from_millis(row.frozen_at))
 
 
@@ -272,7 +253,7 @@ def hold_grant(connection: Connection, grant: str) -> None:
 
 
 def spend_grant(connection: Connection, grant: str, ticket: str) -> bool:
-    """Spend one use of a grant for one ticket, however often it is called.
+    """Spend one use for one ticket, however often this is called.
 
     Returns False, without a change, if the grant is used up, revoked or expired.
     """
@@ -286,10 +267,10 @@ def spend_grant(connection: Connection, grant: str, ticket: str) -> bool:
 
 
 def take_use(connection: Connection, use: LimitedUse, ticket: str) -> datetime | None:
-    """Take one use of a limited tool for one ticket.
+    """Take one use for one ticket.
 
-    Returns `None` if it succeeded. If no use is left, returns the time of the next possible one and changes nothing.
-    Deletes uses of the tool that are older than any limit's period.
+    If no use is left, returns the time of the next possible one and changes nothing. Deletes uses of the tool that are
+    older than any limit's period.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_COUNTING, {"counted": f"{use.tenant} {use.tool}"})
@@ -304,7 +285,7 @@ def take_use(connection: Connection, use: LimitedUse, ticket: str) -> datetime |
 
 
 def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") -> datetime | None:
-    """Return `None` if one more use is possible now, or the time when it becomes possible.
+    """Return the time when one more use becomes possible, or `None` for now.
 
     Does not count a use by the call `but` of the same turn.
     """
@@ -329,7 +310,7 @@ def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") ->
 
 
 def return_use(connection: Connection, ticket: str) -> None:
-    """Return the use that a ticket took, if any, because its call had no effect."""
+    """Used for a call without effect."""
     connection.execute(_RETURN, {"ticket": ticket})
 
 

@@ -1,7 +1,4 @@
-"""Stores model replies before their calls are judged.
-
-A later attempt finds the reply and does not ask the model again.
-"""
+"""Stores model replies before their calls are judged, so that a later attempt does not ask the model again."""
 
 from datetime import datetime, timedelta
 from functools import cache
@@ -43,17 +40,12 @@ class KeptReply(NamedTuple):
 
 
 class Completions:
-    """Reads and writes model replies, by run and completion number (from 1).
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes model replies, by run and completion number (from 1). All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def read(self, run: str, number: int) -> KeptReply | None:
-        """Return the reply stored by an earlier attempt, or `None`."""
-
         def find(connection: Connection) -> KeptReply | None:
             row = connection.execute(_READ, {"named": _key(run, number)}).first()
             return None if row is None else KeptReply(bytes(row.body), time_from_millis(row.kept_at))
@@ -69,12 +61,10 @@ class Completions:
         blob: Blob | None = None,
         also: Also | None = None,
     ) -> KeptReply:
-        """Store a reply to a turn of the session `place`.
+        """Return the first attempt's reply, stored together with `blob` and `also`.
 
-        Return the first attempt's reply.
-
-        A first reply is stored together with `blob` and `also`. Only `drop_old` deletes replies. An attempt that was
-        considered lost may still arrive, and would otherwise ask approvers about the calls of another reply.
+        Only `drop_old` deletes replies. An attempt that was considered lost may still arrive, and would otherwise ask
+        approvers about the calls of another reply.
         """
         values = {"key": _key(run, number), "body": body}
 
@@ -92,7 +82,7 @@ class Completions:
         return await self._store.run(write)
 
     async def drop_old(self) -> int:
-        """Delete replies older than `KEPT`. Return their number."""
+        """Delete replies older than `KEPT`."""
         dropped = 0
         while True:
             some = await self._store.run(lambda connection: connection.execute(_DROP_OLD).rowcount)

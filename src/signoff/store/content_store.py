@@ -20,10 +20,10 @@ _SEAL_CHARS: Final = 32
 
 
 async def to_content(store: Store, value: Any, place: SessionKey) -> Content:
-    """Convert `value` to content.
+    """Stores up to 8 KiB of compact JSON inline.
 
-    Up to 8 KiB of compact JSON are stored inline, larger values as a blob that only turns of session `place` can read.
-    Raises `NotCanonical` for values that are not JSON, and `StoreUnavailable`.
+    Larger values become a blob that only turns of session `place` can read. Raises `NotCanonical` for values that are
+    not JSON, and `StoreUnavailable`.
     """
     body = json_bytes(value)
     if len(body) <= INLINE_BYTES:
@@ -33,26 +33,20 @@ async def to_content(store: Store, value: Any, place: SessionKey) -> Content:
 
 
 async def keep(store: Store, body: bytes, place: SessionKey) -> BlobRef:
-    """Store the bytes of a JSON value for turns of the session `place` only.
-
-    Raises `StoreUnavailable`.
-    """
+    """`body` is JSON for turns of the session `place` only. Raises `StoreUnavailable`."""
     return await seal_ref(store, await store.put_blob(body, place), place)
 
 
 async def seal_ref(store: Store, ref: BlobRef, place: SessionKey) -> BlobRef:
-    """Return `ref` with the seal that lets only turns of the session `place` read it.
-
-    Raises `StoreUnavailable`.
-    """
+    """The seal lets only turns of the session `place` read `ref`. Raises `StoreUnavailable`."""
     return replace(ref, seal=await _seal(store, ref.sha256, place))
 
 
 async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
-    """Load content that a workflow claims for the session `place`.
+    """Raises as `load`, also for content of another session.
 
-    Raises as `load`, also for content of another session. A workflow's owner can name any hash. Without the seal, the
-    content of other sessions would be printed, judged or run as the workflow's own.
+    A workflow's owner can name any hash. Without the seal, the content of other sessions would be printed, judged or
+    run as the workflow's own.
     """
     if content.blob is not None:
         await _check(store, content.blob, place)
@@ -60,7 +54,7 @@ async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
 
 
 async def load_message(store: Store, message: Message, place: SessionKey) -> Message:
-    """Return the message with all content inline. Raises as `load_in`."""
+    """Make all content inline. Raises as `load_in`."""
     parts: list[Part] = []
     for part in message.parts:
         field, content = content_of(part)
@@ -70,16 +64,13 @@ async def load_message(store: Store, message: Message, place: SessionKey) -> Mes
 
 
 async def fetch_in(store: Store, ref: BlobRef, place: SessionKey) -> bytes | None:
-    """Read the bytes that a workflow claims for the session `place`.
-
-    Raises `StoreUnavailable` for bytes of another session.
-    """
+    """Raises `StoreUnavailable` for bytes of another session."""
     await _check(store, ref, place)
     return await store.get_blob(ref.sha256)
 
 
 async def load(store: Store, content: Content) -> Any:
-    """Load content named by a row of the store, or by a reader who may read everything in it.
+    """Only for content named by a row of the store, or for a reader of everything.
 
     Raises `StoreUnavailable` if its blob is missing or does not match its hash.
     """
@@ -101,10 +92,7 @@ async def _check(store: Store, ref: BlobRef, place: SessionKey) -> None:
 
 
 async def seal_place(store: Store, session: SessionKey, place: Place) -> Place:
-    """Return `place` with a seal that proves that the session was put there.
-
-    Raises `StoreUnavailable`.
-    """
+    """The seal proves that the session was put at `place`. Raises `StoreUnavailable`."""
     return replace(place, seal=await _seal_of(store, session, place))
 
 

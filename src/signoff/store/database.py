@@ -87,27 +87,25 @@ class Database(Protocol):
     dialect: str
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """Run `work` in its own transaction: commit when it returns, roll back when it raises."""
+        """Commit when `work` returns, roll back when it raises."""
         ...
 
     async def read(self, work: Callable[[Connection], Found]) -> Found:
-        """Run `work`, which writes nothing, in its own transaction that does not wait for writes."""
+        """`work` writes nothing. Its transaction does not wait for writes."""
         ...
 
     def problem(self) -> str:
         """Return the reason why writes are blocked now, or ""."""
         ...
 
-    async def close(self) -> None:
-        """Close all connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class SqliteDatabase:
-    """Runs SQLite in two threads with one connection each, a writer and a reader.
+    """Runs SQLite in two threads with one connection each.
 
-    The reader never waits for a write. Writers in a process queue fairly instead of polling for its lock. A whole
-    transaction takes one visit to a thread. One visit for each statement took 2.6 times as long.
+    The reader never waits for a write. Writers in a process queue fairly instead of polling for its lock. One visit to
+    a thread runs a whole transaction. One visit for each statement took 2.6 times as long.
     """
 
     dialect = "sqlite"
@@ -121,9 +119,7 @@ class SqliteDatabase:
         self._waits_since: float | None = None
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Database`.
-
-        Raises `StoreUnavailable` if another process holds the file's lock.
+        """Raises `StoreUnavailable` if another process holds the file's lock.
 
         Cancelling the caller does not stop a transaction that has begun.
         """
@@ -140,8 +136,6 @@ class SqliteDatabase:
         return await self._writer.run(write)
 
     async def read(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Database`."""
-
         def read(connection: Connection) -> Found:
             # Use one snapshot for all statements: the writer may commit between two of them.
             connection.exec_driver_sql("BEGIN")
@@ -150,13 +144,11 @@ class SqliteDatabase:
         return await self._reader.run(read)
 
     def problem(self) -> str:
-        """See `Database`."""
         since = self._waits_since
         blocked = since is not None and time.monotonic() - since > BLOCKED_SECONDS
         return self._locked().message if blocked or self._patience == BUSY_AGAIN_SECONDS else ""
 
     async def close(self) -> None:
-        """See `Database`."""
         await self._reader.close()
         await self._writer.close()
 
@@ -234,25 +226,22 @@ class PostgresDatabase:
         self._engine = engine
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Database`."""
         async with self._engine.begin() as connection:
             return await connection.run_sync(work)
 
     async def read(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Database`."""
         return await self.run(work)
 
     def problem(self) -> str:
-        """See `Database`. PostgreSQL locks rows, not the database."""
+        """PostgreSQL locks rows, not the database."""
         return ""
 
     async def close(self) -> None:
-        """See `Database`."""
         await self._engine.dispose()
 
 
 def open_database(place: StoreAddress, *, durable: bool) -> Database:
-    """Open the database at `place`. `durable` makes SQLite sync every commit to disk."""
+    """`durable` makes SQLite sync every commit to disk."""
     if place.url.get_backend_name() == "sqlite":
         writing, reading = (_sqlite_engine(place, durable=durable, reads=reads) for reads in (False, True))
         return SqliteDatabase(writing, reading, _sqlite_file(place.url))
@@ -304,13 +293,10 @@ def _answers(dialect: Dialect, connection: DBAPIConnection) -> bool:
 
 
 def _begin(connection: Connection) -> bool:
-    """Begin a write transaction.
+    """Return False if another process keeps SQLite's lock for the connection's timeout.
 
-    Return False if another process keeps SQLite's lock.
-
-    Waits for the lock as long as the connection's timeout. Take the lock before the first statement: SQLite refuses it
-    at once to a transaction that has read before another wrote. The driver would also begin no transaction before
-    CREATE or ALTER.
+    Take the lock before the first statement: SQLite refuses it at once to a transaction that has read before another
+    wrote. The driver would also begin no transaction before CREATE or ALTER.
     """
     driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
     try:
@@ -362,10 +348,7 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 
 
 def make_private(place: StoreAddress) -> None:
-    """Create the SQLite file, if absent, readable by its owner only, because it holds keys.
-
-    Raises `OSError`.
-    """
+    """Create the SQLite file readable by its owner only, because it holds keys. Raises `OSError`."""
     if place.url.get_backend_name() == "sqlite":
         # SQLite gives its -wal and -shm files the mode of this file, so they are private as well.
         os.close(os.open(_sqlite_file(place.url), os.O_CREAT | os.O_RDWR, 0o600))

@@ -118,8 +118,8 @@ class DeliveryRow(FrozenModel):
 class DeliveryQueue:
     """Plans, claims and settles the cards in a store.
 
-    All methods raise `StoreUnavailable` if the database fails. A claim lasts a minute and counts as an attempt. Cards
-    that this version cannot read are skipped. For each tenant, claims for sending stay within its `limits`.
+    All methods raise `StoreUnavailable`. A claim lasts a minute and counts as an attempt. Skips cards that this version
+    cannot read. For each tenant, claims for sending stay within its `limits`.
     """
 
     def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
@@ -132,17 +132,14 @@ class DeliveryQueue:
         return self._store.counts
 
     async def plan(self, rows: Sequence[NewDelivery]) -> int:
-        """Add the cards that do not exist yet and return their number.
-
-        Existing cards do not change.
-        """
+        """Existing cards do not change. Return the number of new ones."""
         key = await self._store.secret_key(KEY)
         # Insert in a fixed order, so that two planners of the same cards do not wait for each other.
         values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
         return await self._store.run(lambda connection: sum(insert_new(connection, DELIVERIES, row) for row in values))
 
     async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claim cards to send on these channels: planned cards and reminders of sent ones.
+        """Claim planned cards and reminders of sent ones.
 
         The longest due card of each tenant comes first, then the second of each, as far as its limit allows.
         """
@@ -153,9 +150,7 @@ class DeliveryQueue:
         return await self._take(limit, *which, within=self._limit)
 
     async def record_try(self, tokens: Sequence[str]) -> frozenset[str]:
-        """Record that an attempt to send these cards begins now.
-
-        `tried_at` keeps the first attempt.
+        """`tried_at` keeps the first attempt.
 
         Returns the tokens of cards that may be sent. The others were dropped, or their request ended.
         """
@@ -171,9 +166,7 @@ class DeliveryQueue:
     async def record_sent(
         self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
     ) -> None:
-        """Record that the vendor accepted the card.
-
-        If its request has ended, the card is due to be closed.
+        """If the card's request has ended, the card is due to be closed.
 
         Includes a dropped card, and a card whose end was announced before its vendor id was known.
         """
@@ -197,7 +190,7 @@ class DeliveryQueue:
         )
 
     async def add_to_handle(self, token: str, name: str, texts: Sequence[str]) -> None:
-        """Add texts to a list in the handle of a sent card. The list keeps only the last ones."""
+        """Add texts to a list in the handle of a sent card. The list keeps the last ones."""
         if not texts:
             return
         ours = DELIVERIES.c.token == token
@@ -216,9 +209,7 @@ class DeliveryQueue:
     async def record_failure(
         self, token: str, code: str, message: str, *, again_after: float | None, closing: bool = False
     ) -> None:
-        """Record that the card was not sent or not closed.
-
-        It is due again in `again_after` seconds, or never (`None`).
+        """The card is due again in `again_after` seconds, or never (`None`).
 
         If the request ended during the attempt to send, the card is due to be closed at once. A reminder that fails
         permanently does not change its card.
@@ -237,10 +228,9 @@ class DeliveryQueue:
     async def state(
         self, channel: str, vendor_id: str, state: Reported, code: str = "", message: str = ""
     ) -> DeliveryRow | None:
-        """Record a vendor's report about an accepted card, and return the updated card.
+        """A report never moves a card back.
 
-        A report never moves a card back. Returns `None` if no card has that vendor id, which may just not be recorded
-        yet.
+        Returns `None` if no card has that vendor id, which may just not be recorded yet.
         """
         changes: dict[str, Any] = {"changed_at": StoreClock()}
         if code or message:
@@ -259,27 +249,26 @@ class DeliveryQueue:
         return cards[0] if cards else None
 
     async def of_request(self, approval: str, revision: int | None = None) -> list[DeliveryRow]:
-        """Return all cards of a request, or of one revision, in order of planning."""
+        """In order of planning."""
         which = [DELIVERIES.c.approval == approval]
         if revision is not None:
             which.append(DELIVERIES.c.revision == revision)
         return await self._find(*which)
 
     async def by_token(self, token: str) -> DeliveryRow | None:
-        """Return the card with this token, or `None`."""
         # Keep one character more than a token has, so that a longer text does not match the token it starts with.
         cards = await self._find(DELIVERIES.c.token == clip_text(token, _TOKEN_CHARS + 1))
         return cards[0] if cards else None
 
     async def by_vendor(self, channel: str, vendor_ids: Sequence[str]) -> list[DeliveryRow]:
-        """Return the cards with these vendor ids. One message may have shown several requests."""
+        """One message may have shown several requests."""
         return await self._find(_match_vendor_ids(channel, vendor_ids))
 
     async def list_out(self, channel: str, address: str, since: datetime, until: datetime) -> list[DeliveryRow]:
-        """Return the cards that were out at this address at any time from `since` to `until`.
+        """Return the cards that were out at this address at any time from `since` to `until`, by the store's clock.
 
-        Times are by the store's clock. A card is out from its first attempt until its request ends. The vendor may have
-        accepted a card without `sent_at`, if its reply was lost.
+        A card is out from its first attempt until its request ends. The vendor may have a card without `sent_at`, if
+        its reply was lost.
         """
         return await self._find(
             DELIVERIES.c.channel == channel,
@@ -290,10 +279,7 @@ class DeliveryQueue:
         )
 
     async def list_unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
-        """Return cards of requests that may still wait, oldest first, to check them.
-
-        With `after`, only the cards that follow it.
-        """
+        """Return cards of requests that may still wait, oldest first. With `after`, only the cards that follow it."""
         order = (DELIVERIES.c.created_at, DELIVERIES.c.token)
         waiting = DELIVERIES.c.state.in_(("planned", *_OUT))
         query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(*order)
@@ -303,19 +289,14 @@ class DeliveryQueue:
         return await self._store.read(lambda connection: readable(connection.execute(query.limit(limit)), _row))
 
     async def remind(self, request: ApprovalRequest) -> int:
-        """Make all sent cards of `request` due again, once for each of its reminders.
+        """Make all sent cards due again, once for each reminder.
 
-        Return their number.
-
-        All cards get the request's present state. A repeated or earlier reminder changes nothing.
+        Return their number. All cards get the request's present state. A repeated or earlier reminder changes nothing.
         """
         return await self._renew(request, reminds=True)
 
     async def renew(self, request: ApprovalRequest) -> int:
-        """Give the cards of `request` its new deadline and approvers.
-
-        Return the number of cards, out or planned.
-        """
+        """Give the cards of `request` its new deadline and approvers. Return their number, out or planned."""
         return await self._renew(request, reminds=False)
 
     async def record_reminder(self, token: str) -> None:
@@ -324,11 +305,10 @@ class DeliveryQueue:
         await self._set(*to_remind, remind_at=None, claimed_until=0, attempts=0)
 
     async def end(self, approval: str, revision: int, request: ApprovalRequest) -> int:
-        """Record the end of the request as given by `request`.
+        """Record the end given by `request`.
 
-        Drop untried cards, make others due to be closed.
-
-        The vendor may have any tried card, even without an acknowledgement. Returns the number of cards.
+        Drop untried cards, make others due to be closed. The vendor may have any tried card, even without an
+        acknowledgement.
         """
         state = case((_UNTRIED, "dropped"), else_=DELIVERIES.c.state)
         # A card or reminder being sent keeps its claim. It is closed afterwards, by the vendor's id if known.
@@ -345,7 +325,7 @@ class DeliveryQueue:
         )
 
     async def claim_to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claim cards on these channels that are, or may be, out although their request has ended."""
+        """Claim cards that are, or may be, out although their request has ended."""
         over = DELIVERIES.c.ended_at.is_not(None)
         return await self._take(limit, DELIVERIES.c.state.in_(_CLOSABLE), over, DELIVERIES.c.channel.in_(channels))
 
@@ -360,7 +340,7 @@ class DeliveryQueue:
         )
 
     async def expedite(self, token: str) -> None:
-        """Make an unsent card due now, for example because the card before it failed."""
+        """Make an unsent card due now."""
         planned = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", DELIVERIES.c.due_at > StoreClock())
         await self._set(*planned, due_at=StoreClock())
 
@@ -372,7 +352,7 @@ class DeliveryQueue:
         await self._set(ours, planned, due_at=in_seconds(_HELD_BACK_SECONDS))
 
     async def sweep(self, older_than: timedelta) -> int:
-        """Delete finished cards that have not changed since `older_than`. Return their number."""
+        """Delete finished cards that have not changed since `older_than`."""
         over = DELIVERIES.c.state.in_(("closed", "dropped", "failed"))
         old = delete(DELIVERIES).where(over, DELIVERIES.c.changed_at < in_seconds(-older_than.total_seconds()))
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
@@ -418,20 +398,16 @@ class DeliveryQueue:
 
 
 def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:
-    """Return the name of a card.
-
-    It is the same for every planner, and cannot be computed without the store's key.
-    """
+    """The name is the same for every planner, and cannot be computed without the store's key."""
     content = f"{approval}|{revision}|{person}|{channel}".encode()
     # Use lower-case base32: email addresses that contain it may come back in any case.
     return base64.b32encode(hmac.digest(key, content, "sha256")).decode().lower()[:_TOKEN_CHARS]
 
 
 def _newer(had: ApprovalRequest, update: ApprovalRequest, *, reminds: bool) -> ApprovalRequest:
-    """Return a card's request after a notice, or `had` if the notice is outdated.
+    """Return `had` if the notice is outdated: notices may arrive out of order.
 
-    Notices may arrive out of order. Only a reminder counts as one, because an escalation may be read before the
-    reminder that preceded it.
+    Only a reminder counts as one, because an escalation may be read before the reminder that preceded it.
     """
     further = update.escalated + update.extended - had.escalated - had.extended
     if reminds and update.reminded > had.reminded:

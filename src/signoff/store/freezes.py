@@ -10,15 +10,13 @@ from signoff.store.tables import FREEZES
 
 
 class Freezes:
-    """Reads and writes freezes. All methods raise `StoreUnavailable` if the database fails."""
+    """Reads and writes freezes. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def freeze(self, tenant: str, *, reason: str, by: str, also: Also | None = None) -> Freeze:
-        """Freeze a tenant.
-
-        Return the existing freeze, or a new one, written together with `also`.
+        """Return the existing freeze, or a new one, written together with `also`.
 
         No ticket of the tenant is claimed after this returns, until the tenant is unfrozen.
         """
@@ -34,12 +32,7 @@ class Freezes:
         return await self._store.run(write)
 
     async def unfreeze(self, tenant: str, *, also: Also | None = None) -> Freeze | None:
-        """Unfreeze a tenant.
-
-        Return the freeze, or `None` if there was none.
-
-        Writes `also` in the same transaction.
-        """
+        """`None` if there was no freeze. Writes `also` in the same transaction."""
         removal = delete(FREEZES).where(FREEZES.c.tenant == tenant).returning(FREEZES)
 
         def lift(connection: Connection) -> Freeze | None:
@@ -52,20 +45,16 @@ class Freezes:
         return await self._store.run(lift)
 
     async def read(self, tenant: str) -> Freeze | None:
-        """Return the freeze of a tenant, or `None`."""
         return await self._store.read(lambda connection: freeze_of(connection, tenant))
 
     async def refuse_new(self, tenant: str) -> None:
-        """Raise `Refused` (`frozen`) with the reason if the tenant is frozen.
-
-        A frozen tenant cannot start anything new.
-        """
+        """Raise `Refused` (`frozen`) with the reason if the tenant is frozen."""
         freeze = await self.read(tenant)
         if freeze is not None:
             message = f"the tenant `{tenant}` is frozen: {freeze.reason}; nothing new starts until it is unfrozen"
             raise Refused(message, code="frozen", tenant=tenant)
 
     async def all(self) -> list[Freeze]:
-        """Return all freezes, newest first."""
+        """Newest first."""
         query = select(FREEZES).order_by(FREEZES.c.frozen_at.desc(), FREEZES.c.tenant)
         return await self._store.read(lambda connection: [read_freeze(row) for row in connection.execute(query)])

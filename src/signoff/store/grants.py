@@ -28,19 +28,13 @@ _USABLE: Final = (GRANTS.c.uses > SPENT, GRANTS.c.revoked_at.is_(None), GRANTS.c
 
 
 class Grants:
-    """Reads and writes grants.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes grants. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def list_usable(self, tenant: str, session: str, tool: str) -> list[Grant | None]:
-        """Return the grants that may apply to a call of `tool` in this session now.
-
-        Denials come first, then the oldest. `None` marks a row that cannot be read as a grant.
-        """
+        """Denials come first, then the oldest. `None` marks a row that cannot be read as a grant."""
         query = (
             _ROWS.where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool, GRANTS.c.session.in_(("", session)), *_USABLE)
             # In descending order `denied` precedes `approved`, so neither the limit nor an approval hides a denial.
@@ -50,7 +44,6 @@ class Grants:
         return await self._store.read(lambda connection: [_grant(row) for row in connection.execute(query)])
 
     async def read(self, grant_id: str) -> Grant | None:
-        """Return one grant, or `None`."""
         query = _ROWS.where(GRANTS.c.id == grant_id)
 
         def read(connection: Connection) -> Grant | None:
@@ -60,17 +53,14 @@ class Grants:
         return await self._store.read(read)
 
     async def all(self, tenant: str, *, every: bool = False) -> list[Grant]:
-        """Return a tenant's grants, newest first.
-
-        `every` includes expired, used up and revoked ones.
-        """
+        """Newest first. `every` includes expired, used up and revoked grants."""
         query = _ROWS.where(GRANTS.c.tenant == tenant).order_by(GRANTS.c.created_at.desc(), GRANTS.c.id)
         query = query if every else query.where(*_USABLE)
         grants = await self._store.read(lambda connection: [_grant(row) for row in connection.execute(query)])
         return [grant for grant in grants if grant is not None]
 
     async def state_of(self, tenant: str, tool: str) -> tuple[int, ...]:
-        """Return numbers that change when a grant for `tool` is added, revoked, spent or expires."""
+        """The numbers change when a grant for `tool` is added, revoked, spent or expires."""
         usable = case((and_(*_USABLE), 1), else_=0)
         query = select(
             func.count(),
@@ -82,12 +72,7 @@ class Grants:
         return await self._store.read(lambda connection: tuple(int(each) for each in connection.execute(query).one()))
 
     async def revoke(self, grant_id: str, tenant: str, *, by: str, also: Also | None = None) -> Grant:
-        """Revoke a grant.
-
-        Revoking it again changes nothing.
-
-        Writes `also` in the same transaction. Raises `NotFound`.
-        """
+        """Revoking a grant again changes nothing. Writes `also` in the same transaction. Raises `NotFound`."""
         named = (GRANTS.c.id == grant_id) & (GRANTS.c.tenant == tenant)
 
         def mark(connection: Connection) -> Row[Any] | None:
@@ -125,11 +110,10 @@ def write_grant(
     reason: str = "",
     since: datetime | None = None,
 ) -> bool:
-    """Write a grant and return whether it is new.
+    """Return whether the grant is new.
 
-    An existing grant with this id is kept, even if revoked or used up.
-
-    It expires `wish.seconds` after `since` or now, whichever is earlier.
+    An existing grant with this id is kept, even if revoked or used up. Expires `wish.seconds` after `since` or now,
+    whichever is earlier.
     """
     now: int = connection.execute(select(StoreClock())).scalar_one()
     # Use the earlier time: neither a late write nor a fast clock may lengthen the grant.
@@ -153,10 +137,7 @@ def write_grant(
 
 
 def masked_grant(grant: Grant) -> Grant:
-    """Return a grant for display, without its digest.
-
-    The bare digest would allow masked arguments to be guessed.
-    """
+    """Leaves out the digest, which would allow masked arguments to be guessed."""
     if not grant.like.exact:
         return grant
     return replace(grant, like=replace(grant.like, exact=_EXACT))
@@ -167,10 +148,7 @@ def _millis(time: datetime) -> int:
 
 
 def _grant(row: Row[Any]) -> Grant | None:
-    """Return the grant of a row, or `None` if it cannot be read.
-
-    One bad row must not make all others fail.
-    """
+    """`None` if the row cannot be read: one bad row must not make all others fail."""
     try:
         return Grant(
             id=row.id,

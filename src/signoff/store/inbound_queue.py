@@ -38,9 +38,7 @@ class InboundItem(Protocol):
         """Return a key, unique within the channel and equal for every repetition by the vendor."""
         ...
 
-    def model_dump_json(self) -> str:
-        """Return the complete item as JSON."""
-        ...
+    def model_dump_json(self) -> str: ...
 
     @property
     def author(self) -> str:
@@ -74,10 +72,7 @@ class InboundRow(FrozenModel):
 
 
 class InboundQueue:
-    """Reads and writes received messages.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes received messages. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -91,10 +86,7 @@ class InboundQueue:
         return await self._store.run(lambda connection: sum(insert_new(connection, ARRIVALS, row) for row in rows))
 
     async def claim(self, limit: int, without: Collection[str] = ()) -> list[InboundRow]:
-        """Claim up to `limit` due arrivals for one minute, the longest due first.
-
-        Skips the channels in `without`.
-        """
+        """Claim due arrivals for one minute, the longest due first. Skips the channels in `without`."""
         which = (ARRIVALS.c.state == "new", ARRIVALS.c.channel.not_in(without))
         return await self._store.run(lambda connection: _rows(claim_rows(connection, ARRIVALS, *which, limit=limit)))
 
@@ -111,7 +103,7 @@ class InboundQueue:
         return dict(about) if not rows or rows[0].about is None else rows[0].about
 
     async def others_of_author(self, row: InboundRow) -> list[InboundRow]:
-        """Return the author's other messages, oldest first, from `REPEATED` before `row` on.
+        """Oldest first, from `REPEATED` before `row` on.
 
         A vendor may deliver a message after one that was written later.
         """
@@ -126,7 +118,7 @@ class InboundQueue:
         return await self._store.read(lambda connection: _rows(connection.execute(ordered)))
 
     async def list_told(self, row: InboundRow, since: datetime, *, limit: int) -> list[InboundRow]:
-        """Return the author's newest messages since `since` that decided nothing and got a reply."""
+        """Newest messages since `since` that decided nothing and got a reply."""
         query = (
             select(ARRIVALS)
             .where(
@@ -144,14 +136,11 @@ class InboundQueue:
         return await self._store.run(lambda connection: _rows(connection.execute(query)))
 
     async def hold(self, key: str, seconds: float) -> None:
-        """Return a claimed arrival to the queue for `seconds`, as if it had never been claimed."""
+        """Return a claimed arrival to the queue, as if it had never been claimed."""
         await self._set(key, due_at=in_seconds(seconds), claimed_until=0, attempts=0)
 
     async def finish(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
-        """Record the result of an arrival and delete its body.
-
-        `dropped` means that it can no longer be processed.
-        """
+        """Deletes the body. `dropped` means that the arrival can no longer be processed."""
         await self._set(key, state=state, body="", result=json.dumps(result))
 
     async def reschedule(self, key: str, seconds: float) -> None:
@@ -159,12 +148,11 @@ class InboundQueue:
         await self._set(key, due_at=in_seconds(seconds), claimed_until=0)
 
     async def forget(self, key: str) -> None:
-        """Delete an unsettled arrival. A repetition of it counts as new."""
+        """Delete an unsettled arrival. A repetition counts as new."""
         removal = delete(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new")
         await self._store.run(lambda connection: connection.execute(removal).close())
 
     async def read(self, channel: str, kind: ArrivalKind, key: str) -> InboundRow | None:
-        """Return the channel's arrival with this key, or `None`."""
         query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
         rows = await self._store.read(lambda connection: _rows(connection.execute(query)))
         return rows[0] if rows else None
@@ -172,9 +160,7 @@ class InboundQueue:
     async def sweep(self, older_than: timedelta, *, what: str = "") -> int:
         """Delete settled arrivals received before `older_than`.
 
-        Return their number.
-
-        Repetitions of them count as new. With `what`, only arrivals whose `result` begins with it.
+        Repetitions count as new. With `what`, only arrivals whose `result` begins with it.
         """
         old = delete(ARRIVALS).where(
             ARRIVALS.c.received_at < in_seconds(-older_than.total_seconds()), ARRIVALS.c.state != "new"

@@ -30,7 +30,7 @@ def claim_rows(
     share_by: ColumnElement[Any] | None = None,
     within: DeliveryLimit | None = None,
 ) -> Sequence[Row[Any]]:
-    """Claim up to `limit` due, unclaimed rows that match `which`, the longest due first.
+    """Claim up to `limit` due, unclaimed rows, the longest due first.
 
     With `share_by`, for example a column of tenants, shares take turns: the longest due row of each, then the second.
     `within` also makes tenants take turns, and claims no more for each than its limit has left.
@@ -85,10 +85,7 @@ def claim_readable(
     share_by: ColumnElement[Any] | None = None,
     within: DeliveryLimit | None = None,
 ) -> list[_T]:
-    """Claim rows as `claim_rows` does, and convert each with `read`.
-
-    A row for which `read` raises `ValueError` is set aside and does not block others.
-    """
+    """As `claim_rows`, but sets a row aside if `read` raises `ValueError`: it does not block others."""
     key = next(iter(table.primary_key))
     rows = claim_rows(connection, table, *which, limit=limit, share_by=share_by, within=within)
     converted, odd = _read(rows, read)
@@ -101,7 +98,6 @@ def claim_readable(
 
 
 def readable(rows: Iterable[Row[Any]], read: Callable[[Row[Any]], _T]) -> list[_T]:
-    """Convert rows with `read`, leaving out those that it cannot read."""
     return _read(rows, read)[0]
 
 
@@ -118,10 +114,9 @@ def _read(rows: Iterable[Row[Any]], read: Callable[[Row[Any]], _T]) -> tuple[lis
 
 
 def in_seconds(seconds: float) -> ColumnElement[int]:
-    """Return the store's time in `seconds` from now, as an SQL expression."""
     return StoreClock() + round(seconds * 1000)
 
 
 def clip_text(text: str, chars: int) -> str:
-    """Cut external text to `chars` characters, and replace what a database would reject."""
+    """Replaces characters that a database would reject."""
     return text.translate(_SHOWN)[:chars]

@@ -1,7 +1,7 @@
 """Finds and removes the rows of turns that ended long ago.
 
-These are questions, answers, cards, tickets, uses and blobs. The caller asks the Temporal server whether a turn can
-still be resumed. The removing transaction checks the rows again, under the locks of all writers that might add to them.
+The caller asks the Temporal server whether a turn can still be resumed. The removing transaction checks the rows again,
+under the locks of all writers that might add to them.
 """
 
 from collections.abc import Sequence
@@ -71,15 +71,11 @@ class RemovedRows(NamedTuple):
     blobs: int = 0
 
     def plus(self, other: "RemovedRows") -> "RemovedRows":
-        """Return the sum of both."""
         return RemovedRows(*(one + two for one, two in zip(self, other, strict=True)))
 
 
 def old_turns(connection: Connection, table: Table, before: int, after: tuple[int, str] | None) -> TurnPage:
-    """Return turns with a row of `table` older than `before` (ms), after a position.
-
-    `table` is `QUESTIONS` or `TICKETS`.
-    """
+    """`table` is `QUESTIONS` or `TICKETS`. `before` is in ms, `after` a position."""
     at, name = (TICKETS.c.claimed_at, TICKETS.c.key) if table is TICKETS else (QUESTIONS.c.opened_at, _APPROVAL)
     columns = (TICKETS.c.workflow,) if table is TICKETS else (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
     rows = connection.execute(_page(at, name, before, after, *columns)).all()
@@ -98,7 +94,7 @@ def newest_turns(connection: Connection, limit: int) -> list[TurnKey]:
 
 
 def is_old(connection: Connection, turn: TurnKey, before: int) -> bool:
-    """Return whether a turn is unchanged since `before`, waits for nothing and is not needed.
+    """The turn is unchanged since `before`, waits for nothing and is not needed.
 
     Cards that are still to be closed need its rows. So do grants until they expire, because the turn's questions and
     answers prove them.
@@ -159,7 +155,7 @@ def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRo
 
 
 def count_turn(connection: Connection, turn: TurnKey) -> RemovedRows:
-    """Count a turn's rows, except its uses, some of which are kept."""
+    """Leaves out uses, because some of them are kept."""
     approvals = select(QUESTIONS.c.approval).where(_of_turn(turn))
     return RemovedRows(
         questions=_count(connection, QUESTIONS, _of_turn(turn)),
@@ -170,7 +166,7 @@ def count_turn(connection: Connection, turn: TurnKey) -> RemovedRows:
 
 
 def remove_uses(connection: Connection, before: int, *, dry_run: bool) -> RemovedRows:
-    """Remove some uses of limited tools that no limit counts any longer."""
+    """Remove some uses that no limit counts any longer."""
     which = _UNCOUNTED & (USES.c.used_at < before)
     if dry_run:
         return RemovedRows(uses=_count(connection, USES, which))
@@ -181,8 +177,8 @@ def remove_uses(connection: Connection, before: int, *, dry_run: bool) -> Remove
 def remove_grants(connection: Connection, before: int, *, dry_run: bool) -> RemovedRows:
     """Remove some grants that expired before `before`, with their uses.
 
-    Keeps grants whose questions still exist. While a question exists, delivering its answer again would write its grant
-    again, even if it was revoked or used up.
+    While a question exists, keeps its grant: delivering its answer again would write the grant again, even if it was
+    revoked or used up.
     """
     proved = select(QUESTIONS.c.approval).where(QUESTIONS.c.approval == GRANTS.c.approval_id).exists()
     which = (GRANTS.c.expires_at < before) & ~proved
@@ -194,7 +190,7 @@ def remove_grants(connection: Connection, before: int, *, dry_run: bool) -> Remo
 
 
 def old_sessions(connection: Connection, before: int, after: tuple[int, str] | None) -> SessionPage:
-    """Return sessions with a blob last stored before `before` (ms), after a position."""
+    """Return sessions with a blob last stored before `before` (ms)."""
     at, name = BLOB_SESSIONS.c.kept_at, BLOB_SESSIONS.c.sha256
     columns = (BLOB_SESSIONS.c.tenant, BLOB_SESSIONS.c.session)
     rows = connection.execute(_page(at, name, before, after, *columns)).all()
@@ -203,7 +199,7 @@ def old_sessions(connection: Connection, before: int, after: tuple[int, str] | N
 
 
 def has_questions(connection: Connection, session: SessionKey) -> bool:
-    """Return whether the session has questions, whose rows may name blobs."""
+    """Rows of questions may name blobs."""
     asked = select(QUESTIONS.c.approval).where(
         QUESTIONS.c.tenant == session.tenant, QUESTIONS.c.session == session.session
     )
@@ -211,17 +207,14 @@ def has_questions(connection: Connection, session: SessionKey) -> bool:
 
 
 def old_blobs(connection: Connection, session: SessionKey, before: int, after: str) -> list[str]:
-    """Return some hashes after `after` of the session's blobs last stored before `before`."""
+    """Return some hashes of blobs last stored before `before`."""
     name, at = BLOB_SESSIONS.c.sha256, BLOB_SESSIONS.c.kept_at
     query = select(name).where(*_of_session(session), at < before, name > after).order_by(name).limit(AT_ONCE)
     return list(connection.scalars(query))
 
 
 def count_blobs(connection: Connection, session: SessionKey, hashes: Sequence[str], before: int) -> RemovedRows:
-    """Count the blobs that no other session names.
-
-    Blobs shared by several old sessions are not counted.
-    """
+    """Count the blobs that no other session names, even another old one."""
     other = and_(
         BLOB_SESSIONS.c.sha256 == BLOBS.c.sha256, ~and_(*_of_session(session), BLOB_SESSIONS.c.kept_at < before)
     )
@@ -230,7 +223,7 @@ def count_blobs(connection: Connection, session: SessionKey, hashes: Sequence[st
 
 
 def remove_blobs(connection: Connection, session: SessionKey, hashes: Sequence[str], before: int) -> RemovedRows:
-    """Remove the session's references to these blobs, and blobs without other references."""
+    """Remove the session's references, and blobs without other references."""
     removed = 0
     for sha256 in hashes:
         # A transaction is storing it again: it will be new afterwards, and is kept.

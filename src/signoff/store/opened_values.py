@@ -14,21 +14,17 @@ from signoff.store.tables import OPENED_VALUES
 
 
 class OpenedValues:
-    """Reads and writes the opened pages.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes the opened pages. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def add(self, question_hash: str, tenant: str, person: str, page: int) -> None:
-        """Record that a person opened a page (from 1) of a question's values."""
+        """`page` counts from 1."""
         row = {"question_hash": question_hash, "tenant": tenant, "person": person, "page": page}
         await self._store.run(lambda connection: insert_new(connection, OPENED_VALUES, row))
 
     async def count(self, question_hash: str, tenant: str, person: str, pages: int) -> int:
-        """Return how many of the first `pages` pages the person opened."""
         query = (
             select(func.count())
             .select_from(OPENED_VALUES)
@@ -42,6 +38,5 @@ class OpenedValues:
         return await self._store.read(lambda connection: connection.scalar(query) or 0)
 
     async def sweep(self, kept: timedelta) -> None:
-        """Delete records older than `kept`."""
         old = delete(OPENED_VALUES).where(OPENED_VALUES.c.opened_at < in_seconds(-kept.total_seconds()))
         await self._store.run(lambda connection: connection.execute(old).rowcount)

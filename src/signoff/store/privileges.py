@@ -66,7 +66,7 @@ _ROLE: Final = text(f"SELECT {', '.join(_TOO_MUCH)} FROM pg_roles WHERE rolname 
 
 
 def is_owner(connection: Connection, version_table: str) -> bool:
-    """Return whether this connection may create and change the tables. Always true on SQLite."""
+    """Return whether this connection may change the tables. Always true on SQLite."""
     if connection.dialect.name != "postgresql":
         return True
     owns = connection.scalar(_OWNS, {"named": version_table})
@@ -75,15 +75,14 @@ def is_owner(connection: Connection, version_table: str) -> bool:
 
 
 def may_read(connection: Connection, table: str) -> bool:
-    """Return whether this connection may read a table. False if there is none."""
+    """False if there is no such table."""
     return bool(connection.scalar(_MAY_READ, {"named": table}))
 
 
 def role_of(connection: Connection) -> StoreRole:
-    """Return the role whose rights this connection has.
+    """Raises `ConfigError` unless the rights are a worker's or a gateway's.
 
-    Raises `ConfigError` if they are neither a worker's nor a gateway's. Missing rights would fail at the first call
-    that needs them. Excess rights defeat the purpose of the roles. Both are reported at the start.
+    Missing rights would fail at the first call that needs them. Excess rights defeat the purpose of the roles.
     """
     user, _, _ = connection.execute(_HERE).one()
     held = _read_held(connection, user)
@@ -100,17 +99,14 @@ def role_of(connection: Connection) -> StoreRole:
 
 
 def role_statements(connection: Connection, names: Mapping[ProcessRole, str], version_table: str) -> list[str]:
-    """Return the SQL for the roles `names`.
-
-    Raises `ConfigError` on SQLite and for missing roles.
-    """
+    """Raises `ConfigError` on SQLite and for missing roles."""
     _check_names(connection, names)
     _, schema, database = connection.execute(_HERE).one()
     return statements(names, schema=schema, database=database, version_table=version_table)
 
 
 def give_roles(connection: Connection, names: Mapping[ProcessRole, str], version_table: str) -> None:
-    """Grant the roles exactly their rights, and check that they have no others.
+    """Grant exactly the roles' rights, and check that they have no others.
 
     Raises `ConfigError` if a role has others, as a superuser, by membership or as an owner. The caller must then roll
     back the transaction.
@@ -159,7 +155,7 @@ def _check_role(connection: Connection, role: ProcessRole, name: str) -> None:
 
 
 def _beyond(connection: Connection, role: ProcessRole, row: Any) -> Iterator[str]:
-    """Yield the excess rights of a role, held directly or by membership in another role."""
+    """Includes rights by membership in another role."""
     yield from (words for flag, words in _TOO_MUCH.items() if row._mapping[flag])
     if row.rolname in _SERVER_ROLES:
         yield "reaches the server's files and programs"

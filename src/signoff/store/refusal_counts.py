@@ -52,9 +52,7 @@ _log = logging.getLogger(__name__)
 class TransactionRunner(Protocol):
     """Runs `work` in one transaction of the store, as `Store.run` does."""
 
-    def __call__(self, work: Callable[[Connection], Any]) -> Awaitable[Any]:
-        """Run `work` in one transaction."""
-        ...
+    def __call__(self, work: Callable[[Connection], Any]) -> Awaitable[Any]: ...
 
 
 class RefusalCounts:
@@ -86,7 +84,6 @@ class RefusalCounts:
             _log.warning("%d refusals are not counted yet: %s", pending.total(), error.message)
 
     async def close(self) -> None:
-        """Add the remaining counts and stop counting."""
         if self._flushing is not None:
             self._flushing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -102,9 +99,9 @@ class RefusalCounts:
 
 
 async def refusals_since(run: TransactionRunner, ago: timedelta) -> dict[str, int]:
-    """Return the refusals of each kind in the last full hours and the present one.
+    """Counts the last full hours (`ago`) and the present one.
 
-    `ago` gives the number of full hours. Kinds without refusals are left out. Raises `StoreUnavailable`.
+    Leaves out kinds without refusals. Raises `StoreUnavailable`.
     """
 
     def read(connection: Connection) -> dict[str, int]:

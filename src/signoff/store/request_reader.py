@@ -1,7 +1,7 @@
 """Reads requests from the store, and proves them before they are shown or signed.
 
-All hashes are recomputed. Workflows, queries, memos and notices are never consulted: any holder of Temporal credentials
-can write anything there.
+Recomputes all hashes. Never consults workflows, queries, memos and notices: any holder of Temporal credentials can
+write anything there.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ class RequestReader:
     """Loads requests for pages, the API, channels and the dispatcher.
 
     `verifier` checks the requester's signature, which the `development` profile does not require. `declares` returns
-    whether the catalog contains the tool of a question. All methods raise `StoreUnavailable` if the database fails.
+    whether the catalog contains the tool of a question. All methods raise `StoreUnavailable`.
     """
 
     def __init__(
@@ -76,13 +76,10 @@ class RequestReader:
         self.development = development
 
     async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:
-        """Load a request in its present state, waiting or settled.
+        """Load a request in its present state, waiting or settled; by default its latest revision.
 
-        The default is its latest revision.
-
-        Raises `NotFound` if there is no question, and for an unproved row. A row is unproved if a blob was changed, if
-        the gateway did not sign for the requester, or if the digest is not that of the call. Unproved rows are counted
-        for the operator.
+        Raises `NotFound` without a question, and for an unproved row, counted for the operator. A row is unproved if a
+        blob was changed, if the gateway did not sign for the requester, or if the digest is wrong.
         """
         rows = await self._rows.read(approval)
         question = None if rows is None else rows.latest if revision is None else rows.revision(revision)
@@ -114,11 +111,11 @@ class RequestReader:
         wanted: Callable[[WaitingCard], bool] | None = None,
         limit: int = 100,
     ) -> list[WaitingCard]:
-        """Return requests that wait in `tenant`, soonest deadline first.
+        """Soonest deadline first.
 
-        `approvers` restricts them to requests that these entries may decide. `wanted` is called with a row without its
-        effect and returns whether to list it. `readers` are the approver entries of the reader, or `None` for a reader
-        of everything. Unproved rows are not listed.
+        `approvers` restricts the list to requests that these entries may decide. `wanted` gets a row without its effect
+        and returns whether to list it. `readers` are the reader's approver entries, or `None` for a reader of
+        everything. Leaves out unproved rows.
         """
         cards: list[WaitingCard] = []
         entries = readers if approvers is None else approvers
@@ -154,27 +151,21 @@ class RequestReader:
         return _row(request, _effect(request, declaration, args))
 
     async def list_of_turn(self, turn: TurnKey) -> list[ApprovalRequest]:
-        """Return all revisions of a turn's requests, without cards.
-
-        Includes only requests for whose requester the gateway signed.
-        """
+        """Return all revisions, without cards. Includes only requests for whose requester the gateway signed."""
         return (await self.rows_of_turn(turn)).requests
 
     async def rows_of_turn(self, turn: TurnKey) -> TurnRows:
-        """Return a turn's tickets and freeze, with the requests that `list_of_turn` returns."""
+        """The requests are those of `list_of_turn`."""
         rows = await self._lists.of_turn(turn)
         return rows._replace(requests=[request for request in rows.requests if self._is_vouched(request)])
 
     async def find_by_code(self, tenant: str, code: str) -> str | None:
-        """Return the approval id of a short code in a tenant, or `None`."""
         return await self._rows.find_by_code(tenant, code)
 
     async def _prove(
         self, question: Question, declarations: dict[tuple[str, str], Mapping[str, Any]] | None = None
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Load the declaration and the arguments of a question.
-
-        Recompute all hashes and check all signatures.
+        """Recompute all hashes and check all signatures.
 
         `declarations` caches checked declarations for one caller, by hash and tool.
         """

@@ -1,8 +1,7 @@
 """Declares the rights of a worker's and a gateway's database role on each table.
 
-Contains data and SQL, no connection. An attacker who takes over a worker has its database credential. With it alone,
-they cannot answer, create grants, lift a freeze or read sign-in secrets, because no right here allows it. SQLite has no
-roles.
+A worker's database credential alone does not let an attacker answer, create grants, lift a freeze or read sign-in
+secrets. SQLite has no roles.
 """
 
 from collections.abc import Mapping
@@ -88,11 +87,11 @@ class Rights(FrozenModel):
 
     @property
     def verbs(self) -> "Rights":
-        """Return these rights without conditions, like the database's own list of rights."""
+        """Return these rights without conditions."""
         return replace(self, rows=EVERY_ROW, added=EVERY_ROW, changed=EVERY_ROW)
 
     def is_within(self, other: "Rights") -> bool:
-        """Return whether `other` allows all of this, ignoring conditions on rows."""
+        """Ignores conditions on rows."""
         flags = ((self.select, other.select), (self.insert, other.insert), (self.delete, other.delete))
         return all(has <= may for has, may in flags) and self.update <= other.update
 
@@ -231,20 +230,18 @@ RIGHTS: Final[Mapping[ProcessRole, Mapping[str, Rights]]] = MappingProxyType(
 
 
 def readable_tables(role: StoreRole) -> list[Table]:
-    """Return the tables that a role may read."""
     every = METADATA.sorted_tables
     return every if role == "owner" else [table for table in every if RIGHTS[role].get(table.name, NOTHING).select]
 
 
 def quote_identifier(name: str) -> str:
-    """Quote a name as an identifier in PostgreSQL's SQL, whatever its characters."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def statements(names: Mapping[ProcessRole, str], *, schema: str, database: str, version_table: str) -> list[str]:
-    """Return the SQL that gives the roles `names` exactly their rights, and PUBLIC none.
+    """Give the roles `names` exactly their rights, and PUBLIC none.
 
-    It may be executed repeatedly, in one transaction, because it first revokes and then grants.
+    The SQL may run repeatedly, in one transaction, because it first revokes and then grants.
     """
     both = ", ".join(quote_identifier(names[role]) for role in PROCESS_ROLES)
     where = quote_identifier(schema)
@@ -273,7 +270,7 @@ def _grants(rights: Rights, place: str, name: str) -> list[str]:
 
 
 def _policies(table: str, place: str, names: Mapping[ProcessRole, str]) -> list[str]:
-    """Return the SQL of a table's row policies. Empty if both roles may access all rows."""
+    """Empty if both roles may access all rows."""
     by_role = {role: RIGHTS[role].get(table, NOTHING) for role in PROCESS_ROLES}
     if all(rights == rights.verbs for rights in by_role.values()):
         return []

@@ -110,9 +110,7 @@ class _NotGiven(SignoffError):
 class Store:
     """Runs transactions on the database, and stores tickets, blobs and keys.
 
-    Bound to one event loop.
-
-    All methods raise `StoreUnavailable` if the database fails.
+    Bound to one event loop. All methods raise `StoreUnavailable`.
     """
 
     def __init__(self, base: Database, words: str) -> None:
@@ -137,8 +135,7 @@ class Store:
         its last commits.
 
         Raises `ConfigError` for a URL that cannot be a store and for a store of a newer version. A role other than the
-        owner also gets it for any other version, or without those rights. Raises `StoreUnavailable` if the database
-        does not respond.
+        owner also gets it for any other version, or without those rights. Raises `StoreUnavailable`.
         """
         place = read_url(url)
         try:
@@ -162,14 +159,13 @@ class Store:
         return self._base.dialect
 
     async def close(self) -> None:
-        """Close all connections. Afterwards the store cannot be used."""
         if not self._closed:
             await self._refusals.close()
             self._closed = True
             await self._base.close()
 
     async def check(self) -> datetime:
-        """Return the store's time if its role's tables exist and it can be written."""
+        """Return the store's time if the role's tables exist and are writable."""
 
         def read(connection: Connection) -> datetime:
             # Check every table that the role reads instead of `SELECT 1`: a database without its tables is not ready.
@@ -186,10 +182,7 @@ class Store:
         return await self.read(read)
 
     async def _write_probe(self, write: Callable[[Connection], None]) -> None:
-        """Write unless another process blocks the store.
-
-        Detects that before the write gives up.
-        """
+        """Detects that another process blocks the store before the write gives up."""
         probe = asyncio.ensure_future(self.run(write))
         try:
             while not (await asyncio.wait({probe}, timeout=_PROBE_LOOK_SECONDS))[0]:
@@ -200,18 +193,17 @@ class Store:
         await probe
 
     def count_refusal(self, kind: RefusalKind) -> None:
-        """Count one refusal for `signoff doctor`, `/readyz` and metrics. Never raises."""
+        """For `signoff doctor`, `/readyz` and metrics. Never raises."""
         self.counts.count("signoff_refused_inputs", kind)
         self._refusals.count(kind)
 
     async def put_blob(self, body: bytes, place: SessionKey | None) -> BlobRef:
-        """Store `body`, the bytes of a JSON value, under their hash, as `add_blob` does."""
+        """See `add_blob`."""
         blob = Blob.of(body)
         await self.run(lambda connection: add_blob(connection, blob, place))
         return blob.ref
 
     async def get_blob(self, sha256: str) -> bytes | None:
-        """Return the bytes stored under `sha256`, or `None`."""
         query = select(BLOBS.c.body).where(BLOBS.c.sha256 == sha256)
         body = await self.read(lambda connection: connection.scalar(query))
         return None if body is None else bytes(body)
@@ -232,23 +224,19 @@ class Store:
         runs: bool = False,
         begun: datetime | None = None,
     ) -> Claim:
-        """Claim the ticket `key`.
-
-        Exactly one claimer ever gets `fresh`.
+        """Claim the ticket `key`. Exactly one claimer ever gets `fresh`.
 
         `owner` is the id of the attempt that uses a permit, for a call that its agent runs. The returned claim has the
         row's previous owner. `nonce` comes from the turn's principal: a call has only one action, claimed or done,
         under it.
 
-        The same transaction spends one use of `grant` and takes the `use` of a limited tool, if given. That use
-        replaces those of the call's earlier tickets, which were given up. It also checks that the tenant named by
-        `workflow` is not frozen, and that `holds`, the right to run, is still true. If anything fails, nothing is
-        claimed.
+        The same transaction spends one use of `grant` and takes the `use` of a limited tool. That use replaces those of
+        the call's given-up tickets. It also checks that the tenant named by `workflow` is not frozen, and that `holds`,
+        the right to run, is still true. If anything fails, including `also`, nothing is claimed. `runs` means that the
+        claimer begins at once, and the ticket counts as seen while it continues.
 
-        `also` is written with a fresh ticket, and if it fails, the ticket is not claimed either. `runs` means that the
-        claimer begins at once, and the ticket counts as seen while it continues. `begun` is the start of the turn. If
-        the store was restored from a backup since, the call may have run without a ticket. Its first claimer then gets
-        `open`, like any later one.
+        `begun` is the start of the turn. If the store was restored from a backup since, the call may have run without a
+        ticket. Its first claimer then gets `open`, like any later one.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -299,12 +287,10 @@ class Store:
             return why.claim
 
     async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str, nonce: str = "") -> Claim:
-        """Void an unclaimed ticket, so that `workflow` never claims it.
+        """After this, `workflow` never claims the ticket.
 
-        Return `void` or its present kind.
-
-        That is `open`, `done` or `undone`. It is `other` if the key belongs to another turn, of which nothing is
-        revealed.
+        Return `void` or the present kind: `open`, `done` or `undone`. It is `other`, and reveals nothing, if the key
+        belongs to another turn.
         """
         # Use the same insert as a claim: the primary key decides which of the two is first.
         values = {"key": key, "state": "void", "workflow": workflow, "call": call, "tool": tool, "owner": ""}
@@ -317,12 +303,10 @@ class Store:
         return await self.run(enter)
 
     async def void_claimed(self, key: str, *, also: Also | None = None) -> Claim:
-        """Record that a claimed ticket's action had no effect.
+        """Record that the action had no effect.
 
-        Return `undone` or its present kind.
-
-        A later outcome from the claimer is still accepted. Writes `also` in the same transaction. Raises `Refused` if
-        there is no such ticket.
+        Return `undone` or the ticket's present kind. A later outcome from the claimer is still accepted. Writes `also`
+        in the same transaction. Raises `Refused` if there is no such ticket.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -341,14 +325,11 @@ class Store:
     async def record(
         self, key: str, outcome: CallOutcome, *, also: Also | None = None, corrects: bool = True
     ) -> CallOutcome:
-        """Record the outcome of a claimed ticket once.
+        """Record an outcome once. Return the outcome kept, which is the first. Writes `also` in the same transaction.
 
-        Return the outcome kept, which is the first.
-
-        Writes `also` in the same transaction. Unless `corrects` is false, a known outcome also replaces an unknown one,
-        and the state of a ticket recorded as without effect. A use of a limited tool is returned only if the handler
-        failed: if the result was invalid, its effect has happened. Raises `Refused` if there is no such ticket or it is
-        void.
+        Unless `corrects` is false, a known outcome also replaces an unknown one, and the state of a ticket recorded as
+        without effect. A use of a limited tool is returned only if the handler failed: if the result was invalid, its
+        effect has happened. Raises `Refused` if there is no such ticket or it is void.
         """
 
         def write(connection: Connection) -> CallOutcome:
@@ -373,10 +354,7 @@ class Store:
         return await self.run(write)
 
     async def file_late_report(self, key: str, report: LateReport, *, also: Also) -> None:
-        """File an agent's report with the outcome of a ticket, without changing the outcome.
-
-        Only the first report is kept. Writes `also` in the same transaction.
-        """
+        """Does not change the outcome. Keeps only the first report. Writes `also` in the same transaction."""
 
         def write(connection: Connection) -> None:
             values = {"ticket": key, "report": report.model_dump_json()}
@@ -386,27 +364,22 @@ class Store:
         await self.run(write)
 
     async def record_heartbeat(self, key: str) -> None:
-        """Record that the claimer of a ticket is still running it."""
         await self.run(lambda connection: connection.execute(_SEEN, {"ticket": key}).close())
 
     async def claim_remaining(self, key: str) -> float:
-        """Return the seconds for which the claimer of a ticket still counts as running, or 0."""
+        """Return the seconds for which the claimer still counts as running, or 0."""
         since = await self.read(lambda connection: connection.scalar(_SINCE, {"ticket": key}))
         return 0.0 if since is None else max(RUNS_SECONDS - since / 1000, 0.0)
 
     async def tickets_of_turn(self, workflow: str) -> list[Ticket]:
-        """Return all tickets of a turn, in the order of their claims."""
+        """In the order of their claims."""
         return await self.read(lambda connection: read_tickets(connection, workflow))
 
     async def read_ticket(self, key: str) -> Ticket | None:
-        """Return the ticket `key`, or `None`."""
         return await self.read(lambda connection: read_ticket_row(connection, key))
 
     async def secret_key(self, name: str) -> bytes:
-        """Return the 32 random bytes named `name`.
-
-        Created at first use, they stay the same for every process.
-        """
+        """Return 32 random bytes, created at first use and then the same for every process."""
         query = select(KEYS.c.secret).where(KEYS.c.name == name)
 
         # If several create it at once, the first is kept and all read it: a second key would break every seal.
@@ -428,10 +401,8 @@ class Store:
     async def run(self, work: Callable[[Connection], Found]) -> Found:
         """Run `work` in one transaction, rolled back if it raises.
 
-        Used by all modules with rows in the store.
-
-        On SQLite the transaction holds the file's write lock from its start. If another process keeps that lock,
-        `StoreUnavailable` is raised within `BUSY_SECONDS` and `work` never runs.
+        On SQLite the transaction holds the file's write lock from its start. If another process keeps that lock, raises
+        `StoreUnavailable` within `BUSY_SECONDS`, and `work` never runs.
         """
         after: list[Callable[[ProcessCounts], None]] = []
 
@@ -446,7 +417,7 @@ class Store:
         return result
 
     async def read(self, work: Callable[[Connection], Found]) -> Found:
-        """Run `work`, which writes nothing, in a transaction that waits for no write."""
+        """`work` writes nothing. Its transaction waits for no write."""
         return await self._ask(self._base.read, work)
 
     async def _ask(
@@ -464,14 +435,13 @@ class Store:
             raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
 
     async def run_in_thread(self, work: Callable[[], Found]) -> Found:
-        """Run `work` in a separate thread, one call at a time, in the order of the calls."""
+        """Runs one call at a time, in order."""
         async with self._reading:
             return await asyncio.to_thread(work)
 
 
 @asynccontextmanager
 async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]:
-    """Open a store as `Store.open` does, and close it at the end of the block."""
     store = await Store.open(url, durable=durable)
     try:
         yield store
@@ -481,17 +451,14 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
 
 @asynccontextmanager
 async def working_store(settings: Settings) -> AsyncIterator[Store]:
-    """Open the store of the settings, creating its directory if needed.
-
-    Raises `ConfigError` and `StoreUnavailable`.
-    """
+    """Creates the directory if needed. Raises `ConfigError` and `StoreUnavailable`."""
     make_state_dir(settings)
     async with open_store(settings.store_url, durable=settings.durable) as store:
         yield store
 
 
 def make_state_dir(settings: Settings) -> None:
-    """Create the state directory. Raises `ConfigError` that names the setting."""
+    """Raises `ConfigError` that names the setting."""
     folder = settings.state_dir
     try:
         make_private_folder(folder)
@@ -503,7 +470,6 @@ def make_state_dir(settings: Settings) -> None:
 
 
 def _correct(connection: Connection, values: dict[str, str]) -> bool:
-    """Replace an unknown outcome with that of `values`. Return whether it did."""
     before = connection.scalar(_OUTCOME, values)
     if before is None or CallOutcome.model_validate_json(before).code != "in_doubt":
         return False
@@ -511,10 +477,7 @@ def _correct(connection: Connection, values: dict[str, str]) -> bool:
 
 
 def _count(connection: Connection, key: str, outcome: CallOutcome) -> None:
-    """Count or return the use of a ticket, depending on its outcome.
-
-    An unknown outcome changes nothing.
-    """
+    """Count or return the use of a ticket. An unknown outcome changes nothing."""
     if outcome.code == "execution_failed" and outcome.gate == "execute":
         return_use(connection, key)
     elif outcome.code != "in_doubt":

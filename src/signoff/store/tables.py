@@ -1,7 +1,4 @@
-"""Declares the tables of the store, and its clock.
-
-Every change here needs a step in store/migrations/. Its docstring explains how.
-"""
+"""Declares the tables of the store, and its clock. Every change needs a step in store/migrations/."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -627,10 +624,9 @@ PROBES: Final = Table(
 
 
 def millis_from_time(moment: datetime) -> int:
-    """Convert a time to the format of all time columns: milliseconds since 1970 in UTC."""
+    """All time columns hold milliseconds since 1970 in UTC."""
     return round(moment.timestamp() * 1000)
 
 
 def time_from_millis(milliseconds: int) -> datetime:
-    """Convert milliseconds of the store's clock to a time in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)

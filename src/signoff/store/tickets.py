@@ -82,9 +82,9 @@ class Ticket(FrozenModel):
 
 
 def ticket_key(digest: str, number: int) -> str:
-    """Return the key of a call's ticket.
+    """The key is the digest, followed by `/2`, `/3` from the second ticket on.
 
-    It is the digest, followed by `/2`, `/3` from the second ticket on. Raises `ValueError` for a number below 1.
+    Raises `ValueError` for a number below 1.
     """
     if number < 1:
         raise ValueError("tickets are numbered from 1")
@@ -92,30 +92,27 @@ def ticket_key(digest: str, number: int) -> str:
 
 
 def digest_of_key(key: str) -> str:
-    """Return the digest of the call to which a ticket key belongs."""
     return key.partition("/")[0]
 
 
 def number_of_key(key: str) -> int:
-    """Return the number of a ticket within its call, from 1."""
+    """Tickets count from 1."""
     number = key.partition("/")[2]
     return int(number) if number.isdecimal() else 1
 
 
 def earlier_keys(key: str) -> list[str]:
-    """Return the keys of the earlier tickets of the same call."""
     digest, _, number = key.rpartition("/")
     return [ticket_key(digest, each) for each in range(1, int(number))] if digest and number.isdecimal() else []
 
 
 def read_ticket_row(connection: Connection, key: str) -> Ticket | None:
-    """Return the ticket `key` or `None`, in the caller's transaction."""
     row = connection.execute(_TICKET, {"ticket": key}).first()
     return None if row is None else _ticket(row)
 
 
 def read_tickets(connection: Connection, workflow: str) -> list[Ticket]:
-    """Return all tickets of a turn, in the order of their claims, in the caller's transaction."""
+    """In the order of their claims."""
     return [_ticket(row) for row in connection.execute(_OF_TURN, {"of": workflow})]
 
 

@@ -70,10 +70,7 @@ class Token(FrozenModel):
 
 
 class Tokens:
-    """Reads and writes the tokens in a store.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes the tokens in a store. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,12 +86,10 @@ class Tokens:
         now: datetime,
         also: Callable[[Token], Also] | None = None,
     ) -> tuple[str, Token]:
-        """Create a token.
+        """Return the secret, which cannot be read again, and the stored data.
 
-        Return its secret, which cannot be read again, and its stored data.
-
-        The result of `also` is written in the same transaction. Raises `Refused` without a scope, or for a lifetime
-        that is not positive or exceeds 366 days.
+        Writes the result of `also` in the same transaction. Raises `Refused` without a scope, or for a lifetime that is
+        not positive or exceeds 366 days.
         """
         wanted = set(scopes)
         ordered = tuple(scope for scope in get_args(Scope) if scope in wanted)
@@ -140,10 +135,7 @@ class Tokens:
         return secret, token
 
     async def authenticate(self, secret: str, now: datetime) -> Token:
-        """Return the token of this secret, and record its use.
-
-        Raises `Refused` (`unauthenticated`) if it is not valid.
-        """
+        """Records the use. Raises `Refused` (`unauthenticated`) for an invalid secret."""
         digest = _digest(secret)
 
         def read(connection: Connection) -> Token | None:
@@ -164,7 +156,7 @@ class Tokens:
         return token
 
     async def _note_use(self, token: Token, now: datetime) -> None:
-        """Record the use of a token without blocking its request if the store is not writable."""
+        """Never blocks the request if the store is not writable."""
         change = update(TOKENS).where(TOKENS.c.id == token.id).values(used_at=millis_from_time(now))
 
         async def write() -> None:
@@ -178,18 +170,17 @@ class Tokens:
         await asyncio.wait({noting}, timeout=NOTED_SECONDS)
 
     async def all(self, tenant: str) -> list[Token]:
-        """Return all tokens of a tenant, newest first, including expired and revoked ones."""
+        """Newest first, including expired and revoked tokens."""
         query = select(TOKENS).where(TOKENS.c.tenant == tenant).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
         return await self._store.read(lambda connection: [_token(row) for row in connection.execute(query)])
 
     async def revoke(
         self, token_id: str, tenant: str, now: datetime, *, also: Callable[[Token], Also] | None = None
     ) -> Token:
-        """Revoke a token and end all sessions opened with it.
+        """Ends all sessions opened with the token.
 
-        Revoking it again changes nothing.
-
-        The result of `also` is written in the same transaction, if the token was not revoked before. Raises `NotFound`.
+        Revoking it again changes nothing. Unless it was revoked before, writes the result of `also` in the same
+        transaction. Raises `NotFound`.
         """
         found = (TOKENS.c.id == token_id) & (TOKENS.c.tenant == tenant)
 
@@ -215,7 +206,6 @@ def _digest(secret: str) -> str:
 
 
 def _over(token: Token, now: datetime) -> str:
-    """Return why a token is no longer valid, or ""."""
     if token.revoked_at is not None:
         return "this token was revoked; create another with `signoff token create`"
     if now >= token.expires_at:

@@ -44,10 +44,7 @@ class TruncatedResults:
         self._store = store
 
     async def keep(self, turn: TurnKey, tool: str, text: str) -> str:
-        """Store `text`, or its first MiB, and return the handle with which `turn` reads it.
-
-        Raises `StoreUnavailable`.
-        """
+        """Store `text`, or its first MiB, and return a handle for `turn`. Raises `StoreUnavailable`."""
         # If the cut is inside a character, drop the rest of it.
         whole = text.encode()[:RESULT_BYTES].decode("utf-8", "ignore")
         body = json_bytes({"v": 1, "tool": tool, "text": whole})
@@ -56,10 +53,7 @@ class TruncatedResults:
         return base64.urlsafe_b64encode(sha + await self._seal(turn, sha)).decode()
 
     async def read(self, turn: TurnKey, handle: str, start: int, chars: int) -> ResultPiece | None:
-        """Return at most `chars` characters from `start`.
-
-        `None` for a handle that does not belong to this turn. Raises `StoreUnavailable`.
-        """
+        """Return at most `chars` characters. `None` for a handle of another turn. Raises `StoreUnavailable`."""
         try:
             raw = base64.b64decode(handle, altchars=b"-_", validate=True)
         except ValueError:

@@ -28,10 +28,8 @@ _VERSION: Final = text(f"SELECT version_num FROM {VERSION_TABLE}")
 def prepare(connection: Connection) -> StoreRole:
     """Create or upgrade the tables, one process at a time.
 
-    Return the connection's role.
-
     A role that does not own the tables changes nothing. Raises `ConfigError` for a database of a newer version. Such a
-    role also gets it for a database of any other version, or one that does not give it the rights of its role.
+    role also gets it for any other version, or if the database does not give it the rights of its role.
     """
     if not is_owner(connection, VERSION_TABLE):
         _require_ready(connection)
@@ -79,7 +77,6 @@ def _change(connection: Connection) -> None:
 
 
 def _step(connection: Connection) -> str | None:
-    """Return the last step applied to the database, or `None`."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     version: str | None = connection.scalar(_VERSION)

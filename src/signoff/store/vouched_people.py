@@ -21,30 +21,25 @@ _STANDING = select(PEOPLE).where(PEOPLE.c.ended_at.is_(None)).order_by(PEOPLE.c.
 
 
 class VouchedPeople:
-    """Reads and writes the vouched people.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes the vouched people. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def find(self, tenant: str, ids: Sequence[str]) -> list[VouchedPerson]:
-        """Return the rows with these `ids` whose vouching was not ended, including expired ones."""
+        """Leaves out people with ended vouching, but includes expired ones."""
         query = _STANDING.where(PEOPLE.c.tenant == tenant, PEOPLE.c.person.in_(ids))
         return await self._store.read(lambda connection: _read(connection.execute(query)))
 
     async def all(self) -> list[VouchedPerson]:
-        """Return all people whose vouching was not ended, oldest first."""
+        """Leaves out people with ended vouching. Oldest first."""
         return await self._store.read(lambda connection: _read(connection.execute(_STANDING)))
 
     async def end(self, tenant: str, person: str, *, by: str, now: datetime, also: Also | None = None) -> bool:
-        """End the vouching for a person until the next sign-in, and sign them out.
+        """End the vouching until the next sign-in.
 
-        Return whether it was valid.
-
-        `by` is the person who ended it, or "" if a sign-in changed or removed the person's identity. Writes `also` in
-        the same transaction.
+        Signs the person out, and returns whether the vouching was valid. `by` is "" if a sign-in changed or removed the
+        person's identity. Writes `also` in the same transaction.
         """
         valid = (PEOPLE.c.tenant == tenant, PEOPLE.c.person == person, PEOPLE.c.ended_at.is_(None))
 
@@ -62,7 +57,7 @@ class VouchedPeople:
 
 
 def vouched_writer(vouched: VouchedPerson) -> Also:
-    """Return a write that stores the result of a sign-in and deletes expired rows."""
+    """The write also deletes expired rows."""
     person, seen = vouched.person, millis_from_time(vouched.seen_at)
     row = {
         "tenant": person.tenant,

@@ -25,7 +25,6 @@ class QueueBacklog(NamedTuple):
     """The backlog of one queue."""
 
     entries: int
-    """The number of entries."""
     oldest_seconds: float
     """The wait of the oldest entry, or 0."""
 
@@ -34,7 +33,6 @@ class RequestBacklog(NamedTuple):
     """The requests of one tenant that wait for approvers."""
 
     requests: int
-    """The number of requests."""
     oldest_seconds: float
     """The wait of the oldest request."""
     total_seconds: float
@@ -64,7 +62,7 @@ class BacklogReader:
         self._store = store
 
     async def read(self) -> Backlog:
-        """Return the present backlog, by the store's clock. Raises `StoreUnavailable`."""
+        """By the store's clock. Raises `StoreUnavailable`."""
         return await self._store.read(_read)
 
 

@@ -29,12 +29,7 @@ class StartCounts:
         self._rate = rate
 
     def take(self, connection: Connection, name: str) -> float:
-        """Count one start under its `name`.
-
-        Return 0, or the seconds until a start is possible.
-
-        The same name counts as the same start.
-        """
+        """Return 0, or the seconds until a start is possible. The same name counts as the same start."""
         _hold(connection, f"start {self._tenant}")
         again = self.possible_in(connection, name)
         if again == 0:
@@ -43,10 +38,7 @@ class StartCounts:
         return again
 
     def possible_in(self, connection: Connection, name: str) -> float:
-        """Return the seconds until a start of this name is possible.
-
-        Returns 0 if it is possible now or already counted.
-        """
+        """Return seconds: 0 if a start of this name is possible now or already counted."""
         acts, rate = COUNTED_ACTS.c, self._rate
         if connection.scalar(select(acts.at).where(acts.key == _key("start", self._tenant, name))) is not None:
             return 0.0
@@ -81,22 +73,20 @@ class DeliveryLimit:
         self._name = name
 
     def hold(self, connection: Connection) -> None:
-        """Make other claimers under this limit wait until the transaction ends."""
+        """Other claimers under this limit wait until the transaction ends."""
         _hold(connection, self._kind)
 
     def select_exhausted(self) -> Select[Any]:
-        """Select the tenants whose limit is used up."""
         used = self._select_used()
         return used.having(func.count() >= self._count_of(COUNTED_ACTS.c.tenant))
 
     def restrict(self, chosen: Select[Any], place: ColumnElement[int], tenant: ColumnElement[str]) -> Select[Any]:
-        """Restrict a selection to rows whose `place` within their tenant is within its limit."""
+        """Restrict a selection to rows with a `place` within their tenant's limit."""
         used = self._select_used().add_columns(func.count().label("number")).subquery()
         joined = chosen.outerjoin(used, used.c.tenant == tenant)
         return joined.where(place <= self._count_of(tenant) - func.coalesce(used.c.number, 0))
 
     def count(self, connection: Connection, rows: Iterable[Row[Any]]) -> None:
-        """Count the claimed rows."""
         tenants = set()
         for row in rows:
             if self._limits.of(row.tenant).deliveries is not None:

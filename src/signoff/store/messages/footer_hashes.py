@@ -26,13 +26,13 @@ class Footer:
 
 
 class Footers:
-    """Reads and writes the blocks. All methods raise `StoreUnavailable` if the database fails."""
+    """Reads and writes the blocks. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def list_newest(self, tenant: str, person: str) -> Sequence[Footer]:
-        """Return the newest blocks of a person, at most `FOOTERS_PER_PERSON`."""
+        """At most `FOOTERS_PER_PERSON`."""
         query = (
             select(FOOTERS)
             .where(FOOTERS.c.tenant == tenant, FOOTERS.c.person == person)
@@ -44,18 +44,17 @@ class Footers:
         return [Footer(row.digest, row.code, row.known_at is not None) for row in rows]
 
     async def ask(self, tenant: str, person: str, digest: str, code: str) -> None:
-        """Record that a person is asked about a block while answering the request with `code`."""
+        """`code` is that of the request being answered."""
         row = {"tenant": tenant, "person": person, "digest": digest, "code": code}
         await self._store.run(lambda connection: insert_new(connection, FOOTERS, row))
 
     async def confirm(self, tenant: str, person: str, digest: str) -> None:
-        """Record that the person confirmed that a block has no meaning."""
         where = (FOOTERS.c.tenant == tenant, FOOTERS.c.person == person, FOOTERS.c.digest == digest)
         change = update(FOOTERS).where(*where).values(known_at=StoreClock())
         await self._store.run(lambda connection: connection.execute(change).rowcount)
 
     async def sweep(self, kept: timedelta) -> None:
-        """Delete unconfirmed blocks first asked about longer ago than `kept`."""
+        """Keeps confirmed blocks."""
         over = FOOTERS.c.asked_at < in_seconds(-kept.total_seconds())
         old = delete(FOOTERS).where(FOOTERS.c.known_at.is_(None), over)
         await self._store.run(lambda connection: connection.execute(old).rowcount)

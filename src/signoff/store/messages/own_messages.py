@@ -39,19 +39,13 @@ class OwnMessage(FrozenModel):
 
 
 class OwnMessages:
-    """Reads and writes these messages.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes these messages. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def note(self, channel: str, vendor_id: str, tenant: str, person: str, message: OwnMessage) -> None:
-        """Record a message to a person.
-
-        A later message with the same id, as in a thread, replaces it.
-        """
+        """A later message with the same id, as in a thread, replaces this one."""
         named = {"channel": channel, "vendor_id": clip_text(vendor_id, _VENDOR_CHARS)}
         values = {"tenant": tenant, "person": person, "content": message.model_dump_json()}
         ours = and_(*(OWN_MESSAGES.c[name] == value for name, value in named.items()))
@@ -63,7 +57,7 @@ class OwnMessages:
         await self._store.run(write)
 
     async def find(self, channel: str, vendor_ids: Sequence[str], tenant: str, person: str) -> OwnMessage | None:
-        """Return the messages with these ids to a person as one, or `None` if there are none."""
+        """Return the messages with these ids as one."""
         query = select(OWN_MESSAGES.c.content).where(
             OWN_MESSAGES.c.channel == channel,
             OWN_MESSAGES.c.vendor_id.in_({clip_text(each, _VENDOR_CHARS) for each in vendor_ids if each}),
@@ -79,6 +73,5 @@ class OwnMessages:
         return OwnMessage(subjects=tuple(subjects.values()), words=words)
 
     async def sweep(self, older_than: timedelta) -> None:
-        """Delete messages sent before `older_than`."""
         old = delete(OWN_MESSAGES).where(OWN_MESSAGES.c.sent_at < in_seconds(-older_than.total_seconds()))
         await self._store.run(lambda connection: connection.execute(old).rowcount)

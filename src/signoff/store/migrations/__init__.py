@@ -23,7 +23,7 @@ FOLDER: Final = Path(__file__).parent
 
 
 def migrate(connection: Connection, version_table: str, to: str = "head") -> None:
-    """Apply all pending steps up to `to`, in the transaction of `connection`."""
+    """Runs in the transaction of `connection`."""
     config = Config()
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     config.attributes.update(connection=connection, version_table=version_table)

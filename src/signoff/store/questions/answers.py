@@ -35,19 +35,13 @@ class OwedAnswer(NamedTuple):
 
 
 class Answers:
-    """Reads and writes the answers in a store.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes the answers in a store. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def votes_of(self, approval: str, delivery: str) -> list[Vote]:
-        """Return the votes brought by one delivery to an approval.
-
-        Empty for a delivery without an id.
-        """
+        """Empty for a delivery without an id."""
         if not delivery:
             return []
         brought = {"of": approval, "by": delivery}
@@ -55,7 +49,7 @@ class Answers:
         return [Vote.model_validate_json(body) for body in bodies]
 
     async def list_owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
-        """Return answers owed to their turns for at least `older_than` seconds, oldest first."""
+        """Oldest first. `older_than` is in seconds."""
         before = StoreClock() - int(older_than * 1000)
         query = (
             select(ANSWERS)
@@ -71,7 +65,7 @@ class Answers:
         return await self._store.read(read)
 
     async def find_owed(self, approval: str, delivery: str) -> OwedAnswer | None:
-        """Return the answer brought by a delivery to an approval, or `None` if its turn has it."""
+        """`None` if the turn has the answer."""
         query = select(ANSWERS).where(
             ANSWERS.c.approval == approval,
             ANSWERS.c.delivery == delivery,
@@ -86,12 +80,10 @@ class Answers:
         return await self._store.read(read)
 
     async def owe_again(self, waiting: Sequence[tuple[str, int]], older_than: float) -> int:
-        """Mark answers as owed again if their turn waits for a request that they settled.
+        """`waiting` contains approval ids, each with the revision that waits.
 
-        Return their number.
-
-        `waiting` contains approval ids, each with the revision that waits. A turn that was reset to before an answer
-        has lost it. Answers handed over in the last `older_than` seconds may be on their way and are left out.
+        Return the number of answers. A turn that was reset to before an answer has lost it. Leaves out answers handed
+        over in the last `older_than` seconds: they may be on their way.
         """
 
         def write(connection: Connection) -> int:
@@ -100,10 +92,7 @@ class Answers:
         return await self._store.run(write)
 
     async def owe_turn(self, turn: TurnKey, older_than: float) -> int:
-        """Mark a turn's answers as owed again.
-
-        Called if the turn waits although nothing of it waits in the store.
-        """
+        """Called if the turn waits although nothing of it waits in the store."""
         prefix = f"{'.'.join(turn)}."
         latest = (
             select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision))
@@ -114,7 +103,7 @@ class Answers:
         return await self.owe_again([(name, revision) for name, revision in rows], older_than)
 
     async def read_undo_seconds(self, approval: str, delivery: str) -> float | None:
-        """Return the seconds during which an answer can still be undone, or `None` if it is void.
+        """Return `None` if the answer is void.
 
         Reads under the approval's lock: an undo has either committed already or will be refused.
         """
@@ -127,9 +116,7 @@ class Answers:
         return await Questions(self._store).run_locked(approval, read)
 
     async def void(self, approval: str, delivery: str) -> bool:
-        """Void an approval that its turn did not take.
-
-        Return False, without a change, if its call has begun.
+        """Return False, without a change, if the call has begun.
 
         A turn that has begun a call on an approval has taken it, whatever is claimed in its name later.
         """
@@ -146,7 +133,6 @@ class Answers:
         return await Questions(self._store).run_locked(approval, write)
 
     async def hand_over(self, approval: str, delivery: str) -> None:
-        """Record that the turn of an approval received an answer."""
         change = (
             update(ANSWERS)
             .where(ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.handed_at.is_(None))
@@ -156,10 +142,7 @@ class Answers:
 
 
 def void_answer(connection: Connection, approval: str, delivery: str, revisions: Sequence[int]) -> None:
-    """Void an answer to `revisions`.
-
-    Requests settled by it wait again. Call only in `Questions.run_locked`.
-    """
+    """Requests settled by the answer wait again. Call only in `Questions.run_locked`."""
     ours = (ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.voided_at.is_(None))
     connection.execute(update(ANSWERS).where(*ours).values(voided_at=StoreClock()))
     waiting = (QUESTIONS.c.approval == approval, QUESTIONS.c.revision.in_(revisions), *waits())
@@ -176,12 +159,10 @@ def add_answer(
     handed: bool = False,
     void: bool = False,
 ) -> None:
-    """Insert an answer after those in `rows`.
+    """Call only in `Questions.run_locked`.
 
-    Call only in `Questions.run_locked`.
-
-    `arrived` is the time at which a channel received it, by the store's clock, or `None` for now. `handed` means that
-    its turn has it. `void` means that it does not count.
+    `arrived` is the time at which a channel received the answer, by the store's clock, or `None` for now. `handed`
+    means that its turn has it. `void` means that it does not count.
     """
     decision = vote.decision
     row = insert(ANSWERS).values(

@@ -46,18 +46,14 @@ class ApprovalRows:
 
     @property
     def latest(self) -> Question:
-        """Return the latest revision of the question. There is always one."""
+        """There is always a latest revision."""
         return self.questions[-1]
 
     def revision(self, number: int) -> Question | None:
-        """Return the question in that revision, or `None`."""
         return next((each for each in self.questions if each.revision == number), None)
 
     def request(self, question: Question, at: datetime | None = None) -> ApprovalRequest:
-        """Return the request of a question, with its answers and its state at `at` or now.
-
-        Leaves out its card.
-        """
+        """Return the request in its state at `at` or now, without its card."""
         if at is not None or self.revision(question.revision) is not question:
             return request_at(question, self.answers, at or self.now)
         if question.revision not in self._made:
@@ -71,7 +67,6 @@ class ApprovalRows:
 
     @property
     def counts(self) -> "RowCounts":
-        """Return the numbers of rows, and of ended or void ones."""
         ended = sum(each.ended_at is not None for each in self.questions)
         return RowCounts(len(self.questions), ended, len(self.answers), sum(each.void for each in self.answers))
 
@@ -98,7 +93,6 @@ def lock_approval(connection: Connection, approval: str) -> None:
 
 
 def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:
-    """Return all rows of one approval, or `None` if there is no question."""
     rows = connection.execute(_ROWS, {"of": approval}).all()
     if not rows:
         return None
@@ -108,11 +102,9 @@ def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:
 
 
 def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows | None) -> ApprovalRows | None:
-    """Return all rows of one approval.
+    """Return `before`, read earlier, if nothing was added since: counting takes a fraction of the time of reading.
 
-    Return `before`, read earlier, if nothing was added since.
-
-    Counting takes a fraction of the time of reading. Call under the approval's lock.
+    Call under the approval's lock.
     """
     if before is not None and before.counts == RowCounts(*connection.execute(_COUNTS, {"of": approval}).one()):
         return before
@@ -120,7 +112,6 @@ def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows |
 
 
 def question_from_row(row: Row[Any]) -> Question:
-    """Return the question of a row, with its end."""
     question = Question.model_validate_json(row.body)
     if row.ended_at is None:
         return question
@@ -128,7 +119,6 @@ def question_from_row(row: Row[Any]) -> Question:
 
 
 def answer_from_row(row: Row[Any]) -> StoredAnswer:
-    """Return the answer of a row."""
     vote, at = Vote.model_validate_json(row.body), time_from_millis(row.answered_at)
     arrived = None if row.arrived_at is None else time_from_millis(row.arrived_at)
     void, handed = row.voided_at is not None, row.handed_at is not None

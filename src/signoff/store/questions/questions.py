@@ -97,10 +97,7 @@ class ApprovalProgress(NamedTuple):
 
 
 class Questions:
-    """Reads and writes the questions in a store.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes the questions in a store. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -115,16 +112,12 @@ class Questions:
         since: datetime | None = None,
         waiting: int | None = None,
     ) -> Question | None:
-        """Insert a question.
+        """Insert a question, and return its row with the revision, code and time set by the store.
 
-        Return its row, with the revision, code and time set by the store.
-
-        Returns `None` for an edit that may no longer be asked: the question that it edits is settled, expired or
-        superseded by a newer revision.
-
-        The same question returns the same row while it is neither answered nor ended, because an activity may be
-        retried and a turn reset. A row is not reused if its revision is at most `spent`: an answer known only to the
-        turn has used it up. With `since`, a row opened at that time or later is reused even if it was answered.
+        Returns `None` for an edit of a question that is settled, expired or superseded. The same question returns the
+        same row while it is neither answered nor ended, because an activity may be retried and a turn reset. A row is
+        not reused if its revision is at most `spent`: an answer known only to the turn has used it up. With `since`, a
+        row opened at that time or later is reused even if it was answered.
 
         `declaration` is the text hashed as `question.definition`. `also` is written with a new row. Raises
         `QuestionRefused` if `waiting` other approvals already wait in the tenant.
@@ -165,14 +158,10 @@ class Questions:
         return await self._store.run(write)
 
     async def read(self, approval: str) -> ApprovalRows | None:
-        """Return all rows of one approval, or `None` if there is no question."""
         return await self._store.read(lambda connection: read_rows(connection, approval))
 
     async def run_locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
-        """Run `work` in a transaction under the lock of this approval.
-
-        No other writer adds questions or answers to it in that time.
-        """
+        """No other writer adds questions or answers to the approval during the transaction."""
 
         def run(connection: Connection) -> T:
             lock_approval(connection, approval)
@@ -181,21 +170,14 @@ class Questions:
         return await self._store.run(run)
 
     async def end(self, approval: str, revision: int, ending: Ending) -> bool:
-        """Record that a turn no longer waits for this question.
-
-        Return whether it was open. An end is set once.
-        """
+        """Record that a turn no longer waits. Return whether the question was open. An end is set once."""
         return await self._store.run(lambda connection: end_question(connection, approval, revision, ending))
 
     async def find_by_code(self, tenant: str, code: str) -> str | None:
-        """Return the approval id of a short code, or `None`."""
         return await self._store.read(lambda connection: connection.scalar(_TAKEN, {"of": tenant, "named": code}))
 
     async def list_changed(self, since: datetime | None) -> tuple[list[ApprovalProgress], datetime]:
-        """Return the approvals changed since `since`, and the store's clock.
-
-        `None` returns all open approvals.
-        """
+        """`None` returns all open approvals. Also returns the store's clock."""
         columns = (QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), func.count(QUESTIONS.c.ended_at))
         latest = select(*columns).group_by(QUESTIONS.c.approval)
 
@@ -232,7 +214,7 @@ class Questions:
         return await self._store.read(lambda connection: list(connection.scalars(query)))
 
     async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
-        """Return open questions asked at least `opened_before` seconds ago, oldest first."""
+        """Oldest first. `opened_before` is in seconds ago."""
         query = (
             select(QUESTIONS)
             .where(
@@ -247,20 +229,20 @@ class Questions:
 
 
 def end_question(connection: Connection, approval: str, revision: int, ending: Ending) -> bool:
-    """Set the end of a question once. Return whether it was open."""
+    """An end is set once. Return whether the question was open."""
     return connection.execute(_END, {"of": approval, "number": revision, "how": ending}).rowcount == 1
 
 
 def settle_question(connection: Connection, approval: str, revision: int) -> None:
-    """Stop counting a question and earlier ones of its approval among waiting requests."""
+    """Stop counting this revision and earlier ones among waiting requests."""
     connection.execute(_SETTLE, {"of": approval, "up_to": revision})
 
 
 def has_begun(connection: Connection, question: Question) -> bool:
-    """Return whether the action of a question has begun.
+    """Return whether the call has begun, or a later attempt than the one with unknown outcome.
 
-    That is its call, or a later attempt than the one whose outcome is unknown. The arguments do not matter, because a
-    call has only one action. Call under the approval's lock, which claimers of tickets also take.
+    The arguments do not matter, because a call has only one action. Call under the approval's lock, which claimers of
+    tickets also take.
     """
     turn = TurnKey(question.tenant, question.session, question.turn).workflow_id
     called = {"of": turn, "named": question.call, "turn": question.requester.nonce}
@@ -272,9 +254,7 @@ def end_by_turn(
 ) -> bool:
     """Record a turn's end of a question, if neither answers nor the clock end it.
 
-    Return whether it is new.
-
-    `before` contains the approval's rows as read earlier, if any.
+    Return whether it is new. `before` contains rows read earlier, if any.
     """
     lock_approval(connection, approval)
     rows = read_rows_anew(connection, approval, before)
@@ -295,7 +275,7 @@ def end_by_turn(
 
 
 def end_turn_questions(connection: Connection, turn: TurnKey) -> None:
-    """End the waiting questions of a turn that says it was stopped.
+    """For a turn that says it was stopped.
 
     A turn that is stopped while the gates judge does not learn of the question that they stored.
     """
@@ -304,13 +284,11 @@ def end_turn_questions(connection: Connection, turn: TurnKey) -> None:
 
 
 def _add_proposers(rows: ApprovalRows, question: Question) -> Question:
-    """Add everyone who edited the arguments earlier to the proposers of `question`."""
     proposers = dict.fromkeys((*rows.latest.proposers, *question.proposers))
     return replace(question, proposers=tuple(proposers))
 
 
 def _takes_edit(rows: ApprovalRows, question: Question) -> bool:
-    """Return whether `question` may follow the latest revision as an edit of it."""
     latest = rows.latest
     waits = latest.ended_at is None and rows.request(latest).state == "pending"
     stands = edit_stands(rows.answers, question.edit_of, question.edit_delivery)
@@ -344,7 +322,7 @@ def _check_room(connection: Connection, question: Question, limit: int) -> None:
 
 
 def _time_and_code(connection: Connection, tenant: str, code: str) -> tuple[int, str]:
-    """Return the store's clock (ms) and `code`, or for "" a new code, unique in the tenant."""
+    """Return the store's clock (ms), and `code` or a new one, unique in the tenant."""
     while True:
         candidate = code or new_code(secrets.randbelow)
         now, taken = connection.execute(_CLOCK_AND_TAKEN, {"of": tenant, "named": candidate}).one()
@@ -372,9 +350,6 @@ def _values(question: Question, now: int) -> dict[str, Any]:
 
 
 def _readers(question: Question) -> str:
-    """Return all approver entries that the question may ever concern, escalated or not.
-
-    One a line, between line ends.
-    """
+    """Return all approver entries that the question may ever concern, one a line, between line ends."""
     entries = (f"user:{question.requester.user}", *question.approvers, *question.escalate_to)
     return "\n".join(("", *dict.fromkeys(entries), ""))

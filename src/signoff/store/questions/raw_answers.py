@@ -45,16 +45,13 @@ class RawReceipt(NamedTuple):
 
 
 class RawAnswers:
-    """Reads and writes raw answers in a store.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Reads and writes raw answers in a store. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def add(self, key: str, decision: Decision) -> RawAnswer | None:
-        """Insert a raw answer once, and return its row. See `insert_raw`."""
+        """See `insert_raw`."""
 
         def write(connection: Connection) -> RawAnswer | None:
             lock_approval(connection, decision.approval_id)
@@ -63,7 +60,7 @@ class RawAnswers:
         return await self._store.run(write)
 
     async def list_untaken(self, limit: int) -> list[RawAnswer]:
-        """Return the raw answers without a receipt, oldest first.
+        """Oldest first.
 
         A row that is no valid answer to its approval gets the receipt `malformed`: workers write these rows.
         """
@@ -82,9 +79,9 @@ class RawAnswers:
 
 
 def insert_raw(connection: Connection, key: str, decision: Decision) -> RawAnswer | None:
-    """Insert a raw answer once, under the lock of its approval, and return its row.
+    """Insert once, under the lock of the approval.
 
-    Returns `None` if its approval already has `ANSWERS_KEPT` of them. A denial is always stored.
+    Returns `None` if it already has `ANSWERS_KEPT` raw answers. A denial is always stored.
     """
     approval = decision.approval_id
     own = connection.execute(_OWN, {"named": key}).first()
@@ -98,13 +95,12 @@ def insert_raw(connection: Connection, key: str, decision: Decision) -> RawAnswe
 
 
 def find_receipt(connection: Connection, key: str) -> RawReceipt | None:
-    """Return the receipt of a raw answer, or `None`."""
     row = connection.execute(_RECEIPT, {"named": key}).first()
     return None if row is None else RawReceipt(Receipt.model_validate_json(row.body), row.delivery)
 
 
 def add_receipt(connection: Connection, answer: RawAnswer, given: RawReceipt) -> None:
-    """Insert the receipt of a raw answer. Call only in `Questions.run_locked`."""
+    """Call only in `Questions.run_locked`."""
     _add_receipt(connection, answer.key, answer.decision.approval_id, given)
 
 

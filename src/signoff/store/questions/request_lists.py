@@ -62,28 +62,22 @@ class TurnRows(NamedTuple):
 
 
 class RequestLists:
-    """Lists the requests in a store, without their cards.
-
-    All methods raise `StoreUnavailable` if the database fails.
-    """
+    """Lists the requests in a store, without their cards. All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def list_waiting(self, tenant: str, *, sessions: Collection[str] | None = None) -> list[ApprovalRequest]:
-        """Return a tenant's waiting requests, soonest deadline first, without cards.
-
-        `sessions` restricts them to these sessions.
-        """
+        """Soonest deadline first, without cards. `sessions` restricts the list."""
         return [each async for piece in self.iterate_waiting(tenant, sessions=sessions) for each in piece]
 
     async def iterate_waiting(
         self, tenant: str, *, readers: Collection[str] | None = None, sessions: Collection[str] | None = None
     ) -> AsyncGenerator[list[ApprovalRequest], None]:
-        """Yield a tenant's waiting requests in pieces.
+        """Yield pieces.
 
-        `readers` restricts them to requests that may concern one of these approver entries. This only
-        preselects: callers must check that a person may read a request before showing it.
+        `readers` restricts them to requests that may concern one of these approver entries. This only preselects:
+        callers must check that a person may read a request before showing it.
         """
         query = _QUESTIONS.where(*_waits_in(tenant), *_match_readers(readers)).limit(PIECE)
         if sessions is not None:
@@ -101,10 +95,9 @@ class RequestLists:
     async def of_turns(
         self, turns: Collection[TurnKey], *, readers: Collection[str] | None = None
     ) -> dict[TurnKey, list[ApprovalRequest]]:
-        """Return the requests of turns, all revisions in their present state, without cards.
+        """Return all revisions in their present state, oldest first within an approval, without cards.
 
-        Revisions of one approval are oldest first. A turn without requests has no entry. With `readers`, a turn that
-        concerns none of them has an empty list.
+        A turn without requests has no entry. With `readers`, a turn that concerns none of them has an empty list.
         """
         found: dict[TurnKey, list[ApprovalRequest]] = {}
         if turns and readers is not None:
@@ -118,8 +111,6 @@ class RequestLists:
         return found
 
     async def of_turn(self, turn: TurnKey) -> TurnRows:
-        """Read the requests and tickets of one turn, and its tenant's freeze, in one transaction."""
-
         def read(connection: Connection) -> tuple[_Found, list[Ticket], Freeze | None]:
             found = _find(_OF_TURN, connection, turn._asdict())
             return found, read_tickets(connection, turn.workflow_id), freeze_of(connection, turn.tenant)
@@ -129,7 +120,6 @@ class RequestLists:
         return TurnRows(await self._requests(found), tickets, freeze, undo_seconds(fresh, found.now))
 
     async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
-        """Return, for each turn with questions, whether they may concern one of `readers`."""
         key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
         concerns = func.max(case((and_(true(), *_match_readers(readers)), 1), else_=0))
         query = select(*key, concerns.label("may")).where(_match_name(turns)).group_by(*key)
@@ -140,7 +130,6 @@ class RequestLists:
         return await self._store.read(partial(_find, query))
 
     async def _requests(self, found: _Found) -> list[ApprovalRequest]:
-        """Build the requests of `found`, in their state when it was read, one piece at a time."""
         answers: dict[str, list[Row[Any]]] = {}
         for answer in found.answers:
             answers.setdefault(answer.approval, []).append(answer)
@@ -153,15 +142,11 @@ class RequestLists:
 
 
 def _waits_in(tenant: str) -> Sequence[ColumnElement[bool]]:
-    """Return the SQL conditions for a tenant's waiting questions."""
     return QUESTIONS.c.tenant == tenant, *waits()
 
 
 def waits() -> Sequence[ColumnElement[bool]]:
-    """Return the SQL conditions for waiting questions.
-
-    These are not settled, ended, expired or superseded.
-    """
+    """Return the SQL conditions for questions that are not settled, ended, expired or superseded."""
     later = QUESTIONS.alias()
     settled = select(ANSWERS.c.number).where(
         ANSWERS.c.approval == QUESTIONS.c.approval,
@@ -182,10 +167,7 @@ def waits() -> Sequence[ColumnElement[bool]]:
 
 
 def _match_readers(readers: Collection[str] | None) -> Sequence[ColumnElement[bool]]:
-    """Return the SQL conditions for questions that may concern one of `readers`.
-
-    With very many entries only Python selects.
-    """
+    """Return SQL conditions. With very many entries only Python selects."""
     if readers is None or len(readers) > _ENTRIES:
         return ()
     named = (QUESTIONS.c.readers.contains(f"\n{entry}\n", autoescape=True) for entry in readers)
@@ -216,10 +198,7 @@ def _listed_all(
 
 
 def _build_listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> ApprovalRequest | None:
-    """Return the request of a row, or `None` if it cannot be read.
-
-    One bad row must not make the whole list fail.
-    """
+    """`None` if the row cannot be read: one bad row must not make the whole list fail."""
     try:
         return request_at(question_from_row(row), answers, now)
     except (ValidationError, NotCanonical) as error:

@@ -53,7 +53,7 @@ class TurnWaits:
         self._store = store
 
     async def read(self, turn: TurnKey) -> WaitRows:
-        """Return the waits of a turn. Raises `StoreUnavailable`."""
+        """Raises `StoreUnavailable`."""
         rows, now = await self._store.read(
             lambda connection: (
                 connection.execute(_WAITS, turn._asdict()).all(),

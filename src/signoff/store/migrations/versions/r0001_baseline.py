@@ -8,7 +8,6 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Create the tables and indexes."""
     op.create_table(
         "answers",
         sa.Column("approval", sa.String(length=200), nullable=False),
