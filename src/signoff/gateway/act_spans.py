@@ -55,7 +55,6 @@ class ActSpans:
 
     @asynccontextmanager
     async def start(self, turn: TurnInput) -> AsyncIterator[None]:
-        """Make a span of the start of a turn."""
         if self._spans is None:
             yield
             return
@@ -67,7 +66,7 @@ class ActSpans:
 
     @asynccontextmanager
     async def decision(self, request: ApprovalRequest, decision: Decision) -> AsyncIterator[None]:
-        """Make a span of a decision, linked to the segment before the request and the one after the decision."""
+        """Link the span to the segment before the request and the one after the decision."""
         if self._spans is None:
             yield
             return

@@ -133,10 +133,8 @@ def create_app(settings: Settings, program: Program, temporal: Client | None = N
 
     `temporal` is a client of the server with Signoff's data converter. Without it, `TEMPORAL_*` names the server. The
     application opens the program, store, keys and channels when it starts, and closes them when it ends. Starting
-    raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`.
-
-    The ASGI server must limit connections and slow clients; `signoff gateway` limits both. Serve the application at the
-    root of an address: it does not work below a path.
+    raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`. The ASGI server must limit connections and slow
+    clients, as `signoff gateway` does. Serve the application at the root of an address, not below a path.
     """
 
     @asynccontextmanager
@@ -180,10 +178,10 @@ def build_app(deps: GatewayDeps, receiver: InboundReceiver | None = None) -> Fas
 
 
 def build_codec_app(deps: GatewayDeps, codec: EncryptionCodec, origins: Collection[str]) -> FastAPI:
-    """Make the codec server from opened dependencies; `serve` runs it. Pages of `origins` may use it.
+    """Make the codec server from opened dependencies.
 
-    `deps.settings.public_url` is the codec server's own address. Raises `ConfigError` for a production profile without
-    people.
+    Pages of `origins` may use it. `deps.settings.public_url` is the codec server's own address. Raises `ConfigError`
+    for a production profile without people.
     """
     app = _application(deps.settings, routers=(codec_routes.router,), origins=origins)
     app.state.codec = codec
@@ -192,7 +190,7 @@ def build_codec_app(deps: GatewayDeps, codec: EncryptionCodec, origins: Collecti
 
 
 def gateway_routes(plugins: Sequence[PluginRouter], routers: Sequence[APIRouter] = ROUTERS) -> list[BaseRoute]:
-    """Return the routes of the core, then the plugins' routes, which cannot hide a route of the core."""
+    """Plugins' routes follow the core's, so they cannot hide a route of the core."""
     return [route for router in routers for route in router.routes] + [
         route for router in plugins for route in routes_of(router)
     ]
@@ -206,7 +204,7 @@ def _application(
     plugins: Sequence[PluginRouter] = (),
     origins: Collection[str] = (),
 ) -> FastAPI:
-    """Return the application with its routes and middleware. They read all state from `app.state` at each request."""
+    """Routes and middleware read all state from `app.state` at each request."""
     all_routes = gateway_routes(plugins, routers)
     app = FastAPI(
         title="Signoff",
@@ -243,7 +241,7 @@ def _application(
 
 
 def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, signs: bool = True) -> None:
-    """Set the state of the routes. Raises `ConfigError` like `build_app`."""
+    """Raises `ConfigError` like `build_app`."""
     policypool.install()
     require_closed(deps.settings)
     # The codec server's `public_url` is its own address, and it has already reported its exposure.
@@ -271,7 +269,7 @@ def _make_counter(app: FastAPI) -> Callable[[RefusalKind], None]:
 
 
 def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | None]:
-    """Return a function for the largest body in bytes; `None` for a request without a route."""
+    """The function returns `None` for a request without a route."""
 
     def allow(scope: Scope) -> int | None:
         access = routes.access(scope)

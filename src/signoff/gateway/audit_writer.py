@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 async def record(store: Store, *seen: AuditEntry) -> None:
-    """Write entries, or log a warning if the store is down. For acts that change nothing or have already happened."""
+    """Log a warning if the store is down. For acts that change nothing or have already happened."""
     try:
         await AuditLog(store).append(seen)
     except StoreUnavailable as error:
@@ -45,17 +45,14 @@ async def record(store: Store, *seen: AuditEntry) -> None:
 class AttemptRecords:
     """Records refused attempts within limits, because they fill the audit log of another person's request.
 
-    Each process counts alone: several gateways record as many each.
+    Each process counts alone.
     """
 
     def __init__(self) -> None:
         self._senders: OrderedDict[str, RecordRateLimit] = OrderedDict()
 
     async def note(self, store: Store, entry: AuditEntry, code: str) -> None:
-        """Record an attempt of `entry.subject` that was refused with `code`, or count it.
-
-        Raises nothing if the store is down.
-        """
+        """Record or count an attempt of `entry.subject`. Raises nothing if the store is down."""
         if code in _KINDS:
             store.count_refusal(_KINDS[code])
         more = self._make_rate_limit(f"{entry.tenant}/{entry.subject}").admit(entry.at)

@@ -56,7 +56,7 @@ class Conversations:
         self._deps = deps
 
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
-        """Return a turn's current view. Readers of its session may read it too."""
+        """Readers of the turn's session may read it too."""
         begun, _ = await self._admit(key, person)
         view = await self._deps.claimed_view(key)
         await self._owe_again(key, view)
@@ -67,14 +67,14 @@ class Conversations:
         await self._admit(key, person)
 
     async def session(self, key: SessionKey, person: Person | None) -> SessionView:
-        """Return a session's current view for its owner. An approver of one of its turns reads that turn."""
+        """For the session's owner. An approver of one of its turns reads that turn."""
         # Check before the query: a session that is down must not reveal its existence.
         if not self._may_read(person, self.of_session(key, person)):
             raise _unknown(key)
         return await self._deps.session(key)
 
     async def named_session(self, named: SessionKey, person: Person | None) -> SessionView:
-        """Return the session with this id, or else the person's own session with this name."""
+        """Prefer the session with this id to the person's own session with this name."""
         try:
             return await self.session(named, person)
         except NotFound:
@@ -87,14 +87,14 @@ class Conversations:
             raise _unknown(named) from None
 
     async def sessions(self, tenant: str, person: Person | None, limit: int) -> list[SessionRow]:
-        """List the sessions that a person may read, newest first. Raises `ServerUnavailable`, `StoreUnavailable`."""
+        """Newest first. Raises `ServerUnavailable`, `StoreUnavailable`."""
         temporal, requests = self._deps.client.temporal, RequestLists(self._deps.store)
         wanted = self.readable(person)
         rows = await turn_list.sessions(temporal, requests, tenant=tenant, wanted=wanted, limit=limit)
         return [self._without_false_requester(row) for row in rows]
 
     async def turns(self, person: Person | None, chosen: TurnFilter, *, limit: int) -> list[TurnRow]:
-        """List the matching turns that a person may read, newest first. Raises like `turn_list.turns`."""
+        """Newest first. Raises like `turn_list.turns`."""
         readable = self.readable(person)
         return await turn_list.turns(
             self._deps.client.temporal,
@@ -109,24 +109,20 @@ class Conversations:
         )
 
     def _without_false_requester(self, row: SessionRow) -> SessionRow:
-        """Remove the requester from a row if the session's id does not confirm it: a memo may be forged."""
+        """Keep the requester only if the session's id confirms it: a memo may be forged."""
         own = self._deps.development or is_own(SessionKey(row.tenant, row.session), row.requester)
         return row if own else replace(row, requester="")
 
     def of_session(self, key: SessionKey, person: Person | None) -> Audience:
-        """Return the audience of a session, as far as it concerns `person`."""
         # The session's id proves its owner. The workflow's own claim may be forged.
         own = person is not None and is_own(key, person.id)
         return Audience(key.tenant, frozenset((person.id,)) if person is not None and own else frozenset())
 
     def may_read_session(self, key: SessionKey, person: Person | None) -> bool:
-        """Return whether a person may read a session, if it exists."""
         return self._may_read(person, self.of_session(key, person))
 
     async def _admit(self, key: TurnKey, person: Person | None) -> tuple[SignedStart, Audience]:
-        """Return the start and audience of a turn that `person` may read.
-
-        Uses the store and the turn's first event alone.
+        """Uses the store and the turn's first event alone.
 
         The turn's own claim may be forged, and a stranger must not learn of the turn from a worker that is down. Raises
         `NotFound`, `ServerUnavailable`.
@@ -139,7 +135,7 @@ class Conversations:
         return begun, about
 
     async def approval_id(self, name: str, person: Person | None, tenant: str) -> str:
-        """Return the approval id for an id, which is not looked up, or for a short code that the person may read."""
+        """An id is not looked up; the person must be able to read a short code."""
         if parse_approval_id(name) is not None:
             return name
         code = read_code(name)
@@ -156,7 +152,7 @@ class Conversations:
             raise NotFound(f"there is no request {quote_name(name)}{near}") from None
 
     async def _near(self, name: str, person: Person | None, tenant: str) -> str:
-        """Return the nearest codes of waiting requests that the person may read, or ""."""
+        """Names only requests that the person may read."""
         readers, readable = self.readers(person), self.readable(person)
         cards = await self._deps.lists.limited(
             person, lambda: self._deps.requests.list_waiting(tenant, readers=readers, wanted=readable)
@@ -164,7 +160,7 @@ class Conversations:
         return did_you_mean(name, [each for card in cards for each in (show_code(card.code), card.id)])
 
     async def turn_key(self, name: str, person: Person | None, tenant: str) -> TurnKey:
-        """Return the turn for `<tenant>.<session>.<turn>`, the turn's own id, or the beginning of that id.
+        """`name` is `<tenant>.<session>.<turn>`, the turn's own id, or the beginning of that id.
 
         Raises `NotFound` that suggests the nearest ids, and `BadRequest` for a beginning that fits several turns.
         """
@@ -193,11 +189,10 @@ class Conversations:
         return True
 
     async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
-        """Return one request, pending or settled."""
         return (await self.load(approval, person)).request
 
     async def load(self, approval: str, person: Person | None) -> LoadedRequest:
-        """Return one request with its arguments from the store alone, without a worker."""
+        """Uses the store alone, without a worker."""
         key = parse_approval_id(approval)
         unknown = NotFound(f"there is no request `{approval}`")
         if key is None:
@@ -222,7 +217,6 @@ class Conversations:
             await Answers(self._deps.store).owe_again(waiting, OWED_SECONDS)
 
     def readable(self, person: Person | None) -> Callable[[TurnRow | SessionRow | WaitingCard], bool]:
-        """Return a function that says whether a person may read a row of a list."""
         rights = () if person is None else self._deps.rights(person)
 
         def may(row: TurnRow | SessionRow | WaitingCard) -> bool:
@@ -233,17 +227,12 @@ class Conversations:
         return may
 
     def readers(self, person: Person | None) -> tuple[str, ...] | None:
-        """Return the approver entries through which a person may read.
-
-        `None` means that the person reads everything.
-        """
+        """`None` means that the person reads everything."""
         development = self._deps.settings.profile == "development"
         everything = person is None or reads_all(person, development=development)
         return None if person is None or everything else self._deps.rights(person)
 
     def following(self, key: TurnKey | SessionKey) -> Allowed:
-        """Return a check of whether a person may continue to follow a turn or a session."""
-
         async def still(person: Person) -> bool:
             await (self.turn(key, person) if isinstance(key, TurnKey) else self.session(key, person))
             return True
@@ -251,9 +240,9 @@ class Conversations:
         return still
 
     async def stop_turn(self, key: TurnKey, person: Person | None) -> str:
-        """Ask a turn to stop. Needs no worker. Return `cancelling`, or the turn's end state.
+        """Needs no worker.
 
-        Raises `Refused` (`not_allowed`) for a person who may only read it.
+        Return `cancelling`, or the turn's end state. Raises `Refused` (`not_allowed`) for a mere reader.
         """
         _, about = await self._admit(key, person)
         row = await turn_list.turn_row(self._deps.client.temporal, RequestLists(self._deps.store), key)
@@ -281,7 +270,6 @@ class Conversations:
             raise Refused(f"only who asked for this, or the role `{OPERATOR}`, can stop it", code="not_allowed")
 
     def may_stop(self, person: Person | None, about: Audience) -> bool:
-        """Return whether a reader may stop this."""
         development = self._deps.settings.profile == "development"
         return development if person is None else may_stop(person, about, development=development)
 
@@ -294,5 +282,4 @@ class Conversations:
 
 
 def _unknown(key: TurnKey | SessionKey) -> NotFound:
-    """Return the error for an unknown turn or session."""
     return NotFound(f"there is no {key.workflow_id.partition('/')[0]} `{key.workflow_id}`")

@@ -52,20 +52,18 @@ _V = TypeVar("_V")
 
 
 class RecentItems(Generic[_V]):
-    """Caches recent items by name. For items that do not change while they are cached."""
+    """Caches recent items by name. The items must not change meanwhile."""
 
     def __init__(self) -> None:
         self._items: OrderedDict[str, tuple[datetime, _V]] = OrderedDict()
 
     def keep(self, name: str, item: _V, now: datetime) -> None:
-        """Cache an item in place of an earlier one with this name."""
         self._items[name] = (now, item)
         self._items.move_to_end(name)
         if len(self._items) > MOST:
             self._items.popitem(last=False)
 
     def find(self, name: str, now: datetime) -> _V | None:
-        """Return the cached item with this name, or `None`."""
         cached = self._items.get(name)
         if cached is None or not timedelta() <= now - cached[0] < KEPT:
             return None
@@ -74,12 +72,12 @@ class RecentItems(Generic[_V]):
 
 @dataclass(frozen=True)
 class GatewayDeps:
-    """The gateway's dependencies. `clock` gives an aware time in UTC, which stamps `received_at`.
+    """The gateway's dependencies.
 
-    `signer` holds the gateway's private keys. Without it, which only the development profile allows, nothing is signed.
-    `public_keys` verify signatures where nothing is signed. `secrets` reads the secrets of channels and of the sign-in
-    provider. `spans` sends spans of people's acts, if wanted. `first_command` is the command that an empty inbox
-    suggests, or "". `name` is the program's name for people, or "".
+    `clock` gives an aware time in UTC, which stamps `received_at`. Without `signer`, which only the development profile
+    allows, nothing is signed. `public_keys` verify signatures where nothing is signed. `secrets` reads the secrets of
+    channels and of the sign-in provider. `first_command` is the command that an empty inbox suggests, or "". `name` is
+    the program's name for people, or "".
     """
 
     client: TurnClient
@@ -121,42 +119,36 @@ class GatewayDeps:
 
     @cached_property
     def acts(self) -> ActSpans:
-        """Return the maker of spans of starts and decisions."""
         return ActSpans(self.store, self.spans)
 
     @cached_property
     def limits(self) -> TenantLimits:
-        """Return the limits of tenants."""
         return parse_tenant_limits(self.settings.tenant_limits)
 
     @cached_property
     def starts(self) -> StartLimit:
-        """Return the limit of tenants' starts of turns."""
         return StartLimit(self.store, self.limits)
 
     @cached_property
     def lists(self) -> ListReads:
-        """Return the reader of people's lists."""
         return ListReads()
 
     @cached_property
     def recent_calls(self) -> RecentItems[ExternalTurn]:
-        """Return the recent external calls that this gateway has begun or read, by their names in addresses."""
+        """Holds calls begun or read here, by their names in addresses."""
         return RecentItems()
 
     @cached_property
     def look_interval(self) -> LookInterval:
-        """Return the interval between looks at the tickets of awaited calls."""
         return LookInterval()
 
     @cached_property
     def tries(self) -> WeakValueDictionary[str, asyncio.Lock]:
-        """Return a lock for each turn, for the use of its permit at this gateway. Tickets decide between gateways."""
+        """One lock for each turn, for the use of its permit at this gateway. Tickets decide between gateways."""
         return WeakValueDictionary()
 
     @cached_property
     def events(self) -> EventStream:
-        """Return the stream of events for external programs."""
         return EventStream(self.store, self._is_private)
 
     def _is_private(self, tool: str) -> bool:
@@ -165,7 +157,7 @@ class GatewayDeps:
         return not tools or any(each.scope == "specialist" for each in tools)
 
     async def read_start(self, key: TurnKey) -> SignedStart:
-        """Return a turn's proven requester and requests. Raises like `view`, but queries no worker."""
+        """Raises like `view`, but queries no worker."""
         turn = await self.client.input_of(key)
         requests = await self.requests.list_of_turn(key)
         if turn is not None:
@@ -176,13 +168,13 @@ class GatewayDeps:
         return signed_start_of(key, turn, requests, self.verifier(), development=self.believes_unsigned)
 
     async def view(self, key: TurnKey) -> TurnView:
-        """Return a turn with proven facts only. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+        """Return proven facts only. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
         return await self.prove(await self.claimed_view(key), await self.read_start(key))
 
     async def claimed_view(self, key: TurnKey) -> TurnView:
-        """Return a turn by its own claims. If no worker answers in time, an ended turn is read without one.
+        """Trusts the turn's own claims.
 
-        Raises like `view`.
+        If no worker answers in time, reads an ended turn without one. Raises like `view`.
         """
         try:
             return await self.client.view(key)
@@ -190,7 +182,7 @@ class GatewayDeps:
             return await self.client.ended_view(key)
 
     async def prove(self, view: TurnView, begun: SignedStart, tickets: Sequence[Ticket] | None = None) -> TurnView:
-        """Return `view` as far as the store confirms it, with a part for each pending request.
+        """Keep facts that the store confirms, with a part for each pending request.
 
         `tickets` are the turn's, if they were already read.
         """
@@ -199,7 +191,7 @@ class GatewayDeps:
         return add_requests_to_turn(proved, self.settings.public_url)
 
     async def session(self, key: SessionKey) -> SessionView:
-        """Return a session with proven facts only. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+        """Return proven facts only. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
         view = await SessionClient(self.client).session(key)
         place = Place(actor=view.actor, route=view.route, step=view.step, seal=view.seal)
         if await is_sealed(self.store, key, place):
@@ -208,7 +200,7 @@ class GatewayDeps:
         return replace(view, route="", step="", seal="")
 
     async def _prove_place(self, view: TurnView, begun: SignedStart) -> TurnView:
-        """Return `view` without its seal, and without a route and step that neither requester nor seal confirms."""
+        """Remove the seal, and a route and step that neither requester nor seal confirms."""
         is_signed = begun.requester is not None and (begun.requester.route, begun.requester.step) == (
             view.route,
             view.step,
@@ -219,7 +211,7 @@ class GatewayDeps:
         return replace(view, route="", step="", seal="")
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
-        """Yield the turn's proven views, one for each change, until it has its result."""
+        """Yield proven views, one for each change, until the turn has its result."""
         async for view in self.client.watch(key):
             yield await self.prove(view, await self.read_start(key))
 
@@ -233,15 +225,14 @@ class GatewayDeps:
         return self.settings.profile == "development"
 
     def verifier(self) -> Verifier:
-        """Return the verifier of the gateway's own signatures."""
         return self.public_keys if self.signer is None else self.signer.verifier()
 
     def rights(self, person: Person) -> tuple[str, ...]:
-        """Return the approver entries of a person, including entries by delegation."""
+        """Includes entries by delegation."""
         return rights(person, self.people.delegators(person.id, person.tenant, self.clock()))
 
     def temporal_link(self, key: TurnKey | SessionKey) -> str:
-        """Return the address of a turn or session in Temporal's UI; "" in production without the setting."""
+        """ "" in production without the setting."""
         base = self.settings.temporal_ui.rstrip("/")
         if not base and not self.development:
             # The embedded server is only reachable on this machine.
@@ -251,9 +242,7 @@ class GatewayDeps:
         return f"{base or f'http://127.0.0.1:{self.settings.ui_port}'}/namespaces/{namespace}/workflows/{workflow}"
 
     def page_link(self, key: TurnKey) -> str:
-        """Return the turn's page in the inbox."""
         return f"{self.settings.public_url}/turns/{turn_name(key)}"
 
     def session_link(self, key: SessionKey) -> str:
-        """Return the session's page in the inbox."""
         return f"{self.settings.public_url}/sessions/{session_name(key)}"

@@ -25,7 +25,6 @@ _REFUSED_STATUS: Final[Mapping[str, int]] = {"unauthenticated": 401, "too_large"
 
 
 def status_of(error: SignoffError) -> int:
-    """Return the HTTP status of a Signoff error."""
     match error:
         case BadRequest():
             return error.status
@@ -43,17 +42,15 @@ def status_of(error: SignoffError) -> int:
 
 
 def headers_of(error: SignoffError) -> dict[str, str]:
-    """Return the response headers for a Signoff error."""
     return {"retry-after": str(error.after)} if isinstance(error, BadRequest) and error.after else {}
 
 
 def fault_of(error: SignoffError) -> Fault:
-    """Return the response body for a Signoff error."""
     if isinstance(error, Refused):
         return Fault(code=error.code, message=error.message)
     return Fault(code="unavailable" if isinstance(error, Unavailable) else "invalid", message=error.message)
 
 
 def receipt_status(receipt: Receipt) -> int:
-    """Return the HTTP status for a receipt. The receipt itself is always the body."""
+    """The receipt itself is always the body."""
     return 202 if receipt.status == "pending" else _RECEIPT_STATUS[receipt.code]

@@ -19,12 +19,10 @@ class ExternalTurn:
 
     @property
     def name(self) -> str:
-        """The name of the call in addresses."""
         return turn_name(self.key)
 
     @property
     def ctx(self) -> CallContext:
-        """The context in which the call is judged."""
         return CallContext(
             actor=self.given.actor,
             session=self.key.session,
@@ -37,5 +35,4 @@ class ExternalTurn:
 
 
 def make_external_turn(given: TurnInput, call: ProposedExternalCall) -> ExternalTurn:
-    """Return the turn that this gateway has just started."""
     return ExternalTurn(TurnKey(given.tenant_id, given.session_id, given.turn_id), given, call, given.principal)

@@ -21,10 +21,10 @@ _SWEPT: Final = 1_000
 
 
 async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> FreezeResult:
-    """Freeze the tenant of `person`, then withdraw its waiting requests. A repeat withdraws again.
+    """Freeze first, then withdraw the waiting requests.
 
-    Raises `Refused` (`not_allowed`), `StoreUnavailable`, `ServerUnavailable`. After the last one the freeze is in
-    force.
+    A repeat withdraws again. Raises `Refused` (`not_allowed`), `StoreUnavailable`, `ServerUnavailable`. After the last
+    one the freeze is in force.
     """
     require_operator(deps, person)
     tenant = person.tenant
@@ -34,7 +34,7 @@ async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str
 
 
 async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience: float) -> SweepResult:
-    """Withdraw the waiting requests in the tenant of `person`, in that person's name. Raises `StoreUnavailable`."""
+    """Withdraw the tenant's waiting requests in the name of `person`. Raises `StoreUnavailable`."""
     return await sweep(
         partial(deps.requests.list_waiting, person.tenant, limit=_SWEPT),
         lambda approval, why: withdraw(deps, approval, person, why),
@@ -44,10 +44,7 @@ async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience:
 
 
 async def unfreeze(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
-    """Unfreeze the tenant of `person`.
-
-    Raises `Refused` (`not_allowed`), `NotFound` if it is not frozen, `StoreUnavailable`.
-    """
+    """Raises `Refused` (`not_allowed`), `NotFound` if the tenant is not frozen, `StoreUnavailable`."""
     require_operator(deps, person)
     entry = admin_entry(person.tenant, "unfreeze", person.id, deps.clock(), channel=channel)
     lifted = await Freezes(deps.store).unfreeze(person.tenant, also=entry_writer([entry]))
@@ -62,7 +59,7 @@ def require_operator(deps: GatewayDeps, person: Person) -> None:
 
 
 def operates(deps: GatewayDeps, person: Person) -> bool:
-    """Return whether a person may act for the whole tenant. Pages offer the act by it."""
+    """Return whether a person may act for the whole tenant."""
     return is_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
 
 

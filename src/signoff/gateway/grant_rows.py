@@ -14,7 +14,7 @@ from signoff.store.grants import write_grant
 
 
 def write_agreed_grant(connection: Connection, request: ApprovalRequest, args: Mapping[str, Any], at: datetime) -> None:
-    """Write the grant and its audit entry if the answers settle `request` and agree on a grant."""
+    """Does nothing unless the answers settle `request` and agree on a grant."""
     agreed = agreed_grant(request)
     if agreed is None:
         return

@@ -15,15 +15,15 @@ from signoff.store.grants import Grants, masked_grant
 
 
 async def readable_grants(deps: GatewayDeps, person: Person | None, tenant: str, *, every: bool = False) -> list[Grant]:
-    """Return the grants of a tenant that `person` may read, newest first. `None` is an anonymous caller."""
+    """Newest first. `None` is an anonymous caller."""
     grants = await Grants(deps.store).all(tenant, every=every)
     return [grant for grant in grants if _may_read(deps, person, grant)]
 
 
 async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) -> Grant:
-    """Revoke a grant as `person`: one of its authors, or an operator.
+    """For its authors and operators.
 
-    Raises `Refused` for a person who may only read it, `NotFound` for an unknown grant and for all others.
+    Raises `Refused` for a mere reader, `NotFound` for an unknown grant and for all others.
     """
     grants = Grants(deps.store)
     row = await grants.read(grant)

@@ -19,10 +19,7 @@ _NOBODY: Final = Person(id="nobody", tenant=DEFAULT_TENANT)
 
 
 def language_for(request: Request, locale: str) -> str:
-    """Return the language of a page for a person with this locale.
-
-    Order: the choice on a page, the directory's locale, the browser's languages.
-    """
+    """Order: the choice on a page, the directory's locale, the browser's languages."""
     chosen = request.cookies.get(LANGUAGE, "")
     if is_spoken(chosen):
         return chosen
@@ -30,7 +27,6 @@ def language_for(request: Request, locale: str) -> str:
 
 
 def asked_language(request: Request) -> str:
-    """Return the client's preferred language among those available, or English."""
     entries = [part.partition(";") for part in request.headers.get(_HEADER, "").split(",")[:_LANGUAGES_READ]]
     preferred = sorted(entries, key=lambda part: -_weight(part[2]))
     codes = (name.strip().partition("-")[0].lower() for name, _, weight in preferred if _weight(weight) > 0)
@@ -46,7 +42,7 @@ def _weight(written: str) -> float:
 
 
 def formatter_in(request: Request, person: Person | None, now: datetime) -> Formatter:
-    """Return the formatter for a program's answer: in the language of its request, else in that of its person."""
+    """Order: the language of the request, then that of the person."""
     formatter = formatter_for(person or _NOBODY, now)
     if _HEADER not in request.headers:
         return formatter

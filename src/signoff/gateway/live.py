@@ -21,11 +21,9 @@ class Live:
         self._closing = asyncio.Event()
 
     async def follow(self, topic: str, source: Source) -> AsyncGenerator[str, None]:
-        """Yield server-sent events of `topic`: the newest at once, then each new one.
+        """Yield server-sent events: the newest at once, then each new one.
 
-        One `source` serves all followers.
-
-        If a source raises, the stream ends and the reader reconnects after 3 s.
+        One `source` serves all followers. If a source raises, the stream ends and the reader reconnects after 3 s.
         """
         shared = self._topics.get(topic)
         if shared is None:
@@ -46,7 +44,7 @@ class Live:
         self._closing.set()
 
     async def pause(self, seconds: float) -> bool:
-        """Wait. Return whether streams continue: `False` at once if they end."""
+        """Return `False` at once if streams end."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), seconds)
         return not self._closing.is_set()
@@ -86,7 +84,6 @@ class _Topic:
         self._task = asyncio.create_task(self._run(source))
 
     def stop(self) -> None:
-        """Stop the source: it has no followers."""
         self._task.cancel()
 
     async def _run(self, source: Source) -> None:
@@ -106,5 +103,4 @@ class _Topic:
 
 
 def event(name: str, data: Any) -> str:
-    """Return one server-sent event with a JSON body."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"

@@ -51,7 +51,7 @@ class ListReads:
         what: tuple[Hashable, ...],
         read: Callable[[], Awaitable[_V]],
     ) -> _V:
-        """Return the result of `read`, or that of an equal request of the same person with the same roles and scopes.
+        """Share the result of an equal request of the same person with the same roles and scopes.
 
         `what` names the list and every filter in it. Raises like `limited`.
         """
@@ -68,7 +68,7 @@ class ListReads:
         return value
 
     async def limited(self, person: Person | None, read: Callable[[], Awaitable[_V]]) -> _V:
-        """Return the result of `read` without sharing. It waits for a free place among the person's lists.
+        """Waits for a free place among the person's lists.
 
         Raises `BadRequest` (429, `lists`) if too many wait already.
         """
@@ -118,7 +118,7 @@ class StartLimit:
         self._limits = limits
 
     async def take(self, tenant: str, *name: str) -> None:
-        """Count one start of a tenant. The same `name` within the period of the limit is the same start.
+        """The same `name` within the period of the limit is the same start.
 
         Raises `BadRequest` (429, `too_many_starts`) if the tenant has none left, and `StoreUnavailable`.
         """
@@ -153,7 +153,6 @@ class LookInterval:
 
     @contextmanager
     def awaiting(self) -> Iterator[None]:
-        """Count one more awaited call during the block."""
         self._awaited += 1
         try:
             yield
@@ -161,5 +160,5 @@ class LookInterval:
             self._awaited -= 1
 
     def seconds(self, elapsed: float) -> float:
-        """Return the seconds until the next look at a call that has taken `elapsed` seconds."""
+        """Return the seconds until the next look. `elapsed` is in seconds."""
         return max(_SECONDS * self._awaited, elapsed * _SHARE)

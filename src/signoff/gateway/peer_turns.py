@@ -50,7 +50,7 @@ class OwnTurns:
 
     @classmethod
     def of(cls, request: Request) -> "OwnTurns":
-        """Return the turns of the agent that sent `request`. Raises `Refused` if the route is not for agents."""
+        """Raises `Refused` if the route is not for agents."""
         if access_of_request(request).scope != "peer":
             raise Refused("this route lets in no other agent", code="not_allowed")
         deps: GatewayDeps = request.app.state.deps
@@ -60,30 +60,24 @@ class OwnTurns:
 
     @property
     def tenant(self) -> str:
-        """See `PeerTurns`."""
         return self._person.tenant
 
     @property
     def user(self) -> str:
-        """See `PeerTurns`."""
         return self._person.id
 
     def new_session(self, seed: str) -> SessionKey:
-        """See `PeerTurns`."""
         return own_session(peer_session(self.tenant, seed), self._person, development=self._deps.development)
 
     def is_session(self, key: SessionKey) -> bool:
-        """See `PeerTurns`."""
         mine = self._deps.development or is_own(key, self._person.id)
         return key.tenant == self.tenant and is_of_peer(key) and mine
 
     async def say(self, key: TurnKey, actor: str, text: str) -> None:
-        """See `PeerTurns`."""
         body = SayBody(text=text, id=key.turn, actor=actor, user=self._person.id)
         await say(self._deps, body, SessionKey(key.tenant, key.session), channel=PEER)
 
     async def start(self, key: TurnKey) -> TurnStart | None:
-        """See `PeerTurns`."""
         given = await self._deps.client.input_of(key)
         if given is None:
             return None
@@ -91,28 +85,21 @@ class OwnTurns:
         return TurnStart("" if begun.requester is None else begun.requester.user, given.channel, given.actor)
 
     async def view(self, key: TurnKey) -> TurnView:
-        """See `PeerTurns`."""
         return masked_view(await self._deps.view(key), self._deps.catalog)
 
     async def row(self, key: TurnKey) -> TurnRow | None:
-        """See `PeerTurns`."""
         return await turn_list.turn_row(self._deps.client.temporal, RequestLists(self._deps.store), key)
 
     async def session(self, key: SessionKey) -> SessionView:
-        """See `PeerTurns`."""
         return await self._deps.session(key)
 
     async def value(self, part: ResponsePart, place: SessionKey) -> Any:
-        """See `PeerTurns`."""
         return await load_in(self._deps.store, part.content, place)
 
     async def stop(self, key: TurnKey) -> None:
-        """See `PeerTurns`."""
         await Conversations(self._deps).stop_turn(key, self._person)
 
     async def rows(self, actor: str, wanted: Callable[[TurnRow], bool], limit: int) -> list[TurnRow]:
-        """See `PeerTurns`."""
-
         def is_mine(row: TurnRow) -> bool:
             # In development, sessions belong to all.
             mine = not self._deps.development or row.requester == self._person.id
@@ -129,27 +116,21 @@ class OwnTurns:
         )
 
     async def share(self, what: tuple[Hashable, ...], read: Callable[[], Awaitable[V]]) -> V:
-        """See `PeerTurns`."""
         return await self._deps.lists.share(self._person, self._scopes, what, read)
 
     async def pause(self, seconds: float) -> bool:
-        """See `PeerTurns`."""
         return await self._live.pause(seconds)
 
     def waiting(self, seconds: float, about: str) -> AbstractAsyncContextManager[HeldSeconds]:
-        """See `PeerTurns`."""
         return waiting(self._request, seconds, about)
 
     def hold(self) -> AbstractAsyncContextManager[None]:
-        """See `PeerTurns`."""
         return self._streams.hold(self._request)
 
     def refuse_more(self) -> None:
-        """See `PeerTurns`."""
         self._streams.refuse_more(self._request)
 
     def stream(self, events: AsyncGenerator[str, None]) -> Response:
-        """See `PeerTurns`."""
         return stream_events(self._request, events)
 
     @property
@@ -158,7 +139,7 @@ class OwnTurns:
 
 
 def exposed_of(catalog: Catalog) -> Exposed:
-    """Return the part of a catalog that other agents may know. It does not change while a gateway runs."""
+    """Does not change while a gateway runs."""
     hidden = {row.tool for row in inventory(catalog) if row.needs.startswith("hidden")}
     actors = []
     for name, actor in catalog.actors.items():

@@ -24,7 +24,7 @@ _WHY_CHARS: Final = 300
 
 
 def load_plugin_routers(names: Sequence[str]) -> tuple[PluginRouter, ...]:
-    """Load the routers of the plugins in the settings. Logs a warning for each plugin that fails."""
+    """Logs a warning for each plugin that fails."""
     routers: list[PluginRouter] = []
     for plugin in Plugins(names).with_routes():
         if problem := plugin_problem(plugin):
@@ -35,13 +35,12 @@ def load_plugin_routers(names: Sequence[str]) -> tuple[PluginRouter, ...]:
 
 
 def plugin_problem(plugin: LoadedPlugin) -> str:
-    """Return the reason why a gateway does not load a plugin, or ""."""
     return plugin.problem or _routes_problem(plugin.routers)
 
 
 @cache
 def routes_of(router: PluginRouter) -> tuple[BaseRoute, ...]:
-    """Make the routes of a plugin. Each is analysed once, for all gateways of the process."""
+    """Analysed once, for all gateways of the process."""
     plugin_router = APIRouter(tags=[router.tag], responses=FAULTS, route_class=JsonRoute)
     for each in router.routes:
         plugin_router.add_api_route(
@@ -60,7 +59,7 @@ def routes_of(router: PluginRouter) -> tuple[BaseRoute, ...]:
 def answer_in_dialect(
     routers: Sequence[PluginRouter], request: Request, fault: Fault, status: int, headers: dict[str, str]
 ) -> Response | None:
-    """Answer a fault in the format of the plugin at this address. `None` without such a plugin or format."""
+    """Return `None` without a plugin at this address, or without a format."""
     router = next((each for each in routers if each.has_path(request.url.path)), None)
     return None if router is None or router.fault is None else router.fault(request, fault, status, headers)
 

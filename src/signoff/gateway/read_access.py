@@ -34,12 +34,12 @@ class Audience:
 
 
 def reads_all(person: Person, *, development: bool) -> bool:
-    """Return whether a person reads everything of their tenant, including the audit log. Always true in development."""
+    """Includes the audit log. Always true in development."""
     return development or (person.active and not READERS.isdisjoint(person.roles))
 
 
 def may_read(person: Person, rights: Collection[str], about: Audience, *, development: bool) -> bool:
-    """Return whether a person may read a conversation, as requester, as approver now or then, or with a reading role.
+    """The person reads as requester, as approver now or then, or with a reading role.
 
     `rights` are the person's current approver entries, including entries by delegation.
     """
@@ -52,7 +52,7 @@ def may_read(person: Person, rights: Collection[str], about: Audience, *, develo
 
 
 def may_stop(person: Person, about: Audience, *, development: bool) -> bool:
-    """Return whether a reader may also stop it: the requester of all of it, and the role `admin`."""
+    """True for the requester of all of it, and the role `admin`."""
     if development:
         return True
     own = about.askers == {person.id}
@@ -60,36 +60,32 @@ def may_stop(person: Person, about: Audience, *, development: bool) -> bool:
 
 
 def of_request(request: ApprovalRequest) -> Audience:
-    """Return the audience of a request: its requester, its approvers, and the authors of decisions."""
+    """Includes the authors of decisions."""
     authors = {f"user:{vote.subject}" for vote in request.votes}
     return Audience(request.tenant, frozenset((request.requester.user,)), frozenset({*request.approvers, *authors}))
 
 
 def of_turn(tenant: str, requester: Principal | None, requests: Iterable[ApprovalRequest]) -> Audience:
-    """Return the audience of a turn: its proven `requester`, and the approvers of `requests`.
-
-    Authors of decisions keep access if the list of approvers changes.
-    """
+    """`requester` is proven. Authors of decisions keep access if the list of approvers changes."""
     asked = [of_request(request).asked for request in requests]
     askers = () if requester is None else (requester.user,)
     return Audience(tenant, frozenset(askers), frozenset().union(*asked))
 
 
 def of_row(row: TurnRow | SessionRow | WaitingCard) -> Audience:
-    """Return the audience of a row of a list."""
     return Audience(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))
 
 
 def reads_record(deps: GatewayDeps, person: Person | None) -> bool:
-    """Return whether a person may read the audit log of their tenant. `None` is an anonymous caller."""
+    """`None` is an anonymous caller."""
     development = deps.settings.profile == "development"
     return development or (person is not None and reads_all(person, development=development))
 
 
 async def read_record(deps: GatewayDeps, name: str, tenant: str, person: Person | None) -> StreamReport:
-    """Return the stream of `tenant` that `name` names, like `find_stream`, as text and as stored.
+    """Find a stream by `name`, like `find_stream`.
 
-    Raises `Refused` for a person who may not read it, `NotFound` for an unknown name, `StoreUnavailable`.
+    Raises `Refused` without read access, `NotFound` for an unknown name, `StoreUnavailable`.
     """
     if not reads_record(deps, person):
         raise worded(Refused, Remark.of("reads_record", auditor=AUDITOR, operator=OPERATOR), code="not_allowed")

@@ -63,7 +63,6 @@ class AnswerDispatcher:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Hand over answers until cancelled."""
         while True:
             try:
                 await self.step()
@@ -72,9 +71,10 @@ class AnswerDispatcher:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def step(self, older_than: float = OWED_SECONDS) -> int:
-        """Take in raw answers, then hand over owed ones. Returns the number of answers that failed.
+        """Take in raw answers, then hand over owed ones.
 
-        With `older_than` 0, retries at once also after failures. Raises `StoreUnavailable`.
+        Returns the number of failed answers. With `older_than` 0, retries at once also after failures. Raises
+        `StoreUnavailable`.
         """
         for raw in await self._raw.list_untaken(RAW_AT_ONCE):
             await self._deps.decision_writer.take_raw(raw)
@@ -91,7 +91,7 @@ class AnswerDispatcher:
         return sum(left)
 
     async def _approval(self, places: asyncio.Semaphore, approval: str, owed: Sequence[OwedAnswer]) -> int:
-        """Hand over the answers of one approval in order. Return the number of answers that failed."""
+        """Keeps the order. Return the number of failed answers."""
         async with places:
             for number, each in enumerate(owed):
                 if not await self._deps.decision_writer.hand_over(each):
@@ -116,7 +116,6 @@ class RequestSweep:
         self._swept: datetime | None = None
 
     async def run(self) -> None:
-        """Sweep at intervals until cancelled."""
         while True:
             try:
                 await self.step()
@@ -125,7 +124,7 @@ class RequestSweep:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def step(self) -> int:
-        """Sweep once. Returns the number of repairs. Raises `Unavailable`."""
+        """Return the number of repairs. Raises `Unavailable`."""
         amiss = 0
         for question in await self._rows.open_turns(SETTLED.total_seconds(), PAGE):
             amiss += await self._orphan(question)
@@ -143,7 +142,7 @@ class RequestSweep:
         return amiss
 
     async def _orphan(self, question: Question) -> bool:
-        """End a question whose turn has closed without ending it, as after a termination, or has moved on.
+        """The turn has closed without ending the question, as after a termination, or has moved on.
 
         A turn has moved on if the store was restored from before the answer.
         """
@@ -161,7 +160,7 @@ class RequestSweep:
         return await self._rows.end(question.id, question.revision, "not_asked")
 
     async def _has_gone_on(self, key: TurnKey, call: str) -> bool:
-        """Return whether an answer can no longer affect a call: its permit was used, or it has ended.
+        """True if the call's permit was used, or the call has ended.
 
         By the turn's own claim. A false one ends a question, but lets nothing run.
         """
@@ -172,7 +171,7 @@ class RequestSweep:
         return any(each.call == call and (each.state == "used" or each.outcome is not None) for each in view.calls)
 
     async def _reset_turns(self) -> None:
-        """Send answers again to suspended turns without a pending request: they were reset to before those answers."""
+        """Send answers again to suspended turns without a pending request: a reset lost them."""
         for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
             suspended = await turns(
                 self._deps.client.temporal, self._lists, tenant=tenant, state="suspended", limit=PAGE
@@ -182,7 +181,7 @@ class RequestSweep:
                     await self._answers.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
 
     async def _page(self) -> list[DeliveryRow]:
-        """Return the next cards to check. After the last ones it starts from the beginning."""
+        """After the last cards, starts from the beginning."""
         rows = await self._cards.list_unfinished(PAGE, self._seen)
         if not rows and self._seen is not None:
             rows = await self._cards.list_unfinished(PAGE)
@@ -190,7 +189,7 @@ class RequestSweep:
         return rows
 
     async def _over(self, row: DeliveryRow) -> int:
-        """Close the cards of a settled request. Drop a planned card if its person has already voted."""
+        """Drop a planned card if its person has already voted."""
         request = await self._request(row)
         if request is None:
             return 0
@@ -201,10 +200,7 @@ class RequestSweep:
         return 0
 
     async def _request(self, row: DeliveryRow) -> ApprovalRequest | None:
-        """Return the card's revision, as cancelled if a later revision exists.
-
-        `None` if it cannot be read, and while a denial can be undone.
-        """
+        """Return a superseded revision as cancelled. `None` for an unreadable one, and while a denial can be undone."""
         try:
             loaded = await self._deps.requests.load(row.approval, row.revision)
         except (NotFound, ServerUnavailable):

@@ -37,11 +37,10 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[InboundReceiver | None]:
-    """Run the gateway's background tasks until the block ends. Yields the receiver of vendors' messages.
+    """Run the background tasks until the block ends.
 
-    Signs checkpoints of the audit log, numbers events, records changes of `people` (the directory without vouched
-    logins) and runs the channels. A warning names each channel that cannot be opened; the others run. Raises
-    `ConfigError` if the sign-in provider's secret cannot be read.
+    Yields the receiver of vendors' messages. `people` is the directory without vouched logins. Logs a warning for each
+    channel that cannot be opened; the others run. Raises `ConfigError` if the sign-in provider's secret cannot be read.
     """
     await check_secret(deps.settings, deps.secrets)
     async with (
@@ -56,7 +55,7 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
 
 
 async def gateway_signer(settings: Settings, people: Directory, store: Store) -> Signer:
-    """Return the gateway's keys. The development profile makes them on its first start.
+    """The development profile makes the keys on its first start.
 
     Raises `ConfigError` with everything that a production profile lacks, for a file without keys, and for a worker's
     store address.
@@ -74,7 +73,7 @@ async def gateway_signer(settings: Settings, people: Directory, store: Store) ->
 
 
 async def check_gateway_start(settings: Settings, people: Directory, store: Store) -> None:
-    """Raise `ConfigError` with everything that a gateway of the production profile lacks."""
+    """Raise `ConfigError` with everything that the production profile lacks."""
     login = settings.oidc_issuer is not None or await _has_tokens(people, store)
     has_people = any(person.active for person in people.all()) or bool(login_roles(settings))
     require_ready(settings, people=has_people, signing_keys=settings.signing_keys.exists(), login=login)
@@ -92,7 +91,6 @@ async def signer_problem(store: Store, signer: Signer) -> str:
 
 
 async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
-    """Return the manifest's channels that can be opened."""
     declared = deps.catalog.channels.declared.values()
     plugins = Plugins(deps.settings.plugins)
     opened, problems = await open_channels(
@@ -123,7 +121,7 @@ async def keep_checkpoints(
 ) -> AsyncIterator[None]:
     """Sign a checkpoint each `every` seconds if there are new entries, and one at the end of the block.
 
-    Without a signer it signs none. If the store is down, it is tried again. That never ends the block.
+    Without a signer it signs none. An outage of the store never ends the block.
     """
     if signer is None:
         yield

@@ -18,7 +18,7 @@ _SHOWN_CHARS: Final = 20
 
 
 def own_session(named: SessionKey, person: Person | None, *, development: bool) -> SessionKey:
-    """Return the session that `person` means by `named`, a name or a whole id.
+    """`named` is a name or a whole id.
 
     The id ends with a mark of its owner. In the development profile, and for an anonymous caller, a name is the id and
     belongs to all.
@@ -34,17 +34,17 @@ def own_session(named: SessionKey, person: Person | None, *, development: bool) 
 
 
 def is_own(key: SessionKey, person_id: str) -> bool:
-    """Return whether a session belongs to this person. The id alone decides, not a workflow or worker."""
+    """The id alone decides, not a workflow or worker."""
     return key.session.endswith(f"-{_mark(key.tenant, person_id)}")
 
 
 def peer_session(tenant: str, seed: str) -> SessionKey:
-    """Return the session of another agent's conversation. `seed` has hexadecimal digits."""
+    """`seed` has hexadecimal digits."""
     return SessionKey(tenant, f"peer-{seed[:_PEER_CHARS]}")
 
 
 def is_of_peer(key: SessionKey) -> bool:
-    """Return whether a session's name marks another agent's conversation, closed to all others."""
+    """Another agent's conversation is closed to all others."""
     return _PEER.fullmatch(key.session) is not None
 
 

@@ -27,10 +27,9 @@ class SignedStart:
 def signed_start_of(
     key: TurnKey, given: TurnInput | None, requests: Sequence[ApprovalRequest], verifier: Verifier, *, development: bool
 ) -> SignedStart:
-    """Return the proven start of the turn `key` with the input `given`.
+    """`requests` are stored questions whose requester the gateway signed.
 
-    `requests` are stored questions whose requester the gateway signed. If a forger started the turn's workflow, they
-    alone prove the requester.
+    If a forger started the turn's workflow, they alone prove the requester.
     """
     requester = _find_signed(key, given, verifier, development=development)
     dry_run = requester is not None and given is not None and given.dry_run

@@ -12,7 +12,7 @@ SEALED_CHARS: Final = 2_000
 
 
 def seal(key: bytes, what: str, values: list[Any]) -> str:
-    """Return `values` (JSON) as sealed text for an address or cookie. `what` separates different kinds of seals."""
+    """`values` are JSON. `what` separates different kinds of seals."""
     body = json.dumps(values, separators=(",", ":")).encode()
     return f"{_text(body)}.{_text(_mac(key, what, body))}"
 
@@ -41,16 +41,14 @@ class StateSealer:
     key: bytes = field(repr=False)
 
     def seal(self, what: str, values: list[Any]) -> str:
-        """See `seal`."""
         return seal(self.key, what, values)
 
     def unseal(self, what: str, text: str) -> list[Any] | None:
-        """See `unseal`."""
         return unseal(self.key, what, text)
 
 
 async def plugin_sealer(store: Store, name: str) -> StateSealer:
-    """Return the sealer for plugins with this name. No key of the core has such a name."""
+    """No key of the core has such a name."""
     return StateSealer(await store.secret_key(f"plugin-{name}"))
 
 

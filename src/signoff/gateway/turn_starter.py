@@ -31,7 +31,7 @@ CONTEXT: Final = "context"
 
 
 async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
-    """Start a turn. On return it is in Temporal.
+    """On return the turn is in Temporal.
 
     Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other input), `Refused` (`frozen`),
     `BadRequest` (also `too_many_starts`), `Unavailable`.
@@ -44,10 +44,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
 async def turn_input(
     deps: GatewayDeps, body: TurnBody, actor: str, channel: str, external: ProposedExternalCall | None = None
 ) -> TurnInput:
-    """Return the input for a turn from `body` with a signed requester. `external` is an external agent's call.
-
-    Raises like `start`.
-    """
+    """The requester is signed. `external` is an external agent's call. Raises like `start`."""
     await Freezes(deps.store).refuse_new(body.tenant)
     check_position(deps.catalog, actor, body)
     person = known_person(deps.people, body.user, body.tenant)
@@ -95,12 +92,12 @@ async def turn_input(
 
 
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
-    """Send a message to a session of `body.user`. On return it is in Temporal. The receipt is never `refused`.
+    """On return the message is in Temporal.
 
-    `key` comes from `own_session`, or is the person's own name for the session. If only the session knows the actor,
-    route and step are not checked here; a turn that cannot begin there ends. Raises `NotFound` (actor, its route and
-    step, person), `Conflict` (same id, other words), `Refused` (another's session, `frozen`), `BadRequest` (also
-    `too_many_starts`), `Unavailable`.
+    The receipt is never `refused`. `key` comes from `own_session`, or is the person's own name for the session. If only
+    the session knows the actor, route and step are not checked here; a turn that cannot begin there ends. Raises
+    `NotFound` (actor, its route and step, person), `Conflict` (same id, other words), `Refused` (another's session,
+    `frozen`), `BadRequest` (also `too_many_starts`), `Unavailable`.
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     person = known_person(deps.people, body.user, key.tenant)
@@ -167,12 +164,11 @@ async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> Se
 
 
 def new_id(deps: GatewayDeps) -> str:
-    """Return a new unique id."""
     return uuid7(deps.clock())
 
 
 def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
-    """Return the actor of a message, by default the only one. Raises `NotFound`, `BadRequest`."""
+    """By default the only actor. Raises `NotFound`, `BadRequest`."""
     actors = tuple(each for each, actor in deps.catalog.actors.items() if actor.external is None)
     if name is None:
         if len(actors) == 1:
@@ -200,8 +196,7 @@ def check_position(catalog: Catalog, actor: str, body: TurnBody | SayBody) -> No
 def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) -> None:
     """Raise `Refused` if `body` sets a value that this person may not set.
 
-    Rules may read the values, and they select the tools. In the development profile, without proof of identity,
-    everyone may set them.
+    Rules may read the values, and they select the tools. In the development profile, everyone may set them.
     """
     if deps.settings.profile == "development":
         return
@@ -218,10 +213,7 @@ def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) 
 
 
 def read_turn(deps: GatewayDeps, text: str, person: Person | None, tenant: str = DEFAULT_TENANT) -> TurnKey:
-    """Return the turn of an address: `<tenant>.<session>.<turn>`, or a turn in the person's own session in `tenant`.
-
-    Raises `NotFound`.
-    """
+    """`text` is `<tenant>.<session>.<turn>`, or a turn in the person's own session in `tenant`. Raises `NotFound`."""
     parts = text.split(".")
     if all(map(is_id, parts)):
         if len(parts) == 1:
@@ -234,7 +226,7 @@ def read_turn(deps: GatewayDeps, text: str, person: Person | None, tenant: str =
 
 
 def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
-    """Return the session of an address: `<tenant>.<session>`, or the session alone in `tenant`. Raises `NotFound`."""
+    """`text` is `<tenant>.<session>`, or the session alone in `tenant`. Raises `NotFound`."""
     parts = text.split(".")
     if all(map(is_id, parts)) and len(parts) in (1, 2):
         return SessionKey(*parts) if len(parts) == 2 else SessionKey(tenant, text)
@@ -242,7 +234,7 @@ def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
 
 
 def _space(key: SessionKey, channel: str) -> SessionKey:
-    """Return `key`. Raises `Refused` for a person in another agent's conversation, or an agent in a person's."""
+    """Raises `Refused` for a person in another agent's conversation, or an agent in a person's."""
     # An agent's next turn reads the whole conversation. Results of tools for people are not exposed to agents.
     if is_subscription_session(key.session):
         # Events of such a session start no turns: a person in it could hide from subscriptions.
@@ -269,7 +261,7 @@ def _take(receipt: SessionReceipt) -> SessionReceipt:
 
 
 def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tuple[Principal, ...]:
-    """Return a signed requester for each turn that one message may lead to."""
+    """Return one for each turn that one message may lead to."""
     if deps.signer is None:
         return (vouch(deps, ctx, any_actor=True),)
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
@@ -280,7 +272,7 @@ def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tu
 
 
 def vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> Principal:
-    """Return the user of `ctx` as the signed requester. Without keys, the requester is only stamped."""
+    """Sign the user of `ctx`. Without keys, the requester is only stamped."""
     requester = principal_as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
     if deps.signer is None:
         return requester

@@ -133,7 +133,7 @@ async def withdraw_call(call: str, calls: Calls, request: Request, agent: Agent 
 
 
 async def _hand_out(request: Request, calls: OwnCalls, call: OwnCall) -> CallAnswer:
-    """Return an answer. Before a result or denial leaves, close the call to further proposals."""
+    """Before a result or denial leaves, closes the call to further proposals."""
     # A disconnected agent gets its result when it proposes the same call again.
     if call.answer.state in SETTLED and not await request.is_disconnected():
         await calls.hand_out(call)

@@ -29,7 +29,7 @@ async def show_description(request: Request) -> JSONResponse:
 
 
 def describe(app: FastAPI, routes: RouteTable, bodies: Collection[type[BaseModel]] = ()) -> dict[str, Any]:
-    """Describe the API once, each operation with its scope. Plugins read the bodies of `bodies` themselves."""
+    """Describe each operation once, with its scope. Plugins read the bodies of `bodies` themselves."""
     if app.openapi_schema is None:
         described = FastAPI.openapi(app)
         # Decisions are read as bytes, not by FastAPI, to refuse duplicate fields. To FastAPI, parts are any JSON.

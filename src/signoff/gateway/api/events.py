@@ -44,7 +44,7 @@ class EventPart:
 async def answer_events(
     request: Request, reader: EventReader, wanted: EventFilter, part: EventPart, still: Allowed | None = None
 ) -> EventList | StreamingResponse:
-    """Return events, or stream them if `request` accepts that. Raises like `EventReader.read`."""
+    """Streams the events if `request` accepts that. Raises like `EventReader.read`."""
     if SSE not in request.headers.get("accept", ""):
         async with waiting(request, part.wait, f"{wanted} after {part.after}") as seconds:
             return await reader.wait(wanted, part.after, part.limit, seconds)
@@ -137,7 +137,7 @@ async def show_schema(name: str, version: int, deps: Deps) -> dict[str, Any]:
 
 
 def event_number(text: str) -> int:
-    """Parse a `Last-Event-ID`. Raises `BadRequest`."""
+    """Raises `BadRequest`."""
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         raise BadRequest("`Last-Event-ID` is the number of an event")
     return int(text)

@@ -54,7 +54,7 @@ async def preview_edit(
 
 
 def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[str]) -> dict[str, Any]:
-    """Return the arguments for a decision: texts as typed, and masks for unchanged secrets."""
+    """Return texts as typed, and masks for unchanged secrets."""
     if body.text:
         return dict(typed.written)
     unchanged = [name for name in secrets if not any(f"{name}.".startswith(f"{path}.") for path in body.set)]
@@ -63,7 +63,7 @@ def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[s
 
 
 def _parse_changed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> ParsedArguments:
-    """Parse the changed arguments. Raises `NotFound` for an unknown argument, `BadRequest`."""
+    """Raises `NotFound` for an unknown argument, `BadRequest`."""
     request = loaded.request
     tool = catalog.find_definition(request.tool, request.definition)
     schema = tool.schema if tool is not None else None

@@ -131,7 +131,7 @@ async def _answer_requests(
 
 
 def _sum_up(receipts: Sequence[Receipt], turn: str) -> SessionReceipt:
-    """Combine the receipts of a message's parts. `turn` belongs to the first one that was not refused."""
+    """`turn` belongs to the first receipt that is not a refusal."""
     states = {each.status for each in receipts}
     status: Literal["accepted", "refused", "pending"] = "refused" if states == {"refused"} else "accepted"
     return SessionReceipt(status="pending" if "pending" in states else status, turn=turn)

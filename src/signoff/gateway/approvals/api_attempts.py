@@ -1,4 +1,4 @@
-"""Takes decisions from the API: finds the request and the person, and records attempts that fail before that."""
+"""Takes decisions from the API, and records attempts that fail before they reach their turn."""
 
 import json
 from collections.abc import Awaitable, Callable, Collection
@@ -25,7 +25,7 @@ from signoff.gateway.transport.middleware import unexpected_receipt
 class ApiAttempt:
     """One decision as sent, for the audit log of failed attempts.
 
-    `person` is the claimed person, `key` the `Idempotency-Key`, `sent` the body, `channel` the kind of client.
+    `person` is the claimed person, `key` the `Idempotency-Key`, `channel` the kind of client.
     """
 
     caller: AuthenticatedCaller | None
@@ -36,15 +36,12 @@ class ApiAttempt:
 
 
 async def decide_item(deps: GatewayDeps, item: Any, attempt: ApiAttempt) -> Receipt:
-    """Return the receipt of one decision of a batch.
-
-    Never raises: earlier decisions have counted, and their receipts must be returned.
-    """
+    """Never raises: earlier decisions of the batch have counted, and their receipts must be returned."""
     return await _receipt_of(item, lambda name: _decide_batched(deps, item, name, attempt))
 
 
 async def decide_part(deps: GatewayDeps, part: Any, attempt: ApiAttempt, sessions: Collection[SessionKey]) -> Receipt:
-    """Return the receipt of one `approval-response` part of a message to one of `sessions`. Never raises."""
+    """The part belongs to a message to one of `sessions`. Never raises."""
     return await _receipt_of(part, lambda name: _decide_response(deps, part, name, attempt, sessions))
 
 
@@ -85,7 +82,7 @@ async def _receipt_of(item: Any, decide_named: Callable[[str], Awaitable[Receipt
 async def decide_draft(
     deps: GatewayDeps, draft: DecisionDraft | Receipt, attempt: ApiAttempt, *, by_card: bool = False
 ) -> Receipt:
-    """Return the receipt of a decision. Records one that fails before its request is found."""
+    """Records a decision that fails before its request is found."""
     if isinstance(draft, DecisionDraft):
         draft = with_key(draft, attempt.key)
     if isinstance(draft, Receipt):
@@ -101,7 +98,7 @@ async def decide_draft(
 
 
 async def note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: ApiAttempt) -> Receipt:
-    """Record an attempt that never reached its turn, and return its receipt."""
+    """Record an attempt that never reached its turn."""
     seen = rejected_entry(
         receipt,
         deps.clock(),
@@ -115,7 +112,6 @@ async def note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: ApiAttempt)
 
 
 async def find_named(deps: GatewayDeps, approval: str, attempt: ApiAttempt) -> tuple[str, Person] | Receipt:
-    """Return the request id and person of an attempt, or the receipt of the failure."""
     try:
         approval_id = await find_request(deps, approval, attempt.caller)
     except NotFound as error:
@@ -129,7 +125,7 @@ async def find_named(deps: GatewayDeps, approval: str, attempt: ApiAttempt) -> t
 
 
 async def find_request(deps: GatewayDeps, approval: str, caller: AuthenticatedCaller | None) -> str:
-    """Return the approval id for an id or code in the caller's tenant. Raises `NotFound`."""
+    """`approval` is an id or a code in the caller's tenant. Raises `NotFound`."""
     approval_id = await Conversations(deps).approval_id(approval, person_of(caller), own_tenant(caller, None))
     key = parse_approval_id(approval_id)
     own_tenant(caller, key.turn.tenant if key is not None else None)

@@ -42,7 +42,7 @@ def make_link(key: bytes, link: ApprovalLink) -> str:
 
 
 def read_link(key: bytes, written: str, now: datetime) -> ApprovalLink:
-    """Return the link of an address. Raises `Refused`: `malformed` for a forged or broken link, `expired`."""
+    """Raises `Refused`: `malformed` for a forged or broken link, `expired`."""
     values = unseal(key, _WHAT, written)
     if values is None:
         raise Refused("this link is invalid or incomplete", code="malformed")
@@ -58,5 +58,5 @@ def read_link(key: bytes, written: str, now: datetime) -> ApprovalLink:
 
 
 def delivery_of(written: str) -> str:
-    """Return the delivery id of decisions through a link, so that repeats count once."""
+    """Repeated decisions through a link count once by this id."""
     return hashlib.sha256(written.encode()).hexdigest()[:32]

@@ -90,14 +90,13 @@ class ArgumentField:
 
     @property
     def dotted(self) -> str:
-        """The argument's name in messages."""
         return dotted_path(self.path)
 
 
 def fields_of(
     args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str] = ()
 ) -> tuple[ArgumentField, ...]:
-    """Return a field for each present or possible argument. `secrets` are dotted names of hidden values."""
+    """Includes possible arguments that are absent. `secrets` are dotted names of hidden values."""
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     args = redact_arguments(args, secrets, secret_values(args, secrets))
     root = SchemaNode.of(schema).resolve()
@@ -107,7 +106,6 @@ def fields_of(
 
 
 def whole_field(args: Mapping[str, Any], secrets: Collection[str] = ()) -> ArgumentField:
-    """Return all arguments as one JSON field."""
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     return form.json((), "", args, needed=True)
 
@@ -118,7 +116,7 @@ class _Form:
     masked: Any
 
     def fields(self, path: Path, above: str, args: Any, schema: SchemaNode) -> Iterator[ArgumentField]:
-        """Yield the fields of one object. `args` are its values, or `ABSENT`."""
+        """`args` are the object's values, or `ABSENT`."""
         properties, required = schema.fields, schema.required
         given: Mapping[str, Any] = {} if isinstance(args, AbsentValue) else args
         for name, written in properties.items():
@@ -137,7 +135,7 @@ class _Form:
                 yield self.json((*path, name), label, value, needed=False)
 
     def field(self, path: Path, label: str, value: Any, written: SchemaNode, *, needed: bool) -> ArgumentField:
-        """Return the field of one value, as JSON if a simpler field would change it."""
+        """Use JSON if a simpler field would change the value."""
         schema = written.resolve()
         described = schema.keywords.get("description")
         field = replace(
@@ -158,7 +156,7 @@ class _Form:
         return field
 
     def json(self, path: Path, label: str, value: Any, *, needed: bool) -> ArgumentField:
-        """Return a JSON field in ASCII, so that every character is visible. Hidden values in it are masked."""
+        """Uses ASCII, so that every character is visible. Masks hidden values."""
         secret = ".".join(path) in self.secrets
         shown = "" if secret or isinstance(value, AbsentValue) else json.dumps(self._masked_at(path), indent=2)
         return ArgumentField(
@@ -194,7 +192,7 @@ def _simple_object(schema: SchemaNode) -> bool:
 
 
 def _choice(field: ArgumentField, schema: Mapping[str, Any]) -> ArgumentField | None:
-    """Return a field with all allowed values, or `None` if they do not fit one line each."""
+    """Return `None` if the allowed values do not fit one line each."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [True, False])
     if field.secret or any(isinstance(value, list | dict) for value in values):
         return None

@@ -46,7 +46,6 @@ class ParsedArguments:
 
     @property
     def good(self) -> bool:
-        """Whether the form has no problem."""
         return self.args is not None and not self.problems and not any(field.problem for field in self.fields)
 
 
@@ -58,8 +57,8 @@ def set_values(
 ) -> ParsedArguments:
     """Return `args` with new values by dotted name, each of the type in the schema.
 
-    `None` means null, which differs from an absent argument and from the text `null`. Raises `NotFound` for an unknown
-    name, `Refused` (`malformed`) for a list that is not JSON.
+    `None` means null, unlike an absent argument or the text `null`. Raises `NotFound` for an unknown name, `Refused`
+    (`malformed`) for a list that is not JSON.
     """
     fields = fields_of(args, schema.schema if schema is not None else _shape_of(args), secrets)
     named = {field.dotted: field for field in fields}
@@ -83,10 +82,7 @@ def read_fields(
     schema: CompiledSchema | None,
     secrets: Collection[str] = (),
 ) -> ParsedArguments:
-    """Return `args` as `form` changes them, checked against `schema` if there is one.
-
-    A field that is absent from the form or unchanged keeps its exact value.
-    """
+    """A field that is absent from the form or unchanged keeps its exact value."""
     parsed: dict[str, Any] = copy.deepcopy(dict(args))
     written: Any = redact_arguments(args, secrets, secret_values(args, secrets))
     changed = False
@@ -125,7 +121,7 @@ def read_fields(
 
 
 def _shape_of(value: Any) -> dict[str, Any]:
-    """Return a schema that keeps the type of each value, if the tool's is unknown. The gates check by the tool's."""
+    """Keeps the type of each value if the tool's schema is unknown. The gates check by the tool's."""
     match value:
         case dict():
             return {"type": "object", "properties": {name: _shape_of(each) for name, each in value.items()}}
@@ -140,9 +136,9 @@ def _shape_of(value: Any) -> dict[str, Any]:
 
 
 def _as_in_form(field: ArgumentField, value: str) -> str:
-    """Return `value` as the form holds it: choices by label, lists as JSON or a single value.
+    """Return choices by label, lists as JSON or a single value.
 
-    For a union, such as text or number, a value that is not JSON is text.
+    In a union, such as text or number, a value that is not JSON is text.
     """
     if field.kind == "json" and field.path and not value.lstrip().startswith(("{", "[", '"')):
         try:
@@ -161,7 +157,6 @@ def _as_in_form(field: ArgumentField, value: str) -> str:
 
 
 def problem_words(typed: ParsedArguments, language: str = ENGLISH) -> str:
-    """Return all problems of the typed values in one sentence, or ""."""
     problems = [_placed_problem(field) for field in typed.fields if field.problem]
     return remark_text((*problems, *typed.problems), language)
 
@@ -174,7 +169,7 @@ def _placed_problem(field: ArgumentField) -> Words:
 
 
 def _first(field: ArgumentField) -> Any:
-    """Return the initial value of a field. For JSON it includes the masks, which are all that its reader has."""
+    """For JSON, includes the masks: the reader has nothing else."""
     return read_json(field.shown) if field.kind == "json" and field.shown else field.original
 
 
@@ -194,7 +189,7 @@ def _check(
 
 
 def _nearest(fields: Sequence[ArgumentField], path: str) -> ArgumentField | None:
-    """Return the field that holds the place of a problem, or else the first field inside that place."""
+    """Prefer the field that holds the place of a problem to the first field inside it."""
     around = [field for field in fields if _within(path, field.dotted)]
     if around:
         return max(around, key=lambda field: len(field.path))
@@ -215,7 +210,7 @@ def _same(sent: str, shown: str) -> bool:
 
 
 def _value(field: ArgumentField, sent: str) -> Any:
-    """Parse the value of a field. Raises `RemarkError` or `NotJson` with the expected form."""
+    """Raises `RemarkError` or `NotJson` with the expected form."""
     empty = not sent.strip()
     match field.kind:
         case "text":
@@ -235,7 +230,7 @@ def _value(field: ArgumentField, sent: str) -> Any:
 
 
 def _empty_value(field: ArgumentField, rest: Any) -> Any:
-    """Return the value of an emptied field: absent if it is optional, else null if that is allowed."""
+    """Absent if the field is optional, else null if that is allowed."""
     if not field.needed:
         return ABSENT
     return None if field.nullable else rest
@@ -259,7 +254,7 @@ def _item(field: ArgumentField, line: str) -> Any:
 
 
 def _put(args: Any, path: Path, value: Any) -> Any:
-    """Return `args` with `value` at `path`. Creates objects on the path only if they get a value."""
+    """Creates objects on the path only if they get a value."""
     if not path:
         return {} if isinstance(value, AbsentValue) else value
     name, rest = path[0], path[1:]

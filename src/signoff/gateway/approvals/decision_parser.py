@@ -17,15 +17,11 @@ _BY_BODY: Final = whose("`user` in the body")
 
 
 def refused_receipt(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
-    """Return a receipt that the gateway itself makes."""
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
 
 
 def read_draft(given: Any, approval_id: str = "", *, person: str = _BY_ADDRESS) -> DecisionDraft | Receipt:
-    """Return a decision from outside, or a `malformed` receipt. Unclear input is never an approval.
-
-    `given` is a JSON object, or a form converted by a page or channel. `approval_id` comes from the address.
-    """
+    """`given` is a JSON object, or a form converted by a page or channel. `approval_id` comes from the address."""
     try:
         draft = DecisionDraft.model_validate(given)
     except ValidationError as error:
@@ -37,7 +33,7 @@ def read_draft(given: Any, approval_id: str = "", *, person: str = _BY_ADDRESS) 
 
 
 def read_batched(item: Any, approval_id: str, *, person: str = _BY_ADDRESS) -> DecisionDraft | Receipt:
-    """Return one decision of a batch, or its `malformed` receipt. Each must name the question that was shown."""
+    """Each item must name the question that was shown."""
     draft = read_draft(item, person=person)
     if isinstance(draft, Receipt):
         return replace(draft, approval_id=approval_id)
@@ -47,7 +43,6 @@ def read_batched(item: Any, approval_id: str, *, person: str = _BY_ADDRESS) -> D
 
 
 def read_response(part: Any, approval_id: str) -> DecisionDraft | Receipt:
-    """Return the decision in one part of a message, or its `malformed` receipt."""
     if not isinstance(part, dict) or part.get("type") != APPROVAL_RESPONSE:
         message = f"`type`: a message takes parts of the type `{APPROVAL_RESPONSE}` alone"
         return refused_receipt("malformed", approval_id, message)
@@ -55,7 +50,6 @@ def read_response(part: Any, approval_id: str) -> DecisionDraft | Receipt:
 
 
 def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
-    """Return the decision in a body, or a `malformed` receipt."""
     if len(raw) > DECISION_BYTES:
         return refused_receipt("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
     try:
@@ -66,7 +60,7 @@ def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
 
 
 def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receipt:
-    """Return `draft` with the delivery id of the `Idempotency-Key` header, if any. An invalid key gives a receipt."""
+    """Use the `Idempotency-Key` header, if any, as delivery id. An invalid key gives a receipt."""
     if header is None:
         return draft
     if not 0 < len(header) <= DELIVERY_CHARS or not header.isascii() or not header.isprintable():

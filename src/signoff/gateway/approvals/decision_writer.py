@@ -1,6 +1,6 @@
 """Stores decisions in order, and hands them to their turns.
 
-The rows of one approval, under their lock, decide which decision is first. Neither clocks nor workflows do.
+The rows of one approval, under their lock, decide the order. Neither clocks nor workflows do.
 """
 
 import logging
@@ -77,9 +77,8 @@ class DecisionWriter:
         *,
         arrived: datetime | None = None,
     ) -> Receipt:
-        """Store a decision on `request`, or its withdrawal, and hand it to its turn.
+        """`args` are the request's arguments for the comparison with later calls; without them, no grant is written.
 
-        `args` are the request's arguments for the comparison with later calls; without them, no grant is written.
         `arrived` is the arrival time of a channel's message by the store's clock, or `None` for now. If the turn cannot
         take the decision now, it gets it later. Raises `StoreUnavailable`: then nothing was stored.
         """
@@ -101,20 +100,17 @@ class DecisionWriter:
             return taken.receipt if taken.decision is None else _make_pending(taken.receipt, taken.decision)
 
     async def undo(self, approval: str, person: str, browser: str) -> Receipt:
-        """Undo the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
+        """Undo a denial of this browser session. Raises `StoreUnavailable`."""
         with bind_log_fields(fields_of_request(approval)):
             return await self._taker.undo(approval, person, browser, self._sign)
 
     async def take_raw(self, raw: RawAnswer) -> Receipt:
-        """Store an unsigned answer that bypassed the gateway, and hand it to its turn. Raises `StoreUnavailable`."""
+        """Store an unsigned answer that bypassed the gateway. Raises `StoreUnavailable`."""
         with bind_log_fields(fields_of_request(raw.decision.approval_id)):
             return await self._hand_over(await self._raw.take(raw, self._people))
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
-        """Hand a stored answer to its turn. Returns whether it is done.
-
-        `False` while the answer can be undone. Raises `StoreUnavailable`.
-        """
+        """Return whether it is done: `False` while the answer can be undone. Raises `StoreUnavailable`."""
         decision = owed.vote.decision
         with bind_log_fields(fields_of_request(decision.approval_id)):
             if is_held(decision):
@@ -126,7 +122,7 @@ class DecisionWriter:
     async def _take(
         self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None, arrived: datetime | None
     ) -> Taken:
-        """Insert a signed answer if its question is the latest and pending, and earlier answers leave room."""
+        """Inserts the answer if its question is the latest and pending, and earlier answers leave room."""
         received = decision.received_at or self._clock()
         new = NewAnswer(
             # Turns look only at answers with a time: store none without one.
@@ -143,7 +139,7 @@ class DecisionWriter:
         write_agreed_grant(connection, after, args, self._clock())
 
     async def _hand_over(self, taken: Taken) -> Receipt:
-        """Return the receipt after the hand-over, from the store's state and not from the turn's claim."""
+        """The receipt comes from the store's state and not from the turn's claim."""
         decision = taken.decision
         # The dispatcher hands over a denial after the time to undo it.
         if decision is None or is_held(decision):
@@ -162,9 +158,9 @@ class DecisionWriter:
         return taken.receipt
 
     async def _give_to_turn(self, decision: Decision) -> Receipt | None:
-        """Give a stored answer to its turn. Returns the turn's receipt, or `None` if the turn does not have it.
+        """Return `None` if the turn does not have the answer.
 
-        If the turn refuses an approval, the approval becomes void for any reason. Otherwise it might run a call later
+        If the turn refuses an approval, for any reason, the approval becomes void. Otherwise it might run a call later
         that approvers saw refused. An approval whose call has begun was taken.
         """
         try:
@@ -186,7 +182,7 @@ class DecisionWriter:
         return receipt
 
     async def _receipt(self, decision: Decision, receipt: Receipt) -> Receipt:
-        """Return the receipt of an edit, or of an approval that its turn refused. `receipt` gives only the reason."""
+        """For an edit, or an approval that its turn refused. `receipt` gives only the reason."""
         rows = await self._rows.read(decision.approval_id)
         if rows is None:
             return refuse("unknown", decision.approval_id, "there is no such request")
@@ -208,7 +204,6 @@ class DecisionWriter:
         return check_authority(ask(decision, request), evidence, self._people, development=self._development)
 
     def _sign(self, decision: Decision) -> Decision | Receipt:
-        """Return `decision` with the gateway's signature, or a receipt with the reason why there is none."""
         if self._signer is None:
             message = "this gateway has no keys"
             return decision if self._development else refuse("unavailable", decision.approval_id, message)
@@ -219,20 +214,19 @@ class DecisionWriter:
 
 
 def _voids(receipt: Receipt, decision: Decision) -> bool:
-    """Return whether a turn's receipt voids an approval. It never voids a denial or a `happened`.
+    """Return whether a turn's receipt voids an approval.
 
-    An approval that may have approved its call is not voided either: an ended turn refuses every repeat.
+    Never a denial, a `happened`, or an approval that may have approved its call: an ended turn refuses every repeat.
     """
     return receipt.status == "refused" and decision.verdict == "approved" and receipt.state != "approved"
 
 
 def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decision) -> Receipt:
-    """Return the receipt of an edit that is now the request `request`."""
     return receipt_after(request_of(rows.latest), request)
 
 
 def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
-    """Return the receipt of an approval that its turn refused. For an edit, the message comes from the gates."""
+    """For an edit, the message comes from the gates."""
     if decision.edited_args is not None and receipt.code in _OF_ARGUMENTS and receipt.message:
         remark = Remark.of("not_taken", detail=receipt.remarks or receipt.message)
         return refusal(request, receipt.code, english(remark), remarks=(remark,))

@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 async def decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
-    """Decide the request `draft.approval_id` as `author`, stamped with the gateway's clock and signed.
+    """Decide the request as `author`, stamped with the gateway's clock and signed.
 
     Raises `ServerUnavailable`. Records a refusal here, because the turn may be closed or may never learn of it. A
-    person who may not read the request gets the answer for an unknown one.
+    person without read access gets the answer for an unknown one.
     """
     draft = replace(draft, delivery_id=draft.delivery_id or new_nonce())
     receipt = await _decide(deps, draft, author)
@@ -91,7 +91,6 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
 async def _unready(
     deps: GatewayDeps, loaded: LoadedRequest, draft: DecisionDraft, author: DecisionAuthor
 ) -> Receipt | None:
-    """Return why an approval does not count yet: the sign-in, the missing confirmation, or unread values."""
     request = loaded.request
     if not at_least(author.assurance, request.min_assurance):
         # Check first: typing a confirmation would not help.
@@ -105,9 +104,9 @@ async def _unready(
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
-    """Withdraw a request. For its requester, approvers and operators. Raises `StoreUnavailable`.
+    """For the requester, approvers and operators.
 
-    A person who may not read the request gets the answer for an unknown one.
+    Raises `StoreUnavailable`. A person without read access gets the answer for an unknown one.
     """
     try:
         request = (await deps.requests.load(approval_id)).request
@@ -138,7 +137,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
 
 
 async def undo_denial(deps: GatewayDeps, approval_id: str, person: Person, browser: str) -> Receipt:
-    """Undo the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
+    """Undo a denial of this browser session. Raises `StoreUnavailable`."""
     receipt = await deps.decision_writer.undo(approval_id, person.id, browser)
     if receipt.status == "refused":
         tried = Decision(approval_id=approval_id, verdict="retracted", subject=person.id, channel=INBOX)
@@ -158,18 +157,18 @@ async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool
 
 
 def eligibility_for(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Eligibility:
-    """Return the seat for which a person may answer a request, or the reason why there is none.
+    """Pages offer decisions by this, and `decide` refuses by it.
 
-    Pages offer decisions by it, and `decide` refuses by it. `check_authority` repeats it when the decision is written.
+    `check_authority` repeats it when the decision is written.
     """
     spec = approver_spec_of(request)
     return resolve_eligibility(person, people, spec, now)
 
 
 def can_remember(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> bool:
-    """Return whether the person's answer may be remembered: only for the first approvers of the policy.
+    """True only for the first approvers of the policy.
 
-    People who are asked after an escalation are not asked about the next calls.
+    Approvers after an escalation are not asked about the next calls.
     """
     if not request.allow_remember or request.kind != "approval":
         return False
@@ -178,7 +177,7 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
 
 
 def _unmask(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Receipt:
-    """Return `draft` with the values behind its masks, or a receipt if they are unknown."""
+    """Return a receipt if the values behind the masks are unknown."""
     request = loaded.request
     if draft.edited_args is None or request.state != "pending" or not request.secrets:
         return draft
@@ -189,7 +188,7 @@ def _unmask(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Rece
 
 
 def _with_changed_card(deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft) -> ApprovalRequest:
-    """Return the request to approve: for an edit, with the edited card and its masks."""
+    """For an edit, return the edited card and its masks."""
     if draft.edited_args is None or request.edit == "off":
         return request
     return edited_request(request, draft.edited_args, deps.catalog)
@@ -207,7 +206,7 @@ def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) ->
 def _decision(
     deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft, author: DecisionAuthor
 ) -> Decision | Receipt:
-    """Return the decision to sign, or a receipt if it names another question: never sign unseen content."""
+    """Return a receipt if the draft names another question: never sign unseen content."""
     if not draft.question_hash and not deps.development:
         return refusal(request, "malformed", "`question_hash`: send back the one of the request that was shown")
     revision = 1 if draft.revision is None else draft.revision
@@ -222,7 +221,7 @@ def _decision(
 
 
 def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalog | None) -> ApprovalRequest:
-    """Return `request` with a card of `args` that shows the same arguments as the current policy, like the gates.
+    """The card of `args` shows the same arguments as the current policy, like the gates.
 
     `args` are the editor's view, with masks. The editor's own values are never hidden: that would reveal that one is a
     secret. `catalog` is `None` if unknown. If the catalog has a changed tool, the card shows no more than the earlier
@@ -248,6 +247,6 @@ def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: C
 
 
 def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:
-    """Return the names of the arguments on the request's card, or `None` for all if it omits none."""
+    """`None` for all, if the card omits none."""
     rows = request.card.rows
     return tuple(row.name for row in rows if row.name) if any(not row.name for row in rows) else None

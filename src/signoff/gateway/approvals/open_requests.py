@@ -20,7 +20,7 @@ _GOES_ON = ("working", "waiting")
 
 
 def add_requests_to_turn(view: TurnView, public_url: str) -> TurnView:
-    """Return a turn with a part for each pending request. Its requests must already be proven."""
+    """The turn's requests must already be proven."""
     waiting = [call.approval for call in view.calls if call.approval is not None]
     result = view.result
     if result is not None:
@@ -29,7 +29,7 @@ def add_requests_to_turn(view: TurnView, public_url: str) -> TurnView:
 
 
 async def add_requests_to_session(view: SessionView, requests: RequestReader, public_url: str) -> SessionView:
-    """Return a session with a part for each pending request of its turns. Raises `StoreUnavailable`."""
+    """Raises `StoreUnavailable`."""
     turns: list[SessionTurnView] = []
     for turn in view.turns:
         parts = _drop_reserved(turn.parts)

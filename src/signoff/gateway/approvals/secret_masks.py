@@ -18,14 +18,14 @@ _MASK: Final = re.compile(r"hidden(, [0-9]+ characters?)?")
 
 
 def mask_text(value: Any) -> str:
-    """Return the mask of a secret value: `hidden`, with the length of a text."""
+    """Return `hidden`, with the length of a text."""
     if not isinstance(value, str):
         return "hidden"
     return f"hidden, {len(value)} character{'' if len(value) == 1 else 's'}"
 
 
 def masked_args(args: Any, secrets: Collection[str]) -> Any:
-    """Return `args` with the named values masked, and `[hidden]` where another argument repeats one.
+    """Mask the named values, and replace repeats in other arguments by `[hidden]`.
 
     Nested names are dotted. Lists are traversed by index.
     """
@@ -33,7 +33,7 @@ def masked_args(args: Any, secrets: Collection[str]) -> Any:
 
 
 def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
-    """Return `edited`, an edit of `masked_args(args, secrets)`, with the hidden values in place of their masks.
+    """Replace the masks in `edited`, an edit of `masked_args(args, secrets)`.
 
     Raises `Refused` (`malformed`) for a mask without a certain value, for example in a changed list.
     """
@@ -43,7 +43,7 @@ def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
 
 
 def masked_content(content: Content, secrets: Collection[str]) -> Content:
-    """Return arguments with masked inline values. With secrets, the preview of stored ones is emptied."""
+    """Mask inline values. With secrets, empties the preview of stored ones."""
     if not secrets:
         return content
     if content.blob is not None:
@@ -52,7 +52,7 @@ def masked_content(content: Content, secrets: Collection[str]) -> Content:
 
 
 def masked_request(request: ApprovalRequest) -> ApprovalRequest:
-    """Return a request as it may be shown. With secrets, leaves out its digest too, which helps to guess them."""
+    """With secrets, leaves out the digest too, which helps to guess them."""
     # Without the requester's signature, the question's hash cannot be recomputed to guess hidden values.
     requester = unsigned_principal(request.requester)
     votes = tuple(_masked_vote(vote) for vote in request.votes)
@@ -63,7 +63,6 @@ def masked_request(request: ApprovalRequest) -> ApprovalRequest:
 
 
 def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
-    """Return a turn as it may be shown."""
     texts = _secret_texts(view, catalog)
     view = replace(
         view,
@@ -77,7 +76,6 @@ def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
 
 
 def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
-    """Return the secret argument values of a turn's calls, as far as its history holds them."""
     by_call = {call.call: call.approval for call in view.calls}
     values: set[str] = set()
     for part in (part for message in view.messages for part in message.parts if isinstance(part, CallPart)):
@@ -86,7 +84,7 @@ def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
 
 
 def _quiet_message(message: Message, texts: Collection[str]) -> Message:
-    """Redact a message. Its author may have written it before the values were known as secret."""
+    """The author may have written the message before the values were known as secret."""
     if not texts:
         return message
     parts = []
@@ -135,7 +133,7 @@ def _masked_part(part: CallPart, calls: dict[str, CallView], catalog: Catalog) -
 
 
 def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tuple[str, ...] | None:
-    """Return the secret arguments of a call. `None` if the tool is not in the catalog, so they are unknown."""
+    """`None` if the catalog lacks the tool: the secret arguments are then unknown."""
     declared = catalog.tools_named(tool)
     of_request = request.secrets if request is not None else ()
     if not declared:
@@ -155,7 +153,7 @@ class _Unmasked:
         self._texts = texts
 
     def of(self, edited: Any, value: Any, path: str) -> Any:
-        """Return `edited` at `path` with the values behind its masks. `value` is the earlier value."""
+        """`value` is the earlier value at `path`."""
         if isinstance(edited, dict):
             old = value if isinstance(value, dict) else {}
             return {key: self._keep(item, old.get(key, _ABSENT), _below(path, key)) for key, item in edited.items()}

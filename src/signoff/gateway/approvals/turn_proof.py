@@ -35,7 +35,7 @@ async def proved_view(
     catalog: Catalog,
     tickets: Sequence[Ticket] | None = None,
 ) -> TurnView:
-    """Return `view` with its requests from the store, and without effects that have no ticket.
+    """Takes requests from the store, and leaves out effects that have no ticket.
 
     A forged workflow can claim anything. Its words stay claims; the requester comes from `begun`. `tickets` are the
     turn's, if already read. Raises `StoreUnavailable`.
@@ -68,8 +68,7 @@ class CallProof:
     """The store's facts about the calls of a turn, which judge the turn's claims.
 
     `asked` maps a call to the latest revision of its question. `done` has the tickets of finished runs. `earlier` has
-    the requests that a repeated denial may name. A `dry_run` only judges its calls: it asks no approver and runs
-    nothing.
+    the requests that a repeated denial may name. A `dry_run` asks no approver and runs nothing.
     """
 
     turn: TurnKey
@@ -80,7 +79,6 @@ class CallProof:
     dry_run: bool = False
 
     def call(self, view: CallView) -> CallView:
-        """Return `view` as it may be shown."""
         outcome = None if view.outcome is None else self.outcome(replace(view.outcome, call=view.call))
         request = self.request(view.call)
         tool = view.tool if request is None else request.tool
@@ -98,7 +96,7 @@ class CallProof:
         )
 
     def outcome(self, outcome: CallOutcome) -> CallOutcome:
-        """Return `outcome` as it may be shown: done only with its ticket, decided only by authors of decisions."""
+        """Shows a call as done only with its ticket, as decided only by authors of decisions."""
         request = self.request(outcome.call)
         outcome = outcome if request is None else replace(outcome, tool=request.tool)
         if outcome.code == "ok" and not self._is_done(outcome):
@@ -123,7 +121,7 @@ class CallProof:
         )
 
     def request(self, call: str) -> ApprovalRequest | None:
-        """Return the request of a call from the store."""
+        """Return the request from the store."""
         loaded = self.asked.get(call)
         return None if loaded is None else loaded.request
 
@@ -144,22 +142,19 @@ class CallProof:
         return bool(tools) and all(tool.read_only and tool.usage_limit is None for tool in tools)
 
     def _bears_out(self, ticket: Ticket, tool: str) -> bool:
-        """Return whether the ticket's run matches the call's claim and the approvers' question."""
+        """Return whether the run matches the call's claim and the approvers' question."""
         request = self.request(ticket.call)
         # A call that ran under other rules without approvers has no question about that run.
         free = request is None or request.state in ("lapsed", "cancelled")
         return ticket.tool == tool and (free or (request is not None and _names(request, ticket)))
 
     def _ran(self, outcome: CallOutcome, request: ApprovalRequest) -> bool:
-        """Return whether `request` asks about the call that ran.
-
-        True without a ticket: the tool takes none, or failed before its fallback.
-        """
+        """True without a ticket: the tool takes none, or failed before its fallback."""
         tickets = [each for each in self.done if each.call == outcome.call]
         return not tickets or any(_names(request, each) for each in tickets)
 
     def _deciding_call(self, outcome: CallOutcome) -> str:
-        """Return the call whose approvers decided `outcome`: the fallback's, if one ended it."""
+        """Return the call whose approvers decided: the fallback's, if one ended it."""
         tried = _stand_ins(outcome.call) if outcome.fallback else ()
         matches = (call for call in tried if call in self.asked and self.asked[call].request.tool == outcome.fallback)
         return next(matches, outcome.call)
@@ -220,7 +215,7 @@ class CallProof:
         )
 
     def _denial(self, call: str) -> ApprovalRequest | None:
-        """Return the request that approvers denied, in any revision."""
+        """Considers every revision."""
         request, loaded = self.request(call), self.asked.get(call)
         if request is None or loaded is None:
             return None
@@ -254,31 +249,28 @@ async def _earlier(turn: TurnKey, calls: Sequence[CallView], requests: RequestRe
 
 
 def _calls_of(view: TurnView) -> tuple[CallView, ...]:
-    """Return the calls of a result, as views."""
     outcomes = () if view.result is None else view.result.calls
     return tuple(CallView(call=each.call, tool=each.tool, state=each.code, outcome=each) for each in outcomes)
 
 
 def _is_of(ticket: Ticket, begun: SignedStart) -> bool:
-    """Return whether a ticket belongs to this turn, not to an earlier one with its id."""
+    """False for a ticket of an earlier turn with the same id."""
     return begun.requester is None or ticket.nonce == begun.requester.nonce
 
 
 def _find_agreeing(request: ApprovalRequest) -> set[str]:
-    """Return the people who approved a request or confirmed its effect. Empty until they suffice."""
+    """Empty until the approving people suffice."""
     if request.state not in _AGREED:
         return set()
     return {request.decided_by} | {each.subject for each in request.votes if each.verdict in _AGREED}
 
 
 def _names(request: ApprovalRequest, ticket: Ticket) -> bool:
-    """Return whether a request and a ticket are about the same action."""
     digest = digest_of_key(ticket.key)
     return request.digest == (doubt_digest(digest, request.doubt_of) if request.doubt_of else digest)
 
 
 def _stand_ins(call: str) -> Collection[str]:
-    """Return the ids of the fallbacks of this call."""
     return {stand_in_id(call, number) for number in range(1, MAX_FALLBACKS + 1)} if is_call(call) else ()
 
 

@@ -14,7 +14,6 @@ from signoff.store.store import Store
 
 
 def value_pages(loaded: LoadedRequest) -> ValuePages:
-    """Return all values of a request in the pages that people open."""
     declared = loaded.declaration
     # Both, as for the card: secrets of the tool itself stay hidden even if the question does not list them.
     secrets = {*loaded.request.secrets, *declared["secrets"]}
@@ -22,25 +21,22 @@ def value_pages(loaded: LoadedRequest) -> ValuePages:
 
 
 def proof_of(loaded: LoadedRequest) -> str:
-    """Return the proof that comes with the view of all values. An approval sends it back."""
+    """An approval sends this proof back."""
     return seen_hash(loaded.request.question_hash, masked_args(loaded.args, loaded.request.secrets))
 
 
 def whole_request(loaded: LoadedRequest) -> ApprovalRequest:
-    """Return a request as it may be shown, with all arguments, masked secrets and the proof of reading."""
+    """Return all arguments, masked secrets and the proof of reading."""
     return masked_request(replace(loaded.request, args=Content(inline=loaded.args), seen=proof_of(loaded)))
 
 
 async def open_page(store: Store, loaded: LoadedRequest, person: Person, page: int) -> None:
-    """Record that a person opened a page (from 1) of a request's values. Raises `StoreUnavailable`."""
+    """`page` counts from 1. Raises `StoreUnavailable`."""
     await OpenedValues(store).add(loaded.request.question_hash, loaded.request.tenant, person.id, page)
 
 
 async def unopened_pages(store: Store, loaded: LoadedRequest, person: Person) -> int:
-    """Return the number of pages that a person must still open before an approval; 0 for a whole card.
-
-    Raises `StoreUnavailable`.
-    """
+    """Return the number of pages that remain before an approval; 0 for a whole card. Raises `StoreUnavailable`."""
     request = loaded.request
     if request.card.whole:
         return 0
@@ -49,10 +45,9 @@ async def unopened_pages(store: Store, loaded: LoadedRequest, person: Person) ->
 
 
 async def has_read(store: Store, loaded: LoadedRequest, person: Person, seen: str) -> bool:
-    """Return whether a person has read enough of a request to approve it.
+    """True if the card is whole, if the person opened all pages, or if `seen` is the proof of all values.
 
-    True if its card is whole, if the person opened all pages, or if `seen` is the proof of all values. Raises
-    `StoreUnavailable`.
+    Raises `StoreUnavailable`.
     """
     # Compare bytes: non-ASCII text raises TypeError.
     if seen and hmac.compare_digest(seen.encode(), proof_of(loaded).encode()):

@@ -33,9 +33,9 @@ class Authenticator:
         self._refusals = FailedSignIns(deps, "api")
 
     async def identify(self, request: Request, credential: Credential) -> AuthenticatedCaller | None:
-        """Identify the caller of `request` and store it for `caller_of`. `None` means an anonymous caller.
+        """Stores the caller for `caller_of`.
 
-        Raises `SignInNeeded` for an invalid token, and `StoreUnavailable`.
+        `None` means an anonymous caller. Raises `SignInNeeded` for an invalid token, and `StoreUnavailable`.
         """
         try:
             caller = await self.look(request, credential)
@@ -46,7 +46,7 @@ class Authenticator:
         return caller
 
     def require(self, caller: AuthenticatedCaller | None, scope: Scope) -> None:
-        """Check the caller's scope. Raises `SignInNeeded` for an anonymous caller, `Refused` (`scope`)."""
+        """Raises `SignInNeeded` for an anonymous caller, `Refused` (`scope`)."""
         if caller is None:
             if not self._deps.development:
                 raise SignInNeeded(_TOKEN_NEEDED)
@@ -55,7 +55,7 @@ class Authenticator:
             raise Refused(f"this needs the scope `{scope}`; the token has {held}", code="scope")
 
     async def look(self, request: Request, credential: Credential) -> AuthenticatedCaller | None:
-        """Identify the caller as of now, without storing it. Raises the same errors as `identify`."""
+        """Identify the caller as of now, without storing it. Raises like `identify`."""
         # Refresh first, so that this gateway knows the people that another gateway admitted.
         await self._logins.look()
         return await (self._find_by_token(request) if credential == "token" else self._by_cookie(request))

@@ -37,7 +37,7 @@ class BrowserSessions:
         token: Token | None = None,
         vouched: VouchedPerson | None = None,
     ) -> Response:
-        """Sign a person in. The browser gets a new cookie, so a cookie that an attacker planted is worthless.
+        """The browser gets a new cookie, so a cookie that an attacker planted is worthless.
 
         `vouched` holds a login's claims about an undeclared person. The session's transaction stores it.
         """
@@ -62,7 +62,6 @@ class BrowserSessions:
         return response
 
     async def leave(self, visitor: Visitor) -> Response:
-        """Sign out: close the session in the store and remove the cookie."""
         person = visitor.person
         entry = admin_entry(person.tenant, "sign-out", person.id, self._deps.clock())
         await self._sessions.close(visitor.session, also=entry_writer([entry]))
@@ -80,7 +79,7 @@ def _both(first: Also, second: Also) -> Also:
 
 
 def local_path(wanted: str) -> str:
-    """Return `wanted` if it is a page of the gateway, else "/". Prevents redirects to other sites after sign-in."""
+    """Return `wanted` or "/". Prevents redirects to other sites after sign-in."""
     # Browsers read a backslash as a slash, and two leading slashes as another host. They also drop tabs and line ends
     # (WHATWG URL), so `/<tab>/host` counts as two slashes.
     elsewhere = not wanted.startswith("/") or wanted.startswith("//") or "\\" in wanted or not wanted.isprintable()

@@ -39,25 +39,24 @@ class SignInNeeded(Refused):
 
 
 def cookie_name(name: str, public_url: str) -> str:
-    """Return the name of a cookie at `public_url`.
+    """Under https, browsers accept a `__Host-` name only from this host.
 
-    Under https, browsers accept a `__Host-` name only from this host. Another host of the domain cannot plant one.
+    Another host of the domain cannot plant one.
     """
     return f"__Host-{name}" if public_url.startswith("https:") else name
 
 
 def is_session(cookie: str) -> bool:
-    """Return whether a cookie has the form of a session cookie."""
     return len(cookie) == 64 and cookie.isascii() and cookie.isalnum()
 
 
 def channel_of(request: Request) -> str:
-    """Return `cli` or `api`, from the client's own user agent. A label for the audit log that no rule reads."""
+    """Return `cli` or `api`, from the client's user agent. No rule reads this label."""
     return "cli" if request.headers.get("user-agent", "").startswith(f"{TERMINAL_AGENT}/") else "api"
 
 
 def caller_of(request: Request) -> AuthenticatedCaller | None:
-    """Return the caller of an admitted request. `None` means an anonymous caller."""
+    """`None` means an anonymous caller."""
     caller: AuthenticatedCaller | None = request.scope.get(CALLER)
     return caller
 
@@ -78,9 +77,10 @@ def acting_person(
     default: str,
     tenant: str = DEFAULT_TENANT,
 ) -> Person:
-    """Return the acting person of a request: the caller. In development without sign-in, the person named.
+    """Return the caller.
 
-    Raises `Refused` (`not_allowed`), or `NotFound` for an unknown person or another tenant.
+    In development without sign-in, the person named. Raises `Refused` (`not_allowed`), or `NotFound` for an unknown
+    person or another tenant.
     """
     # Production has already refused anonymous requests. Check again: a route that slips past must act for no person.
     if caller is None:
@@ -96,10 +96,7 @@ def acting_person(
 
 
 def own_tenant(caller: AuthenticatedCaller | None, tenant: str | None) -> str:
-    """Return the tenant of a request: the named one, or by default the caller's own.
-
-    Raises `NotFound` for another tenant.
-    """
+    """By default, return the caller's own tenant. Raises `NotFound` for another one."""
     own = DEFAULT_TENANT if caller is None else caller.person.tenant
     # Not 403: a caller must not learn whether another tenant of this name exists.
     if caller is not None and tenant not in (None, own):

@@ -41,12 +41,12 @@ class Access:
     """Whether the body carries a tool's whole result, which may be large."""
 
     async def __call__(self, request: Request) -> AuthenticatedCaller | None:
-        """Return the caller of `request`, `None` if anonymous. Raises the same errors as `admit`."""
+        """Return `None` for an anonymous caller. Raises like `admit`."""
         await self.admit(request)
         return caller_of(request)
 
     async def admit(self, request: Request) -> None:
-        """Admit a request. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`."""
+        """Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`."""
         # Another access may have required less: a route must not rely on an earlier check against that.
         if request.scope.get(_ADMITTED) != self:
             await self._admit(request)
@@ -54,7 +54,7 @@ class Access:
 
     @property
     def body_bytes(self) -> int:
-        """The largest body in bytes. Routes without a scope get the limit for strangers."""
+        """Routes without a scope get the limit for strangers."""
         if self.scope is None:
             return STRANGER_BODY_BYTES
         return REPORT_BODY_BYTES if self.reports else REQUEST_BODY_BYTES
@@ -85,13 +85,12 @@ class VendorAccess(Access):
 
 
 def require_scope(request: Request, caller: AuthenticatedCaller | None, scope: Scope) -> None:
-    """Require a scope in addition to the route's access. Raises `SignInNeeded`, `Refused` (`scope`)."""
+    """Raises `SignInNeeded`, `Refused` (`scope`)."""
     authenticator: Authenticator = request.app.state.authenticator
     authenticator.require(caller, scope)
 
 
 def access_of_request(request: Request) -> Access:
-    """Return the access that admitted a request."""
     access: Access = request.scope[_ADMITTED]
     return access
 

@@ -25,7 +25,7 @@ class FailedSignIns:
         self._sparing = RecordRateLimit()
 
     async def note(self, reason: str, login: str = "", person: str = "") -> None:
-        """Record a refused sign-in with its reason. Raises nothing if the store is down.
+        """Raises nothing if the store is down.
 
         `login` and `person` are set if a login claims to be a declared person.
         """

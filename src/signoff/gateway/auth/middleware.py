@@ -18,7 +18,7 @@ _API: Final = "/v1/"
 
 
 class AuthenticationMiddleware:
-    """Checks the route's access for every request with a body, and answers refused requests.
+    """Checks the route's access for every request with a body.
 
     FastAPI would read and parse the body before it checks any dependency, including the access.
     """
@@ -55,7 +55,7 @@ class AuthenticationMiddleware:
 
 
 def _forget_lists(send: Send, lists: ListReads) -> Send:
-    """Discard the shared lists that were read before an answer: its request may have changed them."""
+    """Discard shared lists before an answer: its request may have changed them."""
 
     async def forget(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def check_secret(settings: Settings, secrets: SecretProvider) -> None:
-    """Raise `ConfigError` if the gateway's client secret is missing at the place that the settings name."""
+    """Raise `ConfigError` if the gateway's client secret is missing."""
     if settings.oidc_issuer is None or settings.oidc_client_secret is None:
         return
     try:
@@ -25,7 +25,7 @@ async def check_secret(settings: Settings, secrets: SecretProvider) -> None:
 
 
 def provider_of(settings: Settings, clock: Clock, secrets: SecretProvider) -> "OidcProvider | None":
-    """Return the provider of the settings, or `None`. `secrets` reads the gateway's client secret.
+    """Return `None` without a provider.
 
     Raises `ConfigError` for incomplete settings, and if the extra `oidc` is not installed.
     """

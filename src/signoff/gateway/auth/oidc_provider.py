@@ -68,7 +68,6 @@ class OidcProvider:
 
     @property
     def name(self) -> str:
-        """Return the provider's host, which texts use as its name."""
         return urlsplit(self.issuer).hostname or self.issuer
 
     async def check(self) -> None:
@@ -76,7 +75,7 @@ class OidcProvider:
         await self._load_keys()
 
     async def begin(self) -> tuple[str, SignInAttempt]:
-        """Return the URL for the browser, and the values to remember until it returns. Raises `Unavailable`."""
+        """Return the URL for the browser, and values to remember until it returns. Raises `Unavailable`."""
         published = await self._load_keys()
         attempt = SignInAttempt(generate_token(32), generate_token(32), generate_token(48))
         async with await self._client() as client:
@@ -89,9 +88,10 @@ class OidcProvider:
         return str(url), attempt
 
     async def finish(self, attempt: SignInAttempt, answer: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the verified claims of a sign-in. `answer` holds the callback's parameters.
+        """Return verified claims.
 
-        Raises `Refused` (`unauthenticated`) if a check fails, and `Unavailable`.
+        `answer` holds the callback's parameters. Raises `Refused` (`unauthenticated`) if a check fails, and
+        `Unavailable`.
         """
         # Without this, another site could finish its own sign-in in this browser (RFC 6749, 10.12).
         if answer.get("state") != attempt.state:
@@ -206,7 +206,7 @@ class OidcProvider:
 
 @functools.cache
 def _load_trust() -> ssl.SSLContext:
-    """Return TLS's trusted certificates, read once: each read blocks all requests for 25 ms."""
+    """Read once: each read blocks all requests for 25 ms."""
     return httpx2.create_ssl_context()
 
 

@@ -8,7 +8,7 @@ from signoff.people.directory import Directory
 
 
 def known_person(people: Directory, name: str, tenant: str = DEFAULT_TENANT) -> Person:
-    """Return the active person with this id. Raises `NotFound` that suggests the nearest ids."""
+    """Return an active person. Raises `NotFound` that suggests the nearest ids."""
     person = people.find(name, tenant)
     if person is None or not person.active:
         near = did_you_mean(name, [each.id for each in active_people(people, tenant)])
@@ -17,11 +17,11 @@ def known_person(people: Directory, name: str, tenant: str = DEFAULT_TENANT) -> 
 
 
 def active_people(people: Directory, tenant: str = DEFAULT_TENANT) -> tuple[Person, ...]:
-    """Return all active people, in order of declaration."""
+    """In order of declaration."""
     return tuple(person for person in people.all(tenant) if person.active)
 
 
 def display_name(people: Directory, subject: str, tenant: str = DEFAULT_TENANT) -> str:
-    """Return a person's name, or the id if there is no name or no such person."""
+    """Return the id if there is no name or no such person."""
     person = people.find(subject, tenant)
     return (person.name or person.id) if person is not None else subject

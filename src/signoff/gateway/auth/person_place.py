@@ -12,7 +12,7 @@ NAMES: Final = ("as", "user")
 
 
 def person_place(route: BaseRoute | None) -> str:
-    """Return the place of the person, as text for an error; "" if the route takes the person from the token alone."""
+    """Return text for an error; "" if the route takes the person from the token alone."""
     if not isinstance(route, APIRoute):
         return ""
     if named := next((each for each in NAMES if each in _query_names(route)), ""):
@@ -21,7 +21,7 @@ def person_place(route: BaseRoute | None) -> str:
 
 
 def misplaced(route: BaseRoute | None, scope: Scope) -> str:
-    """Return an error if the address names a person and the route takes none there, else ""."""
+    """Return an error if the address names a person and the route takes none there."""
     if not isinstance(route, APIRoute):
         return ""
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -30,7 +30,6 @@ def misplaced(route: BaseRoute | None, scope: Scope) -> str:
 
 
 def whose(place: str) -> str:
-    """Return the advice on naming the person."""
     return f"name the person by {place}" if place else "the token names the person"
 
 

@@ -27,7 +27,7 @@ _NAMED: Final = 10
 
 
 def with_provider_people(deps: GatewayDeps) -> GatewayDeps:
-    """Return `deps` with a directory that also holds the provider's people, if the settings name a provider.
+    """Add the provider's people to the directory.
 
     Logs a warning if declared approvers could sign in as a different person.
     """
@@ -46,7 +46,6 @@ def with_provider_people(deps: GatewayDeps) -> GatewayDeps:
 
 
 def second_login(facts: Mapping[str, object]) -> str:
-    """Return the operator's warning and remedy for a login that claims a declared person's name."""
     person, login = facts.get("person"), "".join(c if c.isprintable() else "?" for c in str(facts.get("login")))
     return (
         f"the login `{login}` claims an address or user name of the declared person `{person}`; if it is theirs, write "
@@ -55,7 +54,7 @@ def second_login(facts: Mapping[str, object]) -> str:
 
 
 def missing_logins_warning(catalog: Catalog, people: Directory, settings: Settings) -> str:
-    """Return a warning if groups give roles and some approvers have no login, else ""."""
+    """Return a warning if groups give roles and some approvers have no login."""
     if settings.oidc_issuer is None or not settings.oidc_roles:
         return ""
     lacking = approvers_without_login(catalog, people, settings.oidc_issuer)
@@ -73,8 +72,8 @@ def missing_logins_warning(catalog: Catalog, people: Directory, settings: Settin
 class ProviderPeople:
     """Loads the people behind vouched logins from the store, at most once a second.
 
-    A gateway without keys, which only the development profile allows, signs nothing and alone knows such people. The
-    codec server has public keys and knows the people that gateways vouched for.
+    A gateway without keys (development only) signs nothing and alone knows such people. The codec server has public
+    keys and knows the people that gateways vouched for.
     """
 
     def __init__(self, deps: GatewayDeps, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,7 +85,7 @@ class ProviderPeople:
         self._due = 0.0
 
     async def look(self) -> None:
-        """Load the people from the store if that is due. Raises `StoreUnavailable`."""
+        """Load the people if that is due. Raises `StoreUnavailable`."""
         people, verifier = self._people, self._deps.verifier()
         if people is None or not verifier.key_ids:
             return
@@ -102,7 +101,7 @@ class ProviderPeople:
             self._due = due
 
     async def admit(self, claims: Mapping[str, Any]) -> tuple[Person, VouchedPerson | None]:
-        """Return the person of verified claims, and the row to store if the person is not declared.
+        """Return also the row to store if the person is not declared.
 
         Ends an earlier login's row if this one yields no person, or a declared one. Raises `Refused` for an unknown
         person, and `StoreUnavailable`.
@@ -135,7 +134,6 @@ class ProviderPeople:
         return person, vouch(signer, person, names=claimed_names(claims), now=now, lifetime=lifetime)
 
     async def _end(self, own_id: str, *, but: str) -> None:
-        """End the person's rows in all tenants except `but`."""
         for row in await self._rows.all():
             if row.person.id == own_id and row.person.tenant != but:
                 await self._rows.end(row.person.tenant, own_id, by="", now=self._deps.clock())

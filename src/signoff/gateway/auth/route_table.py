@@ -29,7 +29,6 @@ class RouteTable:
                 raise ConfigError(f"the route `{route.path}` declares a body: make its router with `JsonRoute`")
 
     def access(self, scope: Scope) -> Access | None:
-        """Return the access of the route that answers `scope`, or `None`."""
         if _FOUND not in scope:
             answers = (access for route, access in self._routes if route.matches(scope)[0] is Match.FULL)
             scope[_FOUND] = next(answers, None)
@@ -37,18 +36,16 @@ class RouteTable:
         return answer
 
     def has_path(self, scope: Scope) -> bool:
-        """Return whether a route has the path of `scope`, for any method."""
+        """Any method counts."""
         return any(route.matches(scope)[0] is not Match.NONE for route, _ in self._routes)
 
     def misplaced_person(self, scope: Scope) -> str:
-        """Return an error if the address names a person and its route takes none there, else ""."""
         if not any(name.encode() in scope["query_string"] for name in NAMES):
             return ""
         route = next((each for each, _ in self._routes if each.matches(scope)[0] is Match.FULL), None)
         return misplaced(route, scope)
 
     def find(self, path: str, method: str) -> Access | None:
-        """Return the access of the route that is declared with this path and method."""
         matches = (
             access
             for route, access in self._routes
@@ -58,7 +55,7 @@ class RouteTable:
 
 
 def access_of(route: BaseRoute) -> Access:
-    """Return the access that a route declares. Raises `ConfigError` for none, and for two."""
+    """Raises `ConfigError` for a route without an access, or with two."""
     declared = list(_list_declared(route.dependant)) if isinstance(route, APIRoute) else []
     if len(declared) != 1:
         named = getattr(route, "path", type(route).__name__)

@@ -27,7 +27,7 @@ class SignIn:
 
     @property
     def provider(self) -> "OidcProvider":
-        """The provider of the settings. Raises `NotFound` if they name none."""
+        """Raises `NotFound` if the settings name no provider."""
         if self._provider is None:
             raise NotFound("this gateway has no sign-in provider")
         return self._provider

@@ -42,7 +42,7 @@ class Streams:
     def respond(
         self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
     ) -> StreamingResponse:
-        """Stream `events` to the sender of `request`. Raises `BadRequest` (429): each stream holds a connection."""
+        """Raises `BadRequest` (429): each stream holds a connection."""
         self.refuse_more(request)
         # nginx buffers proxied responses; events would arrive late and in bursts.
         headers = {"x-accel-buffering": "no"}
@@ -53,7 +53,7 @@ class Streams:
     async def hold(self, request: Request) -> AsyncIterator[None]:
         """Count a slow answer as a stream.
 
-        Raises `BadRequest` (429) like `respond`, and at the end `SignInNeeded` if the sender has lost access.
+        Raises `BadRequest` (429), and at the end `SignInNeeded` if the sender has lost access.
         """
         self.refuse_more(request)
         async with self._count(caller_of(request)):
@@ -65,9 +65,9 @@ class Streams:
     async def waiting(self, request: Request, seconds: float, about: str) -> AsyncIterator[HeldSeconds]:
         """Count a waiting request as a stream, and yield the seconds for which it may be held.
 
-        Yields 0 if the sender has no free stream: the request is then answered at once, with `Retry-After`. Raises
-        `BadRequest` (429) if the same sender got such an answer about the same thing within the last second. Raises
-        `SignInNeeded` like `hold`. An empty `about` never raises 429: use it for acts that have happened.
+        Yields 0 if the sender has no free stream: answer at once, with `Retry-After`. Raises `BadRequest` (429) if the
+        same sender got such an answer about the same thing within the last second. Raises `SignInNeeded` like `hold`.
+        An empty `about` never raises 429: use it for acts that have happened.
         """
         if seconds <= 0:
             yield NOT_HELD
@@ -79,7 +79,7 @@ class Streams:
             yield NOT_HELD
 
     def check_room(self, request: Request) -> bool:
-        """Return whether the sender has a free stream. If not, the answer gets the header `Retry-After`."""
+        """If the sender has no free stream, the answer gets the header `Retry-After`."""
         caller = caller_of(request)
         is_free = caller is None or self._open[_owner(caller)] < STREAMS_OF_ONE
         if not is_free:
@@ -105,7 +105,7 @@ class Streams:
     async def _yield_while_known(
         self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None
     ) -> AsyncIterator[str]:
-        """Yield `events` until the reader signs out, is revoked, disconnects, or is not `allowed`.
+        """Ends when the reader signs out, is revoked, disconnects, or is not `allowed`.
 
         A stream may outlast its reader's access by hours.
         """
@@ -149,14 +149,14 @@ def streams_of(request: Request) -> Streams:
 
 
 def waiting(request: Request, seconds: float, about: str) -> AbstractAsyncContextManager[HeldSeconds]:
-    """Count a request that waits; see `Streams.waiting`."""
+    """See `Streams.waiting`."""
     return streams_of(request).waiting(request, seconds, about)
 
 
 def stream_events(
     request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
 ) -> StreamingResponse:
-    """Stream server-sent events while the sender has access and is `allowed`, if given."""
+    """Stream while the sender has access and is `allowed`."""
     return streams_of(request).respond(request, events, allowed)
 
 

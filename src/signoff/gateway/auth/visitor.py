@@ -73,12 +73,11 @@ class Visitor(Browser):
 
     @property
     def undo_mark(self) -> str:
-        """Return the mark of this person in this browser session. It identifies the denials that they can undo."""
+        """Identifies the denials that this person can undo in this browser session."""
         return self.token("undo")[:_MARK_CHARS]
 
     @property
     def browser(self) -> Browser:
-        """Return the browser without the person."""
         return Browser(self.session, self.fresh, self.key, self.formatter, self.path)
 
     def _who(self) -> tuple[str, str]:
@@ -93,10 +92,7 @@ class Visitors:
         self._key: bytes | None = None
 
     async def visitor(self, request: Request) -> Visitor:
-        """Return the visitor who sent `request`.
-
-        Raises `StoreUnavailable`, `SignInNeeded` for an anonymous visitor, `ConfigError` for an empty directory.
-        """
+        """Raises `StoreUnavailable`, `SignInNeeded` for an anonymous visitor, `ConfigError` for an empty directory."""
         caller = caller_of(request)
         if caller is not None:
             may_start = "start" in caller.scopes
@@ -115,7 +111,6 @@ class Visitors:
         signed_in: bool = True,
         may_start: bool = False,
     ) -> Visitor:
-        """Return the visitor for an already identified person at the browser that sent `request`."""
         browser = await self.browser(request, person.locale)
         return Visitor(
             browser.session,
@@ -132,7 +127,7 @@ class Visitors:
         )
 
     async def browser(self, request: Request, locale: str = "") -> Browser:
-        """Return the browser that sent `request`. Raises `StoreUnavailable`."""
+        """Raises `StoreUnavailable`."""
         # The store holds the key: a form may be sent to another gateway, or after a restart.
         if self._key is None:
             self._key = await self._deps.store.secret_key(_KEY)
@@ -144,11 +139,10 @@ class Visitors:
         return Browser(new_session() if fresh else session, fresh, self._key, formatter, _path(request))
 
     def cookie(self, request: Request, name: str) -> str:
-        """Return the cookie that `set_cookie` set, or ""."""
         return request.cookies.get(cookie_name(name, self._deps.settings.public_url), "")
 
     def person(self, claimed: str) -> Person:
-        """Return the person that a browser claims, without proof. Only the development profile uses this."""
+        """Believes the browser without proof. Only the development profile uses this."""
         people = active_people(self._deps.people)
         for wanted in (claimed, DEFAULT_DECIDER):
             for person in people:
@@ -159,20 +153,18 @@ class Visitors:
         return people[0]
 
     def remember(self, browser: Browser, response: Response) -> None:
-        """Set the cookie of a fresh browser."""
         if browser.fresh:
             self.set_cookie(response, SESSION, browser.session)
 
     def switch(self, person: Person, response: Response) -> None:
-        """Switch the browser to another person."""
         self.set_cookie(response, PERSON, person.id)
 
     def set_cookie(
         self, response: Response, name: str, value: str, *, seconds: int = YEAR_SECONDS, proves: bool = True
     ) -> None:
-        """Set a cookie that scripts cannot read and other sites' forms do not send; 0 seconds removes it.
+        """Scripts cannot read the cookie, and other sites' forms do not send it.
 
-        `proves` is false for a preference that needs no proof; its name gets no prefix.
+        0 seconds removes it. `proves` is false for a preference that needs no proof; its name gets no prefix.
         """
         # Browsers reject a `Secure` cookie from a plain http page, which would prevent sign-in. Not `strict`: returns
         # from a provider and links in emails come from another site and would lack the cookie.
@@ -190,7 +182,6 @@ def _path(request: Request) -> str:
 
 
 def new_session() -> str:
-    """Return an unguessable value for a browser's cookie."""
     return secrets.token_hex(32)
 
 

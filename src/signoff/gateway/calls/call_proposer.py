@@ -67,18 +67,17 @@ class _Proposal:
 
     @property
     def digest(self) -> str:
-        """The key of equal proposals. It covers the requester, but not the remarks on the call."""
+        """The key of equal proposals. Covers the requester, but not the remarks."""
         body = self.body
         return sha256_hex(
             [self.tenant, self.agent, body.session or "", self.person.id, body.tool, self.compared(self.args)]
         )
 
     def name_digest(self, key: str) -> str:
-        """Return the key under which the store maps an agent's `key` to its call."""
         return sha256_hex(["key", self.tenant, self.agent, self.body.session or "", self.person.id, key])
 
     def session(self, turn_id: str, *, development: bool) -> SessionKey:
-        """Return the session of the call's turn. A call without a named session gets its own."""
+        """A call without a named session gets its own."""
         named = SessionKey(self.tenant, self.body.session or turn_id)
         return own_session(named, self.person, development=development)
 
@@ -93,17 +92,15 @@ async def propose(
     joins: bool = False,
     attended: bool = False,
 ) -> tuple[ExternalTurn, UseReply | None]:
-    """Propose a call. On return it is in Temporal. Uses the permit with the attempt `use` if no approval is needed.
+    """Propose a call, which is in Temporal on return.
 
-    The same `key` of one agent and session means the same call. Without a key, the proposal joins an equal one whose
-    permit is unused and whose result was not handed out; else it makes a new call. The reply is `None` for a call that
-    was begun before.
+    Uses the permit with the attempt `use` if no approval is needed. The same `key` of one agent and session means the
+    same call. Without a key, the proposal joins an equal one whose permit is unused and whose result was not handed
+    out.
 
-    With `joins`, a new key names the call that a proposal without a key would get. An `attended` call runs only while
-    its agent waits for it.
-
-    Raises `Conflict` for the same key with other content, `NotFound` (agent, person), `Refused`, `BadRequest`,
-    `Unavailable`.
+    The reply is `None` for a call that was begun before. With `joins`, a new key names the call that a proposal without
+    a key would get. An `attended` call runs only while its agent waits for it. Raises `Conflict` for the same key with
+    other content, `NotFound` (agent, person), `Refused`, `BadRequest`, `Unavailable`.
     """
     proposal = _proposal(deps, body, caller, use, attended=attended)
     tenant, name = proposal.tenant, proposal.agent
@@ -119,7 +116,7 @@ async def propose(
 async def find_call(
     deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str
 ) -> ExternalTurn | None:
-    """Return the call that a joining key or `name_call` has named, else `None`. Raises like `propose`."""
+    """Return the call that a joining key or `name_call` has named. Raises like `propose`."""
     proposal = _proposal(deps, body, caller, "")
     turn_id = await CallJoins(deps.store).find(proposal.name_digest(key))
     return await _find_begun(deps, proposal, turn_id) if turn_id else None
@@ -136,14 +133,15 @@ async def name_call(
 async def unname_call(
     deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str, turn: ExternalTurn
 ) -> None:
-    """End a key's name for a call, so that the key can name another call. Raises like `propose`."""
+    """The key can then name another call. Raises like `propose`."""
     await CallJoins(deps.store).release(_proposal(deps, body, caller, "").name_digest(key), turn.key.turn)
 
 
 async def hand_out(deps: GatewayDeps, turn: ExternalTurn) -> None:
-    """Stop proposals from joining a call. Call this before its result leaves. Raises `StoreUnavailable`.
+    """Stop proposals from joining a call.
 
-    In the other order, a gateway that crashes in between would return one call's result as the next call's.
+    Call this before its result leaves: in the other order, a crash in between would return one call's result as the
+    next call's. Raises `StoreUnavailable`.
     """
     if turn.call.join_key:
         await CallJoins(deps.store).release(turn.call.join_key, turn.key.turn)
@@ -163,7 +161,7 @@ def _proposal(
 
 
 def remarks_of(deps: GatewayDeps, tool: str) -> frozenset[str]:
-    """Return a tool's arguments that are only remarks. If several tools have this name, return their common ones."""
+    """If several tools have this name, return their common arguments."""
     named = [frozenset(each.remarks) for each in deps.catalog.tools_named(tool)]
     return frozenset.intersection(*named) if named else frozenset()
 
@@ -171,7 +169,7 @@ def remarks_of(deps: GatewayDeps, tool: str) -> frozenset[str]:
 async def _begin(
     deps: GatewayDeps, proposal: _Proposal, turn_id: str, join_key: str
 ) -> tuple[ExternalTurn, UseReply | None]:
-    """Start the turn of a call, or join it if it was begun with the same content. Raises like `propose`."""
+    """Joins a turn begun with the same content. Raises like `propose`."""
     body, session = proposal.body, proposal.session(turn_id, development=deps.development)
     turn_body = TurnBody(
         text=f"{proposal.agent}: {body.tool}",
@@ -203,10 +201,7 @@ async def _begin(
 async def _start(
     deps: GatewayDeps, turn: TurnInput, proposal: _Proposal, call: ProposedExternalCall
 ) -> UseReply | None:
-    """Start the turn of a call in the cheapest way for its tool. The worker alone judges and runs the call.
-
-    Raises like `propose`.
-    """
+    """Uses the cheapest way for the tool. The worker alone judges and runs the call. Raises like `propose`."""
     client, catalog = CallClient(deps.client), deps.catalog
     named = catalog.tools_named(proposal.body.tool)
     is_run_here = bool(named) and not any(each.is_external for each in named)
@@ -233,7 +228,7 @@ async def _await_success(deps: GatewayDeps, turn: ExternalTurn) -> UseReply:
 
 
 async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple[ExternalTurn, UseReply | None]:
-    """Find the call of a key, or name the call that the proposal joins. Raises like `propose`."""
+    """Find the call of a key, or name the one to join. Raises like `propose`."""
     joins, digest = CallJoins(deps.store), proposal.name_digest(key)
     # Concurrent proposals with this key get one id. If none joins a call, the new call gets that id.
     named = await joins.join(digest, new_id(deps))
@@ -253,7 +248,7 @@ async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple
 
 
 async def _join(deps: GatewayDeps, proposal: _Proposal, turn_id: str) -> tuple[ExternalTurn, UseReply | None]:
-    """Join the unused call of an equal proposal, or begin one with this id. Raises like `propose`."""
+    """Join an unused call, or begin one with this id. Raises like `propose`."""
     joins, join_key = CallJoins(deps.store), proposal.digest
     while True:
         joined = await joins.join(join_key, turn_id)
@@ -288,7 +283,7 @@ async def _find_begun(deps: GatewayDeps, proposal: _Proposal, turn_id: str) -> E
 
 
 async def _was_used(deps: GatewayDeps, turn: ExternalTurn, at: datetime) -> bool:
-    """Return whether the permit was already used when a proposal joined the call.
+    """Return whether the permit was used before `at`.
 
     A permit that is used later still counts as joined: of several equal proposals one gets the permit, and the others
     begin no second call.
@@ -298,9 +293,10 @@ async def _was_used(deps: GatewayDeps, turn: ExternalTurn, at: datetime) -> bool
 
 
 def agent_of(deps: GatewayDeps, caller: AuthenticatedCaller | None, named: str | None) -> tuple[str, ExternalAgent]:
-    """Return the agent of a request: its token's. In development, the agent named, or the only one.
+    """Return the token's agent.
 
-    Raises `Refused` (`not_allowed`) for another agent's name, `NotFound`, `BadRequest`.
+    In development, the agent named, or the only one. Raises `Refused` (`not_allowed`) for another agent's name,
+    `NotFound`, `BadRequest`.
     """
     agents = {each: actor.external for each, actor in deps.catalog.actors.items() if actor.external is not None}
     if caller is not None and named not in (None, caller.agent):
@@ -316,7 +312,7 @@ def agent_of(deps: GatewayDeps, caller: AuthenticatedCaller | None, named: str |
 
 
 def asker_of(deps: GatewayDeps, agent: ExternalAgent, named: str | None, tenant: str) -> Person:
-    """Return the requester of an agent's proposal. Raises `Refused` (`not_allowed`), `BadRequest`."""
+    """Raises `Refused` (`not_allowed`), `BadRequest`."""
     if named is None:
         alone = [each.removeprefix(_USER) for each in agent.acts_for if each.startswith(_USER)]
         if len(agent.acts_for) != 1 or not alone:
@@ -331,7 +327,7 @@ def asker_of(deps: GatewayDeps, agent: ExternalAgent, named: str | None, tenant:
 
 
 def _callback(body: CallBody, name: str, agent: ExternalAgent) -> Callback | None:
-    """Return the callback of a proposal, or `None`. Raises `Refused` (`not_allowed`) if its agent may not use it."""
+    """Raises `Refused` (`not_allowed`) if the agent may not use the callback."""
     if body.callback is None:
         return None
     callback = Callback.model_validate(body.callback.model_dump())

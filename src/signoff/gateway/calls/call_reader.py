@@ -28,7 +28,7 @@ _REPORTED: Final = ("ok", "execution_failed", "in_doubt")
 
 
 async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> ExternalTurn:
-    """Return the turn of the named call if it is this agent's. Raises `NotFound`, `ServerUnavailable`."""
+    """Raises `NotFound` unless the call is this agent's, and `ServerUnavailable`."""
     parts = name.split(".")
     missing = NotFound(f"there is no call {quote_name(name, _NAME_CHARS)} of this agent")
     if len(parts) != 3 or not all(map(is_id, parts)) or parts[0] != tenant:
@@ -53,7 +53,7 @@ async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> Ex
 
 
 async def read_call(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
-    """Return the state of a call. Raises `StoreUnavailable`."""
+    """Raises `StoreUnavailable`."""
     try:
         return await _answer(deps, turn, await deps.view(turn.key), await find_request(deps, turn))
     except ServerUnavailable:
@@ -62,7 +62,7 @@ async def read_call(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
 
 
 async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcome: CallOutcome | None) -> CallAnswer:
-    """Return the state of a call from its turn's latest reply, as far as the store confirms it.
+    """Uses the turn's latest reply, as far as the store confirms it.
 
     Avoids a query: for a turn that has ended, a worker would replay its history.
     """
@@ -86,14 +86,15 @@ async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcom
 async def answer_outcome(
     deps: GatewayDeps, turn: ExternalTurn, outcome: CallOutcome, asked: LoadedRequest | None
 ) -> CallAnswer:
-    """Return the answer for a call whose outcome is in the store. Raises `StoreUnavailable`."""
+    """For an outcome in the store. Raises `StoreUnavailable`."""
     return await _answer_end(deps, turn, begin_answer(deps, turn), outcome, asked, is_cancelled=False)
 
 
 async def find_success(deps: GatewayDeps, turn: ExternalTurn) -> CallOutcome | None:
-    """Return the outcome of a call that has succeeded by its ticket. The turn may not know it yet.
+    """Return a success by the call's ticket.
 
-    For all other outcomes the turn alone knows whether the call ends: a fallback may run, or approvers are asked.
+    The turn may not know it yet. For all other outcomes the turn alone knows whether the call ends: a fallback may run,
+    or approvers are asked.
     """
     tickets = own_tickets(turn, await deps.store.tickets_of_turn(turn.key.workflow_id))
     done = None if not tickets or tickets[-1].call != CALL else tickets[-1].outcome
@@ -101,20 +102,18 @@ async def find_success(deps: GatewayDeps, turn: ExternalTurn) -> CallOutcome | N
 
 
 def own_tickets(turn: ExternalTurn, tickets: Sequence[Ticket]) -> list[Ticket]:
-    """Return a turn's tickets that permit a run, in order of their claims.
+    """Return tickets that permit a run, in order of their claims.
 
-    A turn's id may be reused: leave out the tickets of an earlier turn with this id.
+    Leaves out tickets of an earlier turn with the same id.
     """
     return [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
 
 
 def make_used_answer(deps: GatewayDeps, turn: ExternalTurn, args: dict[str, Any], key: str, note: str) -> CallAnswer:
-    """Return the answer for the request that used the permit."""
     return replace(begin_answer(deps, turn), state="used", args=args, key=key, note=note)
 
 
 def begin_answer(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
-    """Return the answer for a call before its state is read."""
     return CallAnswer(id=turn.name, state="waiting", tool=turn.call.tool, page=deps.page_link(turn.key))
 
 
@@ -147,7 +146,7 @@ async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView, asked: 
 
 
 async def find_request(deps: GatewayDeps, turn: ExternalTurn) -> LoadedRequest | None:
-    """Return the request of a call, or `None` if approvers were not asked. Raises `Unavailable`."""
+    """`None` if approvers were not asked. Raises `Unavailable`."""
     try:
         request = await deps.requests.load(ApprovalKey(turn.key, CALL).id)
     except NotFound:
@@ -216,5 +215,5 @@ async def _answer_end(
 
 
 async def load_value(deps: GatewayDeps, turn: ExternalTurn, content: Content) -> Any:
-    """Return a value of the turn, which must belong to its session. Raises `StoreUnavailable`."""
+    """The value must belong to the turn's session. Raises `StoreUnavailable`."""
     return await load_in(deps.store, content, SessionKey(turn.key.tenant, turn.key.session))

@@ -19,10 +19,7 @@ _NOTED: Final = frozenset({"scope", "not_allowed", "unknown", "conflict", "stale
 async def note_refusal(
     deps: GatewayDeps, caller: AuthenticatedCaller | None, where: str, error: SignoffError, tool: str = ""
 ) -> None:
-    """Record a caller's refusal at `where`. Records nothing if the call's own entries show it.
-
-    Raises nothing if the store is down.
-    """
+    """Records nothing if the call's own entries show the refusal. Raises nothing if the store is down."""
     if not isinstance(error, Refused) or error.code not in _NOTED:
         return
     entry = admin_entry(
@@ -40,7 +37,6 @@ async def note_refusal(
 
 
 async def note_refused_request(request: Request, error: SignoffError, tool: str = "") -> None:
-    """Record the refusal of a request, like `note_refusal`."""
     deps: GatewayDeps = request.app.state.deps
     await note_refusal(deps, caller_of(request), f"{request.method} {request.url.path}", error, tool)
 

@@ -21,7 +21,7 @@ _LOOK_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 async def wait_for_call(
     request: Request, turn: ExternalTurn, seconds: float, watch: Watch | None = None, *, is_act: bool = False
 ) -> CallAnswer:
-    """Return a call once its state is final, or its state after `seconds`; see `AgentCalls.wait`.
+    """Return the call in its final state, or its state after `seconds`; see `AgentCalls.wait`.
 
     A wait after an act that has happened (`is_act`) is never refused.
     """

@@ -94,22 +94,18 @@ class OwnCall:
 
     @property
     def id(self) -> str:
-        """The name of the call."""
         return self.turn.name
 
     @property
     def agent(self) -> str:
-        """The agent of the call."""
         return self.turn.given.actor
 
     @property
     def user(self) -> str:
-        """The call's requester."""
         return self.turn.requester.user
 
     @property
     def begun_at(self) -> datetime | None:
-        """Time of the first proposal."""
         return self.turn.requester.issued_at
 
 
@@ -125,34 +121,27 @@ class OwnCalls:
 
     @property
     def tenant(self) -> str:
-        """See `AgentCalls`."""
         return own_tenant(self._caller, None)
 
     @property
     def was_hurried(self) -> bool:
-        """See `AgentCalls`."""
         return RETRY_SECONDS in self._request.scope
 
     def has_room(self) -> bool:
-        """See `AgentCalls`."""
         return streams_of(self._request).check_room(self._request)
 
     def use_trace(self, given: Mapping[str, object]) -> None:
-        """See `AgentCalls`."""
         use_caller_trace(given)
 
     def agent(self, named: str | None = None) -> str:
-        """See `AgentCalls`."""
         return agent_of(self._deps, self._caller, named)[0]
 
     def tools(self, *, agent: str | None = None, user: str | None = None) -> list[ToolListing]:
-        """See `AgentCalls`."""
         return list_tools_of(self._deps, *self._asker(agent, user))
 
     async def propose(
         self, body: CallBody, *, key: str | None = None, joins: bool = False, attended: bool = False
     ) -> OwnCall:
-        """See `AgentCalls`."""
         own = body.use if isinstance(body.use, str) else None
         use = make_use_id(own) if body.use else ""
         turn, reply = await propose(self._deps, body, self._caller, key, use, joins=joins, attended=attended)
@@ -172,105 +161,85 @@ class OwnCalls:
         return call
 
     async def find(self, place: CallBody, key: str) -> OwnCall | None:
-        """See `AgentCalls`."""
         turn = await find_call(self._deps, place, self._caller, key)
         return None if turn is None else OwnCall(self, turn, begin_answer(self._deps, turn))
 
     async def name(self, place: CallBody, key: str, call: CallHandle) -> None:
-        """See `AgentCalls`."""
         await name_call(self._deps, place, self._caller, key, self._own(call).turn)
 
     async def unname(self, place: CallBody, key: str, call: CallHandle) -> None:
-        """See `AgentCalls`."""
         await unname_call(self._deps, place, self._caller, key, self._own(call).turn)
 
     async def load(self, call_id: str, agent: str | None = None) -> OwnCall:
-        """See `AgentCalls`."""
         tenant = self.tenant
         name, _ = agent_of(self._deps, self._caller, agent)
         turn = await load_call(self._deps, call_id, name, tenant)
         return OwnCall(self, turn, begin_answer(self._deps, turn))
 
     async def wait(self, call: CallHandle, seconds: float, watch: Watch | None = None) -> OwnCall:
-        """See `AgentCalls`."""
         own = self._own(call)
         return replace(own, answer=await wait_for_call(self._request, own.turn, seconds, watch))
 
     async def use(self, call: CallHandle, key: str | None = None) -> OwnCall:
-        """See `AgentCalls`."""
         return await self._use(self._own(call), make_use_id(key))
 
     async def report(self, call: CallHandle, outcome: OutcomeBody) -> OwnCall:
-        """See `AgentCalls`."""
         own = self._own(call)
         return replace(own, answer=await report_outcome(self._deps, own.turn, outcome))
 
     async def withdraw(self, call: CallHandle) -> OwnCall:
-        """See `AgentCalls`."""
         own = self._own(call)
         return replace(own, answer=await withdraw(self._deps, own.turn, self._request))
 
     async def hand_out(self, call: CallHandle) -> None:
-        """See `AgentCalls`."""
         await hand_out(self._deps, self._own(call).turn)
 
     async def attend(self, call: CallHandle, within: float = 0.0) -> None:
-        """See `AgentCalls`."""
         await CallClient(self._deps.client).attend(self._own(call).turn.key, within)
 
     async def run(self, call: CallHandle) -> OwnCall:
-        """See `AgentCalls`."""
         # The first of several concurrent attempts runs it. The others see it run.
         await CallClient(self._deps.client).use(self._own(call).turn.key, make_use_id(None))
         return await self.wait(call, 0)
 
     async def times(self, call: CallHandle) -> CallTimes:
-        """See `AgentCalls`."""
         view = await self._deps.view(self._own(call).turn.key)
         begun, result = view.started_at, view.result
         ended = None if begun is None or result is None else begun + timedelta(seconds=result.elapsed_seconds)
         return CallTimes(begun, ended or begun)
 
     def may_decide(self, question: AskedQuestion, *, agent: str | None = None, user: str | None = None) -> bool:
-        """See `AgentCalls`."""
         _, _, person = self._asker(agent, user)
         return not eligibility_for(question.request, person, self._deps.people, self._deps.clock()).code
 
     async def arguments(self, call: CallHandle) -> dict[str, Any]:
-        """See `AgentCalls`."""
         turn = self._own(call).turn
         args: dict[str, Any] = await load_value(self._deps, turn, turn.call.args)
         return args
 
     async def question(self, call: CallHandle) -> AskedQuestion | None:
-        """See `AgentCalls`."""
         asked = await find_request(self._deps, self._own(call).turn)
         return None if asked is None else AskedQuestion(asked.request, asked.args)
 
     async def permit_use(self, call: CallHandle) -> CallUse | None:
-        """See `AgentCalls`."""
         turn = self._own(call).turn
         own = own_tickets(turn, await self._deps.store.tickets_of_turn(turn.key.workflow_id))
         last = own[-1] if own and own[-1].owner else None
         return None if last is None else CallUse(last.owner, last.claimed_at, last.finished_at)
 
     async def keep(self, key: str, value: str) -> Kept:
-        """See `AgentCalls`."""
         row = await self._joins.join(self._key(key), sha256_hex(value), value)
         return Kept(row.given, row.is_new)
 
     async def kept(self, key: str) -> str | None:
-        """See `AgentCalls`."""
         row = await self._joins.read(self._key(key))
         return None if row is None else row.given
 
     async def replace(self, key: str, value: str) -> None:
-        """See `AgentCalls`."""
         while (row := await self.keep(key, value)).value != value:
             await self._joins.release(self._key(key), sha256_hex(row.value))
 
     def terms(self, tool: str) -> CallTerms:
-        """See `AgentCalls`."""
         catalog, tools = self._deps.catalog, self._deps.catalog.tools_named(tool)
         rules = [catalog.policy(each.activity).rules for each in tools] or [ApprovalPolicy()]
         return CallTerms(
@@ -280,30 +249,24 @@ class OwnCalls:
         )
 
     def asker(self, agent: str | None = None, user: str | None = None) -> AgentIdentity:
-        """See `AgentCalls`."""
         tenant, name, person = self._asker(agent, user)
         return AgentIdentity(tenant, name, person.id)
 
     async def judge(
         self, tool: str, args: dict[str, Any], *, agent: str | None = None, user: str | None = None
     ) -> Judgement:
-        """See `AgentCalls`."""
         return await judge_call(self._deps, *self._asker(agent, user), tool, args)
 
     async def sealer(self, name: str) -> Sealer:
-        """See `AgentCalls`."""
         return await plugin_sealer(self._deps.store, name)
 
     def now(self) -> datetime:
-        """See `AgentCalls`."""
         return self._deps.clock()
 
     def remarks(self, tool: str) -> frozenset[str]:
-        """See `AgentCalls`."""
         return remarks_of(self._deps, tool)
 
     async def note_refusal(self, error: SignoffError, tool: str = "") -> None:
-        """See `AgentCalls`."""
         await note_refused_request(self._request, error, tool)
 
     @property
@@ -348,32 +311,26 @@ class GatewayCalls:
         self.public_url = deps.settings.public_url
 
     def has_agent(self, name: str) -> bool:
-        """See `ExternalCalls`."""
         actor = self._deps.catalog.actors.get(name)
         return actor is not None and actor.external is not None
 
     @cached_property
     def exposed(self) -> Exposed:
-        """See `ExternalCalls`."""
         return exposed_of(self._deps.catalog)
 
     def turns_of(self, request: Request) -> OwnTurns:
-        """See `ExternalCalls`."""
         return OwnTurns.of(request)
 
     def of(self, request: Request) -> OwnCalls:
-        """See `ExternalCalls`."""
         return OwnCalls(request)
 
 
 def list_tools_of(deps: GatewayDeps, tenant: str, agent: str, person: Person) -> list[ToolListing]:
-    """Return the tools that an agent may see for a person."""
     view = deps.catalog.tool_view(_context(deps, tenant, agent, person))
     return [listing_of(each) for each in view.visible()]
 
 
 def listing_of(tool: Tool) -> ToolListing:
-    """Return a tool's entry for an agent."""
     return ToolListing(
         tool.name,
         tool.title,
@@ -388,9 +345,9 @@ def listing_of(tool: Tool) -> ToolListing:
 async def judge_call(
     deps: GatewayDeps, tenant: str, agent: str, person: Person, tool: str, args: dict[str, Any]
 ) -> Judgement:
-    """Judge a call by the gates that need neither a hook nor a count. Raises `Unavailable`.
+    """Uses the gates that need neither a hook nor a count.
 
-    Asks no approver, stores nothing and grants no permit.
+    Raises `Unavailable`. Asks no approver, stores nothing and grants no permit.
     """
     try:
         await Freezes(deps.store).refuse_new(tenant)
@@ -404,7 +361,7 @@ async def judge_call(
 
 
 def judgement_of(found: LocalGateDecision) -> Judgement:
-    """Translate a gate decision for an agent that runs the call itself."""
+    """The agent runs the call itself."""
     if found.kind == "settled":
         return Judgement(False, _REASONS.get(found.code, found.code), found.message)
     tool = found.tool

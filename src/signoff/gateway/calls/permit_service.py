@@ -1,7 +1,7 @@
 """Uses the permits of external calls, takes the reports of their outcomes, and withdraws calls.
 
 The store has a claimed ticket for each permit that is handed out. A report is in its ticket before its turn learns of
-it. If the outcome was settled without the agent, its late report is filed next to that outcome.
+it. A late report is filed next to an outcome that was settled without the agent.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _STOP_SECONDS: Final = 5.0
 
 
 async def use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitAnswer:
-    """Use the permit of a call for the attempt `use`. Raises `BadRequest` (409) with the reason if it is refused."""
+    """Raises `BadRequest` (409) with the reason of a refusal."""
     # One at a time: a turn accepts few Updates at once. The store answers late attempts.
     async with deps.tries.setdefault(turn.key.workflow_id, asyncio.Lock()):
         return await _use_permit(deps, turn, use)
@@ -58,7 +58,7 @@ async def _use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> Permit
 
 
 async def read_permit(deps: GatewayDeps, turn: ExternalTurn, reply: UseReply, use: str) -> PermitAnswer:
-    """Return the permit that a turn handed out, if the store confirms it. Raises like `use_permit`."""
+    """Return the permit only if the store confirms it. Raises like `use_permit`."""
     if reply.permit is None:
         if reply.code == "unavailable":
             raise ServerUnavailable(reply.message)
@@ -71,7 +71,7 @@ async def read_permit(deps: GatewayDeps, turn: ExternalTurn, reply: UseReply, us
 
 
 async def _is_borne_out(deps: GatewayDeps, turn: ExternalTurn, permit: UsedPermit, args: Any, use: str) -> bool:
-    """Return whether this attempt claimed the named ticket for this call with these arguments.
+    """Return whether this attempt claimed the named ticket.
 
     A forged turn can reply anything. Only the tool's own activity, which has checked the permit, claims a ticket.
     """
@@ -94,10 +94,11 @@ def _refusal(code: str, message: str) -> BadRequest:
 
 
 async def report_outcome(deps: GatewayDeps, turn: ExternalTurn, body: OutcomeBody) -> CallAnswer:
-    """Take the report of the agent that used the permit, once. A repeated report gets the same answer.
+    """Take the report of the agent that used the permit, once.
 
-    The store has the report before the turn learns of it: anyone with Temporal credentials can signal a turn. Raises
-    `BadRequest` (409, `not_used`), `Conflict` if there is another outcome, and `Unavailable`: report again.
+    A repeat gets the same answer. The store has the report before the turn learns of it: anyone with Temporal
+    credentials can signal a turn. Raises `BadRequest` (409, `not_used`), `Conflict` if there is another outcome, and
+    `Unavailable`: report again.
     """
     _check_size(body.result)
     rows = await deps.requests.rows_of_turn(turn.key)
@@ -164,10 +165,7 @@ def _conflict_words(stands: CallOutcome) -> str:
 
 
 async def withdraw(deps: GatewayDeps, turn: ExternalTurn, request: Request) -> CallAnswer:
-    """Withdraw the request and revoke the permit. Returns the state of the call after that.
-
-    Raises `BadRequest` (409, `used`) if its permit was used before.
-    """
+    """Return the state after the withdrawal. Raises `BadRequest` (409, `used`) if its permit was used before."""
     before = await read_call(deps, turn)
     if before.state in SETTLED:
         return before

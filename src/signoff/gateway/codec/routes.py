@@ -59,7 +59,6 @@ class CodecAccess(Access):
 
     @property
     def body_bytes(self) -> int:
-        """See `Access`."""
         return CODEC_BODY_BYTES
 
     async def _admit(self, request: Request) -> None:
@@ -153,10 +152,10 @@ def _decrypts(caller: AuthenticatedCaller, *, development: bool) -> bool:
 
 
 def mask_payloads(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload]:
-    """Return `payloads` with every call's secret arguments masked, and their texts masked everywhere.
+    """Mask every call's secret arguments, and their texts everywhere.
 
-    If the catalog lacks a call's tool, all arguments of the call are masked, because any could be secret. Payloads
-    that are not JSON stay unchanged. Signoff writes none. JSON that is nested too deeply is masked whole.
+    If the catalog lacks a call's tool, masks all arguments of the call, because any could be secret. Masks JSON that is
+    nested too deeply whole. Other payloads stay unchanged: Signoff writes none.
     """
     documents = [_read_document(each) for each in payloads]
 
@@ -229,7 +228,6 @@ def _is_binding(value: Any) -> bool:
 
 
 def _calls(document: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the tool and the arguments of every call in a document."""
     stack = [document]
     while stack:
         value = stack.pop()

@@ -42,7 +42,7 @@ class EventReader:
         self._live = live
 
     async def admit(self, person: Person | None, tenant: str, turn: TurnKey | None = None) -> EventFilter:
-        """Return a person's filter: readers of the audit log get the whole tenant, others one turn that they may read.
+        """Readers of the audit log get the whole tenant, others one turn that they may read.
 
         Raises `Refused` if the person may not read, `NotFound` for an unknown turn or another person's.
         """
@@ -56,10 +56,7 @@ class EventReader:
         return EventFilter(tenant, None, everything)
 
     async def read(self, wanted: EventFilter, after: int, limit: int) -> EventList:
-        """Return the stored events after a number.
-
-        Raises `BadRequest` (410) if later events have been removed: going on would skip them silently.
-        """
+        """Raises `BadRequest` (410) if events after `after` have been removed: going on would skip them silently."""
         await self._deps.events.extend()
         stream = "" if wanted.turn is None else wanted.turn.workflow_id
         page = await self._deps.events.read(
@@ -73,7 +70,7 @@ class EventReader:
         return replace(page, events=tuple(map(self._with_schema, page.events)))
 
     async def wait(self, wanted: EventFilter, after: int, limit: int, seconds: HeldSeconds) -> EventList:
-        """Return the events after a number as soon as there are any, or none after `seconds`. Raises like `read`."""
+        """Return the events as soon as there are any, or none after `seconds`. Raises like `read`."""
         over = time.monotonic() + seconds
         while True:
             page = await self.read(wanted, after, limit)
@@ -84,7 +81,7 @@ class EventReader:
             after = max(after, page.next)
 
     async def follow(self, wanted: EventFilter, after: int, limit: int) -> AsyncGenerator[str, None]:
-        """Yield the events after a number as server-sent events, each with its number, until streams end."""
+        """Yield server-sent events, each with its number, until streams end."""
         yield f"retry: {RETRY_MILLISECONDS}\n\n"
         while True:
             try:
@@ -105,5 +102,4 @@ class EventReader:
 
 
 def schema_address(base: str, kind: str) -> str:
-    """Return the address of a gateway's JSON Schema for a type of event."""
     return f"{base}/v1/events/schemas/{schema_name(kind)}/{SCHEMA_VERSION}"

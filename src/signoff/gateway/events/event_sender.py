@@ -53,7 +53,7 @@ _FROZEN_SECONDS: Final = 10.0
 class Unfinished(Exception):
     """Raised if a delivery is still open when the wait for it ends.
 
-    `seconds` is the pause before the next attempt, which counts as the same attempt.
+    `seconds` is the pause before the next try of the same attempt.
     """
 
     def __init__(self, code: str = "unfinished", seconds: float = 1.0) -> None:
@@ -66,7 +66,7 @@ class EventTarget(Protocol):
     """Receives the events of one subscription."""
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """Deliver one event, and return once the target has it.
+        """Return once the target has the event.
 
         Raises `NotDelivered`, `ServerUnavailable`, and `Unfinished` after `seconds`.
         """
@@ -84,20 +84,19 @@ class WebhookTarget:
         self._http = GuardedHttp(read_networks(to.allow_networks))
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """See `EventTarget`. The HTTP client has its own time limit."""
+        """The HTTP client has its own time limit."""
         address = schema_address(self._deps.settings.public_url, owed.event.type)
         body = replace(owed.event, dataschema=address).model_dump_json().encode()
         await _post_signed(self._deps, self._http, self._to, self._to.url, owed.event.id, body, _CONTENT)
 
     async def close(self) -> None:
-        """See `EventTarget`."""
         await self._http.close()
 
 
 async def _post_signed(
     deps: GatewayDeps, http: GuardedHttp, to: Subscription, url: str, name: str, body: bytes, content: str
 ) -> None:
-    """Post a message under its `name`, signed with the subscription's secrets. Raises `NotDelivered`."""
+    """Sign with the subscription's secrets. Raises `NotDelivered`."""
     references = [each for each in (to.secret, to.previous_secret) if each]
     try:
         secrets = [read_secret(await deps.secrets.read(each, tenant=to.tenant)) for each in references]
@@ -119,7 +118,7 @@ class HandlerTarget:
         self._to = to
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """See `EventTarget`. The function reads its event from the store."""
+        """The function reads its event from the store."""
         task = EventTask(delivery=owed.key, subscription=self._to.name, seconds=self._to.timeout)
         patience = min(seconds, self._to.timeout + _QUEUED_SECONDS)
         client, store = self._client, self._store.id
@@ -141,7 +140,7 @@ class ActorTarget:
         self._to = to
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """See `EventTarget`. Each attempt uses the same turn. During a freeze or over a limit, the event waits."""
+        """Each attempt uses the same turn. During a freeze or over a limit, the event waits."""
         try:
             await start_event_turn(self._deps, self._to, owed.event)
         except Conflict:
@@ -184,7 +183,7 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def send_events(deps: GatewayDeps) -> AsyncIterator[None]:
-    """Deliver the catalog's subscriptions until the block ends, each in its own task: some are slow."""
+    """Each subscription has its own task until the block ends: some are slow."""
     sending = [
         asyncio.create_task(run_forever(f"the sender of subscription `{to.name}`", EventSender(deps, to).run))
         for to in subscriptions_of(deps)
@@ -198,7 +197,7 @@ async def send_events(deps: GatewayDeps) -> AsyncIterator[None]:
 
 
 def subscriptions_of(deps: GatewayDeps) -> list[Subscription]:
-    """Return the catalog's subscriptions, and one for each agent's callbacks in each tenant."""
+    """Includes one for each agent's callbacks in each tenant."""
     subscriptions = list(deps.catalog.subscriptions.values())
     tenants = sorted({DEFAULT_TENANT, *(person.tenant for person in deps.people.all())})
     for name, actor in deps.catalog.actors.items():
@@ -227,7 +226,7 @@ class EventSender:
             await self._target.close()
 
     async def step(self) -> int:
-        """Queue new events and send the due ones. Returns the number of due events. Raises `StoreUnavailable`."""
+        """Queue new events and send due ones. Returns the number of due events. Raises `StoreUnavailable`."""
         await self._deps.events.extend()
         await self._queue.add(self._to)
         ends = time.monotonic() + LEASE_SECONDS - _SPARE_SECONDS
@@ -237,7 +236,7 @@ class EventSender:
         return len(due)
 
     async def _send_in_order(self, owed: Iterable[EventDelivery], ends: float) -> None:
-        """Send the events of one turn in order. After a failure, send the rest at once."""
+        """`owed` belongs to one turn. After a failure, send the rest at once."""
         left = iter(owed)
         for each in left:
             if not await self._send(each, ends):
@@ -300,7 +299,7 @@ def _stream(owed: EventDelivery) -> str:
 
 
 def _callback_subscription(agent: str, callbacks: Callbacks, tenant: str) -> Subscription:
-    """Return the subscription for an agent's callbacks, which are retried and given up like events."""
+    """Callbacks are retried and given up like events."""
     return Subscription(
         # Names in a manifest have no dot.
         name=f"{agent}.callbacks",
@@ -324,7 +323,7 @@ class CallbackTarget:
         self._http = GuardedHttp(read_networks(callbacks.allow_networks))
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """See `EventTarget`. An event that settles no call sends no callback."""
+        """An event that settles no call sends no callback."""
         key = parse_workflow_id(owed.event.id.rpartition("/")[0])
         try:
             turn = None if key is None else await load_call(self._deps, ".".join(key), self._to.actor, self._to.tenant)
@@ -348,11 +347,10 @@ class CallbackTarget:
         await _post_signed(self._deps, self._http, self._to, callback.url, name, json.dumps(message).encode(), _JSON)
 
     async def close(self) -> None:
-        """See `EventTarget`."""
         await self._http.close()
 
     async def _read_settled(self, turn: ExternalTurn, event: str) -> CallAnswer | None:
-        """Return the call if it is settled. `None` if another event follows, or the agent reported it.
+        """Return `None` if another event follows, or the agent reported the call.
 
         Raises `Unfinished` if its turn has not yet taken the decision.
         """

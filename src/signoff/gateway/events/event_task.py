@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def record_progress(deps: GatewayDeps, *, every: float = LOOK_SECONDS) -> AsyncIterator[None]:
-    """Record passed deadlines and ends of turns until the block ends, with a look each `every` seconds."""
+    """Look each `every` seconds until the block ends."""
 
     async def follow(step: Callable[[], Awaitable[int]]) -> None:
         while True:
@@ -82,9 +82,9 @@ async def record_progress(deps: GatewayDeps, *, every: float = LOOK_SECONDS) -> 
 async def keep_events(
     events: EventStream, deliveries: EventDeliveries, days: int, *, every: float = EVENT_SECONDS
 ) -> AsyncIterator[None]:
-    """Number events each `every` seconds until the block ends. Remove events and deliveries after `days` days.
+    """Number events each `every` seconds until the block ends.
 
-    If the store is down, it is tried again. That never ends the block.
+    Remove events and deliveries after `days` days. An outage of the store never ends the block.
     """
     keeping = asyncio.create_task(_keep(events, deliveries, days, every))
     try:
@@ -121,7 +121,7 @@ class TurnEndRecorder:
         self._seen: dict[str, datetime] = {}
 
     async def step(self) -> int:
-        """Record the turns that ended since the last step. The first step continues from the last of any gateway.
+        """The first step continues from the last of any gateway.
 
         Returns the number of new entries. Raises `ServerUnavailable`, `StoreUnavailable`.
         """
@@ -172,7 +172,7 @@ class TurnEndRecorder:
 
 
 def _has_said(row: TurnRow, own_ends: dict[str, str]) -> bool:
-    """Return whether this run of the turn has recorded its own end, with the cause."""
+    """Considers this run of the turn alone."""
     at = own_ends.get(row.workflow_id)
     return at is not None and (row.started_at is None or at >= moment_text(row.started_at))
 
@@ -184,9 +184,10 @@ def _entry(row: TurnRow) -> AuditEntry:
 
 
 class DeadlineRecorder:
-    """Follows the pending requests of a store by its clock. Several gateways may: each entry is stored once.
+    """Follows the pending requests of a store by its clock.
 
-    It reads only the store, so a turn can neither forge nor suppress an entry.
+    Several gateways may: each entry is stored once. Reads only the store, so a turn can neither forge nor suppress an
+    entry.
     """
 
     def __init__(self, deps: GatewayDeps) -> None:
@@ -199,7 +200,7 @@ class DeadlineRecorder:
         self._due: list[tuple[datetime, str]] = []
 
     async def step(self) -> int:
-        """Record the deadlines that passed since the last step. Returns the number of new entries.
+        """Returns the number of new entries.
 
         The first step continues from the last of any gateway. Raises `StoreUnavailable`.
         """
@@ -217,7 +218,7 @@ class DeadlineRecorder:
         return new
 
     async def _catch_up(self) -> int:
-        """Record the deadlines that passed while no gateway ran. Requests that still wait get the usual look."""
+        """Covers the time without a gateway. Requests that still wait get the usual look."""
         now = self._clock()
         # Never in the future: a store's clock that was once ahead would hide later deadlines.
         since = min(await self._sources.read(DEADLINES, now), now) - GRACE - _DEADLINE_OVERLAP
@@ -240,7 +241,7 @@ class DeadlineRecorder:
 
 
 def _passed_entries(rows: ApprovalRows, request: ApprovalRequest) -> list[AuditEntry]:
-    """Return entries for the passed deadlines of an approval's latest question. `request` is its current state."""
+    """Covers the latest question. `request` is its current state."""
     if request.state == "timed_out":
         until = rows.now
     else:

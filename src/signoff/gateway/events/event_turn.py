@@ -22,7 +22,7 @@ from signoff.store.limits.counted_acts import StartCounts
 
 
 async def start_event_turn(deps: GatewayDeps, to: Subscription, event: CloudEvent) -> TurnKey:
-    """Start the turn of an event; the same event again is the same turn.
+    """The same event again is the same turn.
 
     The requester is the subscription, which has no person's rights. Raises `BadRequest` (429) over the limit of the
     subscription or the tenant, `Refused` (`frozen`), `Conflict` if the turn was begun with another input,
@@ -53,7 +53,7 @@ async def start_event_turn(deps: GatewayDeps, to: Subscription, event: CloudEven
 
 
 def event_text(event: CloudEvent) -> str:
-    """Return an event as the model reads it: JSON between marks, because its values are untrusted."""
+    """Return JSON between marks, because the event's values are untrusted."""
     body = event.model_dump_json(indent=2)
     mark = fence_mark(body)
     return (

@@ -62,7 +62,6 @@ async def show_api_docs(request: Request, site: CurrentSite) -> Response:
 
 
 def operations(described: Mapping[str, Any]) -> Iterator[tuple[str, OperationRow]]:
-    """Yield the operations of an OpenAPI description, each with its tag."""
     schemas = described["components"]["schemas"]
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
@@ -103,7 +102,6 @@ def _answers(operation: Mapping[str, Any]) -> Iterator[AnswerRow]:
 
 
 def _resolve(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a reference, or of the reference inside a nullable schema."""
     for each in schema.get("anyOf", ()):
         if "$ref" in each:
             return _resolve(each, schemas)

@@ -57,7 +57,6 @@ async def show_record(name: str, site: CurrentSite, visitor: CurrentVisitor) -> 
 
 
 def finding_words(finding: ReportFinding, language: str) -> str:
-    """Describe the entry that was changed, and the fault."""
     key = f"fault.{finding.fault}" if finding.seq else "fault.end"
     return text(key, language, n=str(finding.seq), stream=finding.stream)
 
@@ -71,7 +70,7 @@ def _row(site: Site, line: TimelineEntry, record: Record, visitor: Visitor, *, b
 
 
 def _moment(at: str, visitor: Visitor) -> FormattedTime | None:
-    """Format the time of an entry. `None` if a changed entry holds no valid time."""
+    """`None` if a changed entry holds no valid time."""
     try:
         return visitor.formatter.moment(datetime.fromisoformat(at))
     except ValueError:

@@ -151,7 +151,6 @@ async def _page(site: Site, visitor: Visitor, picked: list[str], *, note: str = 
 
 
 def _alone(card: CardPage) -> str:
-    """Return the text key of the reason why a request is decided alone, or ""."""
     if card.request.state != "pending":
         return "batch.alone.over"
     if not card.decides:
@@ -164,7 +163,6 @@ def _alone(card: CardPage) -> str:
 
 
 def _text_key(receipt: Receipt) -> str:
-    """Return the text key for the effect of one decision."""
     return f"state.{receipt.state}" if receipt.status == "accepted" else f"batch.{receipt.status}"
 
 

@@ -48,7 +48,6 @@ class CallLine:
     """One call as a line."""
 
     call: str
-    """The call's id."""
     what: str
     """The effect, planned or done."""
     state: str
@@ -60,7 +59,6 @@ class CallLine:
     detail: str = ""
     """A reason, an error, or a rule."""
     result: str = ""
-    """The result of the tool."""
     trace: str = ""
     """The tool that the call's name resolves to, if that was traced and the reader may read the audit log."""
     meta: str = ""
@@ -81,9 +79,9 @@ def call_line(
     stood: str = "",
     actor: str = "",
 ) -> CallLine:
-    """Return the line of one call. `part` is its proposal in the conversation, the source of the sentence.
+    """`part` is the call's proposal in the conversation, the source of the sentence.
 
-    `stood` is the last fallback of the call, which has its own line. `actor` is the actor of the call.
+    `stood` is the last fallback of the call, which has its own line.
     """
     state, words, detail = _became(view, catalog, people, language, stood)
     runner = text("call.run_by", language, actor=actor) if state in _RUN and _runs_elsewhere(view, catalog) else ""
@@ -104,7 +102,6 @@ def call_line(
 
 
 def _runs_elsewhere(view: CallView, catalog: Catalog) -> bool:
-    """Return whether the agent that proposed a call also runs it."""
     request = view.approval
     # An undeclared tool is known only from its request.
     asked = None if request is None else catalog.find_definition(request.tool, request.definition)
@@ -119,7 +116,6 @@ def _request_id(view: CallView) -> str:
 
 
 def _became(view: CallView, catalog: Catalog, people: Directory, language: str, stood: str) -> tuple[str, str, str]:
-    """Return the state, its words, and the detail next to them."""
     if view.outcome is None and stood:
         return "execution_failed", text("call.execution_failed", language), text("call.stands_in", language, tool=stood)
     if view.outcome is not None and view.outcome.fallback:

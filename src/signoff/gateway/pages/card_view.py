@@ -131,10 +131,10 @@ def card_page(
     unopened: int = 0,
     undo_seconds: float = 0.0,
 ) -> CardPage:
-    """Return the page of a request. `args` are its loaded arguments, or `None` if unavailable.
+    """`args` are the loaded arguments, or `None` if unavailable.
 
-    `unopened` is the number of pages of values that the visitor must still open before an approval. `deliveries` lists
-    the cards sent on channels. `undo_seconds` is the time left to undo the visitor's denial.
+    `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
+    the time left to undo the visitor's denial.
     """
     formatter = visitor.formatter
     language = formatter.language
@@ -190,7 +190,7 @@ def card_page(
 
 
 def _sentences(remarks: Sequence[str]) -> str:
-    """Join several remarks as sentences. A single one stays unchanged."""
+    """A single remark stays unchanged."""
     if len(remarks) < 2:
         return "".join(remarks)
     return " ".join(f"{each[:1].upper()}{each[1:].removesuffix('.')}{_end(each)}" for each in remarks)
@@ -201,7 +201,7 @@ def _end(remark: str) -> str:
 
 
 def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
-    """Return the note on values that the card does not draw, and on the duty to open them. "" for a whole card."""
+    """Return "" for a whole card."""
     if request.card.whole:
         return ""
     return text("card.unseen" if unopened else "card.unseen.opened", language)
@@ -215,7 +215,6 @@ def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
 
 
 def why_no_edit(request: ApprovalRequest, args: Any) -> str:
-    """Return the text key of the reason why the arguments cannot be edited, or ""."""
     if request.state != "pending":
         return "edit.why.over"
     if request.edit == "off" or request.kind == "in_doubt":
@@ -224,7 +223,7 @@ def why_no_edit(request: ApprovalRequest, args: Any) -> str:
 
 
 def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
-    """Return the text that an approver must type, as the visitor sees it on the card, or ""."""
+    """Return the text as the visitor sees it on the card, or ""."""
     if not needs_typing(request):
         return ""
     row = row_to_type(request)
@@ -251,7 +250,6 @@ def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Direct
 
 
 def _example(request: ApprovalRequest) -> tuple[str, str] | None:
-    """Return an argument and a number for an example of a condition."""
     rows = (row for row in request.card.rows if row.format in ("number", "integer") and not row.secret and not row.cut)
     return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
 

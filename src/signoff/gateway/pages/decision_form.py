@@ -33,17 +33,16 @@ WHERE_CHARS: Final = 2_000
 
 
 def verbs_of(request: ApprovalRequest) -> tuple[Verdict, ...]:
-    """Return the verdicts that a request allows."""
     return DOUBT_VERDICTS if request.kind == "in_doubt" else VERDICTS
 
 
 def verdict_in(form: Mapping[str, str]) -> Verdict | None:
-    """Return the verdict of a form. `None` for any other value, which is never an approval."""
+    """Return `None` for any other value, which is never an approval."""
     return next((each for each in DOUBT_VERDICTS if each == form.get("verdict")), None)
 
 
 def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, language: str) -> DecisionDraft:
-    """Return the decision of a form. Raises `BadRequest` with the problem."""
+    """Raises `BadRequest` with the problem."""
     happened = verdict == "happened"
     fields: dict[str, Any] = {
         "verdict": verdict,
@@ -62,7 +61,7 @@ def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, langua
 
 
 def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor) -> str:
-    """Return the note for a missing or wrong confirmation, or "" if it is correct or the request is settled.
+    """Return "" if the confirmation is correct or the request is settled.
 
     Only for display: the decision itself checks the same rule.
     """
@@ -72,13 +71,12 @@ def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor
 
 
 def author_of(visitor: Visitor, channel: str = INBOX) -> DecisionAuthor:
-    """Return the author of decisions from a visitor's forms."""
     browser = visitor.undo_mark if channel == INBOX else ""
     return DecisionAuthor(visitor.person, channel, visitor.assurance, browser=browser)
 
 
 def remember_in(form: Mapping[str, str], language: str) -> GrantRequest | None:
-    """Return the requested grant, or `None`. Raises `BadRequest`."""
+    """Raises `BadRequest`."""
     if form.get("remember") != "on":
         return None
     uses = form.get("uses", "").strip()

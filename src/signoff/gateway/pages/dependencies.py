@@ -27,7 +27,6 @@ class Site:
 
     @cached_property
     def conversations(self) -> Conversations:
-        """The conversations that a person may read."""
         return Conversations(self.deps)
 
 

@@ -151,7 +151,7 @@ def _write(
 
 
 def _over(site: Site, opened: OpenedRequest, visitor: Visitor, *, note: str, status: int) -> Response:
-    """Answer that nothing was decided, and that this page can decide nothing."""
+    """Answer that this page decided nothing, and can decide nothing."""
     context = {**_context(opened, visitor), "note": note}
     return site.renderer.page("edit_over.html", visitor, status=status, nav="waiting", **context)
 
@@ -170,7 +170,6 @@ def _purpose(request: ApprovalRequest) -> str:
 
 
 def _hints(field: ArgumentField, formatter: Formatter) -> str:
-    """Return a field's hints in one line."""
     language = formatter.language
     hints = [field.help.rstrip(".")] if field.help else []
     if field.kind in ("number", "integer", "lines", "json"):

@@ -21,7 +21,7 @@ class FirstRun:
 
 
 def first_run(deps: GatewayDeps, person: Person) -> FirstRun:
-    """Name the tools of a person's tenant that need approval, starting with those that the person approves."""
+    """Start with the tools that the person approves."""
     rows = [row for row in inventory(deps.catalog, person.tenant) if row.approvers]
     own = [row for row in rows if not set(row.approvers).isdisjoint(deps.rights(person))]
     titles = [row.title or row.tool for row in (*own, *rows)]

@@ -17,7 +17,7 @@ _SMALL_BYTES: Final = 16 * 1024
 
 
 async def read_form(request: Request) -> Fields:
-    """Return the fields of a form in order. Raises `BadRequest` for other bodies and for too many fields."""
+    """In order. Raises `BadRequest` for other bodies and for too many fields."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
     if not body:

@@ -66,7 +66,6 @@ class WaitingFilter:
 
     @property
     def any(self) -> bool:
-        """Whether a filter is active."""
         return bool(self.actor or self.tool or self.team)
 
 
@@ -268,7 +267,7 @@ async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
 
 
 def _together(site: Site, tool: str) -> bool:
-    """Return whether the tool's policy allows decisions in a batch. The batch page also checks the request."""
+    """Only the policy counts here. The batch page also checks the request."""
     catalog = site.deps.catalog
     policies = [policy for each in catalog.tools_named(tool) if (policy := catalog.policy(each.activity).policy)]
     return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)

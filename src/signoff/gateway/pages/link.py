@@ -44,7 +44,7 @@ class OpenedLink:
 
     @property
     def purpose(self) -> str:
-        """The purpose of the page's form. Binds it to this link, and so to request, revision, recipient and verb."""
+        """Binds the form to this link, and so to request, revision, recipient and verb."""
         return f"link {delivery_of(self.written)}"
 
 
@@ -135,7 +135,7 @@ def _recipient(site: Site, link: ApprovalLink) -> Person:
 
 
 async def _card(site: Site, opened: OpenedLink) -> CardPage:
-    """Return the card. It has the form only for the revision that was sent, and not for an unknown outcome."""
+    """The card has the form only for the revision that was sent, and not for an unknown outcome."""
     card = await open_card(site.deps, opened.link.approval, opened.visitor)
     _require_lately(site, card)
     language = opened.visitor.formatter.language
@@ -147,7 +147,7 @@ async def _card(site: Site, opened: OpenedLink) -> CardPage:
 
 
 def _require_lately(site: Site, card: CardPage) -> None:
-    """Raise `BadRequest` if the request ended a day ago or more: a link may stay in a mailbox for years."""
+    """Raise `BadRequest` a day after the request's end: a link may stay in a mailbox for years."""
     ended = card.request.decided_at
     if ended is not None and site.deps.clock() >= ended + timedelta(seconds=LINK_SECONDS):
         site.deps.store.count_refusal("late")

@@ -54,7 +54,7 @@ class PageRenderer:
         spoken: str = ENGLISH,
         **context: Any,
     ) -> HTMLResponse:
-        """Return a whole page or a fragment.
+        """Return a page or a fragment.
 
         Shows no person without a sign-in, or without a browser, as for early errors. `spoken` is the language in that
         case.

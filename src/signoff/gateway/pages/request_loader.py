@@ -32,7 +32,7 @@ class OpenedRequest:
 
 
 async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> OpenedRequest:
-    """Return a request, pending or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+    """Pending or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
     key = own_approval(visitor, approval)
     loaded = await Conversations(deps).load(approval, visitor.person)
     request, args = loaded.request, loaded.args
@@ -47,14 +47,13 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
 
 
 def undoable_seconds(rows: ApprovalRows, visitor: Visitor) -> float:
-    """Return the seconds in which a visitor may undo their denial; 0 if they may not."""
+    """Return 0 if the visitor may not undo their denial."""
     denial = find_denial(rows.answers, visitor.person.id, visitor.undo_mark)
     is_open = denial is not None and denial.revision == rows.latest.revision and rows.latest.ended_at is None
     return undo_seconds((denial,), rows.now) if denial is not None and is_open else 0.0
 
 
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:
-    """Return the line of the request's call from its turn, or `None` if unavailable."""
     try:
         view = await deps.view(key.turn)
         asked = {call.call for call in view.calls if call.approval is not None}
@@ -68,12 +67,12 @@ async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine 
 
 
 async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:
-    """Return the card of a request. Raises like `open_request`."""
+    """Raises like `open_request`."""
     return (await open_request(deps, approval, visitor)).page
 
 
 def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
-    """Parse the approval id in a card's address. Raises `NotFound` for an invalid id and for another tenant."""
+    """Raises `NotFound` for an invalid id and for another tenant."""
     key = parse_approval_id(approval)
     if key is None:
         raise NotFound(f"`{approval[:80]}` is not an approval id")

@@ -28,7 +28,7 @@ OPEN: Final = ("working", "waiting")
 
 
 async def turns_in_full(deps: GatewayDeps, view: SessionView) -> dict[str, TurnView]:
-    """Return the newest and the running turns. Leaves out turns that cannot be read."""
+    """Return the newest and the running turns. Leaves out unreadable ones."""
     newest = view.turns[-IN_FULL:]
     wanted = [turn for turn in view.turns if turn in newest or turn.state in OPEN]
     views = await asyncio.gather(*(_turn(deps, TurnKey(view.tenant, view.session, turn.turn)) for turn in wanted))
@@ -38,7 +38,7 @@ async def turns_in_full(deps: GatewayDeps, view: SessionView) -> dict[str, TurnV
 async def session_talk(
     deps: GatewayDeps, view: SessionView, turns: dict[str, TurnView], language: str, reader: Person
 ) -> Transcript:
-    """Return the conversation of a session. Raises `StoreUnavailable`."""
+    """Raises `StoreUnavailable`."""
     entries: list[TranscriptEntry] = []
     traces = await call_traces(deps, [TurnKey(view.tenant, view.session, turn) for turn in turns], reader)
     for turn in view.turns:

@@ -126,7 +126,7 @@ def _own_session(site: Site, visitor: Visitor, key: SessionKey) -> SessionKey:
 
 
 def _unsaid(visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, int]:
-    """Return the problem of a form and the status; "" for a valid form."""
+    """Return the problem and the status; "" for a valid form."""
     language = visitor.formatter.language
     if not visitor.opened(form.get("token", ""), purpose):
         return text("new.out_of_date", language), 403
@@ -136,7 +136,7 @@ def _unsaid(visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, 
 
 
 async def _say(site: Site, visitor: Visitor, form: dict[str, str], key: SessionKey) -> tuple[str, int]:
-    """Send the form's message. Returns the problem and the status. The form's `id` makes repeats count once."""
+    """Return the problem and the status. The form's `id` makes repeats count once."""
     try:
         body = SayBody(
             text=form["text"].replace("\r\n", "\n"),
@@ -211,7 +211,7 @@ async def _talk(
 
 
 def _asker(site: Site, visitor: Visitor) -> str:
-    """Return the default requester: not the visitor, who could not approve the turn's calls."""
+    """By default not the visitor: a requester could not approve the turn's calls."""
     others = [each.id for each in site.deps.people.all(visitor.person.tenant) if each.active]
     if DEFAULT_ASKER in others:
         return DEFAULT_ASKER
@@ -234,7 +234,6 @@ async def _versions(site: Site, key: SessionKey) -> AsyncGenerator[str, None]:
 
 
 def _facts(view: SessionView, turns: dict[str, TurnView]) -> dict[str, Any]:
-    """Return the facts that are visible on a page."""
     calls = {
         call.approval.id: f"{call.approval.revision}-{call.approval.state}-{len(call.approval.votes)}-{call.state}"
         for turn in turns.values()

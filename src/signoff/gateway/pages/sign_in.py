@@ -142,7 +142,7 @@ def _form(site: Site, browser: Browser, then: str, *, note: str = "", detail: st
 
 
 def to_login(request: Request) -> Response:
-    """Redirect to the sign-in, and from there back to the requested page. The contents of a sent form are lost."""
+    """Leads back to the requested page. The contents of a sent form are lost."""
     url = request.url
     if request.method in READING:
         wanted = f"{url.path}?{url.query}" if url.query else url.path

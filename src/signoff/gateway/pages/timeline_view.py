@@ -44,15 +44,14 @@ class EditDiff:
 
 
 def state_words(request: ApprovalRequest, language: str) -> str:
-    """Return the state of a request in a word or two."""
     doubt = "doubt." if request.kind == "in_doubt" else ""
     return text(f"{doubt}state.{request.state}", language)
 
 
 def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *, answered: bool = False) -> str:
-    """Return the approvers: each role with its people, their delegates, then people named singly.
+    """Return each role with its people, their delegates, then people named singly.
 
-    `answered` leaves out people who have already decided.
+    `answered` leaves out people with a counted decision.
     """
     voters = {voter for vote in request.votes for voter in (vote.subject, vote.on_behalf)} if answered else set()
     return _name_approvers(request.approvers, request, people, formatter, voters)
@@ -61,13 +60,11 @@ def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *
 def groups_words(
     groups: Iterable[ApproverGroup], request: ApprovalRequest, people: Directory, formatter: Formatter
 ) -> str:
-    """Return the open places: each group with its number and its people."""
     lacking = ((group.quorum, _others(group.of, request, people, formatter)) for group in groups)
     return ", ".join(formatter.text("card.group", n=lacks, who=who) for lacks, who in lacking)
 
 
 def silence_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
-    """Describe the effect of a missing decision."""
     if request.kind == "in_doubt":
         return text("card.silence.given_up", formatter.language)
     if request.on_timeout == "escalate" and not request.extended and request.expires_at is not None:
@@ -78,7 +75,6 @@ def silence_words(request: ApprovalRequest, people: Directory, formatter: Format
 
 
 def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> tuple[TimedStep, ...]:
-    """Return past and future reminders and escalations of a pending request."""
     if request.state != "pending":
         return ()
     steps = [
@@ -98,7 +94,6 @@ def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatte
 
 
 def diff_of(request: ApprovalRequest, visitor: Visitor) -> EditDiff | None:
-    """Return the changes of a request's last edit, or `None` without an edit."""
     if not request.edited_by:
         return None
     who = request.edited_name or request.edited_by
@@ -108,7 +103,6 @@ def diff_of(request: ApprovalRequest, visitor: Visitor) -> EditDiff | None:
 
 
 def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], formatter: Formatter) -> tuple[DiffLine, ...]:
-    """Return the differing rows of two cards, with their values as shown."""
     old, new = ({row.name: row for row in rows if row.name} for rows in (before, after))
     return tuple(
         DiffLine(
@@ -181,7 +175,7 @@ class DeliveryLine:
 def delivery_lines(
     rows: Iterable[DeliveryRow], declared: Mapping[str, DeclaredChannel], people: Directory, language: str
 ) -> tuple[DeliveryLine, ...]:
-    """Return the cards of a request in order of planning, without dropped ones."""
+    """In order of planning, without dropped cards."""
     return tuple(_line(row, declared, people, language) for row in rows if row.state != "dropped")
 
 

@@ -109,7 +109,7 @@ async def _judge(
 
 
 def _asker(site: Site, visitor: Visitor, named: str) -> Person:
-    """Return the requester for a trial. Outside development, it is the visitor, so that others stay unknown."""
+    """Outside development, return the visitor, so that others stay unknown."""
     if not site.deps.development:
         return visitor.person
     return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
@@ -188,7 +188,6 @@ def _arguments(written: str) -> dict[str, Any]:
 
 
 def _sample(tool: Tool) -> dict[str, Any]:
-    """Return arguments to start from: an example, the default, or an empty value of its type for each property."""
     sample: dict[str, Any] = {}
     for name, schema in tool.schema.schema.get("properties", {}).items():
         if not isinstance(schema, dict):

@@ -58,7 +58,7 @@ class Transcript:
 
 
 async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Person) -> Transcript:
-    """Return the conversation of a turn, with long texts from the store. Raises `StoreUnavailable`."""
+    """Loads long texts from the store. Raises `StoreUnavailable`."""
     traces = await call_traces(deps, [_key_of(view)], reader)
     entries = await transcript_entries(deps, view, language, traces=traces)
     live = view.result is None
@@ -70,14 +70,14 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Pers
 
 
 def place_of(view: TurnView | SessionView) -> str:
-    """Return the route and step of a turn or session, such as `checkout/pay`; "" outside all routes."""
+    """Return for example `checkout/pay`; "" outside all routes."""
     return "/".join(filter(None, (view.route, view.step)))
 
 
 async def call_traces(deps: GatewayDeps, turns: Iterable[TurnKey], reader: Person) -> CallTraces:
-    """Return the traced tool of each call, by stream and call.
+    """Return the traces by stream and call.
 
-    Empty for a person who may not read the audit log: traces show hidden tools. Raises `StoreUnavailable`.
+    Empty without access to the audit log: traces show hidden tools. Raises `StoreUnavailable`.
     """
     if not reads_record(deps, reader):
         return {}
@@ -98,7 +98,7 @@ async def transcript_entries(
     prefix: str = "",
     traces: CallTraces = MappingProxyType({}),
 ) -> list[TranscriptEntry]:
-    """Return the entries of a turn's conversation without the first `after` messages.
+    """Leave out the first `after` messages.
 
     `prefix` makes the keys of different turns differ. Raises `StoreUnavailable`.
     """
@@ -123,14 +123,14 @@ async def transcript_entries(
 
 
 async def message_words(deps: GatewayDeps, content: Message | Content, place: SessionKey) -> str:
-    """Return the text of a message or content, from the store if it is long. Raises `StoreUnavailable`."""
+    """Loads long texts from the store. Raises `StoreUnavailable`."""
     if isinstance(content, Content):
         return await _words(deps, content, place)
     return " ".join([await _words(deps, part.text, place) for part in content.parts if isinstance(part, TextPart)])
 
 
 def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, CallLine]:
-    """Return the line of each call by call id. A fallback shows the arguments of the call that it replaces."""
+    """Return lines by call id. A fallback shows the arguments of the call that it replaces."""
     parts = {part.call: part for message in view.messages for part in message.parts if isinstance(part, CallPart)}
     stood = {call.stands_for: call.tool for call in view.calls if call.stands_for}
     return {

@@ -104,7 +104,7 @@ async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisito
 
 
 def _askers(site: Site, visitor: Visitor, found: Sequence[TurnRow]) -> list[str]:
-    """Return the requesters to filter by: all in development, else the ones in the visitor's rows."""
+    """Return all people in development, else the ones in the visitor's rows."""
     if site.deps.development:
         return [person.id for person in active_people(site.deps.people, visitor.person.tenant)]
     # The rows name only people that the visitor may know of.

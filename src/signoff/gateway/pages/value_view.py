@@ -62,10 +62,7 @@ class Row:
 
 
 def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tuple[Row | ValueTable, ...]:
-    """Return the rows of a card, with lists of objects as tables.
-
-    `args` are its arguments with masked secrets, or `None` if unknown.
-    """
+    """Lists of objects become tables. `args` are the card's arguments with masked secrets, or `None` if unknown."""
     rows = [_row(row, request, args, formatter) for row in request.card.rows]
     cells = [
         Cell(drawn.name, row.label, row.value, is_short=not (row.lines or row.length) and len(row.value) <= CELL_CHARS)
@@ -75,7 +72,7 @@ def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tup
 
 
 def values_count(request: ApprovalRequest) -> int:
-    """Count the values of a call, including values that its card does not draw."""
+    """Includes values that the card does not draw."""
     return sum(1 if row.name else row.length for row in request.card.rows)
 
 
@@ -99,13 +96,12 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter
 
 
 def _first(lines: Sequence[str]) -> int:
-    """Return the number of lines for the card; 0 if the first is too long."""
+    """Return 0 if the first line is too long."""
     ends = list(accumulate(map(len, lines[:LINES])))
     return sum(end <= HEAD_CHARS for end in ends)
 
 
 def _whole(row: CardRow, args: Any) -> str:
-    """Return the whole of a truncated value, or "" if unavailable."""
     # A marked or truncated name may match another argument, whose text would appear here.
     plain = not row.name.endswith(ELLIPSIS) and NEWLINE not in row.name and MARK not in row.name
     value = find(args, row.name, _ABSENT) if plain and isinstance(args, dict) else _ABSENT
@@ -125,9 +121,9 @@ def _is_code(row: CardRow) -> bool:
 async def show_page(
     deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, reader: Browser, request: Request
 ) -> dict[str, Any]:
-    """Return the context of `values.html` for the page in `request`, by default the first.
+    """Return the context of `values.html`, by default for the first page.
 
-    `reader` is the browser that the page's form belongs to. Raises `StoreUnavailable`.
+    `reader` is the browser of the page's form. Raises `StoreUnavailable`.
     """
     pages = value_pages(loaded)
     page = _page_number(request.query_params.get("page", ""), len(pages))
@@ -148,10 +144,10 @@ async def show_page(
 async def read_page(
     deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, reader: Browser, request: Request
 ) -> str:
-    """Record that the visitor read a page to its end. Returns the query of the next page, "" after the last.
+    """Record that the visitor read a page to its end, where its form is.
 
-    The form is below the last line of the page. Raises `BadRequest` for a form of another page or question, and
-    `StoreUnavailable`.
+    Returns the query of the next page, "" after the last. Raises `BadRequest` for a form of another page or question,
+    and `StoreUnavailable`.
     """
     form = await read_form(request)
     pages = len(value_pages(loaded))

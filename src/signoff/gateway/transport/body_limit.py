@@ -42,33 +42,31 @@ class BodyQuota:
         self._held: Counter[str] = Counter()
 
     def begin(self, sender: str) -> None:
-        """Count a new body. Raises `BodyRefused` if too many bodies are being received."""
+        """Raises `BodyRefused` if too many bodies are being received."""
         if _full(self._reading, sender, 1, BODIES_AT_ONCE):
             raise BodyRefused(503, "busy", "too many requests are being received; try again")
         self._reading[sender] += 1
 
     def end(self, sender: str) -> None:
-        """Stop counting a body that is complete or was interrupted."""
         self._reading[sender] -= 1
         _drop(self._reading, sender)
 
     def hold(self, sender: str, size: int) -> None:
-        """Count `size` more bytes. Raises `BodyRefused` if too many bytes are held."""
+        """Raises `BodyRefused` if too many bytes are held."""
         if _full(self._held, sender, size, BODY_BYTES_AT_ONCE):
             raise BodyRefused(503, "busy", "too many bytes are being received; try again")
         self._held[sender] += size
 
     def release(self, sender: str, size: int) -> None:
-        """Stop counting the bytes of a finished request."""
         self._held[sender] -= size
         _drop(self._held, sender)
 
 
 class BodyLimit:
-    """Reads a request's whole body, within the limits, before the application sees the request.
+    """Reads a request's whole body before the application sees the request.
 
-    `allowed` maps a request's scope to its most bytes, or `None` if no route takes the request. `refused` is called
-    for each refusal. If a client disconnects, it gets no response and its partial request is dropped.
+    `allowed` maps a request's scope to its most bytes, or `None` if no route takes the request. `refused` is called for
+    each refusal. If a client disconnects, it gets no response and its partial request is dropped.
     """
 
     def __init__(
@@ -80,7 +78,6 @@ class BodyLimit:
         self._quota = BodyQuota()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
         if scope["type"] != "http" or scope["method"] in READING:
             await self._app(scope, receive, send)
             return
@@ -97,7 +94,7 @@ class BodyLimit:
             held.release()
 
     async def _read(self, scope: Scope, receive: Receive, held: "_Held") -> bytes | None:
-        """Return the body, or `None` if the client disconnected. Raises `BodyRefused`."""
+        """Return `None` if the client disconnected. Raises `BodyRefused`."""
         max_bytes = self._allowed(scope)
         if max_bytes is None:
             raise BodyRefused(404, "unknown", "there is nothing at this address")
@@ -120,12 +117,11 @@ class _Held:
         self._size = 0
 
     def add(self, size: int) -> None:
-        """Hold `size` more bytes. Raises `BodyRefused`."""
+        """Raises `BodyRefused`."""
         self._quota.hold(self.sender, size)
         self._size += size
 
     def release(self) -> None:
-        """Release all bytes."""
         self._quota.release(self.sender, self._size)
         self._size = 0
 
@@ -145,12 +141,11 @@ class _Replay:
 
 
 def too_large(max_bytes: int) -> BodyRefused:
-    """Return the refusal of a body of more than `max_bytes`."""
     return BodyRefused(413, "too_large", f"a request is at most {max_bytes} bytes")
 
 
 async def refuse(send: Send, status: int, code: str, message: str) -> None:
-    """Respond with `message` and close the connection, without waiting for the rest of the body."""
+    """Close the connection, without waiting for the rest of the body."""
     body = json.dumps({"code": code, "message": message}).encode()
     headers = [
         (b"content-type", b"application/json"),

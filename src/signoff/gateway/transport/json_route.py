@@ -12,7 +12,7 @@ from signoff.formats.json_reader import NotJson, read_json
 
 
 def read_body(body: bytes, *, status: int = 422) -> Any:
-    """Return the value of a JSON body. Raises `BadRequest` with `status` for any other body."""
+    """Raises `BadRequest` with `status` for a body that is not JSON."""
     try:
         return read_json(body)
     except NotJson as error:
@@ -23,7 +23,6 @@ class JsonRoute(APIRoute):
     """A route whose JSON body is read by `read_body`. Every route with a declared body is one."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """See `APIRoute`."""
         handle = super().get_route_handler()
 
         async def read_and_handle(request: Request) -> Response:
@@ -43,9 +42,7 @@ class _ReadRequest(Request):
         self._value = value
 
     async def body(self) -> bytes:
-        """See `Request`."""
         return await self._request.body()
 
     async def json(self) -> Any:
-        """See `Request`."""
         return self._value

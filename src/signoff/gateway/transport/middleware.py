@@ -183,7 +183,7 @@ def _seal(send: Send, scope: Scope, *, secure: bool) -> Send:
 
 
 def unexpected_receipt(approval_id: str, error: Exception) -> Receipt:
-    """Return the receipt of a decision with an unexpected error. It may have counted, so it is not refused."""
+    """The decision may have counted, so the receipt is no refusal."""
     name = _log_failure(f"an answer to {approval_id!r}", error)
     message = (
         f"an unexpected error occurred, and the decision may have counted; the gateway's log has it under the id {name}"
@@ -236,7 +236,7 @@ def _wants_page(scope: Scope) -> bool:
 
 
 async def _send_refusal_page(scope: Scope, send: Send, status: int, message: str) -> None:
-    """Send the refusal in the browser's language, with its English message."""
+    """Uses the browser's language, with the English message."""
     language = language_for(Request(scope), "")
     named, why = f"error.{status}", f"error.why.{status}"
     words = [] if language == ENGLISH or not has_text(why) else [f"<p>{escape(text(why, language))}</p>"]

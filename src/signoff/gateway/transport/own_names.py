@@ -21,11 +21,11 @@ class OwnNames:
         self._origins = frozenset(origins)
 
     def has_host(self, headers: Headers) -> bool:
-        """Return whether the `Host` header holds one of these names. Any port passes: ports may be forwarded."""
+        """Any port passes: ports may be forwarded."""
         return _name(f"//{headers.get('host', '')}") in self._hosts
 
     def is_own_page(self, headers: Headers, *, null_passes: bool = False) -> bool:
-        """Return whether one of the server's own pages or a program sent the request, not another site's page.
+        """True for the server's own pages and for programs.
 
         `null_passes` admits an `Origin: null` unless the browser marked the request as cross-site.
         """

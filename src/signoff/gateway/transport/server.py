@@ -38,10 +38,10 @@ async def serve(
     ready: Callable[[], None] | None = None,
     setting: str = "SIGNOFF_PORT",
 ) -> None:
-    """Serve `app` until `stop` is set or the task is cancelled, then let requests finish.
+    """Serve until `stop` is set or the task is cancelled, then let requests finish.
 
-    Calls `ready` once the port answers. The caller handles signals. Raises `ServerUnavailable` if the port is taken
-    or the address does not belong to this machine. `setting` is the port's setting for the message.
+    Calls `ready` once the port answers. The caller handles signals. Raises `ServerUnavailable` if the port is taken or
+    the address does not belong to this machine. `setting` is the port's setting for the message.
     """
     with open_listener(host, port, host_setting="SIGNOFF_HOST", port_setting=setting) as listener:
         server = _Server(app, ready)
@@ -59,7 +59,7 @@ async def serve(
 async def running_server(
     app: Starlette, host: str, port: int, *, setting: str = "SIGNOFF_PORT"
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Serve `app` until the block ends. The port answers when the block begins. Raises like `serve`."""
+    """The port answers when the block begins. Raises like `serve`."""
     stop, ready = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(serve(app, host, port, stop=stop, ready=ready.set, setting=setting))
     waiting = asyncio.create_task(ready.wait())
@@ -76,10 +76,10 @@ async def running_server(
 
 
 def allow_connections() -> int:
-    """Raise the process's limit of open files for its connections. Return the number of connections allowed.
+    """Raise the process's limit of open files, and return the number of connections allowed.
 
-    Each connection takes a file. Without this limit, an attacker could hold connections open until none are left
-    for the store.
+    Each connection takes a file. Without this limit, an attacker could hold connections open until none are left for
+    the store.
     """
     wanted = CONNECTIONS + _OWN_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -111,22 +111,21 @@ class _Server(HttpServer):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start like uvicorn, then call `ready`."""
         await super().startup(sockets)
         if self._ready is not None and self.started:
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the live streams, which would never end, then stop like uvicorn."""
+        """End the live streams, which would never end, before uvicorn stops."""
         self._live.close()
         await super().shutdown(sockets)
 
 
 class BoundedConnection(H11Protocol):
-    """Adds a timeout for headers to uvicorn's connection. Ignores bodies of requests that will be refused.
+    """Adds a timeout for headers to uvicorn's connection.
 
-    uvicorn closes a connection that is idle between two requests. It does not close a connection that has sent nothing
-    yet, or only half of a request.
+    Ignores bodies of requests that will be refused. uvicorn closes an idle connection between two requests, but not one
+    that has sent nothing yet, or only half of a request.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -136,7 +135,6 @@ class BoundedConnection(H11Protocol):
         self._address = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See `asyncio.Protocol`."""
         super().connection_made(transport)
         _send_at_once(transport)
         address = _address(transport)
@@ -150,7 +148,6 @@ class BoundedConnection(H11Protocol):
         self._wait_for_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         if self._address:
             _OPEN[self._address] -= 1
             if not _OPEN[self._address]:
@@ -160,7 +157,6 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         for start in range(0, len(data), _PIECE_BYTES):
             if self._deaf or self.transport.is_closing():
                 return
@@ -196,10 +192,10 @@ _OPEN: Final[Counter[str]] = Counter()
 
 
 def _send_at_once(transport: asyncio.Transport) -> None:
-    """Set `TCP_NODELAY`, so that the system sends each piece of a response as it is written.
+    """Set `TCP_NODELAY`.
 
-    Otherwise, the body waits until the client confirms the head, which a client may delay for 40 ms. asyncio sets
-    the option only on sockets that report TCP as their protocol. Sockets of `socket.create_server` do not.
+    Otherwise, the body waits until the client confirms the head, which a client may delay for 40 ms. asyncio sets the
+    option only on sockets that report TCP as their protocol. Sockets of `socket.create_server` do not.
     """
     connection = transport.get_extra_info("socket")
     if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
@@ -207,7 +203,7 @@ def _send_at_once(transport: asyncio.Transport) -> None:
 
 
 def _address(transport: asyncio.Transport) -> str:
-    """Return the client's address, or "" for this machine, where a proxy serves many clients."""
+    """Return "" for this machine, where a proxy serves many clients."""
     peer = transport.get_extra_info("peername")
     try:
         host = ip_address(peer[0])
@@ -217,5 +213,4 @@ def _address(transport: asyncio.Transport) -> str:
 
 
 def _is_chunked(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Return whether the request does not declare the length of its body."""
     return any(name == b"transfer-encoding" for name, _ in headers)

@@ -45,11 +45,10 @@ _log = logging.getLogger(__name__)
 async def run_channels(
     deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules
 ) -> AsyncIterator[InboundReceiver | None]:
-    """Send cards, read decisions and dispatch them until the block ends.
+    """Run until the block ends.
 
-    Yields the receiver of vendors' messages, or `None` if there is no channel.
-
-    A failing task does not end the block. The failure is logged and the task restarts after a pause.
+    Yields the receiver of vendors' messages, or `None` if there is no channel. A failing task does not end the block.
+    It is logged, and restarts after a pause.
     """
     answers = asyncio.create_task(run_forever("the dispatcher of answers", AnswerDispatcher(deps).run))
     if not channels:
@@ -94,7 +93,7 @@ async def run_channels(
 
 
 async def run_forever(what: str, work: Callable[[], Awaitable[None]], *, first_pause: float = 1.0) -> None:
-    """Run `work` until it returns. Restart it after each failure, with growing pauses."""
+    """Run `work` until it returns. Restart after each failure, with growing pauses."""
     pause = first_pause
     while True:
         begun = time.monotonic()
@@ -157,20 +156,16 @@ class DecisionAdapter:
         self._deps = deps
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """Submit the author's decision.
+        """With `again`, the decision may have been sent before.
 
-        With `again`, the decision may have been sent before. Resend it only once a worker answers, because each
-        attempt makes the turn's history longer.
+        Resend it only once a worker answers, because each attempt makes the turn's history longer.
         """
         if again and not await self._answers(draft.approval_id):
             return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
         return await decide(self._deps, draft, author)
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """Return requests with this code that the person may decide, waiting or decided.
-
-        Raises `ServerUnavailable`.
-        """
+        """Return requests that the person may decide, waiting or decided. Raises `ServerUnavailable`."""
         request_id = await self._deps.requests.find_by_code(person.tenant, code)
         if request_id is None:
             return ()
@@ -182,11 +177,11 @@ class DecisionAdapter:
         return (request,) if is_approver else ()
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """Return the URL of the request's page in the inbox, which requires a sign-in."""
+        """The page requires a sign-in."""
         return f"{self._deps.settings.public_url}/approvals/{request.id}"
 
     async def _answers(self, approval: str) -> bool:
-        """Return whether a worker can report the request's state, or no such request exists."""
+        """Also true if no such request exists."""
         try:
             await self._deps.client.request(approval)
         except NotFound:

@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 
 async def receiver_from_request(request: Request) -> InboundReceiver:
-    """Return the receiver of vendors' messages. Raise `NotFound` if there is no channel."""
+    """Raise `NotFound` if there is no channel."""
     receiver: InboundReceiver | None = request.app.state.receiver
     if receiver is None:
         raise NotFound("there is no channel here")
