@@ -221,7 +221,7 @@ def facts_of_end(permit: Permit) -> KnownFacts:
 
 
 def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> AuditEntry:
-    """Precedes the turn. The `subject` in the event is unverified."""
+    """The event precedes the turn. Its `subject` is unverified."""
     moment = f"{event.at.isoformat()}/{event.body[:SHORT]}"
     facts = event.model_dump(include={"id", "status", "code", "body"})
     return AuditEntry(

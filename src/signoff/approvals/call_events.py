@@ -1,7 +1,7 @@
 """Builds the audit entries of calls: proposed, judged, run and ended.
 
 Pure. As in `audit_events`, no entry contains arguments or results, except those of specialists, and keys depend only on
-the event.
+the event. An entry contains a tool's `meta`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,7 +98,7 @@ def started_entry(
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """Recorded before the handler is called.
+    """Recorded before the handler is called, with its verified permit.
 
     `ticket` is empty for a read that needs none. `attempt` distinguishes the runs of such a read. `note` describes
     changed arguments or accepted deviations.

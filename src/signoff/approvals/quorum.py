@@ -1,7 +1,8 @@
 """Counts people towards a quorum and its groups: one person fills one place.
 
 Pure. Turn, gateway and tool share it. A person's approval counts as one vote: their own, or that of one delegator. A
-maximum flow (person, vote, group) fills as many places as possible.
+vote fills one place in a group that names one of its entries. A maximum flow (person, vote, group) fills as many places
+as possible.
 """
 
 from collections import deque
@@ -85,7 +86,7 @@ def progress(request: ApprovalRequest) -> Progress:
 
 
 def _fill_groups(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> list[int]:
-    """Fills as many places as possible."""
+    """Return the filled places of each group, with as many filled as possible."""
     network: dict[Hashable, dict[Hashable, int]] = {}
     votes = {holder: entries for voter in voters for holder, entries in voter.votes.items()}
     for voter in voters:

@@ -94,7 +94,7 @@ def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -
 
 
 def with_browser(decision: Decision, browser: str) -> Decision:
-    """Note the browser session that may undo a denial in its delivery id.
+    """Note in a denial's delivery id the browser session that may undo it.
 
     Other decisions do not change. A remembered denial affects other calls at once, so it cannot be undone.
     """

@@ -62,6 +62,7 @@ class Statement(FrozenModel):
 
     @property
     def body(self) -> bytes:
+        """The signed bytes."""
         return canonical_json(self.model_dump(mode="json"))
 
     @property

@@ -135,7 +135,7 @@ class Conversations:
         return begun, about
 
     async def approval_id(self, name: str, person: Person | None, tenant: str) -> str:
-        """An id is not looked up; the person must be able to read a short code."""
+        """Does not look up an id. For a short code, the person must have read access to its request."""
         if parse_approval_id(name) is not None:
             return name
         code = read_code(name)

@@ -35,4 +35,5 @@ class ExternalTurn:
 
 
 def make_external_turn(given: TurnInput, call: ProposedExternalCall) -> ExternalTurn:
+    """Call only for a turn that this gateway has just started: the principal is not verified."""
     return ExternalTurn(TurnKey(given.tenant_id, given.session_id, given.turn_id), given, call, given.principal)

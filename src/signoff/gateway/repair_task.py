@@ -142,7 +142,7 @@ class RequestSweep:
         return amiss
 
     async def _orphan(self, question: Question) -> bool:
-        """The turn has closed without ending the question, as after a termination, or has moved on.
+        """End a question whose turn has closed without ending it, as after a termination, or has moved on.
 
         A turn has moved on if the store was restored from before the answer.
         """

@@ -261,7 +261,7 @@ def _take(receipt: SessionReceipt) -> SessionReceipt:
 
 
 def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tuple[Principal, ...]:
-    """Return one for each turn that one message may lead to."""
+    """Return a signed requester for each turn that one message may lead to."""
     if deps.signer is None:
         return (vouch(deps, ctx, any_actor=True),)
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))

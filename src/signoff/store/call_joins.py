@@ -46,7 +46,7 @@ class CallJoins:
         return await self._store.run(enter)
 
     async def find(self, key: str) -> str:
-        """Return the turn of the call that such proposals join, or ""."""
+        """Return the turn of the call that proposals with this digest join, or ""."""
         query = select(CALL_JOINS.c.turn).where(CALL_JOINS.c.key == key)
         turn = await self._store.read(lambda connection: connection.execute(query).scalar_one_or_none())
         return "" if turn is None else str(turn)

@@ -285,7 +285,7 @@ def take_use(connection: Connection, use: LimitedUse, ticket: str) -> datetime |
 
 
 def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") -> datetime | None:
-    """Return the time when one more use becomes possible, or `None` for now.
+    """Return the time when one more use becomes possible, or `None` if it is possible now.
 
     Does not count a use by the call `but` of the same turn.
     """
@@ -310,7 +310,7 @@ def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") ->
 
 
 def return_use(connection: Connection, ticket: str) -> None:
-    """Used for a call without effect."""
+    """Give back the ticket's use, if it took one, because its call had no effect."""
     connection.execute(_RETURN, {"ticket": ticket})
 
 

@@ -348,7 +348,7 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 
 
 def make_private(place: StoreAddress) -> None:
-    """Create the SQLite file readable by its owner only, because it holds keys. Raises `OSError`."""
+    """Create the SQLite file, if absent, readable by its owner only, because it holds keys. Raises `OSError`."""
     if place.url.get_backend_name() == "sqlite":
         # SQLite gives its -wal and -shm files the mode of this file, so they are private as well.
         os.close(os.open(_sqlite_file(place.url), os.O_CREAT | os.O_RDWR, 0o600))

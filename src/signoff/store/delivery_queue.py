@@ -190,7 +190,7 @@ class DeliveryQueue:
         )
 
     async def add_to_handle(self, token: str, name: str, texts: Sequence[str]) -> None:
-        """Add texts to a list in the handle of a sent card. The list keeps the last ones."""
+        """Add texts to a list in the handle of a sent card. The list keeps only the last ones."""
         if not texts:
             return
         ours = DELIVERIES.c.token == token

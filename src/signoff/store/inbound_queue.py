@@ -118,7 +118,7 @@ class InboundQueue:
         return await self._store.read(lambda connection: _rows(connection.execute(ordered)))
 
     async def list_told(self, row: InboundRow, since: datetime, *, limit: int) -> list[InboundRow]:
-        """Newest messages since `since` that decided nothing and got a reply."""
+        """Return the author's newest messages since `since` that decided nothing and got a reply."""
         query = (
             select(ARRIVALS)
             .where(

@@ -94,7 +94,7 @@ def newest_turns(connection: Connection, limit: int) -> list[TurnKey]:
 
 
 def is_old(connection: Connection, turn: TurnKey, before: int) -> bool:
-    """The turn is unchanged since `before`, waits for nothing and is not needed.
+    """True if the turn is unchanged since `before`, waits for nothing and is not needed.
 
     Cards that are still to be closed need its rows. So do grants until they expire, because the turn's questions and
     answers prove them.

@@ -239,9 +239,9 @@ def quote_identifier(name: str) -> str:
 
 
 def statements(names: Mapping[ProcessRole, str], *, schema: str, database: str, version_table: str) -> list[str]:
-    """Give the roles `names` exactly their rights, and PUBLIC none.
+    """Return the SQL that gives the roles `names` exactly their rights, and PUBLIC none.
 
-    The SQL may run repeatedly, in one transaction, because it first revokes and then grants.
+    It may run repeatedly, in one transaction, because it first revokes and then grants.
     """
     both = ", ".join(quote_identifier(names[role]) for role in PROCESS_ROLES)
     where = quote_identifier(schema)

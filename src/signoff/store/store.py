@@ -198,7 +198,7 @@ class Store:
         self._refusals.count(kind)
 
     async def put_blob(self, body: bytes, place: SessionKey | None) -> BlobRef:
-        """See `add_blob`."""
+        """`body` is JSON, and its hash becomes its name; see `add_blob`."""
         blob = Blob.of(body)
         await self.run(lambda connection: add_blob(connection, blob, place))
         return blob.ref

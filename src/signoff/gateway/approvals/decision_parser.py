@@ -21,7 +21,10 @@ def refused_receipt(code: ReceiptCode, approval_id: str, message: str) -> Receip
 
 
 def read_draft(given: Any, approval_id: str = "", *, person: str = _BY_ADDRESS) -> DecisionDraft | Receipt:
-    """`given` is a JSON object, or a form converted by a page or channel. `approval_id` comes from the address."""
+    """Unclear input is never an approval.
+
+    `given` is a JSON object, or a form converted by a page or channel. `approval_id` comes from the address.
+    """
     try:
         draft = DecisionDraft.model_validate(given)
     except ValidationError as error:

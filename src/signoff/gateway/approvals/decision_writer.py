@@ -77,8 +77,9 @@ class DecisionWriter:
         *,
         arrived: datetime | None = None,
     ) -> Receipt:
-        """`args` are the request's arguments for the comparison with later calls; without them, no grant is written.
+        """Store a decision or a withdrawal, and hand it to its turn.
 
+        `args` are the request's arguments for the comparison with later calls; without them, no grant is written.
         `arrived` is the arrival time of a channel's message by the store's clock, or `None` for now. If the turn cannot
         take the decision now, it gets it later. Raises `StoreUnavailable`: then nothing was stored.
         """
@@ -100,7 +101,7 @@ class DecisionWriter:
             return taken.receipt if taken.decision is None else _make_pending(taken.receipt, taken.decision)
 
     async def undo(self, approval: str, person: str, browser: str) -> Receipt:
-        """Undo a denial of this browser session. Raises `StoreUnavailable`."""
+        """Undo the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
         with bind_log_fields(fields_of_request(approval)):
             return await self._taker.undo(approval, person, browser, self._sign)
 

@@ -137,7 +137,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
 
 
 async def undo_denial(deps: GatewayDeps, approval_id: str, person: Person, browser: str) -> Receipt:
-    """Undo a denial of this browser session. Raises `StoreUnavailable`."""
+    """Undo the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
     receipt = await deps.decision_writer.undo(approval_id, person.id, browser)
     if receipt.status == "refused":
         tried = Decision(approval_id=approval_id, verdict="retracted", subject=person.id, channel=INBOX)

@@ -76,6 +76,7 @@ def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
 
 
 def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
+    """Covers only values that the turn's history holds inline."""
     by_call = {call.call: call.approval for call in view.calls}
     values: set[str] = set()
     for part in (part for message in view.messages for part in message.parts if isinstance(part, CallPart)):

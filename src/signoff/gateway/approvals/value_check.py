@@ -26,7 +26,7 @@ def proof_of(loaded: LoadedRequest) -> str:
 
 
 def whole_request(loaded: LoadedRequest) -> ApprovalRequest:
-    """Return all arguments, masked secrets and the proof of reading."""
+    """Add all arguments and the proof of reading, and mask the secrets."""
     return masked_request(replace(loaded.request, args=Content(inline=loaded.args), seen=proof_of(loaded)))
 
 

@@ -66,7 +66,7 @@ class ValueTable:
 
 
 def find_tables(cells: Sequence[Cell], args: Any, formatter: Formatter) -> list[int | ValueTable]:
-    """Tables replace runs of objects."""
+    """Return the index of each cell. Tables replace runs of objects."""
     found: list[int | ValueTable] = []
     uneven = {each for cell in cells if not _list_of(cell) for each in _lists_around(cell)}
     places = [place if (place := _list_of(cell)) not in uneven else () for cell in cells]
@@ -78,7 +78,7 @@ def find_tables(cells: Sequence[Cell], args: Any, formatter: Formatter) -> list[
 
 
 def _list_of(cell: Cell) -> tuple[str, ...]:
-    """Empty for a value outside objects of lists."""
+    """Return the keys of the list that holds the cell's object; empty for other values."""
     keys = keys_from_name(cell.name)
     is_field = cell.is_short and len(keys) > _LEAST_OBJECTS and _is_index(keys[-2]) and not _is_index(keys[-1])
     return tuple(keys[:-2]) if is_field else ()

@@ -101,10 +101,10 @@ class ProviderPeople:
             self._due = due
 
     async def admit(self, claims: Mapping[str, Any]) -> tuple[Person, VouchedPerson | None]:
-        """Return also the row to store if the person is not declared.
+        """Return the person, and the row to store if the person is not declared.
 
-        Ends an earlier login's row if this one yields no person, or a declared one. Raises `Refused` for an unknown
-        person, and `StoreUnavailable`.
+        The caller has verified `claims`. Ends an earlier login's row if this one yields no person, or a declared one.
+        Raises `Refused` for an unknown person, and `StoreUnavailable`.
         """
         people, signer, now = self._people, self._deps.signer, self._deps.clock()
         if people is None:

@@ -161,7 +161,7 @@ def _proposal(
 
 
 def remarks_of(deps: GatewayDeps, tool: str) -> frozenset[str]:
-    """If several tools have this name, return their common arguments."""
+    """If several tools have this name, return their common remarks."""
     named = [frozenset(each.remarks) for each in deps.catalog.tools_named(tool)]
     return frozenset.intersection(*named) if named else frozenset()
 

@@ -154,8 +154,8 @@ def _decrypts(caller: AuthenticatedCaller, *, development: bool) -> bool:
 def mask_payloads(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload]:
     """Mask every call's secret arguments, and their texts everywhere.
 
-    If the catalog lacks a call's tool, masks all arguments of the call, because any could be secret. Masks JSON that is
-    nested too deeply whole. Other payloads stay unchanged: Signoff writes none.
+    If the catalog lacks a call's tool, masks all arguments of the call, because any could be secret. Masks the whole of
+    JSON that is nested too deeply. Payloads that are not JSON stay unchanged: Signoff writes none.
     """
     documents = [_read_document(each) for each in payloads]
 

@@ -48,8 +48,8 @@ _ADDED: Final = (
 def build_ui_proxy(upstream: str, host: str, public_url: str) -> Starlette:
     """Make the proxy for the UI at `upstream`.
 
-    Browsers use `public_url`. It answers only its own host names, so a rebound name reads nothing, and refuses requests
-    of other sites.
+    Browsers use `public_url`. The proxy answers only its own host names, so a rebound name reads nothing, and refuses
+    requests of other sites.
     """
     # The environment's proxies must not see the traffic.
     client = httpx2.AsyncClient(base_url=upstream, trust_env=False)

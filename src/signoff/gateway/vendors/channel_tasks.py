@@ -181,7 +181,7 @@ class DecisionAdapter:
         return f"{self._deps.settings.public_url}/approvals/{request.id}"
 
     async def _answers(self, approval: str) -> bool:
-        """Also true if no such request exists."""
+        """Return whether a worker can report the request's state. Also true if no such request exists."""
         try:
             await self._deps.client.request(approval)
         except NotFound:

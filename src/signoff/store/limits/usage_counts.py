@@ -17,7 +17,7 @@ class UsageCounts:
         self._store = store
 
     async def check(self, uses: Sequence[LimitedUse]) -> list[datetime | None]:
-        """Return `None` for a use possible now, or the time when it will be.
+        """Return for each use `None` if it is possible now, or the time when it will be.
 
         Does not count a use taken by the same call. Raises `StoreUnavailable`.
         """

@@ -214,7 +214,7 @@ class Questions:
         return await self._store.read(lambda connection: list(connection.scalars(query)))
 
     async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
-        """Oldest first. `opened_before` is in seconds ago."""
+        """Return open questions asked at least `opened_before` seconds ago, oldest first."""
         query = (
             select(QUESTIONS)
             .where(

@@ -74,7 +74,7 @@ class RequestLists:
     async def iterate_waiting(
         self, tenant: str, *, readers: Collection[str] | None = None, sessions: Collection[str] | None = None
     ) -> AsyncGenerator[list[ApprovalRequest], None]:
-        """Yield pieces.
+        """Yield the requests in pieces.
 
         `readers` restricts them to requests that may concern one of these approver entries. This only preselects:
         callers must check that a person may read a request before showing it.
@@ -111,6 +111,8 @@ class RequestLists:
         return found
 
     async def of_turn(self, turn: TurnKey) -> TurnRows:
+        """Read requests, tickets and freeze in one transaction."""
+
         def read(connection: Connection) -> tuple[_Found, list[Ticket], Freeze | None]:
             found = _find(_OF_TURN, connection, turn._asdict())
             return found, read_tickets(connection, turn.workflow_id), freeze_of(connection, turn.tenant)
