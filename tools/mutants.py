@@ -226,7 +226,7 @@ def _digest(folder: Path) -> str:
 
 
 def try_mutants(name: str, place: Path, children: int, seconds: float) -> None:
-    """Run each mutant for `seconds`, see `mutant_runs`."""
+    """Run each untried mutant for at most `seconds`, see `mutant_runs`."""
     folder, area = place / "mutants", AREAS[name]
     paths = [str(Path(__file__).parent), *(str(folder / each) for each in ("tests", "src"))]
     command = [sys.executable, "-m", "pytest", "-q", "-s", "--rootdir=.", "-p", "mutant_runs"]

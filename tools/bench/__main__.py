@@ -66,7 +66,7 @@ async def _measure(settings: Settings, server: ServerHandle, store: Store, url: 
 
 
 def read_arguments(arguments: list[str]) -> tuple[Settings, Path | None]:
-    """The result file is `None` by default, except for a full run: `tools/bench/results/` has it."""
+    """Return the settings, and the result file or `None`. A full run has a file by default, other runs have none."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench", description="Signoff compared with a hand-written workflow."
     )

@@ -95,7 +95,7 @@ class Call:
 
     @property
     def is_edited(self) -> bool:
-        """Whether approvers changed the arguments."""
+        """Whether the call is permitted with other arguments than proposed."""
         if self._exchange.is_found:
             return self.state == "permitted" and bool(self.status.edited_by)
         return self.state == "permitted" and not same_arguments(self.status.args, self._proposal.args)
@@ -116,6 +116,7 @@ class Call:
 
     @property
     def is_reported(self) -> bool:
+        """Whether the gateway has accepted the report of the outcome."""
         return self._report_problem == ""
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 
 
 def call_key(conversation: str, *place: Any) -> str:
+    """The key is always the same for the same position in the same conversation."""
     text = json.dumps([conversation, *place], default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -63,6 +63,7 @@ class CallExchange:
     is_repeated: bool = False
     """Whether an earlier program with this attempt may have used the permit. The permit is then requested again."""
     suspended: MutableMapping[str, SuspendedUse] = field(default_factory=dict)
+    """By call id."""
 
     def settle(self) -> Exchange[CallStatus]:
         """Propose the call and wait for approvers. `permitted` means that its permit can be used."""

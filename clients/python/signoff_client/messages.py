@@ -16,7 +16,7 @@ _TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True)
 class Request:
-    """A request that may be repeated unchanged."""
+    """A request to the gateway. The client may repeat it unchanged."""
 
     method: str
     path: str

@@ -20,6 +20,7 @@ class WaitOver:
 
     @property
     def words(self) -> str:
+        """The answer to the model."""
         advice = "Do not make the same call again: approvers would be asked twice. Inform your user that it waits."
         if not self.has_key:
             advice = "Make the same call again later to get the answer."
@@ -27,6 +28,7 @@ class WaitOver:
 
     @property
     def advice(self) -> str:
+        """The line for the program's log, with the remedy."""
         name = f"`{self.status.tool}` ({self.status.code or self.status.id})"
         return (
             f"{name} still waits for people after `wait={self.wait:g}`; nothing was denied. Come back with the same "

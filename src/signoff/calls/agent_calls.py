@@ -48,9 +48,10 @@ class CallUse(NamedTuple):
     """The use of a call's permit."""
 
     owner: str
-    """See `use_id`."""
+    """The id of the use request, see `use_id`."""
     claimed_at: datetime
     finished_at: datetime | None
+    """The time of the report of the outcome. `None` without a report."""
 
 
 class CallTerms(NamedTuple):
@@ -59,7 +60,9 @@ class CallTerms(NamedTuple):
     is_external: bool
     """True if only agents run the tool."""
     asked_seconds: float
+    """The time that approvers have for an answer."""
     usable_seconds: float
+    """The lifetime of an approval."""
 
 
 class ToolListing(NamedTuple):
@@ -153,13 +156,17 @@ class AgentCalls(Protocol):
         """Return whether the agent may wait for another call. If not, the answer gets `Retry-After`."""
         ...
 
-    def use_trace(self, given: Mapping[str, object]) -> None: ...
+    def use_trace(self, given: Mapping[str, object]) -> None:
+        """Make the spans of this request follow the `traceparent` of a message."""
+        ...
 
     def agent(self, named: str | None = None) -> str:
         """Raise `Refused` for another agent's name."""
         ...
 
-    def tools(self, *, agent: str | None = None, user: str | None = None) -> list[ToolListing]: ...
+    def tools(self, *, agent: str | None = None, user: str | None = None) -> list[ToolListing]:
+        """Return only the tools that the agent may see for the person."""
+        ...
 
     async def propose(
         self, body: CallBody, *, key: str | None = None, joins: bool = False, attended: bool = False
@@ -175,9 +182,13 @@ class AgentCalls(Protocol):
         """Return the call that a key names in `propose` with `joins`, without polling it."""
         ...
 
-    async def name(self, place: CallBody, key: str, call: CallHandle) -> None: ...
+    async def name(self, place: CallBody, key: str, call: CallHandle) -> None:
+        """Let a key name a call from now on."""
+        ...
 
-    async def unname(self, place: CallBody, key: str, call: CallHandle) -> None: ...
+    async def unname(self, place: CallBody, key: str, call: CallHandle) -> None:
+        """End a key's name for a call, so that the key can name another call."""
+        ...
 
     async def load(self, call_id: str, agent: str | None = None) -> CallHandle:
         """Return a call of the agent by its name, without polling it.
@@ -217,20 +228,24 @@ class AgentCalls(Protocol):
         """Report that the call's agent waits, or with `within`, that it stops waiting for so many seconds."""
         ...
 
-    async def run(self, call: CallHandle) -> CallHandle: ...
+    async def run(self, call: CallHandle) -> CallHandle:
+        """Run a permitted call of a tool that Signoff runs itself."""
+        ...
 
     async def times(self, call: CallHandle) -> CallTimes: ...
 
     def may_decide(self, question: AskedQuestion, *, agent: str | None = None, user: str | None = None) -> bool: ...
 
-    async def arguments(self, call: CallHandle) -> dict[str, Any]: ...
+    async def arguments(self, call: CallHandle) -> dict[str, Any]:
+        """Return the arguments as proposed, even if an approver changed them."""
+        ...
 
     async def question(self, call: CallHandle) -> AskedQuestion | None: ...
 
     async def permit_use(self, call: CallHandle) -> CallUse | None: ...
 
     async def keep(self, key: str, value: str) -> Kept:
-        """Return the present value of the key, if it has one. It is deleted along with old calls."""
+        """Store a value for the agent, or return the key's present value. It is deleted along with old calls."""
         ...
 
     async def kept(self, key: str) -> str | None: ...
@@ -255,7 +270,9 @@ class AgentCalls(Protocol):
 
     def now(self) -> datetime: ...
 
-    def remarks(self, tool: str) -> frozenset[str]: ...
+    def remarks(self, tool: str) -> frozenset[str]:
+        """Return the arguments that are only remarks about the call."""
+        ...
 
     async def note_refusal(self, error: SignoffError, tool: str = "") -> None:
         """Record a refusal that the plugin answers itself. The core records refusals by a route."""

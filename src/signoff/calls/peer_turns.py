@@ -95,7 +95,9 @@ class PeerTurns(Protocol):
 
     async def stop(self, key: TurnKey) -> None: ...
 
-    async def rows(self, actor: str, wanted: Callable[[TurnRow], bool], limit: int) -> list[TurnRow]: ...
+    async def rows(self, actor: str, wanted: Callable[[TurnRow], bool], limit: int) -> list[TurnRow]:
+        """Return the newest of the agent's own turns with the actor, at most `limit`."""
+        ...
 
     async def share(self, what: tuple[Hashable, ...], read: Callable[[], Awaitable[V]]) -> V:
         """Share one `read` among equal requests at the same time."""
@@ -113,7 +115,7 @@ class PeerTurns(Protocol):
         ...
 
     def hold(self) -> AbstractAsyncContextManager[None]:
-        """Raises `BadRequest` (429)."""
+        """Count a request with a long response. Raises `BadRequest` (429) for an agent at its limit."""
         ...
 
     def refuse_more(self) -> None:

@@ -199,7 +199,7 @@ class AnswerTaker:
     def _added(
         self, connection: Connection, rows: ApprovalRows, vote: Vote, receipt: Receipt, author: Authority
     ) -> Taken:
-        """Its turn may hold back its own entry with the same key."""
+        """Record the decision together with its row. The turn may hold back its own entry with the same key."""
         entry_writer([audit_events.attempt_entry(vote.decision, receipt, self._clock(), author)])(connection)
         return Taken(receipt, vote, author, rows.latest.edit_delivery)
 
@@ -223,7 +223,7 @@ def refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: Recei
 
 
 def _takes_back(decision: Decision) -> bool:
-    """It is too late once the call has begun."""
+    """Return whether a decision stops its call. Such a decision is too late once the call has begun."""
     return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
 
 

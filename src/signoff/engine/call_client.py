@@ -95,6 +95,7 @@ class CallClient:
         return UseReply(state=outcome.code, outcome=outcome)
 
     async def _look(self, key: TurnKey, pause: float) -> UseReply | None:
+        """Return a call's state once the call waits or may be used, or `None` if no worker answers."""
         while True:
             await asyncio.sleep(pause)
             pause = min(max(2 * pause, _FIRST_PAUSE), _LAST_PAUSE)

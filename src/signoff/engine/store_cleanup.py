@@ -35,9 +35,11 @@ class StoreRemoval(NamedTuple):
     """The data of a store that were removed, or that a dry run would remove."""
 
     turns: Counter[str]
+    """By tenant."""
     rows_by_tenant: dict[str, RemovedRows]
     """Rows that belong to no turn count for the tenant `main`."""
     kept: int
+    """Old turns that stay, because the server still has them."""
     unknown: int
     """Turns that stay, because the server's answer is unknown."""
 

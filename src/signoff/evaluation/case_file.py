@@ -131,7 +131,7 @@ class EvaluationCase(Section):
     answer: str = Field("", description="The text of its answer.")
 
     def ctx(self, completion: int) -> CallContext:
-        """`completion` is the number of a completion."""
+        """Return the context for judging the calls of a completion. `completion` counts from 1."""
         changes = [each.context for each in self.completions[:completion] if each.context is not None]
         steps = [each.step for each in self.completions[:completion] if each.step is not None]
         key = parse_workflow_id(self.recorded.turn) or TurnKey(self.tenant, "", "")

@@ -85,7 +85,7 @@ class PlayResult:
 
 
 def call_key(tool: str, args: Any) -> str:
-    """Digest the tool and the arguments, with secret ones hidden."""
+    """The caller has hidden secret arguments."""
     try:
         return sha256_hex([tool, args])
     except NotCanonical:

@@ -97,6 +97,7 @@ _STEPS: Final = _Steps()
 
 
 def begin_check() -> None:
+    """Reset the step count of this thread."""
     _STEPS.left = SCHEMA_STEPS
 
 
@@ -150,7 +151,7 @@ def _is_found(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _compile(pattern: str) -> tuple[tuple[Any, bool], ...]:
-    """Each pattern has whether it must be found in a text. Raises `re2.error`."""
+    """Each pattern has a flag that shows whether it must be found in a text. Raises `re2.error`."""
     return tuple((re2.compile(part, _QUIET), wanted) for part, wanted in _split_pattern(pattern))
 
 

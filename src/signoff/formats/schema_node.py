@@ -194,6 +194,7 @@ class SchemaNode(NamedTuple):
 
 
 def without_keyword(schema: Any, keyword: str) -> Any:
+    """Remove a keyword at any depth, but keep data, and properties with its name."""
     if isinstance(schema, list):
         return [without_keyword(each, keyword) for each in schema]
     if not isinstance(schema, Mapping):

@@ -9,6 +9,7 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 
 
 def write_yaml(data: Any, *, ascii_only: bool = False) -> str:
+    """`ascii_only` escapes all other characters, so that all are visible."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=WIDTH)
 
 

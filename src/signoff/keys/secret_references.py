@@ -36,6 +36,7 @@ def literal_secrets(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 async def fill_references(settings: Mapping[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
+    """Replace references only under names of secrets."""
     return {key: await _fill(value, read, secret=_is_secret(key)) for key, value in settings.items()}
 
 

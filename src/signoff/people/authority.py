@@ -89,5 +89,6 @@ def _is_assured(task: IdentifyTask, unsigned: bool, development: bool) -> bool:
 
 
 def _is_waived(task: IdentifyTask, development: bool) -> bool:
+    """Return whether a decision counts without assurance."""
     # The development profile has no logins, so it accepts a raw message where a channel's assurance would suffice.
     return task.accept_unsigned or (development and not at_least(task.min_assurance, "session"))

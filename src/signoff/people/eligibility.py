@@ -43,7 +43,7 @@ class ApproverSpec:
     """The approver entries: `role:<role>` and `user:<id>`."""
     requester: str
     allow_self: bool
-    """Includes proposers."""
+    """Whether the requester and the proposers may vote."""
     proposers: tuple[str, ...] = ()
     """The ids of the editors of the arguments."""
     quorum: int = 1

@@ -86,6 +86,7 @@ def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShap
 
 
 def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShape]) -> bool:
+    """Return whether large data make an expression so costly that it must run within limits."""
     if growth(tree, variables).degree > 1:
         return True
     worst = cost_of(tree, sizes_at_most(variables, nodes=MAX_VALUES, text=POLICY_TEXT_BYTES))

@@ -81,6 +81,7 @@ class CompiledPolicy:
     context_shape: DataShape
     expressions: Mapping[str, Expression]
     default: tuple[str, ...]
+    """The approvers if the policy names none."""
 
     def judge(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
@@ -175,6 +176,7 @@ class CompiledPolicy:
         return terms_of(policy, approvers, applied), engines
 
     def _route(self, data: EngineInput | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[EngineAnswer, ...]]:
+        """Return the approvers to ask, more reasons, and the engines' answers."""
         named = (self.policy.named_approvers if self.policy is not None else ()) or self.default
         expression = self.expressions.get("route_to")
         if expression is None:

@@ -40,7 +40,7 @@ class Extent:
     level: int = 0
 
     def child(self, name: str | None) -> "Extent":
-        """Return `None` means all items together."""
+        """`name` is `None` for all items together."""
         return self.opaque("any")
 
     def opaque(self, kind: Kind) -> "Extent":
@@ -54,6 +54,7 @@ class Extent:
         return EmptyExtent(self.kind, level=self.level)
 
     def at(self, level: int) -> "Extent":
+        """Return the same place, read through the variable of a macro."""
         return Extent(self.kind, self.length, self.nodes, self.text, level)
 
 
@@ -113,7 +114,7 @@ class CountedExtent(Extent):
         return {}
 
     def child(self, name: str | None) -> Extent:
-        """Return `None` means all items and entries."""
+        """`name` is `None` for all items and entries."""
         extent = self._found.get(name)
         if extent is None:
             values: Sequence[Any] = vars(self)["_values"]

@@ -90,7 +90,7 @@ def less(left: Any, right: Any) -> bool:
 
 
 def less_or_equal(left: Any, right: Any) -> bool:
-    """Raise `TypeError` for types without an order. It is not the opposite of `>`: for NaN both are false."""
+    """Raise `TypeError` for types without an order. `<=` is not the opposite of `>`: for NaN both are false."""
     one, two = _comparable(left, right)
     return bool(one <= two)
 

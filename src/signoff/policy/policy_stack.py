@@ -194,6 +194,7 @@ def _strictest(
 
 
 def _combine_shown(given: Sequence[ShownArguments]) -> ShownArguments:
+    """Show the arguments that any policy shows, but mask the arguments that any policy masks."""
     lists = [each.only for each in given if each.only is not None]
     only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None
     return ShownArguments(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))

@@ -30,7 +30,7 @@ def normalise(text: str) -> str:
 
 
 def text_problem(text: str) -> tuple[str, int]:
-    """Return why text is rejected unread, with the column from 1 or 0, or ("", 0) if it is accepted."""
+    """Return why text is rejected unread, with its column from 1, or 0 without a column. ("", 0) for accepted text."""
     if not text:
         return "it is empty", 0
     if len(text) > POLICY_CHARS:

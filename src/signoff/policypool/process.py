@@ -55,7 +55,7 @@ def limit_memory() -> None:
 
 
 def limit_time() -> None:
-    """The system kills the process if its next task takes longer."""
+    """Limit the processor time of the next task. The system kills the process if the task takes longer."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = math.ceil(used.ru_utime + used.ru_stime + POLICY_PROCESS_SECONDS)
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))

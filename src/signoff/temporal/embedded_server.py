@@ -246,7 +246,7 @@ def find_temporal(explicit: Path | str | None = None) -> Path | None:
 
 
 async def download_temporal(folder: Path) -> Path:
-    """Download it with Temporal's SDK. Raises `ServerUnavailable`."""
+    """Download the `temporal` program with Temporal's SDK. Raises `ServerUnavailable`."""
     try:
         make_private_folder(folder)
         # The SDK downloads only for a server that it starts. Stop that server at once.

@@ -49,6 +49,7 @@ class QueryFence:
             _discard(self._ended, run_id, activity_id)
 
     def record_known(self, run_id: str, activity_ids: Iterable[str]) -> None:
+        """Record that the workflow knows of these activities' ends."""
         with self._lock:
             for each in activity_ids:
                 _discard(self._running, run_id, each)

@@ -196,6 +196,7 @@ class Formatter:
 
 
 def formatter_for(person: Person, now: datetime) -> Formatter:
+    """The time zone of a person without `reach` is UTC."""
     zone = UTC if person.reach is None else ZoneInfo(person.reach.timezone)
     return Formatter(language_of(person.locale), zone, now, person.locale)
 

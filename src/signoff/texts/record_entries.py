@@ -24,12 +24,12 @@ def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
 
 
 def claim_words(words: str, language: str) -> str:
-    """Write words that only the turn reports as a claim."""
+    """Mark the words of an entry as a claim, because only its turn reports them."""
     return text("entry.claimed", language, words=words)
 
 
 def claimant_words(facts: Mapping[str, Any], language: str) -> str:
-    """Write the subject that an entry only claims as a claim. "" without one."""
+    """Mark the subject of an entry as a claim, because nothing proves it. "" without such a subject."""
     claimed = str(facts.get(CLAIMED_SUBJECT, ""))
     return text("entry.claimed_subject", language, who=claimed) if claimed else ""
 

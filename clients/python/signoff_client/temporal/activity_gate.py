@@ -48,6 +48,7 @@ class GateActivities:
 
     @activity.defn(name=ASK)
     async def ask(self, question: Question) -> Answer:
+        """Propose the call, or find it again if it was proposed before."""
         call = self._call(question)
         await call.settle()
         if call.state == "unreachable":
@@ -161,6 +162,8 @@ class GatedActivities(ActivityInboundInterceptor):
 
 @dataclass(frozen=True)
 class _Approved:
+    """Replaces an activity's input by the approved arguments."""
+
     reader: CallReader
     converter: PayloadConverter
     values: Sequence[Any]

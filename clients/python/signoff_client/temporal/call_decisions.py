@@ -1,4 +1,4 @@
-"""Decides a workflow's question about a call and its next step. Deterministic in replay."""
+"""Decides a workflow's question about a call and its next step. Deterministic in replay, without I/O."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -82,6 +82,7 @@ def unreachable_answer(error: ActivityError) -> Answer:
 
 
 def activity_error(activity: str, activity_id: str, cause: ApplicationError | CancelledError) -> ActivityError:
+    """The activity was never started, but its error has the form of a started activity's error."""
     error = ActivityError(
         cause.message,
         scheduled_event_id=0,

@@ -119,7 +119,7 @@ def to_json(converter: PayloadConverter, value: Any) -> Any:
 
 
 def from_json(converter: PayloadConverter, value: Any, like: Any, hint: Any) -> Any:
-    """Encode the argument like the value `like`, with the type `hint`."""
+    """Decode the JSON as the activity's argument, in the encoding of the value `like` and with the type `hint`."""
     metadata = dict(converter.to_payload(like).metadata)
     if metadata.get(_ENCODING) not in _READABLE:
         metadata = {_ENCODING: _PLAIN}

@@ -93,6 +93,7 @@ async def _codec(out: Output, port: int | None, source: str, unsafe_open: bool) 
 
 
 def _origins(settings: Settings) -> tuple[str, ...]:
+    """Return the origins of Temporal's UI. Their pages may call the codec server."""
     if settings.temporal_ui:
         scheme, _, rest = settings.temporal_ui.partition("://")
         return (f"{scheme}://{rest.partition('/')[0]}",)

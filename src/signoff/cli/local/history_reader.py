@@ -23,7 +23,10 @@ from signoff.store.store import Store
 
 
 async def read_history(client: Client, workflow_id: str) -> TurnHistory | None:
-    """The history has references to stored content. Raises `ServerUnavailable`."""
+    """Return `None` for a turn without a history.
+
+    The history has references to stored content. Raises `ServerUnavailable`.
+    """
     turn: TurnInput | None = None
     result: TurnResult | None = None
     asked: dict[int, ModelTask] = {}

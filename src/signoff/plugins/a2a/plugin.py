@@ -155,6 +155,7 @@ class _PeerCall:
             yield _event(_error(named, rpc_error_of(error)))
 
     def _changes(self, update: TaskUpdate) -> list[dict[str, Any]]:
+        """Return the task first. Later, its artifact precedes the final status."""
         now, before = update
         if now is None:
             return []

@@ -109,6 +109,7 @@ class ApprovalRequests:
         return await self._view(given, call)
 
     async def _begin(self, body: CreateBody, request_id: str) -> GivenRequest:
+        """Find the call that was edited to exactly these arguments, or propose a call."""
         terms = self.calls.terms(body.tool_name)
         if not terms.is_external:
             # If Signoff and the agent both ran it, one approval would have two effects.
