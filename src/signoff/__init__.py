@@ -14,10 +14,12 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from signoff.app import App as App
     from signoff.client.client import Client as Client
+    from signoff.client.turn_handle import TurnHandle as TurnHandle
     from signoff.contracts.approval import ApprovalRequest as ApprovalRequest
     from signoff.contracts.audit import CloudEvent as CloudEvent
     from signoff.contracts.call import ToolDenied as ToolDenied
     from signoff.contracts.decision import Decision as Decision
+    from signoff.contracts.decision import GrantRequest as GrantRequest
     from signoff.contracts.errors import BadRequest as BadRequest
     from signoff.contracts.errors import ConfigError as ConfigError
     from signoff.contracts.errors import Conflict as Conflict
@@ -58,6 +60,7 @@ _MODULES = {
     "ConfigError": "signoff.contracts.errors",
     "Conflict": "signoff.contracts.errors",
     "Decision": "signoff.contracts.decision",
+    "GrantRequest": "signoff.contracts.decision",
     "InDoubt": "signoff.contracts.errors",
     "ModelNotSetUp": "signoff.contracts.errors",
     "ModelRefused": "signoff.contracts.errors",
@@ -75,6 +78,7 @@ _MODULES = {
     "ToolDenied": "signoff.contracts.call",
     "ToolFailure": "signoff.registry.tool_result",
     "ToolResult": "signoff.registry.tool_result",
+    "TurnHandle": "signoff.client.turn_handle",
     "Unavailable": "signoff.contracts.errors",
     "load_manifest": "signoff.registry.manifest.loader",
     "tool": "signoff.registry.function",

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.registry.import_reference import module_of
@@ -41,7 +41,7 @@ class App(Program):
     `settings` default to `SIGNOFF_*` and `signoff.toml`.
     """
 
-    def run(self, **settings: Any) -> None:
+    def run(self, **settings: Any) -> NoReturn:
         """Run everything in this process, for development, until Ctrl-C: Temporal's server, a worker, the gateway.
 
         `settings` are fields of `Settings`, such as `port=8400`. Exits with 1 after an error of one sentence.
