@@ -277,7 +277,7 @@ def _times_of_day(path: Path) -> list[str]:
 
 def test_only_the_clock_reads_the_time_of_day() -> None:
     assert [each for path in all_modules() if path != CLOCK for each in _times_of_day(path)] == []
-    assert _times_of_day(CLOCK) == ["clock.py:13 datetime.now"]
+    assert [each.partition(" ")[2] for each in _times_of_day(CLOCK)] == ["datetime.now"]
 
 
 def test_no_workflow_uses_the_machines_clock() -> None:
