@@ -63,6 +63,8 @@ HOST = "recorder"
 SERVER, STORE, TURNS, KEYS = "temporal.db", "signoff.db", "turns.json", "signing_keys.json"
 _RETENTION_DAYS = int(YEARS / 86_400)
 """The server must keep ended workflows for later versions."""
+_IN_FORCE_SECONDS = 15
+"""How long the server may cache its earlier retention. It deletes workflows by the retention at their end."""
 # A policy's timeout is at most a year. `replace` skips this check.
 _LONG = replace(ApprovalPolicy(), timeout=YEARS)
 _TWICE = replace(ApprovalPolicy(quorum=2), timeout=YEARS)
@@ -182,6 +184,7 @@ async def play(folder: Path, keys: PrivateKeys) -> dict[str, dict[str, str]]:
         converter = dataclasses.replace(DATA_CONVERTER, failure_converter_class=_Traceless)
         client = await Client.connect(server.address, identity="recorder", data_converter=converter)
         async with installation(client, store, keys, folder) as (agent, upstream):
+            await asyncio.sleep(_IN_FORCE_SECONDS)
             played = await _play(agent, upstream)
             for name in (SERVER, STORE):
                 keep(folder / name, HERE / VERSION / f"{name}.gz")

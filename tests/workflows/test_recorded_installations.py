@@ -311,6 +311,19 @@ async def test_recorded_calls_of_lost_workers_are_asked_about(version: str, tmp_
     assert begun == []
 
 
+# Field 4 of a timer is its type, and 16 the deletion of an ended workflow.
+_DELETIONS = "SELECT min(visibility_timestamp) FROM timer_tasks WHERE instr(data, x'2010') > 0"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_server_keeps_its_workflows_for_decades(version: str, tmp_path: Path) -> None:
+    path = tmp_path / record.SERVER
+    path.write_bytes(gzip.decompress((FOLDER / version / f"{record.SERVER}.gz").read_bytes()))
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        [(first,)] = database.execute(_DELETIONS).fetchall()
+    assert first > "2060"
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_recorded_handler_runs_receive_their_events(version: str, tmp_path: Path) -> None:
     kinds, given = recorded_kinds(version), dict[str, list[str]](done=[], failed=[], running=[])

@@ -49,7 +49,7 @@ def list_events(request: ApprovalRequest, until: datetime) -> list[tuple[DueEven
 
 
 def next_event(request: ApprovalRequest) -> DueEvent | None:
-    """The deadline comes last. `None` if the request does not wait."""
+    """The deadline is the last moment. `None` if the request does not wait."""
     if request.state != "pending" or request.expires_at is None:
         return None
     coming = [DueEvent(at, "remind") for at in request.remind_at[request.reminded :]]
