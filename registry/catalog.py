@@ -113,7 +113,7 @@ class Catalog:
     _views: dict[str, ToolView] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
-        """Raises `ConfigError` that suggests similar names."""
+        """Return the actor of this name. Raises `ConfigError` that suggests similar names."""
         found = self.actors.get(name)
         if found is None:
             near = (
@@ -125,7 +125,7 @@ class Catalog:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models of the actors, each once. External agents have none."""
+        """Return the models of the actors, each once, without external agents."""
         return tuple(dict.fromkeys(actor.model for actor in self.actors.values() if actor.external is None))
 
     def resolve(self, name: str) -> Tool | None:
@@ -158,7 +158,7 @@ class Catalog:
         return self.offered_tools(ctx.actor, ctx, left_out if withheld is None else withheld)
 
     def tools(self) -> tuple[Tool, ...]:
-        """Sorted by name."""
+        """Return the registry's tools, sorted by name, without the tools of single actors."""
         return self._registered
 
     @cached_property
@@ -182,14 +182,17 @@ class Catalog:
         return any(each.bounded for each in rules)
 
     def tool(self, activity: str) -> Tool | None:
-        """The activity is the name, except for own tools."""
+        """Return the tool of an activity, or `None`.
+
+        The activity is the name, except for own tools.
+        """
         found = self.registry.resolve(activity)
         # An activity with a place contains `@`, which no registered name can have: the two never collide.
         placed = () if found is not None else self.every_tool[self.registry.size :]
         return next((tool for tool in placed if tool.activity == activity), found)
 
     def tools_named(self, name: str) -> tuple[Tool, ...]:
-        """The names match exactly, at any actor. The registry's tools come first."""
+        """Return all tools of exactly this name, at any actor, the registry's first."""
         registered = self.registry.resolve(name)
         placed = () if not self.scopes else self.every_tool[self.registry.size :]
         return (*(() if registered is None else (registered,)), *(tool for tool in placed if tool.name == name))
@@ -209,7 +212,10 @@ class Catalog:
         return tool is not None and self.policy(tool.activity).rules.accept_unsigned
 
     def policy(self, tool: str) -> CompiledPolicy:
-        """Raises `ConfigError` for an unknown activity."""
+        """Return the compiled policy of a tool by its activity.
+
+        Raises `ConfigError` for an unknown activity.
+        """
         found = self.policies.get(tool)
         if found is None:
             raise ConfigError(
@@ -221,11 +227,14 @@ class Catalog:
         return found
 
     def approvers(self, tool: str, verdict: PolicyVerdict | None = None) -> tuple[str, ...]:
-        """The verdict wins over the policy, the policy over the defaults."""
+        """Return the verdict's approvers, else the policy's, else the default ones."""
         return self.terms(tool, verdict).approvers
 
     def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:
-        """The verdict wins over the policy."""
+        """Return the verdict's terms if it has approvers, else the policy's.
+
+        A policy without approvers gets the default ones.
+        """
         if verdict is not None and verdict.terms.approvers:
             return verdict.terms
         policy = self.policy(tool).rules
@@ -234,7 +243,7 @@ class Catalog:
         return terms_of(policy, policy.named_approvers or self.default_approvers)
 
     def declares(self, question: Question) -> bool:
-        """In any definition."""
+        """Return whether the tool of a question exists, also in another definition."""
         return self.find_definition(question.tool, question.definition) is not None
 
     def tool_view(self, ctx: CallContext) -> ToolView:
@@ -273,7 +282,7 @@ class Catalog:
 
     @property
     def declared_rules(self) -> tuple[GlobalRule, ...]:
-        """The global rules without those from actors' autonomy."""
+        """Return the global rules without those from actors' autonomy."""
         bounds = {rule.name for rule in autonomy_rules(self.actors.values(), self.fields)}
         return tuple(rule for rule, _ in self.rules.rules if rule.name not in bounds)
 

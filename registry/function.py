@@ -107,9 +107,10 @@ class ToolDecorator(Generic[P]):
 
 
 tool: Final = ToolDecorator(ToolOptions)
-"""`@tool(scope=..., ...)` above an async function makes it a `Tool`. Bare `@tool` leaves the scope to the manifest.
+"""Turn the decorated function into a `Tool`. Register it with `app.add` or a registry.
 
-To keep the function: `tool(scope=..., ...)(function)`.
+Keywords are the fields of `ToolOptions`: `@tool(scope=...)`. Bare `@tool` leaves the scope to the manifest. A plain
+`def` runs in a thread. To keep the function: `tool(scope=..., ...)(function)`.
 """
 
 

@@ -13,7 +13,7 @@ _CODES: Final = get_args(FailureCode)
 
 
 def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any]]) -> Handler:
-    """The handler takes `(context, args)`."""
+    """Adapt a handler that takes `(context, args)` instead of `(args, context)`."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Any:
@@ -65,9 +65,10 @@ def ok_results(handler: Handler) -> Handler:
 
 
 def success_results(handler: Handler) -> Handler:
-    """Adapt a handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?, meta?, next?}`.
+    """Adapt a handler of results `{data?, success?, error?, dataUpdate?, meta?, next?}`.
 
-    See `from_success`.
+    Also reads `contextUpdate`. Any value except a mapping is data. `success` is true unless it is exactly false. A
+    failed call keeps its data and updates.
     """
 
     @functools.wraps(handler)

@@ -152,6 +152,7 @@ class Permission:
 
     @property
     def why(self) -> str:
+        """Return the reason, or a default text without one."""
         return self.reason or _DENIED
 
     @classmethod

@@ -52,14 +52,16 @@ class ToolRegistry:
         self._hash = _hash(known[name] for name in self._names)
 
     def resolve(self, name: str) -> Tool | None:
+        """Return the tool of exactly this name, or `None`."""
         return self._tools.get(name)
 
     def list(self) -> tuple[str, ...]:
-        """Sorted. For displays and tests."""
+        """Return the names of all tools, sorted. For displays and tests."""
         return self._names
 
     @property
     def size(self) -> int:
+        """Return the number of tools."""
         return len(self._tools)
 
     @property
@@ -130,6 +132,7 @@ def _hash(tools: Iterable[Tool]) -> str:
 
 
 def create_tool_registry(tools: Iterable[Tool]) -> ToolRegistry:
+    """Make the registry of these tools. Raises `RegistrationError`."""
     return ToolRegistry(tools)
 
 

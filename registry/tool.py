@@ -398,6 +398,7 @@ class Tool(ToolOptions):
 
     @property
     def is_external(self) -> bool:
+        """Return whether the proposing agent runs the tool instead of Signoff."""
         return self.runs == "external"
 
     @property
@@ -418,18 +419,19 @@ class Tool(ToolOptions):
 
     @property
     def for_peers(self) -> bool:
+        """Return whether other agents may call the tool."""
         return self.peer_exposed and self.scope == "generalist" and not self.place
 
     @property
     def tries(self) -> int:
-        """The number of attempts: 3 if it only reads or is idempotent, 1 if it has effects."""
+        """Return `attempts`, else 3 for a read-only or idempotent tool, else 1."""
         if self.attempts is not None:
             return self.attempts
         return REPEATABLE_TRIES if self.read_only or self.idempotent else 1
 
     @property
     def facts(self) -> ToolFacts:
-        """As policies see it."""
+        """Return the facts about the tool for rules and policies."""
         return ToolFacts(
             name=self.name,
             scope=self.scope,

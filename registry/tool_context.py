@@ -62,5 +62,8 @@ class ToolContext:
         return ApprovalKey(TurnKey(self.tenant_id, self.session_id, self.turn_id), self.call_id).id
 
     def hand_off(self) -> HandOff:
-        """For a handler that handed off its work. The result arrives later under `event_id`."""
+        """Return a result for work that continues elsewhere, for the handler to return.
+
+        The call succeeds. `Client.add_result(context.event_id, ...)` brings the final result.
+        """
         return HandOff(self.event_id)

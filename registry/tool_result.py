@@ -14,7 +14,7 @@ Privacy: TypeAlias = Literal["public", "private", "secret"]
 
 @dataclass(frozen=True)
 class ToolResult:
-    """An explicit success."""
+    """A successful call, as a handler returns it, with more than a value."""
 
     value: Any
     """The value for the model."""
@@ -37,7 +37,7 @@ FailureCode: TypeAlias = Literal["execution_failed", "input_invalid", "not_avail
 
 @dataclass(frozen=True)
 class ToolFailure:
-    """An explicit failure."""
+    """A failed call, as a handler returns it. It is no exception."""
 
     message: str
     """The text for the model."""
@@ -173,6 +173,7 @@ class AnnotatedRecord:
         return {name: jsonable(each.value) for name, each in self.fields.items()}
 
     def only(self, names: Collection[str]) -> "AnnotatedRecord":
+        """Return the fields of these names alone."""
         return AnnotatedRecord({name: each for name, each in self.fields.items() if name in names})
 
     def without(self, names: Collection[str]) -> "AnnotatedRecord":
@@ -180,7 +181,7 @@ class AnnotatedRecord:
         return AnnotatedRecord({name: each for name, each in self.fields.items() if name not in names})
 
     def mask(self, names: Collection[str]) -> "AnnotatedRecord":
-        """`[hidden]` replaces the values of these names."""
+        """Return the record with `[hidden]` instead of the values of these names."""
         hidden = {name: RecordField(HIDDEN, each.annotations) for name, each in self.fields.items() if name in names}
         return AnnotatedRecord({**self.fields, **hidden})
 

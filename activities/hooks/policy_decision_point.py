@@ -39,7 +39,10 @@ logger = logging.getLogger("signoff.activities")
 
 
 class PolicyDecisionPoint:
-    """A policy handler that asks one PDP. Name it as `handler: module:its_name`."""
+    """A policy handler that asks an AuthZEN PDP. It only makes a policy stricter.
+
+    Name it as `handler: module:its_name`. A permit leaves the verdict to the other rules.
+    """
 
     def __init__(
         self,

@@ -46,9 +46,9 @@ _READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer", "
 
 
 def load_manifest(path: str | os.PathLike[str]) -> Catalog:
-    """Read a manifest, a file or a directory, and everything that it refers to.
+    """Read a manifest, a file or a directory, and return its catalog.
 
-    Raises `ConfigError` of one sentence: file, line and problem.
+    Reads everything that it refers to. Raises `ConfigError` of one sentence: file, line and problem.
     """
     return load_document(*read_document(path, str(path)))
 

@@ -127,7 +127,10 @@ class Tools:
 
     @property
     def tool(self) -> ToolMethod:
-        """Declares a function as a tool: `@tools.tool` or `@tools.tool(effect=...)`."""
+        """Declare a function as a tool, and return the function.
+
+        Use `@tools.tool` or `@tools.tool(effect=...)`.
+        """
         return ToolMethod(self)
 
     def add(self, *tools: Tool | Mapping[str, Any]) -> None:
@@ -199,6 +202,7 @@ class DeclaredActor(Tools):
             route._close(site)
 
     def listed_names(self) -> Iterator[str]:
+        """Yield the names in the tool lists of actor and routes, without functions."""
         for listed in (self.tools or (), *(route.tools for route in self.routes.values())):
             yield from (each for each in listed if isinstance(each, str))
 
@@ -218,10 +222,10 @@ class DeclaredActor(Tools):
         tool_filter_reason: str = "",
         own_tools: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> "DeclaredRoute":
-        """Declare a route, one course of a conversation.
+        """Declare a route, one course of a conversation, and return it.
 
-        Its `own_tools`, the tools of its `tool` and each new `Tool` in its list exist only there. Raises `ConfigError`
-        for a second route of that name.
+        `@route.tool(justification=...)` declares a tool of this route alone. Its `own_tools` and each new `Tool` in its
+        list exist only there, too. Raises `ConfigError` for a second route of that name.
         """
         site = call_site()
         self._check_open(site)

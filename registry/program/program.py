@@ -100,9 +100,10 @@ class Program(Tools):
         tools: Sequence[ToolLike] | None = None,
         **options: Unpack[ActorOptions],
     ) -> DeclaredActor:
-        """Declare an actor. `tools` are names, functions or `Tool`s. By default, all tools of the app.
+        """Declare an actor, and return it for its routes and own tools.
 
-        Raises `ConfigError` for a second actor of that name.
+        `tools` are names, functions or `Tool`s. By default, all tools of the app. Raises `ConfigError` for a second
+        actor of that name.
         """
         site = call_site()
         self._check_open(site)
@@ -122,7 +123,11 @@ class Program(Tools):
 
     @explain_keywords("app.policy")
     def policy(self, name: str = "", rule: str = "", *, effect: RuleEffect, reason: str = "") -> None:
-        """Declare a rule over all tools: CEL over `tool`, `actor` and `ctx`. The default name is the rule's text."""
+        """Declare a rule over all tools. The strictest effect of all rules counts.
+
+        `rule` is CEL over `tool`, `actor` and `ctx`. The default name is its text. Raises `ConfigError` for a second
+        rule of that name.
+        """
         site = call_site()
         self._check_open(site)
         if not rule:

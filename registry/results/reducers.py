@@ -185,7 +185,7 @@ REDUCER: Final = Hook[Result](field="reducer", takes=("result", "given"), style=
 BUILT_IN: Final[Mapping[str, Reducer]] = MappingProxyType(
     {"terminal": terminal, "read_file": read_file, "kanban_list": kanban_list}
 )
-"""The reducers that every program has, by name."""
+"""The built-in reducers by name: `terminal`, `read_file`, `kanban_list`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,11 +223,12 @@ class ReducerRegistry:
             del self._entries[reducer.tool]
 
     def get(self, tool: str) -> Reducer | None:
+        """Return the reducer of the tool of exactly this name, or `None`."""
         entry = self._entries.get(tool)
         return None if entry is None else entry.reduce
 
     def snapshot(self) -> Mapping[str, Reducer]:
-        """The copy does not change."""
+        """Return a read-only copy of the reducers, by the name of their tool."""
         return MappingProxyType({name: entry.reduce for name, entry in self._entries.items()})
 
 

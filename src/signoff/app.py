@@ -42,9 +42,11 @@ class App(Program):
     """
 
     def run(self, **settings: Any) -> NoReturn:
-        """Run everything in this process, for development, until Ctrl-C: Temporal's server, a worker, the gateway.
+        """Run everything in this process, for development, until Ctrl-C. Then end the process.
 
-        `settings` are fields of `Settings`, such as `port=8400`. Exits with 1 after an error of one sentence.
+        Runs Temporal's server, a worker and the gateway. Ends the process without `finally` blocks and `atexit`, with 1
+        after an error of one sentence. `settings` are fields of `Settings`, such as `port=8400`. Raises `ConfigError`
+        during an import of its module.
         """
         if importing := imported_program():
             raise ConfigError(
@@ -65,7 +67,7 @@ class App(Program):
 
     @asynccontextmanager
     async def worker(self, client: "Client | None" = None) -> AsyncIterator["Worker"]:
-        """Run a worker of this app within the block, as `async with` does with a worker of Temporal.
+        """Run a worker of this app within the block. Yields Temporal's `Worker`.
 
         `client` is a Temporal client with Signoff's data converter and without `plugin()`. By default, `TEMPORAL_*`
         names the server. Raises `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
@@ -86,13 +88,19 @@ class App(Program):
         return create_app(self._resolved(), self, client)
 
     def plugin(self) -> "AbstractAsyncContextManager[SignoffPlugin]":
-        """Open the plugin for `Client.connect(plugins=[...])`: every worker of that client then runs turns too."""
+        """Open the plugin for Temporal's `Client.connect(plugins=[...])` within the block.
+
+        Every worker of that client then runs turns too; it must poll the gateway's task queue. Raises `ConfigError`,
+        `StoreUnavailable`.
+        """
         from signoff.worker import SignoffPlugin  # noqa: PLC0415
 
         return SignoffPlugin.of(self.installation())
 
     def test(self, model: "Driver | None" = None, **settings: Any) -> "AbstractAsyncContextManager[AppTest]":
-        """Run the app for a test: `async with app.test(model) as test`, with Temporal's server, a worker and a gateway.
+        """Run the app for a test within the block, by default with the offline model.
+
+        Yields an `AppTest`, with Temporal's server, a worker and a gateway: `async with app.test(model) as test`.
 
         `model` answers for every model of the actors, such as a `signoff.testing.ScriptedModel`. By default, the model
         `offline` answers for providers' models: `test.say("refund ana 50")`. `settings` are fields of `Settings`.
@@ -104,7 +112,10 @@ class App(Program):
         return open_app_test(self, model, settings)
 
     def installation(self) -> Installation:
-        """Return the app with its settings, people and secrets. Raises `ConfigError`."""
+        """Build the app, and return it with settings, people and source of secrets.
+
+        Reads no secret, so a missing one is no error here. Raises `ConfigError`.
+        """
         return load_installation(self._resolved(), program=self)
 
     @property

@@ -138,16 +138,23 @@ class Channel(ABC):
 
     @abstractmethod
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Parse a verified message, without unknown contents, which are never an error. Raises `Malformed`."""
+        """Return the actions and reports in a verified message. Raises `Malformed`.
+
+        Leave out unknown contents; they are never an error.
+        """
 
     async def listen(self, take: Receive) -> None:  # noqa: B027 (most channels are brought what is said)
         """Fetch messages that the vendor does not post, until cancelled. Return at once if the vendor posts all."""
 
     async def check(self) -> list[CheckFinding]:
-        """Check credentials, reachability, registration and clock, without changing anything."""
+        """Check credentials, reachability, registration and clock. Returns the findings.
+
+        Changes nothing. [] by default.
+        """
         return []
 
     async def close_down(self) -> None:
+        """Close the connections of `attach`, at the end of the process."""
         for connection in self._connections:
             await connection.close()
 
@@ -164,15 +171,16 @@ class Channel(ABC):
         return bool(mark)
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
-        """Verify and parse one message in one of `threads`: a stranger's message may be long.
+        """Verify a message, and return its contents. Runs in one of `threads`.
 
-        A channel that has to query another system in between overrides this, so that no thread waits. Raises `Forged`,
-        `Malformed`, and `Unavailable` for a message that the vendor should send again.
+        A stranger's message may be long. A channel that has to query another system in between overrides this, so that
+        no thread waits. Raises `Forged`, `Malformed`, and `Unavailable` for a message that the vendor should send
+        again.
         """
         return await asyncio.get_running_loop().run_in_executor(threads, self.receive, raw)
 
     def receive(self, raw: InboundRequest) -> InboundBatch:
-        """Verify, then parse. Raises `Forged`, `Malformed`."""
+        """Verify a message, and return its contents. Raises `Forged`, `Malformed`."""
         # Keep this order here, for all adapters: no parser must see an unverified message.
         if not self.is_fetched(raw):
             self.verify(raw)

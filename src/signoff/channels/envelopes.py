@@ -154,7 +154,7 @@ class DeliveryStatus(FrozenModel):
 
     @property
     def author(self) -> str:
-        """ "": no person wrote a report."""
+        """Return "", because no person wrote a report."""
         return ""
 
 

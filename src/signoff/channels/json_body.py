@@ -7,7 +7,7 @@ from signoff.formats.json_reader import NotJson, read_json
 
 
 def read_object(body: bytes | str) -> dict[str, Any]:
-    """Raises `Malformed`."""
+    """Return the JSON object in `body`. Raises `Malformed` for anything else."""
     try:
         value = read_json(body)
     except NotJson as error:

@@ -23,11 +23,12 @@ Digest = Literal["sha1", "sha256"]
 
 
 def hmac_hex(secret: bytes, content: bytes, digest: Digest = "sha256") -> str:
-    """In lower case."""
+    """Return the HMAC of `content` in lower-case hexadecimal digits."""
     return hmac.digest(secret, content, digest).hex()
 
 
 def hmac_base64(secret: bytes, content: bytes, digest: Digest = "sha256") -> str:
+    """Return the HMAC of `content` in base64."""
     return base64.b64encode(hmac.digest(secret, content, digest)).decode()
 
 
@@ -39,7 +40,10 @@ def is_same(given: str | bytes, *right: str | bytes) -> bool:
 
 
 def check_same(given: str | bytes, *right: str | bytes) -> None:
-    """Compare in constant time. Raises `Forged`."""
+    """Check in constant time that `given` equals one of `right`. Raises `Forged`.
+
+    Empty values never match.
+    """
     if not is_same(given, *right):
         raise Forged("it is not signed as it should be")
 

@@ -38,6 +38,7 @@ class VendorAnswer:
 
     @property
     def succeeded(self) -> bool:
+        """Return whether the status is 200 to 299."""
         return 200 <= self.status < 300
 
 
@@ -79,7 +80,7 @@ class VendorErrors:
         return None
 
     def meaning(self, code: Code) -> str:
-        """With the remedy if there is one."""
+        """Return the meaning of a code, with the remedy if there is one."""
         if code in self.meanings:
             return self.meanings[code]
         return self._enough() if code in self.pauses else f"{self.vendor} refuses it with code {code}"

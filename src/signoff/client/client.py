@@ -61,7 +61,9 @@ class Client:
 
     @classmethod
     async def connect(cls, url: str | None = None, token: str | None = None) -> Self:
-        """Make a client once a gateway has answered.
+        """Make a client, and check with one request that the gateway answers.
+
+        Does not wait for a gateway: raises `ServerUnavailable` at once.
 
         `url` defaults to SIGNOFF_PUBLIC_URL, or to SIGNOFF_HOST and SIGNOFF_PORT, or to their entries in
         `signoff.toml`. Further defaults are the `signoff dev` in this directory, then http://127.0.0.1:8300. `token`
@@ -88,13 +90,18 @@ class Client:
 
     @property
     def url(self) -> str:
+        """Return the gateway's address."""
         return self._transport.url
 
     async def close(self) -> None:
+        """Close the connections. Client and turn handles cannot be used afterwards."""
         await self._transport.close()
 
     async def get(self, shape: type[T], path: str, **params: Any) -> T:
-        """Read any other route of the API, such as `/v1/audit/...`."""
+        """Read any other route of the API, such as `/v1/audit/...`, and return a `shape`.
+
+        `params` are the query's. Empty ones are left out.
+        """
         return await self._transport.call(shape, "GET", path, params=_drop_empty(params))
 
     async def start(
@@ -112,10 +119,13 @@ class Client:
         trace: bool = False,
         context: Mapping[str, Any] | None = None,
     ) -> TurnHandle:
-        """Start a turn of `actor` for `user`. On return, the turn is stored.
+        """Start a turn of `actor` for `user`, and return its handle. The turn is stored.
 
-        `actor` may be omitted if there is only one. The same `turn` with the same text is the same turn. A turn of a
-        `session` is its next message: it reads the earlier conversation, and the session remembers it.
+        `actor` may be omitted if there is only one. The same `turn` with the same text is the same turn. Raises
+        `Conflict` for the same `turn` with other content.
+
+        A turn of a `session` is its next message: it reads the earlier conversation, and the session remembers it. The
+        message is then stored, and its turn may begin later.
 
         `context` holds fields that the manifest declares. `transient` names tools that take precedence in this turn. A
         `dry_run` judges calls without approvers and without running them. With `trace`, the audit log records the tool
@@ -133,7 +143,10 @@ class Client:
         return TurnHandle(self._transport, TurnKey(started.tenant, started.session, started.turn), started.links)
 
     async def turn(self, name: str) -> TurnHandle:
-        """Return a turn to follow, by any name that `view` accepts."""
+        """Read a turn from the gateway, and return a handle to follow it.
+
+        `name` is any name that `view` accepts. Raises `NotFound`.
+        """
         view = await self.view(name)
         return TurnHandle(self._transport, TurnKey(view.tenant, view.session, view.turn))
 
@@ -147,7 +160,7 @@ class Client:
         return await self._transport.call(TurnView, "GET", path)
 
     async def turns(self, *, state: str = "", actor: str = "", limit: int = 50) -> list[TurnRow]:
-        """List turns, newest first."""
+        """List the turns that you may read, newest first, at most `limit` (up to 500)."""
         return await self._transport.list_rows(TurnRow, "turns", state=state, actor=actor, limit=limit)
 
     async def say(
@@ -165,10 +178,11 @@ class Client:
         trace: bool = False,
         context: Mapping[str, Any] | None = None,
     ) -> SessionMessageReply:
-        """Send a message to a session. Without `session`, or with a new name, it starts a session.
+        """Send a message to a session, and return its ids. The answer follows later.
 
-        A session that starts on a `route` stays there; later messages need not name it. The same `id` is the same
-        message. `start` explains the other fields.
+        Without `session`, or with a new name, it starts a session. A session that starts on a `route` stays there;
+        later messages need not name it. The same `id` is the same message. The status is `pending` if all workers are
+        down. `start(session=...)` returns the turn instead, and explains the other fields.
         """
         body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "id": id, "route": route, "step": step}
         body |= {"transient": list(transient), "dry_run": dry_run, "trace": trace, "context": dict(context or {})}
@@ -176,10 +190,11 @@ class Client:
         return await self._transport.call(SessionMessageReply, "POST", path, json=_drop_empty(body))
 
     async def add_result(self, event_id: str, text: str, *, id: str = "") -> SessionMessageReply:
-        """Pass a late result to a turn of a session, once.
+        """Pass a late result to a turn of a session. A repeat for the same call adds nothing.
 
-        `event_id` is the id under which a tool handed off its work, or a turn's `<tenant>.<session>.<turn>`. A result
-        for a turn counts once for each `id`. Raises `NotFound` for any other id.
+        `event_id` is the id of a call that handed off its work, or a turn's `<tenant>.<session>.<turn>`. For a turn, or
+        with an `id`, only a repeat with the same `id` adds nothing. Raises `Conflict` for a repeat with another text,
+        and `NotFound` for any other `event_id`.
         """
         approval = parse_approval_id(event_id)
         turn = approval.turn if approval is not None else _read_turn(event_id)
@@ -191,11 +206,14 @@ class Client:
         )
 
     async def session(self, name: str) -> SessionView:
-        """Turns are in order, oldest first."""
+        """Return a session with its turns, oldest first, and its unanswered messages."""
         return await self._transport.call(SessionView, "GET", f"/v1/sessions/{_quote_part(name)}")
 
     async def sessions(self, *, limit: int = 50) -> list[SessionRow]:
-        """List running sessions, newest first."""
+        """List the running sessions that you may read, newest first.
+
+        At most `limit` (up to 500).
+        """
         return await self._transport.list_rows(SessionRow, "sessions", limit=limit)
 
     async def inbox(self, approver: str = "", *, everyone: bool = False, limit: int = 100) -> list[WaitingCard]:
@@ -210,7 +228,11 @@ class Client:
         return await self._transport.list_rows(WaitingCard, "approvals", limit=limit, **who)
 
     async def pending(self, approver: str = "") -> AsyncGenerator[ApprovalRequest]:
-        """Yield requests in full, in the order of `inbox`."""
+        """Yield the pending requests of `inbox` in full, at most 100, then end.
+
+        They keep the order of `inbox`. Requests that are settled in the meantime are left out. `TurnHandle.pending`
+        waits for further ones.
+        """
         for card in await self.inbox(approver):
             try:
                 request = await self.request(card.id)
@@ -236,11 +258,14 @@ class Client:
         seen: str | None = None,
         delivery: str = "",
     ) -> Receipt:
-        """Approve a request as read, or with `edited_args` in place of all its arguments.
+        """Approve a request. Returns a receipt, also if the approval does not count.
 
-        If the outcome of a call is unknown, this confirms that it did not happen and may run. A name means the current
-        request, and is accepted only if its card shows every value. A request that was read in full counts as seen.
-        `confirm` is a value of the card, for policies that require it typed.
+        `edited_args` replaces all its arguments. If the outcome of a call is unknown, approving confirms that it did
+        not happen, and lets it run again.
+
+        A name means the current request, and counts only if its card shows every value. A request that was read in full
+        counts as seen. `confirm` is a value of the card, for policies that require it typed. Raises `NotFound` for an
+        unknown name.
         """
         given = {"edited_args": edited_args, "confirm": confirm, "remember": remember, "seen": seen}
         return await self._decide(request, by, verdict="approved", reason=reason, delivery_id=delivery, **given)
@@ -254,14 +279,21 @@ class Client:
         remember: GrantRequest | None = None,
         delivery: str = "",
     ) -> Receipt:
-        """Deny a request. The agent reads the reason. If the outcome of a call is unknown, this gives it up."""
+        """Deny a request. Returns a receipt, also if the denial does not count.
+
+        The agent reads the reason. If the outcome of a call is unknown, this gives it up. Raises `NotFound` for an
+        unknown name.
+        """
         given = {"reason": reason, "remember": remember, "delivery_id": delivery}
         return await self._decide(request, by, verdict="denied", **given)
 
     async def happened(
         self, request: ApprovalRequest | str, *, by: str = "", reason: str = "", result: str = "", delivery: str = ""
     ) -> Receipt:
-        """Confirm that a call with an unknown outcome happened, with its result."""
+        """Confirm that a call of unknown outcome happened, with its result. Returns a receipt.
+
+        Counts only for requests of the kind `in_doubt`.
+        """
         given = {"reason": reason, "result": result, "delivery_id": delivery}
         return await self._decide(request, by, verdict="happened", **given)
 
@@ -274,9 +306,10 @@ class Client:
         reason: str = "",
         delivery: str = "",
     ) -> Receipt:
-        """Answer an `approval-request` part of a turn or session with an `approval-response` part in its session.
+        """Answer an `approval-request` part of a turn in its session. Returns a receipt.
 
-        Raises `Refused` for an answer that cannot count, such as one to a part that is not whole.
+        The answer is an `approval-response` part. Raises `Refused` for an answer that cannot count, such as one to a
+        part that is not whole.
         """
         draft = _draft(
             verdict=verdict,
@@ -296,16 +329,22 @@ class Client:
     async def preview(
         self, request: ApprovalRequest | str, settings: Mapping[str, str | None] | None = None, *, text: str = ""
     ) -> EditPreview:
-        """Preview other arguments as `approve` would take them in `edited_args`. Changes nothing.
+        """Return a request as it would be with other arguments. Changes nothing.
 
-        `settings` maps dotted names to texts, which the tool's schema converts, or to `None` for null. `text` is all
-        arguments as JSON. Raises `Refused` (`malformed`) for values that do not fit, `NotFound` for an unknown name.
+        `args` of the result are for `edited_args` of `approve`. `settings` maps dotted names to texts, which the tool's
+        schema converts, or to `None` for null. `text` is all arguments as JSON. Raises `Refused` (`malformed`) for
+        values that do not fit, `NotFound` for an unknown name.
         """
         name = request if isinstance(request, str) else request.id
         body = _drop_empty({"set": dict(settings or {}), "text": text})
         return await self._transport.call(EditPreview, "POST", f"/v1/approvals/{_quote_part(name)}/preview", json=body)
 
     async def withdraw(self, request: ApprovalRequest | str, *, by: str = "", reason: str = "") -> Receipt:
+        """Withdraw a pending request. Its call ends as denied. Returns a receipt.
+
+        For the requester, approvers and the role `admin`. It takes back no vote. An unknown request gives a receipt
+        with the code `unknown`.
+        """
         name = request if isinstance(request, str) else request.id
         return await self._transport.receipt(
             f"/v1/approvals/{_quote_part(name)}/withdraw", _drop_empty({"reason": reason}), by
@@ -316,21 +355,34 @@ class Client:
         return await self._transport.list_rows(Grant, "grants", every=every, tenant=tenant)
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:
+        """Revoke a remembered answer by its id, and return it.
+
+        For its authors and the role `admin`. Raises `Refused` (`not_allowed`), `NotFound`.
+        """
         path, params = f"/v1/grants/{_quote_part(grant)}", _drop_empty({"as": by, "tenant": tenant})
         return await self._transport.call(Grant, "DELETE", path, params=params, json={})
 
     async def freezes(self, *, tenant: str = "") -> list[Freeze]:
+        """Return the freeze of a tenant, yours by default. [] if it is not frozen."""
         return await self._transport.list_rows(Freeze, "freezes", tenant=tenant)
 
     async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> FreezeResult:
-        """Deny everything in a tenant until it is unfrozen, and withdraw its pending requests."""
+        """Freeze a tenant and withdraw its pending requests. Needs the role `admin`.
+
+        Every call is then denied; running ones finish. `swept.waiting` of the result names requests that could not be
+        withdrawn in time; they do not run if approved. After `ServerUnavailable` the freeze may be in force: repeat the
+        call.
+        """
         body = _drop_empty({"tenant": tenant, "reason": reason})
         return await self._transport.call(
             FreezeResult, "POST", "/v1/freezes", json=body, params=_drop_empty({"as": by})
         )
 
     async def unfreeze(self, tenant: str, *, by: str = "") -> Freeze:
-        """Calls denied during the freeze stay denied."""
+        """End the freeze of a tenant, and return it. Denied calls stay denied.
+
+        Needs the role `admin`. Raises `NotFound` if the tenant is not frozen.
+        """
         path = f"/v1/freezes/{_quote_part(tenant)}"
         return await self._transport.call(Freeze, "DELETE", path, params=_drop_empty({"as": by}), json={})
 
@@ -345,7 +397,11 @@ class Client:
         return await self._transport.call(EventList, "GET", "/v1/events", params=_drop_empty(params))
 
     async def follow_events(self, *, after: int = 0, turn: str = "", tenant: str = "") -> AsyncGenerator[CloudEvent]:
-        """Yield events without end. Raises like `events`."""
+        """Yield the events after a number without end, by default from the oldest one.
+
+        Does not reconnect: raises `ServerUnavailable` if the gateway stops, and otherwise like `events`. Continue with
+        `after` = the `number` of your last event.
+        """
         clock = asyncio.get_running_loop().time
         while True:
             began, page = clock(), None
@@ -368,7 +424,10 @@ class Client:
         return list((await self._transport.call(FailedEventList, "GET", "/v1/events/failed", params=params)).failed)
 
     async def retry_events(self, subscription: str = "", *, by: str = "", tenant: str = "") -> RetryResult:
-        """Retry given-up events, all or of one subscription. Needs the role `admin`."""
+        """Retry given-up events, all or of one subscription. `retried` is their number.
+
+        Needs the role `admin`.
+        """
         params = _drop_empty({"subscription": subscription, "as": by, "tenant": tenant})
         return await self._transport.call(RetryResult, "POST", "/v1/events/failed/retry", params=params, json={})
 

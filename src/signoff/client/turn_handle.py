@@ -118,7 +118,10 @@ class TurnHandle:
         return request if request.state == "pending" and (request.id, request.revision) not in yielded else None
 
     async def cancel(self, *, by: str = "") -> str:
-        """Ask the turn to stop, as `by`. Returns `cancelling`, or the turn's end state."""
+        """Ask the turn to stop, as `by`, without waiting for its end.
+
+        Returns `cancelling`, or the end state of a turn that has ended.
+        """
         path = f"/v1/turns/{self.id}/cancel"
         # JSON, although empty: the gateway ignores requests that a form on another site could send.
         return (await self._transport.call(TurnCancelled, "POST", path, json={}, params={"as": by} if by else {})).state

@@ -30,7 +30,10 @@ class Content(FrozenModel):
 
 
 def text_of(content: Content) -> str:
-    """Return the preview of a stored content. Only for one-line displays."""
+    """Return a stored text, or the preview of a long value. "" for other values.
+
+    Only for one-line displays.
+    """
     if content.blob is not None:
         return content.blob.preview
     return content.inline if isinstance(content.inline, str) else ""

@@ -52,7 +52,10 @@ class ModelNotSetUp(ConfigError):
 
 
 class Refused(SignoffError):
-    """Not allowed, stale, or already settled; `code` is a receipt or call code."""
+    """Not allowed, stale or settled; `code` says why. Decisions return a `Receipt` instead.
+
+    `code` is a receipt or call code.
+    """
 
     def __init__(self, message: str, code: str = "refused", **context: object) -> None:
         super().__init__(message, **context)
@@ -60,7 +63,11 @@ class Refused(SignoffError):
 
 
 class InDoubt(Refused):
-    """A side effect began and its outcome was never recorded; it must not begin again."""
+    """A side effect may have happened. Raise it in a handler after a lost answer.
+
+    The call's outcome is then unknown, and approvers or the probe decide. A `read_only` or `idempotent` tool is retried
+    instead.
+    """
 
     def __init__(self, message: str, **context: object) -> None:
         super().__init__(message, code="in_doubt", **context)
@@ -81,9 +88,10 @@ class NotFound(Refused):
 
 
 class BadRequest(Refused):
-    """Raised for an invalid request; answered 422, or the given `status`.
+    """An invalid request, as the gateway and plugins raise it. `Client` raises `Refused`.
 
-    `after` is the number of seconds until the same request may be accepted, if known.
+    `status` is the answer's status, 422 by default. `after` is the number of seconds until the same request may be
+    accepted, if known.
     """
 
     def __init__(
@@ -95,7 +103,11 @@ class BadRequest(Refused):
 
 
 class Unavailable(SignoffError):
-    """An external service did not answer; a later retry may succeed."""
+    """An external service did not answer; a later retry may succeed.
+
+    In a handler, raise `ConnectionError` instead. Handlers of `read_only` or `idempotent` tools are not retried after
+    this error, but after `ConnectionError`, `TimeoutError` and `InDoubt`.
+    """
 
 
 class ServerUnavailable(Unavailable):

@@ -25,7 +25,7 @@ class UsageLimit:
 
     @property
     def problem(self) -> str:
-        """A sentence, or ""."""
+        """Return the mistake in this limit as a sentence, or ""."""
         # `True` is an int to Python, and nothing else checks a declaration in code.
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
             return "`count` must be a whole number from 1 on"

@@ -50,6 +50,7 @@ class SchemaProblem(NamedTuple):
 
     @property
     def words(self) -> Words:
+        """Return the message, with the place if there is one."""
         return Remark.of("at", place=f"`{self.path}`", detail=self.message) if self.path else self.message
 
 

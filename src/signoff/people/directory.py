@@ -66,18 +66,23 @@ class FixedDirectory:
         self._deputies = _by_delegate(declared, self._people)
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """Return the person with exactly this id in this tenant, active or not, or `None`."""
         return self._people.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """Return all people, or one tenant's, in order of declaration."""
         return tuple(person for person in self._people.values() if tenant in (None, person.tenant))
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """Return the person with this identity on the channel, active or not, or `None`."""
         return self._identities.get((tenant, channel, normalise_identity(channel, identity)))
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """Return the id of the person behind an account or login, unchanged if unknown."""
         return self._humans.get((tenant, subject), subject)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """Return the active people that delegate to this person at `now`, as declared."""
         people = self._deputies.get((tenant, person_id), ())
         return tuple(
             person

@@ -330,12 +330,15 @@ class ApprovalPolicy(_PolicyData):
         return self
 
     def edit_mode(self, *, read_only: bool) -> EditMode:
-        """By default, a call with effects cannot be edited."""
+        """Return `edit`, or its default: `approve` for a `read_only` tool, else `off`."""
         return self.edit or ("approve" if read_only else "off")
 
     @property
     def named_approvers(self) -> tuple[str, ...]:
-        """() means the tenant's default. `level: admin` names a role, too."""
+        """Return all approvers, also those in groups. () means the tenant's default.
+
+        Without `approvers`, `level: admin` names the role `admin`.
+        """
         if self.approvers or self.level == "user":
             named = (each.of if isinstance(each, ApproverGroup) else (each,) for each in self.approvers)
             return tuple(dict.fromkeys(entry for entries in named for entry in entries))
@@ -343,16 +346,18 @@ class ApprovalPolicy(_PolicyData):
 
     @property
     def groups(self) -> tuple[ApproverGroup, ...]:
-        """() if any approver counts for any place."""
+        """Return the groups of `approvers`. () if any approver counts for any place."""
         return tuple(each for each in self.approvers if isinstance(each, ApproverGroup))
 
     @property
     def later_approvers(self) -> tuple[str, ...]:
+        """Return the approvers of stricter terms, then those of the escalation."""
         added = (entry for term in self.terms for group in term.groups for entry in group.of)
         return tuple(dict.fromkeys((*added, *self.escalate_to)))
 
     @property
     def people_needed(self) -> int:
+        """Return the larger of `quorum` and the sum of all groups' quorums."""
         return people_needed(self.quorum, self.groups)
 
 

@@ -77,7 +77,10 @@ def read_case(data: Mapping[str, Any], number: int = 1) -> PolicyCase:
 def run_cases(
     cases: Sequence[Mapping[str, Any]], policies: Mapping[str, CompiledPolicy], zone: ZoneInfo = UTC_ZONE
 ) -> tuple[PolicyCaseResult, ...]:
-    """Judge cases in order, with `now` in `zone`. Raises `ConfigError` for an unknown tool or an invalid case."""
+    """Judge cases in order, and return the results. `passed` says whether one fits.
+
+    `zone` is that of `now`. Raises `ConfigError` for an unknown tool or an invalid case, not for a failed one.
+    """
     return tuple(_run(read_case(data, number), policies, zone) for number, data in enumerate(cases, 1))
 
 

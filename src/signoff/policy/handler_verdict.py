@@ -29,7 +29,10 @@ class HandlerCall:
 
 @dataclass(frozen=True)
 class HandlerVerdict:
-    """The verdict of a policy's handler on one call."""
+    """The verdict of a policy's handler on one call. `auto` overrides no rule that asks.
+
+    `auto` alone decides only if the handler is the policy's only rule.
+    """
 
     verdict: Literal["auto", "ask", "deny", "abstain"]
     """`abstain` leaves the verdict to the rules."""

@@ -53,6 +53,7 @@ class TestedTurn:
         return await self.handle.result()
 
     async def calls(self) -> tuple[CallView, ...]:
+        """Return the calls of the turn at this time, with their states."""
         return (await self.handle.view()).calls
 
     async def skip(self, **span: float) -> None:

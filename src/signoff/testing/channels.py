@@ -57,7 +57,10 @@ def _receive(channel: Channel, raw: InboundRequest) -> None:
 
 
 class ChannelSuite(CardSuite):
-    """Inherit from this class and provide the vendor. Tests of missing features are skipped."""
+    """Tests of a channel. Inherit, and write `vendor(self)` to open your `Vendor`.
+
+    Tests of missing features are skipped.
+    """
 
     @play_scenario
     async def test_approval_counts_for_its_author_and_is_answered(self, rig: ChannelRig) -> None:

@@ -37,9 +37,10 @@ _MARK_KEY = b"a key of tests alone, under which cards show their digests"
 
 
 async def available_tools(catalog: Catalog, ctx: CallContext) -> tuple[Tool, ...]:
-    """Keep the model's order, filtered by hours, `available` and `select`.
+    """Run the hooks, and return the actor's tools at this time, in the model's order.
 
-    `Catalog.available` calls no functions and leaves out all tools that depend on one.
+    Hours, `available` and `select` filter them. `Catalog.available` calls no functions and leaves out all tools that
+    depend on one.
     """
     return catalog.available(ctx, await withheld_tools(catalog, ctx, at=system_clock()))
 
@@ -67,11 +68,11 @@ async def execute_parallel(
     filters: ToolFilters | None = None,
     backends: Mapping[str, Backend] | None = None,
 ) -> tuple[GateDecision, ...]:
-    """Run `calls`, each `(tool, arguments)`, as one completion. Return the gates' decisions in order.
+    """Judge `calls` as one completion, run the allowed ones, and return the decisions.
 
-    `app` is an app or its catalog. With `dry_run`, the gates judge the calls, and no tool runs. `allowed` replaces the
-    actor's list of tools for these calls, and `filters` replace its filters. Raises `ConfigError` for an unknown name
-    in either.
+    Each call is `(tool, arguments)`. The gates' decisions are in order. `app` is an app or its catalog. With `dry_run`,
+    the gates judge the calls, and no tool runs. `allowed` replaces the actor's list of tools for these calls, and
+    `filters` replace its filters. Raises `ConfigError` for an unknown name in either.
 
     Allowed calls have run once. Their decisions have an `outcome`, and so do settled calls. A decision of kind `ask`
     has none: its `request` describes the question. The requester of `ctx` counts only as the catalog's people know

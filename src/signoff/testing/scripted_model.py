@@ -26,6 +26,7 @@ class ScriptedModel:
         self.examples = tuple(examples)
 
     async def complete(self, request: CompletionRequest) -> Completion:
+        """Return the completion of `react(request)`."""
         answer = self._react(request)
         return await answer if inspect.isawaitable(answer) else answer
 
@@ -53,16 +54,18 @@ def respond(text: str, state: str = "complete", **more: Any) -> Completion:
 
 
 def say(text: str) -> Completion:
+    """Return a completion of plain text. It ends the turn."""
     return Completion(text=text, usage=_USAGE)
 
 
 def last_user_text(request: CompletionRequest) -> str:
+    """Return the newest text of the user in the request, or ""."""
     texts = [part for m in request.messages if m.role == "user" for part in m.parts if isinstance(part, TextPart)]
     return text_of(texts[-1].text) if texts else ""
 
 
 def results(request: CompletionRequest) -> tuple[ResultPart, ...]:
-    """Return results in call order."""
+    """Return the results in the newest message, in call order, or () without any."""
     newest: Message | None = request.messages[-1] if request.messages else None
     if newest is None or newest.role != "tool":
         return ()

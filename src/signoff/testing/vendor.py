@@ -54,14 +54,17 @@ class Vendor(ABC):
 
     @property
     def now_said(self) -> datetime:
+        """Return the time of the next message: `said_at`, or now."""
         return self.said_at or self.clock()
 
     @property
     def options(self) -> Mapping[str, Any]:
+        """Return the channel's options as in a manifest, with references to secrets."""
         return {}
 
     @property
     def environment(self) -> Mapping[str, str]:
+        """Return the variables behind the references in `options`."""
         return {}
 
     @abstractmethod
@@ -81,6 +84,10 @@ class Vendor(ABC):
         """Return a request with any body, signed as the vendor does."""
 
     def write(self, identity: str, words: str) -> InboundRequest:
+        """Return the request that reaches the channel if `identity` writes `words`.
+
+        Only called if `writes` is true.
+        """
         raise NotImplementedError
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest | None:

@@ -51,7 +51,10 @@ class Formatter:
     locale: str = ""
 
     def text(self, key: str, **values: object) -> str:
-        """Put the locale's marks into whole numbers. Raises `KeyError` as `text` does."""
+        """Return a text of the catalogue, with whole numbers in the locale's form.
+
+        Raises `KeyError` for an unknown key, and for a placeholder without value.
+        """
         shown = {name: self.count(value) if type(value) is int else value for name, value in values.items()}
         words = form_of(key, self.language, values.get("n"))
         return words.format(**shown) if shown else words
@@ -76,6 +79,7 @@ class Formatter:
         )
 
     def span(self, seconds: float) -> str:
+        """Write a length of time in one unit, rounded: `40 s`, `3 min`, `24 h`, `2 days`."""
         return span(seconds, self.language)
 
     def ago(self, moment: datetime) -> str:
@@ -97,12 +101,12 @@ class Formatter:
         return moment - self.now < timedelta(hours=1)
 
     def time(self, at: datetime) -> str:
-        """Name the zone, and the day unless it is today: `Sun 22 Nov, 14:02 UTC`."""
+        """Write a time with its zone, and its day unless it is today: `Sun 22 Nov, 14:02 UTC`."""
         local = at.astimezone(self.zone)
         return self._write_date(local, f"{local:%H:%M} {local.tzname() or ''}".strip())
 
     def moment(self, at: datetime) -> FormattedTime:
-        """Name the zone only if it is not the person's own."""
+        """Return three forms of a time. The clock names the zone unless it is known."""
         local = at.astimezone(self.zone)
         clock = self._write_date(local, f"{local:%H:%M}") if self.zone_is_known else self.time(at)
         full = self._at(f"{self.day(local)} {local.year}", f"{local:%H:%M:%S} {local.tzname() or ''}".strip())
@@ -120,11 +124,11 @@ class Formatter:
         return text("time.day", self.language, weekday=weekday, day=at.day, month=month)
 
     def count(self, number: int) -> str:
-        """Use the locale's marks: `12,400`."""
+        """Write a whole number with the locale's marks: `12,400`."""
         return self.number(Decimal(number), 0)
 
     def number(self, amount: Decimal, places: int) -> str:
-        """Use the locale's marks and at least `places` decimals, and never round."""
+        """Write a number with the locale's marks and at least `places` decimals, unrounded."""
         language = (self.locale or self.language).replace("_", "-").partition("-")[0].lower()
         group, point = _MARKS.get(language, _MARKS["en"])
         whole, _, rest = format(abs(amount), "f").partition(".")
@@ -133,7 +137,10 @@ class Formatter:
         return ("-" if amount < 0 else "") + grouped + (point + rest if rest else "")
 
     def value(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:
-        """Format money, dates and accounts, and leave others unchanged."""
+        """Write the value of a row: money, fractions, dates and IBANs formatted, others not.
+
+        Masked and yes-or-no values are in the card's own words.
+        """
         if row.secret or row.cut or not row.name or row.format == "boolean":
             return self.card_words(row)
         if is_number(row):
@@ -146,14 +153,20 @@ class Formatter:
         return row.value
 
     def label(self, label: str, limit: int = _LABEL_CHARS) -> str:
-        """The label has a mark if the tool's schema lacks the argument, or if only the schema's default sets it."""
+        """Write a label of at most `limit` characters, with its mark if it has one.
+
+        The mark says that the schema lacks the argument, or that only its default sets it.
+        """
         for mark, key in ((UNDECLARED, "value.undeclared"), (DEFAULT, "value.default")):
             if label.endswith(mark):
                 return f"{cut_visible(label.removesuffix(mark), limit)}⟦{self.text(key)}⟧"
         return cut_visible(label, limit)
 
     def card_words(self, row: CardRow) -> str:
-        """The card's own text is in this language, the call's unchanged."""
+        """Write the value of a row, with the card's own words in this language.
+
+        The call's own values stay unchanged.
+        """
         if not row.name:
             return self.text(f"value.{row.format}", n=row.length, name=row.label) if row.format else row.value
         if row.secret:

@@ -17,6 +17,7 @@ UNREAD_CHARS: Final = 200
 
 
 def closing_text(closed: ClosedCard, formatter: Formatter) -> str:
+    """Write the end of a request for its card: decision, reason, effect, code and link."""
     request = closed.request
     first = [f"{closing_words(request, formatter)}."]
     if request.reason:
