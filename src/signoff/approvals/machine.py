@@ -5,8 +5,8 @@
     approved --> lapsed            (not started within `grant_ttl`; asked again as a new revision)
 
 Questions about an unknown outcome follow the same rules. Their answers are `happened`, approved (run it) and denied.
-Functions that change a request return the next one. Other modules decide which events are allowed. No function reads a clock. For
-timed events see `deadlines`.
+Functions that change a request return the next one. Other modules decide which events are allowed. No function reads a
+clock. For timed events see `deadlines`.
 """
 
 from datetime import datetime, timedelta
