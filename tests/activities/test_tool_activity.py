@@ -1,4 +1,5 @@
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from activity_kit import (
     worker_deps,
 )
 from some import some
+from sqlalchemy import insert
 from tables import table
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.common import RawValue
@@ -33,6 +35,7 @@ from signoff.activities.handler_runner import TRANSIENT
 from signoff.activities.run_rights import CHANGED
 from signoff.activities.tool_activity import WORKERS_TRIED, ToolActivity, tool_activities
 from signoff.audit.log import AuditLog
+from signoff.contracts.activity_messages import ToolTask
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES
@@ -50,6 +53,7 @@ from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.content_store import load, to_content
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store
+from signoff.store.tables import RESTORATIONS
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.builders import a_person
@@ -70,6 +74,30 @@ async def test_allowed_call_runs_once_and_keeps_its_outcome(store: Store, ledger
     assert ticket.outcome == reply.outcome
     assert await run(deps, tool, task) == reply
     assert len(ledger.rows) == 1
+
+
+async def test_ticket_holds_the_nonce_of_the_turn(store: Store, ledger: Ledger) -> None:
+    tool = free(ledger)
+    task = in_another_turn(tool)
+    assert (await run(worker_deps(store, tool), tool, task)).outcome.code == "ok"
+    assert some(await store.read_ticket(task.permit.digest)).nonce == task.permit.ctx.user.nonce == "later"
+
+
+async def test_only_calls_begun_after_a_restored_backup_run(store: Store, ledger: Ledger) -> None:
+    tool = free(ledger)
+    deps = worker_deps(store, tool)
+    await store.run(lambda connection: connection.execute(insert(RESTORATIONS)))
+
+    def task_begun(minutes: int) -> ToolTask:
+        user = replace(GUEST, issued_at=datetime.now(UTC) + timedelta(minutes=minutes), nonce=str(minutes))
+        return task_for(tool, permit_for(tool, ctx=pinned(user=user)))
+
+    with pytest.raises(ApplicationError) as raised:
+        await run(deps, tool, task_begun(-1))
+    assert (raised.value.type, ledger.rows) == ("InDoubt", [])
+    fresh = replace(task_begun(1), args=Content(inline=ARGS | {"amount": 7}))
+    fresh = replace(fresh, permit=permit_for(tool, ARGS | {"amount": 7}, ctx=fresh.permit.ctx))
+    assert (await run(deps, tool, fresh)).outcome.code == "ok"
 
 
 @table(
