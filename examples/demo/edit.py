@@ -70,7 +70,7 @@ async def told_and_recorded(stage: Stage, key: TurnKey) -> Scene:
     found = await recorded(stage, key)
     changed = [(who, facts["changed"]) for who, facts in found.of(key, "revision")]
     expect("the change in the record", [("ana", ["amount"])], changed)
-    return Scene(f"the model was told; {found.words}", key)
+    return Scene(f"the model read the change; {found.words}", key)
 
 
 async def _edit(stage: Stage, key: TurnKey, args: dict[str, Any]) -> dict[str, Any]:

@@ -48,12 +48,12 @@ def test_event_ids_come_from_temporals_printed_history() -> None:
 @pytest.mark.parametrize(
     ("story", "expected"),
     [
-        ("main", ["SIGKILL", "ToolDenied reached the model", "as its effect is unknown", "still one row"]),
-        ("two-people", ["1 of 2", "Dee stands in for Bo", "reminded", "escalated", "none changed or missing"]),
+        ("main", ["SIGKILL", "ToolDenied reached the model", "since its outcome is unknown", "still one row"]),
+        ("two-people", ["1 of 2", "Dee decided for Bo", "reminded", "escalated", "none changed or missing"]),
         ("edit", ["malformed", "revision 2", "7,400 EUR are paid, once", "none changed or missing"]),
         ("channels", ["Slack, by email and on WhatsApp", "401", "paid, once", "s later", "none changed or missing"]),
         ("external", ["three cards", "the hook allows", "nothing is paid", "started again", "none changed or missing"]),
-        ("grant", ["1 use left", "people were asked", "Ana takes it back", "none changed or missing"]),
+        ("grant", ["1 use is left", "people were asked", "Ana takes it back", "none changed or missing"]),
     ],
 )
 async def test_story_plays_with_one_command(story: str, expected: list[str]) -> None:
