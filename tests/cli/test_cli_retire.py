@@ -18,7 +18,7 @@ async def test_ended_turns_are_retired_and_open_ones_stay(served_cli: Cli) -> No
     assert (await served_cli("keys", "create")).code == 0
     over = (await served_cli("ask", "pay 5", "--json")).data["turn"]
     waits = (await waiting_request(served_cli, "pay 70"))["turn"]
-    # The answer is there before the turn has recorded its end.
+    # The turn answers before it records its end.
     for pause in pauses():
         before = now()
         ran = await served_cli("audit", "retire", "--before", before, "--json")

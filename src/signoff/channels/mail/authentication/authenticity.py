@@ -30,7 +30,7 @@ _By = Literal["provider", "results", "dkim"]
 
 @dataclass(frozen=True)
 class ProviderVerdict:
-    """A mail provider's findings. They come only from its verified request."""
+    """The findings of an email provider. They come only from its verified request."""
 
     dmarc: str
     """The DMARC result; `pass` counts in upper or lower case."""
