@@ -8,13 +8,14 @@ import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from polling import pauses
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
@@ -96,6 +97,21 @@ def taken_port() -> Iterator[int]:
 async def test_server_has_search_attributes_and_90_days_of_retention(client: Client) -> None:
     await check_server(client)
     assert await read_retention(client) == timedelta(days=90)
+
+
+async def test_first_workflow_of_a_new_server_is_kept_for_the_retention(tmp_path: Path) -> None:
+    options = options_in(tmp_path / "state")
+    async with run_server(options) as server:
+        client = await server.connect()
+        await (await client.start_workflow("first", id="first", task_queue="none")).terminate()
+        # Field 4 of a timer is its type, and 16 the deletion of an ended workflow.
+        deletions = "SELECT visibility_timestamp FROM timer_tasks WHERE instr(data, x'2010') AND instr(data, 'first')"
+        for pause in pauses():
+            with contextlib.closing(sqlite3.connect(options.db_file)) as database:
+                if found := database.execute(deletions).fetchall():
+                    break
+            await asyncio.sleep(pause)
+    assert datetime.fromisoformat(found[0][0]) > datetime.now(UTC) + timedelta(days=80)
 
 
 def test_local_connection_is_not_compressed(client: Client) -> None:

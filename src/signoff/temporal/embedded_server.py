@@ -206,9 +206,9 @@ def server_arguments(options: ServerOptions) -> list[str]:
             f"history.transferProcessorMaxPollRPS={POLL_RATE}",
             # A worker that completes a task gets the next activity in the same response, without matching.
             "system.enableActivityEagerExecution=true",
-            # The server caches the retention. With the old value, of a day, it would soon delete the first turns of a
-            # new installation.
-            'system.namespaceCacheRefreshInterval="1s"',
+            # The server caches the retention for two seconds. By the first value, a day, it would delete the turns of
+            # that time.
+            'system.namespaceCacheRefreshInterval="100ms"',
             # The server opens an HTTP API in addition to gRPC, which accepts cross-site posts of any web page. No
             # client has this name, so the API refuses every request.
             f'frontend.httpAllowedHosts=["{secrets.token_hex(16)}.invalid"]',
