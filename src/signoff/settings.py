@@ -135,6 +135,8 @@ class Settings(BaseSettings):
     """The directory of the embedded server and the default store."""
     store_url: str = Field(default_factory=_default_store, min_length=1)
     """The database of tickets and blobs, a URL of SQLAlchemy. By default SQLite in `state_dir`."""
+    store_listen_url: str = ""
+    """A direct address of the same PostgreSQL, if `store_url` is a pooler's. Waiting requests hear of changes there."""
     task_queue: str = Field(default=DEFAULT_TASK_QUEUE, min_length=1, max_length=200)
     deployment: str = Field(default="", max_length=200, pattern=r"^[^.\s]*$")
     """The worker deployment of the workers. Without one they are not versioned."""

@@ -1,8 +1,8 @@
 """The port of turns: a plugin's actions in the name of another agent that sent a request."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from starlette.responses import Response
 
@@ -12,6 +12,8 @@ from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import ResponsePart, TurnView
 
 V = TypeVar("V")
+Pause: TypeAlias = Callable[[float], Awaitable[bool]]
+"""Waits for so many seconds at most. Returns whether to go on."""
 
 
 class ExposedTool(NamedTuple):
@@ -103,8 +105,11 @@ class PeerTurns(Protocol):
         """Share one `read` among equal requests at the same time."""
         ...
 
-    async def pause(self, seconds: float) -> bool:
-        """Wait. Return False at once if the gateway stops."""
+    def following(self, turns: Sequence[TurnKey]) -> AbstractAsyncContextManager[Pause]:
+        """Yield a function that waits until the store's rows of these turns change.
+
+        It returns after some seconds at the latest, and False at once if the gateway stops.
+        """
         ...
 
     def waiting(self, seconds: float, about: str) -> AbstractAsyncContextManager[float]:

@@ -93,6 +93,7 @@ SETTING_NAMES: Final = (
     "unsafe_open",
     "words_hold",
     "plugins",
+    "store_listen_url",
 )  # fmt: skip
 """The names of all settings, for code that reads variables without loading settings."""
 PLUGIN_NAMES: Final = ("a2a", "aap", "apprise", "authzen", "hooks", "mcp", "telegram", "twilio")

@@ -1,9 +1,7 @@
 """Starts turns, reads their state and delivers decisions over Temporal."""
 
-import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, timedelta
 from typing import Any, Final
 
@@ -55,7 +53,6 @@ from signoff.workflows import start_options
 _OURS: Final = ("ModelUnavailable", "StoreUnavailable")
 _ERROR_CHARS: Final = 200
 
-_WATCH_SECONDS = 0.7
 _UPDATE_HEX = 20
 _INPUT_HEX = 16
 _UNDECIDED_KEPT = 1_000
@@ -190,19 +187,6 @@ class TurnClient(RunClient):
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
         return result
-
-    async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
-        """Yield a view after each change, until the turn has its result."""
-        last: TurnView | None = None
-        while True:
-            view = await self.view(key)
-            if view != last:
-                yield view
-                last = view
-            if view.result is not None:
-                return
-            # Poll: a query leaves no event, but notifications would use up the turn's 2,000 Updates.
-            await asyncio.sleep(_WATCH_SECONDS)
 
     async def request(self, approval_id: str) -> ApprovalRequest:
         """Raises `NotFound`. The request may be settled."""

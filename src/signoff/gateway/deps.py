@@ -29,9 +29,10 @@ from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.audit_writer import AttemptRecords
-from signoff.gateway.external_turn import ExternalTurn
+from signoff.gateway.external_turn import AskedCall, ExternalTurn
 from signoff.gateway.load_limits import ListReads, LookInterval, StartLimit
 from signoff.gateway.signed_start import SignedStart, signed_start_of
+from signoff.gateway.turn_watch import ASKED_SECONDS, MOVING_SECONDS, TurnWatch
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
 from signoff.people.directory import Directory
@@ -47,14 +48,17 @@ if TYPE_CHECKING:
     from signoff.telemetry.span_sender import SpanSender
 
 KEPT: Final = timedelta(seconds=60)
-MOST: Final = 2_000
+ASKED_KEPT: Final = timedelta(minutes=10)
+"""How long the answer about a waiting call serves further waits, while its turn's rows do not change."""
+MOST: Final = 4_000
 _V = TypeVar("_V")
 
 
 class RecentItems(Generic[_V]):
-    """Caches recent items by name. The items must not change meanwhile."""
+    """Caches recent items by name, each for the time `kept`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: timedelta = KEPT) -> None:
+        self._kept = kept
         self._items: OrderedDict[str, tuple[datetime, _V]] = OrderedDict()
 
     def keep(self, name: str, item: _V, now: datetime) -> None:
@@ -65,7 +69,7 @@ class RecentItems(Generic[_V]):
 
     def find(self, name: str, now: datetime) -> _V | None:
         cached = self._items.get(name)
-        if cached is None or not timedelta() <= now - cached[0] < KEPT:
+        if cached is None or not timedelta() <= now - cached[0] < self._kept:
             return None
         return cached[1]
 
@@ -137,6 +141,15 @@ class GatewayDeps:
     def recent_calls(self) -> RecentItems[ExternalTurn]:
         """Holds calls begun or read here, by their names in addresses."""
         return RecentItems()
+
+    @cached_property
+    def turn_watch(self) -> TurnWatch:
+        return TurnWatch(self.store)
+
+    @cached_property
+    def asked_calls(self) -> RecentItems[AskedCall]:
+        """Holds calls that wait for approvers, by their names in addresses."""
+        return RecentItems(ASKED_KEPT)
 
     @cached_property
     def look_interval(self) -> LookInterval:
@@ -211,9 +224,24 @@ class GatewayDeps:
         return replace(view, route="", step="", seal="")
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
-        """Yield proven views, one for each change, until the turn has its result."""
-        async for view in self.client.watch(key):
-            yield await self.prove(view, await self.read_start(key))
+        """Yield proven views, one for each change, until the turn has its result.
+
+        While approvers are asked, only the store is read. Raises like `view`.
+        """
+        claimed: TurnView | None = None
+        shown: TurnView | None = None
+        with self.turn_watch.follow(await self.turn_watch.read([key])) as follower:
+            changed = True
+            while True:
+                before, claimed = claimed, await self.client.view(key)
+                if changed or claimed != before:
+                    before, shown = shown, await self.prove(claimed, await self.read_start(key))
+                    if shown != before:
+                        yield shown
+                if claimed.result is not None:
+                    return
+                # A query leaves no event, but notifications would use up the turn's 2,000 Updates.
+                changed = await follower.wait(ASKED_SECONDS if claimed.state == "suspended" else MOVING_SECONDS)
 
     @property
     def believes_unsigned(self) -> bool:

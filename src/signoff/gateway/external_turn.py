@@ -1,11 +1,14 @@
 """The turn of one external agent's call."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from signoff.contracts.call import CallContext, ProposedExternalCall
 from signoff.contracts.ids import TurnKey, turn_name
 from signoff.contracts.person import Principal
+from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import TurnInput
+from signoff.store.questions.turn_stamps import TurnStamp
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,13 @@ class ExternalTurn:
             user=self.requester,
             extra=self.given.context,
         )
+
+
+class AskedCall(NamedTuple):
+    """The answer about a call. It is valid while its turn has this stamp."""
+
+    stamp: TurnStamp
+    answer: CallAnswer
 
 
 def make_external_turn(given: TurnInput, call: ProposedExternalCall) -> ExternalTurn:

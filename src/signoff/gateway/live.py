@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any, Final
 
 HEARTBEAT_SECONDS: Final = 15.0
@@ -19,6 +19,7 @@ class Live:
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
         self._closing = asyncio.Event()
+        self._wakes: set[Callable[[], None]] = set()
 
     async def follow(self, topic: str, source: Source) -> AsyncGenerator[str, None]:
         """Yield server-sent events: the newest at once, then each new one.
@@ -42,6 +43,21 @@ class Live:
     def close(self) -> None:
         """End every stream, so that the server can stop."""
         self._closing.set()
+        for wake in tuple(self._wakes):
+            wake()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing.is_set()
+
+    @contextlib.contextmanager
+    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake` if streams end during the block."""
+        self._wakes.add(wake)
+        try:
+            yield
+        finally:
+            self._wakes.discard(wake)
 
     async def pause(self, seconds: float) -> bool:
         """Return `False` at once if streams end."""

@@ -1,13 +1,13 @@
 """The turns of another agent that sent a request, for the routes of plugins."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Hashable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from signoff.calls.peer_turns import Exposed, ExposedActor, ExposedTool, TurnStart
+from signoff.calls.peer_turns import Exposed, ExposedActor, ExposedTool, Pause, TurnStart
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.list_rows import TurnRow
@@ -118,8 +118,16 @@ class OwnTurns:
     async def share(self, what: tuple[Hashable, ...], read: Callable[[], Awaitable[V]]) -> V:
         return await self._deps.lists.share(self._person, self._scopes, what, read)
 
-    async def pause(self, seconds: float) -> bool:
-        return await self._live.pause(seconds)
+    @asynccontextmanager
+    async def following(self, turns: Sequence[TurnKey]) -> AsyncIterator[Pause]:
+        watch = self._deps.turn_watch
+        with watch.follow(await watch.read(turns)) as follower, self._live.waking(follower.wake):
+
+            async def pause(seconds: float) -> bool:
+                await follower.wait(seconds)
+                return not self._live.is_closing
+
+            yield pause
 
     def waiting(self, seconds: float, about: str) -> AbstractAsyncContextManager[HeldSeconds]:
         return waiting(self._request, seconds, about)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,9 +14,10 @@ from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, m
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, PoolProxiedConnection, QueuePool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, NullPool, PoolProxiedConnection, QueuePool
 
 from signoff.contracts.errors import ConfigError, SignoffError, StoreUnavailable
+from signoff.store.change_notices import CHANGED, ChangeNotices
 
 OPEN_SECONDS: Final = 15.0
 """Maximum wait when opening: another process may be upgrading the same SQLite file."""
@@ -33,6 +34,7 @@ STATEMENT_SECONDS: Final = 30
 PING_SECONDS: Final = 1.0
 """A pooled connection idle for longer than this is tested before use."""
 
+_CONNECTING: Final = {"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS}
 _DRIVERS: Final = {
     "sqlite": "sqlite+pysqlite",
     "sqlite+aiosqlite": "sqlite+pysqlite",
@@ -94,6 +96,13 @@ class Database(Protocol):
         """`work` writes nothing. Its transaction does not wait for writes."""
         ...
 
+    async def change_mark(self) -> Hashable:
+        """Return a value that differs once another commit is visible.
+
+        Costs no transaction. PostgreSQL's may miss a change, and differs each second while it hears of none.
+        """
+        ...
+
     def problem(self) -> str:
         """Return the reason why writes are blocked now, or ""."""
         ...
@@ -142,6 +151,9 @@ class SqliteDatabase:
             return work(connection)
 
         return await self._reader.run(read)
+
+    async def change_mark(self) -> Hashable:
+        return await self._reader.run(_data_version)
 
     def problem(self) -> str:
         since = self._waits_since
@@ -222,30 +234,42 @@ class PostgresDatabase:
 
     dialect = "postgresql"
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, listening: AsyncEngine) -> None:
         self._engine = engine
+        self.notices: Final = ChangeNotices(engine, listening)
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
         async with self._engine.begin() as connection:
-            return await connection.run_sync(work)
+            connection.info.pop(CHANGED, None)
+            result = await connection.run_sync(work)
+            changed = connection.info.pop(CHANGED, False)
+        if changed:
+            # After the commit: a notice in the transaction makes all commits wait for each other.
+            self.notices.announce()
+        return result
 
     async def read(self, work: Callable[[Connection], Found]) -> Found:
         return await self.run(work)
+
+    async def change_mark(self) -> Hashable:
+        return self.notices.mark()
 
     def problem(self) -> str:
         """PostgreSQL locks rows, not the database."""
         return ""
 
     async def close(self) -> None:
+        await self.notices.close()
         await self._engine.dispose()
 
 
-def open_database(place: StoreAddress, *, durable: bool) -> Database:
-    """`durable` makes SQLite sync every commit to disk."""
+def open_database(place: StoreAddress, listening: StoreAddress | None = None, *, durable: bool) -> Database:
+    """`durable` makes SQLite sync every commit to disk. PostgreSQL's notices arrive at `listening`, or at `place`."""
     if place.url.get_backend_name() == "sqlite":
         writing, reading = (_sqlite_engine(place, durable=durable, reads=reads) for reads in (False, True))
         return SqliteDatabase(writing, reading, _sqlite_file(place.url))
-    return PostgresDatabase(_postgres_engine(place))
+    engine = create_async_engine((listening or place).url, poolclass=NullPool, connect_args=_CONNECTING)
+    return PostgresDatabase(_postgres_engine(place), engine)
 
 
 def _postgres_engine(place: StoreAddress) -> AsyncEngine:
@@ -259,7 +283,7 @@ def _postgres_engine(place: StoreAddress) -> AsyncEngine:
         isolation_level="READ COMMITTED",
         # Parameters contain arguments and secrets. By default SQLAlchemy writes them into errors and logs.
         hide_parameters=True,
-        connect_args={"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS},
+        connect_args=_CONNECTING,
     )
 
     # A restarted server has dropped the pooled connections, and the next claim would fail without this test.
@@ -290,6 +314,11 @@ def _answers(dialect: Dialect, connection: DBAPIConnection) -> bool:
         if dialect.is_disconnect(error, connection, None):
             return False
         raise
+
+
+def _data_version(connection: Connection) -> int:
+    version: int = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+    return version
 
 
 def _begin(connection: Connection) -> bool:

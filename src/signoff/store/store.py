@@ -5,9 +5,10 @@ Every failure of the database raises `StoreUnavailable`.
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, bindparam, select, update
@@ -21,6 +22,7 @@ from signoff.formats.private_folder import make_private_folder
 from signoff.formats.replace import replace
 from signoff.settings import Settings
 from signoff.store.blobs import Blob, add_blob
+from signoff.store.change_notices import note_change
 from signoff.store.claim_conditions import (
     add_claim,
     freeze_of,
@@ -127,12 +129,12 @@ class Store:
         """16 hex digits, created with the store. A new store has a different id."""
 
     @classmethod
-    async def open(cls, url: str, *, durable: bool = False) -> "Store":
+    async def open(cls, url: str, *, durable: bool = False, listen_url: str = "") -> "Store":
         """Open the store at `url`, and create or upgrade its tables.
 
         `url` is `sqlite:///FILE` or `postgresql://USER@HOST/NAME`. A database role that does not own the tables changes
         none, and needs the rights of a worker or a gateway. `durable` makes SQLite survive a power cut without losing
-        its last commits.
+        its last commits. `listen_url` is a direct address of the same PostgreSQL, if `url` is a pooler's.
 
         Raises `ConfigError` for a URL that cannot be a store and for a store of a newer version. A role other than the
         owner also gets it for any other version, or without those rights. Raises `StoreUnavailable`.
@@ -142,7 +144,8 @@ class Store:
             make_private(place)
         except OSError as error:
             raise StoreUnavailable(f"{place.words} cannot be opened: {error.strerror}") from None
-        store = cls(open_database(place, durable=durable), place.words)
+        listening = read_url(listen_url) if listen_url else None
+        store = cls(open_database(place, listening, durable=durable), place.words)
         try:
             # The first connection: report a wrong address at the start instead of at the first claim.
             store.role = await store.run(prepare)
@@ -312,6 +315,7 @@ class Store:
         def enter(connection: Connection) -> Claim:
             undone = connection.execute(_UNDO, {"ticket": key}).rowcount == 1
             if undone:
+                note_change(connection)
                 return_use(connection, key)
             if undone and also is not None:
                 also(connection)
@@ -339,6 +343,7 @@ class Store:
             if corrects and not changed and outcome.code != "in_doubt":
                 changed = connection.execute(_RECORD_LATE, values).rowcount == 1 or _correct(connection, values)
             if changed:
+                note_change(connection)
                 _count(connection, key, outcome)
                 if also is not None:
                     also(connection)
@@ -410,7 +415,7 @@ class Store:
             connection.info[AFTER_COMMIT] = after
             return work(connection)
 
-        result = await self._ask(self._base.run, run_work)
+        result = await self._ask(partial(self._base.run, run_work))
         # Rolled-back work must not be counted.
         for each in after:
             each(self.counts)
@@ -418,15 +423,17 @@ class Store:
 
     async def read(self, work: Callable[[Connection], Found]) -> Found:
         """`work` writes nothing. Its transaction waits for no write."""
-        return await self._ask(self._base.read, work)
+        return await self._ask(partial(self._base.read, work))
 
-    async def _ask(
-        self, run: Callable[[Callable[[Connection], Found]], Awaitable[Found]], work: Callable[[Connection], Found]
-    ) -> Found:
+    async def change_mark(self) -> Hashable:
+        """Return a value that differs once another commit is visible, cheaply; see `Database.change_mark`."""
+        return await self._ask(self._base.change_mark)
+
+    async def _ask(self, ask: Callable[[], Awaitable[Found]]) -> Found:
         if self._closed:
             raise StoreUnavailable(f"{self._words} is closed")
         try:
-            return await run(work)
+            return await ask()
         except SignoffError:
             raise
         except Exception as error:
@@ -441,8 +448,8 @@ class Store:
 
 
 @asynccontextmanager
-async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]:
-    store = await Store.open(url, durable=durable)
+async def open_store(url: str, *, durable: bool = False, listen_url: str = "") -> AsyncIterator[Store]:
+    store = await Store.open(url, durable=durable, listen_url=listen_url)
     try:
         yield store
     finally:
@@ -453,7 +460,7 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
 async def working_store(settings: Settings) -> AsyncIterator[Store]:
     """Creates the directory if needed. Raises `ConfigError` and `StoreUnavailable`."""
     make_state_dir(settings)
-    async with open_store(settings.store_url, durable=settings.durable) as store:
+    async with open_store(settings.store_url, durable=settings.durable, listen_url=settings.store_listen_url) as store:
         yield store
 
 

@@ -1,6 +1,5 @@
 """Serves the pages of sessions: list them, start one, follow one live, send messages."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
@@ -28,9 +27,11 @@ from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.session_view import session_talk, turns_in_full
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, read_session, say
+from signoff.gateway.turn_watch import MOVING_SECONDS
 from signoff.languages.catalogue import text
 
-WATCH_SECONDS: Final = 0.7
+QUIET_SECONDS: Final = 3.0
+"""Seconds between two looks at a session that does not work: only Temporal knows of its new messages."""
 _LISTED: Final = 50
 
 
@@ -221,13 +222,17 @@ def _asker(site: Site, visitor: Visitor) -> str:
 async def _versions(site: Site, key: SessionKey) -> AsyncGenerator[str, None]:
     last: Any = None
     try:
+        turns: list[TurnKey] = []
         while True:
+            stamps = await site.deps.turn_watch.read(turns)
             view = await site.deps.session(key)
             shown = _facts(view, await turns_in_full(site.deps, view))
             if shown != last:
                 last = shown
                 yield event("turn", {"state": view.state, "calls": shown["calls"], "over": False})
-            await asyncio.sleep(WATCH_SECONDS)
+            turns = [TurnKey(key.tenant, key.session, each.turn) for each in view.turns if each.state == "waiting"]
+            with site.deps.turn_watch.follow(stamps) as follower:
+                await follower.wait(MOVING_SECONDS if view.state == "running" else QUIET_SECONDS)
     except SignoffError:
         # The reader reconnects and then sees the current state.
         return

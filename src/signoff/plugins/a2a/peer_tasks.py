@@ -1,5 +1,6 @@
 """Starts, reads, lists and stops the tasks of one peer: only turns that it requested by A2A."""
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -32,6 +33,7 @@ from signoff.plugins.a2a.rpc_error import (
 )
 from signoff.plugins.a2a.rpc_request import ListParams, PeerMessage, PeerPart, SendParams
 from signoff.plugins.a2a.task_view import (
+    AUTH_REQUIRED,
     FAILED,
     INTERRUPTED,
     STATES,
@@ -49,7 +51,7 @@ WAIT_SECONDS: Final = 300.0
 """How long a request waits for the answer to a message before it gets the task's present state."""
 STOP_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.3
-"""How often tasks are checked for changes."""
+"""How often tasks that work are checked for changes."""
 _ID_CHARS: Final = 200
 LISTED: Final = 500
 """A list is made from at most this many tasks, the newest ones."""
@@ -266,24 +268,34 @@ class PeerTasks:
 
     async def _watch(self, key: TurnKey, seconds: float = float("inf")) -> AsyncIterator[TaskUpdate]:
         """End with the task, with streams, or after `seconds`."""
+        clock = asyncio.get_running_loop().time
         last: PeerTask | None = None
-        passed = silent = 0.0
-        while True:
-            task = last
-            # Without a worker the task cannot change either.
-            with contextlib.suppress(ServerUnavailable):
-                task = await self.read(key)
-            if task is not None and task != last:
-                yield TaskUpdate(now=task)
-                last, silent = task, 0.0
-                if task.is_over:
+        told_at, until = clock(), clock() + seconds
+        async with self._turns.following(_turns_of(key)) as pause:
+            while True:
+                task = last
+                # Without a worker the task cannot change either.
+                with contextlib.suppress(ServerUnavailable):
+                    task = await self.read(key)
+                if task is not None and task != last:
+                    yield TaskUpdate(now=task)
+                    last, told_at = task, clock()
+                    if task.is_over:
+                        return
+                elif clock() - told_at >= HEARTBEAT_SECONDS:
+                    yield TaskUpdate()
+                    told_at = clock()
+                # While approvers are asked, the store wakes this wait.
+                is_asked = last is not None and last.state == AUTH_REQUIRED
+                left = min(HEARTBEAT_SECONDS if is_asked else LOOK_SECONDS, until - clock())
+                if left <= 0 or not await pause(left):
                     return
-            elif silent >= HEARTBEAT_SECONDS:
-                yield TaskUpdate()
-                silent = 0.0
-            passed, silent = passed + LOOK_SECONDS, silent + LOOK_SECONDS
-            if passed > seconds or not await self._turns.pause(LOOK_SECONDS):
-                return
+
+
+def _turns_of(key: TurnKey) -> list[TurnKey]:
+    """Return the turns that may answer a task's message."""
+    numbers = range(1, MAX_TURNS_PER_MESSAGE + 1)
+    return [TurnKey(key.tenant, key.session, turn_of(key.turn, number)) for number in numbers]
 
 
 def _text(part: PeerPart) -> str:

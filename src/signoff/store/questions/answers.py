@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from signoff.approvals.request_state import undo_seconds
 from signoff.contracts.approval import Vote
 from signoff.contracts.ids import TurnKey
+from signoff.store.change_notices import note_change
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions, has_begun, settle_question
 from signoff.store.questions.request_lists import waits
@@ -138,12 +139,18 @@ class Answers:
             .where(ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.handed_at.is_(None))
             .values(handed_at=StoreClock())
         )
-        await self._store.run(lambda connection: connection.execute(change).close())
+
+        def write(connection: Connection) -> None:
+            note_change(connection)
+            connection.execute(change)
+
+        await self._store.run(write)
 
 
 def void_answer(connection: Connection, approval: str, delivery: str, revisions: Sequence[int]) -> None:
     """Requests settled by the answer wait again. Call only in `Questions.run_locked`."""
     ours = (ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.voided_at.is_(None))
+    note_change(connection)
     connection.execute(update(ANSWERS).where(*ours).values(voided_at=StoreClock()))
     waiting = (QUESTIONS.c.approval == approval, QUESTIONS.c.revision.in_(revisions), *waits())
     connection.execute(update(QUESTIONS).where(*waiting).values(settled_at=None))
@@ -178,6 +185,7 @@ def add_answer(
         handed_at=StoreClock() if handed else None,
         voided_at=StoreClock() if void else None,
     )
+    note_change(connection)
     connection.execute(row)
     if settles:
         settle_question(connection, decision.approval_id, decision.revision or 1)

@@ -21,6 +21,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey, new_code
 from signoff.formats.replace import replace
 from signoff.store.blobs import Blob, add_blob
+from signoff.store.change_notices import note_change
 from signoff.store.claim_conditions import LIVE
 from signoff.store.questions.approval_rows import (
     ApprovalRows,
@@ -151,6 +152,7 @@ class Questions:
             if rows is not None:
                 settle_question(connection, stored.id, rows.latest.revision)
             connection.execute(_INSERT, _values(stored, now))
+            note_change(connection)
             if also is not None:
                 also(stored)(connection)
             return stored
@@ -230,11 +232,13 @@ class Questions:
 
 def end_question(connection: Connection, approval: str, revision: int, ending: Ending) -> bool:
     """An end is set once. Return whether the question was open."""
+    note_change(connection)
     return connection.execute(_END, {"of": approval, "number": revision, "how": ending}).rowcount == 1
 
 
 def settle_question(connection: Connection, approval: str, revision: int) -> None:
     """Stop counting this revision and earlier ones among waiting requests."""
+    note_change(connection)
     connection.execute(_SETTLE, {"of": approval, "up_to": revision})
 
 
