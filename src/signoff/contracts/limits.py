@@ -55,7 +55,7 @@ IDLE_SECONDS: Final = 75.0
 Longer than the 60 seconds of proxies: otherwise they would send a request into a closing connection, and answer a
 decision with an error.
 """
-CONNECTIONS: Final = 2_000
+CONNECTIONS: Final = 4_000
 """Connections and requests of one gateway in parallel. More are answered 503."""
 CONNECTIONS_OF_ONE: Final = 500
 """Connections of one address. An address of this machine, as for a proxy, may have all."""

@@ -39,7 +39,7 @@ class ChangeNotices:
         self._engine = engine
         self._listening = listening
         self._heard = 0
-        self._hears = False
+        self._hears = asyncio.Event()
         self._echo = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -49,16 +49,18 @@ class ChangeNotices:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._gather())
 
-    @property
-    def hears(self) -> bool:
-        """True if the last notice to itself arrived."""
-        return self._hears
+    async def check(self) -> bool:
+        """Return whether the listener hears its own notices. Waits for the first one."""
+        self.mark()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hears.wait(), ECHO_SECONDS)
+        return self._hears.is_set()
 
     def mark(self) -> Hashable:
         """Return a value that differs after each notice, and each second while no notices arrive."""
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep())
-        return (self._heard, 0 if self._hears else int(time.monotonic()))
+        return (self._heard, 0 if self._hears.is_set() else int(time.monotonic()))
 
     async def close(self) -> None:
         tasks = [task for task in (self._keeping, self._sending) if task is not None]
@@ -84,7 +86,7 @@ class ChangeNotices:
                 await self._listen()
             except Exception as error:
                 _log.debug("no notices arrive from the store: %s", type(error).__name__)
-            self._hears = False
+            self._hears.clear()
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _listen(self) -> None:
@@ -100,7 +102,7 @@ class ChangeNotices:
                     # Through the pool: behind a pooler of transactions, a listener hears nothing.
                     await self._send()
                     await asyncio.wait_for(self._echo.wait(), ECHO_SECONDS)
-                    self._hears = True
+                    self._hears.set()
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(lost.wait(), ECHO_EVERY_SECONDS)
             finally:

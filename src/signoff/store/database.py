@@ -103,6 +103,10 @@ class Database(Protocol):
         """
         ...
 
+    async def hears_changes(self) -> bool:
+        """Return whether other processes' commits change the mark at once."""
+        ...
+
     def problem(self) -> str:
         """Return the reason why writes are blocked now, or ""."""
         ...
@@ -154,6 +158,9 @@ class SqliteDatabase:
 
     async def change_mark(self) -> Hashable:
         return await self._reader.run(_data_version)
+
+    async def hears_changes(self) -> bool:
+        return True
 
     def problem(self) -> str:
         since = self._waits_since
@@ -253,6 +260,9 @@ class PostgresDatabase:
 
     async def change_mark(self) -> Hashable:
         return self.notices.mark()
+
+    async def hears_changes(self) -> bool:
+        return await self.notices.check()
 
     def problem(self) -> str:
         """PostgreSQL locks rows, not the database."""

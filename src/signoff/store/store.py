@@ -429,6 +429,10 @@ class Store:
         """Return a value that differs once another commit is visible, cheaply; see `Database.change_mark`."""
         return await self._ask(self._base.change_mark)
 
+    async def hears_changes(self) -> bool:
+        """Return False behind a pooler that loses PostgreSQL's notices. Then the mark differs each second."""
+        return await self._ask(self._base.hears_changes)
+
     async def _ask(self, ask: Callable[[], Awaitable[Found]]) -> Found:
         if self._closed:
             raise StoreUnavailable(f"{self._words} is closed")

@@ -27,8 +27,8 @@ print(allow_connections(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 @pytest.mark.parametrize(
     ("hard", "connections", "files", "expected"),
     [
-        (4_096, CONNECTIONS, CONNECTIONS + 200, ""),
-        (512, 312, 512, "only 312 connections at once: raise this process's hard limit of open files to 2200\n"),
+        (8_192, CONNECTIONS, CONNECTIONS + 200, ""),
+        (512, 312, 512, "only 312 connections at once: raise this process's hard limit of open files to 4200\n"),
     ],
 )
 def test_gateway_has_an_open_file_for_each_connection(hard: int, connections: int, files: int, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""Runs an experiment: `python -m tools.bench.scale waiting|decisions|burst [--store URL] [--json FILE]`."""
+"""Runs an experiment: `python -m tools.bench.scale waiting|decisions|burst|agents [--store URL] [--json FILE]`."""
 
 import argparse
 import asyncio
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from signoff.contracts.names import ENGINE
 from signoff.formats.replace import replace
+from tools.bench.scale.agents import AGENTS, measure_agents
 from tools.bench.scale.load import measure_burst, measure_decisions
 from tools.bench.scale.report import ScaleReport, render
 from tools.bench.scale.stack import Stack
@@ -33,7 +34,9 @@ async def measure(arguments: argparse.Namespace) -> ScaleReport:
             if arguments.experiment == "waiting":
                 points = await measure_waiting(stack, sorted(arguments.turns), arguments.repetitions)
                 return replace(report, points=tuple(points))
-            if arguments.experiment == "decisions":
+            if arguments.experiment == "agents":
+                figures = await measure_agents(stack, arguments.agents)
+            elif arguments.experiment == "decisions":
                 figures = await measure_decisions(stack, arguments.a_minute, arguments.minutes)
             else:
                 figures = await measure_burst(stack, arguments.starts)
@@ -44,7 +47,7 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench.scale", description="Signoff under many waiting turns."
     )
-    parser.add_argument("experiment", choices=("waiting", "decisions", "burst"))
+    parser.add_argument("experiment", choices=("waiting", "decisions", "burst", "agents"))
     parser.add_argument("--store", default="", help="an empty PostgreSQL database; SQLite when left out")
     parser.add_argument("--turns", type=int, nargs="+", default=NUMBERS, help="for `waiting`: the numbers of turns")
     parser.add_argument(
@@ -53,6 +56,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--a-minute", type=int, default=A_MINUTE, help="for `decisions`")
     parser.add_argument("--minutes", type=float, default=1.0, help="for `decisions`; at most 1,000 decisions in all")
     parser.add_argument("--starts", type=int, default=STARTS, help="for `burst`")
+    parser.add_argument("--agents", type=int, default=AGENTS, help="for `agents`: the number of waits")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there; else to tools/bench/results")
     return parser.parse_args()
 

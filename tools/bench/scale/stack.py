@@ -125,10 +125,10 @@ class Stack:
         """Return when the worker polls."""
         return await self._start("worker", self.environment("worker"))
 
-    async def start_gateway(self, port: int = 0) -> Gateway:
+    async def start_gateway(self, port: int = 0, **more: str) -> Gateway:
         """Take a free port by default. Return when the gateway answers."""
         port = port or free_port()
-        where = {"SIGNOFF_PORT": str(port), "SIGNOFF_PUBLIC_URL": f"http://{LOOPBACK}:{port}"}
+        where = {"SIGNOFF_PORT": str(port), "SIGNOFF_PUBLIC_URL": f"http://{LOOPBACK}:{port}", **more}
         return Gateway(await self._start("gateway", self.environment("gateway", **where)), port)
 
     def http(self, gateway: Gateway, person: str) -> httpx2.AsyncClient:

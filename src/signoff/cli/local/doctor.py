@@ -269,7 +269,12 @@ async def _mcp_servers(settings: Settings, declared: Mapping[str, ToolServer]) -
 async def _store(settings: Settings) -> str:
     async with working_store(settings) as store:
         await store.check()
-    return "answers, and can be written"
+        if await store.hears_changes():
+            return "answers, and can be written"
+    return (
+        "answers, and can be written; but no notices arrive at it, as behind a pooler, so waiting requests look at it "
+        "once a second: set SIGNOFF_STORE_LISTEN_URL to PostgreSQL's own address"
+    )
 
 
 async def _role(settings: Settings) -> str:
