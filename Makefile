@@ -16,7 +16,7 @@ CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
 VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 
-.PHONY: dev docs demo demo-channels demo-external test test-all rehearsal ready-all lint bench kills histories mutants release lock clean
+.PHONY: dev docs demo demo-channels demo-external test test-all rehearsal ready-all lint bench bench-peers kills histories mutants release lock clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev examples/travel_desk/signoff.yaml
@@ -66,6 +66,11 @@ docs: $(TESTS)
 
 bench: $(TESTS)
 	$(PY) -m tools.bench
+
+# Beside Pydantic AI and LangGraph, which it installs. It needs Debian's postgresql.
+bench-peers: $(TESTS)
+	$(LOCKED) -r tools/locks/build.txt -r tools/locks/dev.txt -r tools/locks/test.txt -r tools/locks/bench.txt
+	$(PY) -m tools.bench.peers
 
 # Kills worker, gateway and Temporal server under load at moments that SEED determines, then checks the journals of the run.
 kills: $(TESTS)

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import yaml
 from fork_server import SERVER
-from store_fixtures import running_postgres
 
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_temporal, free_port, run_server
+from tools.bench.postgres import running_postgres
 
 ROOT: Final = Path(__file__).parent.parent
 RAW: Final = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from documents import ROOT, blocks
 from fork_server import SERVER
-from store_fixtures import running_postgres
 
 from signoff.temporal.embedded_server import ServerOptions, find_temporal, free_port, run_server
+from tools.bench.postgres import running_postgres
 
 PAGE = ROOT / "docs" / "operations.md"
 SECONDS = 1_200

@@ -1,4 +1,4 @@
-"""The two sides behind one interface: start a turn, see it wait, decide it, get its result."""
+"""The sides behind one interface: start a turn, see it wait, decide it, get its result."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -39,17 +40,13 @@ class TurnFailed(Exception):
     """A turn did not do the measured work, so there is nothing to compare."""
 
 
-class Side(Protocol):
-    """One side. Workflow ids name its turns."""
+class Turns(Protocol):
+    """The turns of one side."""
 
     name: str
 
-    def worker(self) -> Worker:
-        """Return a worker that is not yet running, with the same options on both sides."""
-        ...
-
     async def start(self, kind: str) -> str:
-        """Start a turn that is `automatic` or `human`. Return its workflow id."""
+        """Start a turn that is `automatic` or `human`. Return its id, on Temporal the workflow's."""
         ...
 
     async def suspended(self, turn: str) -> None:
@@ -63,16 +60,29 @@ class Side(Protocol):
         ...
 
 
+class Side(Turns, Protocol):
+    """One side on Temporal."""
+
+    def worker(self) -> Worker:
+        """Return a worker that is not yet running, with the same options on all sides."""
+        ...
+
+
 def handmade_worker(
-    client: Client, task_queue: str, workflows: Sequence[type], activities: Sequence[Callable[..., Any]]
+    client: Client,
+    task_queue: str,
+    workflows: Sequence[type],
+    activities: Sequence[Callable[..., Any]],
+    runner: WorkflowRunner | None = None,
 ) -> Worker:
-    """The worker has Signoff's options and is not yet running."""
+    """The worker has Signoff's options and is not yet running. The default runner is the SDK's sandbox."""
     build = f"{names.VERSION}-handmade"
     return Worker(
         client,
         task_queue=task_queue,
         workflows=workflows,
         activities=activities,
+        workflow_runner=runner or SandboxedWorkflowRunner(),
         build_id=build,
         **worker_options(),
     )
@@ -98,8 +108,7 @@ class Baseline:
         return turn
 
     async def suspended(self, turn: str) -> None:
-        """Wait until the task after the model's answer is completed, the second one."""
-        await _seen(self._client, turn, _TASK_COMPLETED, 2)
+        await await_second_task(self._client, turn)
 
     async def decide(self, turn: str) -> None:
         await self._client.get_workflow_handle(turn).signal(HandWritten.decide, "approved")
@@ -210,6 +219,11 @@ def _key(turn: str) -> TurnKey:
     if key is None:
         raise TurnFailed(f"`{turn}` is no turn")
     return key
+
+
+async def await_second_task(client: Client, turn: str) -> None:
+    """Wait until the task after the model's answer is completed."""
+    await _seen(client, turn, _TASK_COMPLETED, 2)
 
 
 async def _seen(client: Client, turn: str, kind: EventType.ValueType, count: int) -> None:

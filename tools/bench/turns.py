@@ -9,16 +9,16 @@ import psutil
 from temporalio.client import Client
 
 from tools.bench.report import Latency, Rate, Round, Settings, Size
-from tools.bench.sides import AUTOMATIC, HUMAN, Side
+from tools.bench.sides import AUTOMATIC, HUMAN, Side, Turns
 
 
-async def many(side: Side, turns: int, concurrency: int, server: psutil.Process) -> Rate:
+async def many(side: Turns, turns: int, concurrency: int, server: psutil.Process, kind: str = HUMAN) -> Rate:
     """At most `concurrency` turns run at a time."""
     left = iter(range(turns))
 
     async def work() -> None:
         for _ in left:
-            await _whole(side)
+            await _whole(side, kind)
 
     own, theirs, began = time.process_time(), cpu_seconds(server), time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -31,10 +31,10 @@ async def many(side: Side, turns: int, concurrency: int, server: psutil.Process)
     )
 
 
-async def one_by_one(sides: Sequence[Side], turns: int) -> dict[str, Latency]:
-    """Return latencies from sending a decision to receiving the result, by side.
+async def one_by_one(sides: Sequence[Turns], turns: int) -> dict[str, list[float]]:
+    """Return the milliseconds from sending each decision to receiving its result, by side.
 
-    The sides alternate with every turn, so that both meet the same load of the machine.
+    The sides alternate with every turn, so that all meet the same load of the machine.
     """
     taken: dict[str, list[float]] = {side.name: [] for side in sides}
     for number in range(turns):
@@ -46,7 +46,7 @@ async def one_by_one(sides: Sequence[Side], turns: int) -> dict[str, Latency]:
                 group.create_task(side.decide(turn))
                 group.create_task(side.finished(turn))
             taken[side.name].append((time.perf_counter() - began) * 1000)
-    return {name: Latency(p50_ms=percentile(each, 50), p99_ms=percentile(each, 99)) for name, each in taken.items()}
+    return taken
 
 
 async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: int) -> list[Round]:
@@ -60,23 +60,18 @@ async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: 
         rates = {side.name: await many(side, settings.turns, settings.concurrency, server) for side in order}
         latencies = await one_by_one(sides, settings.latency_turns)
         for side in sides:
-            rate = rates[side.name].model_dump()
-            played.append(Round(number=number, side=side.name, decision_to_done=latencies[side.name], **rate))
+            rate, taken = rates[side.name].model_dump(), latencies[side.name]
+            latency = Latency(p50_ms=percentile(taken, 50), p99_ms=percentile(taken, 99))
+            played.append(Round(number=number, side=side.name, decision_to_done=latency, **rate))
             print(played[-1].line(), flush=True)
     return played
 
 
 async def measure_size(client: Client, side: Side) -> Size:
     """Measure one automatic and one human turn."""
-    automatic = await side.start(AUTOMATIC)
-    await side.finished(automatic)
-    human = await side.start(HUMAN)
-    await side.suspended(human)
-    await side.decide(human)
-    await side.finished(human)
     events: list[int] = []
     sizes: list[int] = []
-    for turn in (automatic, human):
+    for turn in (await _whole(side, AUTOMATIC), await _whole(side, HUMAN)):
         info = (await client.get_workflow_handle(turn).describe()).raw_description.workflow_execution_info
         events.append(info.history_length)
         sizes.append(info.history_size_bytes)
@@ -100,8 +95,10 @@ def cpu_seconds(process: psutil.Process) -> float:
     return float(spent.user + spent.system)
 
 
-async def _whole(side: Side) -> None:
-    turn = await side.start(HUMAN)
-    await side.suspended(turn)
-    await side.decide(turn)
+async def _whole(side: Turns, kind: str) -> str:
+    turn = await side.start(kind)
+    if kind == HUMAN:
+        await side.suspended(turn)
+        await side.decide(turn)
     await side.finished(turn)
+    return turn

@@ -35,6 +35,7 @@ LOCKS: Final = (
     Lock("build", more=("hatchling", "setuptools")),
     Lock("dev", ("dev",), ("aiosqlite",), over=("build",)),
     Lock("test", ("test",), over=("build", "dev")),
+    Lock("bench", ("test", "bench"), over=("build", "dev", "test")),
     Lock("mutants", ("test", "mutants"), over=("build", "dev", "test")),
     Lock("release", ("test", "release"), ("uv",), over=("build", "dev", "test")),
     Lock("image", IMAGE_EXTRAS, ("aiosqlite",)),
