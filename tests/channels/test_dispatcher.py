@@ -458,7 +458,7 @@ async def test_card_claimed_by_a_killed_dispatcher_is_sent_again_under_the_same_
     asks = request()
     await rig.tell("opened", asks)
     await rig.dispatcher.read()
-    claimed = await rig.cards.claim_due(5, ["chat"])
+    claimed = await rig.cards.claim_due(5, "chat")
     await rig.settle()
     assert rig.chat.cards == []
     lapsed = update(DELIVERIES).where(DELIVERIES.c.token == claimed[0].token).values(claimed_until=0)

@@ -6,7 +6,7 @@ A person has one row on each channel, whatever is retried.
 import base64
 import hmac
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -18,10 +18,10 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.store.claim_conditions import insert_new
-from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
+from signoff.store.leases import LeaseQueue, claim_readable, clip_text, in_seconds, readable
 from signoff.store.limits.counted_acts import DeliveryLimit
 from signoff.store.store import Store
-from signoff.store.tables import DELIVERIES, StoreClock, millis_from_time, time_from_millis
+from signoff.store.tables import DELIVERIES, TO_CLOSE, TO_SEND, StoreClock, millis_from_time, time_from_millis
 from signoff.telemetry.counts import ProcessCounts
 
 KEY: Final = "deliveries"
@@ -32,6 +32,9 @@ DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "close
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
 _OUT: Final = ("sent", "delivered", "read")
 _CLOSABLE: Final = ("planned", *_OUT)
+# Serve tenants in turn: a few cards of one tenant do not wait for thousands of another.
+_TO_SEND: Final = LeaseQueue(DELIVERIES, TO_SEND, share="tenant", of=("channel",))
+_TO_CLOSE: Final = LeaseQueue(DELIVERIES, TO_CLOSE, share="tenant", of=("channel",))
 _UNTRIED: Final = and_(DELIVERIES.c.state == "planned", DELIVERIES.c.tried_at.is_(None))
 """A card that the vendor cannot have. The vendor may have any other, acknowledged or not."""
 _HELD_BACK_SECONDS: Final = 3_600.0
@@ -125,7 +128,7 @@ class DeliveryQueue:
     def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
         self._store = store
         limited = limits.limit_deliveries
-        self._limit = DeliveryLimit("card", limits, DELIVERIES.c.tenant, _try_name) if limited else None
+        self._limit = DeliveryLimit("card", limits, _try_name) if limited else None
 
     @property
     def counts(self) -> ProcessCounts:
@@ -138,16 +141,12 @@ class DeliveryQueue:
         values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
         return await self._store.run(lambda connection: sum(insert_new(connection, DELIVERIES, row) for row in values))
 
-    async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claim planned cards and reminders of sent ones.
+    async def claim_due(self, limit: int, channel: str) -> list[DeliveryRow]:
+        """Claim planned cards of one channel, and reminders of sent ones.
 
         The longest due card of each tenant comes first, then the second of each, as far as its limit allows.
         """
-        waiting = or_(
-            DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.remind_at.is_not(None))
-        )
-        which = (waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
-        return await self._take(limit, *which, within=self._limit)
+        return await self._take(_TO_SEND, limit, channel, self._limit)
 
     async def record_try(self, tokens: Sequence[str]) -> frozenset[str]:
         """`tried_at` keeps the first attempt.
@@ -324,10 +323,9 @@ class DeliveryQueue:
             attempts=0,
         )
 
-    async def claim_to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claim cards that are, or may be, out although their request has ended."""
-        over = DELIVERIES.c.ended_at.is_not(None)
-        return await self._take(limit, DELIVERIES.c.state.in_(_CLOSABLE), over, DELIVERIES.c.channel.in_(channels))
+    async def claim_to_close(self, limit: int, channel: str) -> list[DeliveryRow]:
+        """Claim cards of one channel that are, or may be, out although their request has ended."""
+        return await self._take(_TO_CLOSE, limit, channel)
 
     async def record_closed(self, token: str) -> None:
         """Record that the card shows the end of its request, or can no longer be changed."""
@@ -379,13 +377,11 @@ class DeliveryQueue:
         return await self._store.run(write)
 
     async def _take(
-        self, limit: int, *which: ColumnElement[bool], within: DeliveryLimit | None = None
+        self, queue: LeaseQueue, limit: int, channel: str, within: DeliveryLimit | None = None
     ) -> list[DeliveryRow]:
-        # Serve tenants in turn: a few cards of one tenant do not wait for thousands of another.
+        of = {"channel": channel}
         return await self._store.run(
-            lambda connection: claim_readable(
-                connection, DELIVERIES, *which, limit=limit, read=_row, share_by=DELIVERIES.c.tenant, within=within
-            )
+            lambda connection: claim_readable(connection, queue, of, limit=limit, read=_row, within=within)
         )
 
     async def _find(self, *which: ColumnElement[bool]) -> list[DeliveryRow]:

@@ -114,9 +114,9 @@ async def _fill(store: Store, added: int, number: int) -> int:
 
 async def _measure_claims(store: Store, queue: DeliveryQueue, rounds: int) -> dict[str, Spread]:
     reads: dict[str, Callable[[], Awaitable[object]]] = {
-        f"claim of {CLAIMED}": lambda: queue.claim_due(CLAIMED, [_CHANNEL]),
-        "claim of a channel without cards": lambda: queue.claim_due(CLAIMED, [_OTHER]),
-        "claim to close, none ended": lambda: queue.claim_to_close(CLAIMED, [_CHANNEL]),
+        f"claim of {CLAIMED}": lambda: queue.claim_due(CLAIMED, _CHANNEL),
+        "claim of a channel without cards": lambda: queue.claim_due(CLAIMED, _OTHER),
+        "claim to close, none ended": lambda: queue.claim_to_close(CLAIMED, _CHANNEL),
     }
     figures: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):

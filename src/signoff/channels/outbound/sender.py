@@ -80,7 +80,7 @@ class ChannelSender:
         # Do not claim during a pause: each claim counts as an attempt, and the pauses grow with the attempts.
         if self._deps.clock() < self._not_before:
             return 0
-        rows = await self._cards.claim_due(_AT_ONCE, [self.name])
+        rows = await self._cards.claim_due(_AT_ONCE, self.name)
         wanted = [row for row in rows if await self._still_wanted(row)]
         loop, done = asyncio.get_running_loop(), 0
         # A card that starts by then may take as long again, and is still sent before its claim ends.
@@ -160,7 +160,7 @@ class ChannelSender:
         """Close cards of ended requests. Returns how many were closed or given up. Raises `StoreUnavailable`."""
         if self._deps.clock() < self._not_before:
             return 0
-        rows = await self._cards.claim_to_close(_AT_ONCE, [self.name])
+        rows = await self._cards.claim_to_close(_AT_ONCE, self.name)
         # Close them in parallel: slow ones in sequence would outlast their claims.
         closed = await asyncio.gather(*map(self._over, rows))
         return sum(closed)
