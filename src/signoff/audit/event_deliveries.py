@@ -18,7 +18,7 @@ from signoff.store.store import Store
 from signoff.store.tables import EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, UNDONE, StoreClock
 
 EVENTS_AT_ONCE: Final = 200
-_QUEUE: Final = LeaseQueue(EVENT_DELIVERIES, UNDONE, share="tenant", of=("subscription", "tenant"))
+_QUEUE: Final = LeaseQueue(EVENT_DELIVERIES, UNDONE, share="tenant", of=("subscription",))
 _KEY_HEX: Final = 40
 _AFTER: Final = (
     select(EVENTS.c.number, EVENTS.c.private, EVENTS.c.body)
@@ -59,9 +59,16 @@ class EventDeliveries:
 
         Leaves out another tenant's deliveries under the same name, and other subscriptions, which may be slow.
         """
-        own = {"subscription": wanted.name, "tenant": wanted.tenant}
         return await self._store.run(
-            lambda connection: claim_readable(connection, _QUEUE, own, limit=limit, read=_delivery, within=self._limit)
+            lambda connection: claim_readable(
+                connection,
+                _QUEUE,
+                {"subscription": wanted.name},
+                limit=limit,
+                read=_delivery,
+                only=wanted.tenant,
+                within=self._limit,
+            )
         )
 
     async def read(self, key: str) -> EventDelivery | None:

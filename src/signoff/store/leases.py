@@ -28,12 +28,13 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from signoff.store.limits.counted_acts import DeliveryLimit
-from signoff.store.tables import StoreClock
+from signoff.store.tables import NOW, StoreClock
 
 LEASE_SECONDS: Final = 60.0
 """How long a claimed row belongs to its claimer."""
 ASIDE_SECONDS: Final = 3_600.0
 """How long a row is set aside if this version cannot read it."""
+_ONE_SHARE: Final = bindparam("of_share", type_=String)
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 # PostgreSQL rejects NUL in texts, and half a surrogate pair cannot be encoded as UTF-8.
@@ -59,11 +60,14 @@ class LeaseQueue:
             *(table.c[name] == bindparam(f"of_{name}") for name in of),
         )
         # Built once: building a statement takes longer than executing it.
+        self._head = self._select_head(_ONE_SHARE)
         self._heads = self._select_heads()
         self._claims = {"sqlite": self._claim_of_one_share(), "postgresql": self._claim_of_shares()}
 
-    def find_shares(self, connection: Connection, of: Mapping[str, str]) -> list[str]:
-        """Return the shares with a due row, that with the longest due first."""
+    def find_shares(self, connection: Connection, of: Mapping[str, str], only: str = "") -> list[str]:
+        """Return the shares with a due row, that with the longest due first. `only` names the one to look at."""
+        if only:
+            return [only] if connection.scalar(self._head, _of(of) | {"of_share": only}) is not None else []
         heads = connection.execute(self._heads, _of(of)).all()
         return [share for since, share in sorted((head.since, head.share) for head in heads if head.since is not None)]
 
@@ -71,9 +75,9 @@ class LeaseQueue:
         """Claim up to `wanted` due rows of each share."""
         claiming = self._claims[connection.dialect.name]
         if connection.dialect.name == "postgresql":
-            shares = {"shares": list(wanted), "numbers": list(wanted.values()), "most": sum(wanted.values())}
+            shares = {"of_shares": list(wanted), "of_numbers": list(wanted.values()), "of_all": sum(wanted.values())}
             return list(connection.execute(claiming, _of(of) | shares))
-        each = ({"one_share": share, "number": number} for share, number in wanted.items())
+        each = ({"of_share": share, "of_number": number} for share, number in wanted.items())
         return [row for one in each for row in connection.execute(claiming, _of(of) | one)]
 
     def share_of(self, row: Row[Any]) -> str:
@@ -84,25 +88,28 @@ class LeaseQueue:
         shares = select(func.min(self._share).label("share")).where(*self._which).cte("shares", recursive=True)
         following = select(func.min(self._share)).where(*self._which, self._share > shares.c.share)
         shares = shares.union_all(select(following.scalar_subquery()).where(shares.c.share.is_not(None)))
-        since = select(func.min(self.table.c.free_at)).where(*self._which, self._share == shares.c.share, self._is_due)
-        return select(shares.c.share, since.scalar_subquery().label("since")).where(shares.c.share.is_not(None))
+        since = self._select_head(shares.c.share).scalar_subquery().label("since")
+        return select(shares.c.share, since).where(shares.c.share.is_not(None))
+
+    def _select_head(self, share: ColumnElement[str]) -> Select[Any]:
+        return select(func.min(self.table.c.free_at)).where(*self._which, self._share == share, self._is_due)
 
     def _select_due(self, share: ColumnElement[str], number: ColumnElement[int]) -> Select[Any]:
         due = select(self.key).where(*self._which, self._share == share, self._is_due)
         return due.order_by(self.table.c.free_at, self.key).limit(number)
 
     def _claim_of_one_share(self) -> ReturningUpdate[Any]:
-        return self._claim(self._select_due(bindparam("one_share", type_=String), bindparam("number", type_=Integer)))
+        return self._claim(self._select_due(_ONE_SHARE, bindparam("of_number", type_=Integer)))
 
     def _claim_of_shares(self) -> ReturningUpdate[Any]:
-        arrays = (bindparam("shares", type_=ARRAY(String)), bindparam("numbers", type_=ARRAY(Integer)))
+        arrays = (bindparam("of_shares", type_=ARRAY(String)), bindparam("of_numbers", type_=ARRAY(Integer)))
         wanted = func.unnest(*arrays).table_valued("share", "number", name="wanted").render_derived()
         # A row that another claimer has just changed is checked again when it is locked.
         due = self._select_due(wanted.c.share, wanted.c.number).with_for_update(skip_locked=True).lateral("due")
         chosen = select(due.c[self.key.name]).select_from(wanted).join(due, true())
         # The written limit cuts nothing. From it, PostgreSQL knows that the rows are few, and reads them by their keys.
         # A locking CTE runs once. A subquery might run again, and lock more rows.
-        limit: BindParameter[int] = bindparam("most", type_=Integer, literal_execute=True)
+        limit: BindParameter[int] = bindparam("of_all", type_=Integer, literal_execute=True)
         return self._claim(select(chosen.limit(limit).cte("chosen")))
 
     def _claim(self, chosen: Select[Any]) -> ReturningUpdate[Any]:
@@ -112,9 +119,8 @@ class LeaseQueue:
 
     @property
     def _is_due(self) -> ColumnElement[bool]:
-        # Use the store's clock, which all claimers share. The clocks of their machines may differ. PostgreSQL reads the
-        # clock of a subquery once, and then seeks in the index.
-        return self.table.c.free_at <= select(StoreClock()).scalar_subquery()
+        # Use the store's clock, which all claimers share. The clocks of their machines may differ.
+        return self.table.c.free_at <= NOW
 
 
 def claim_rows(
@@ -123,14 +129,15 @@ def claim_rows(
     of: Mapping[str, str],
     *,
     limit: int,
+    only: str = "",
     without: Collection[str] = (),
     within: DeliveryLimit | None = None,
 ) -> Sequence[Row[Any]]:
     """Claim up to `limit` due rows, the longest due of each share first, then the second.
 
-    `without` names shares to leave out. `within` limits the rows of each tenant. The queue's shares are then tenants.
+    `only` names the one share to claim from, `without` the shares to leave out. `within` limits the rows of each tenant. The queue's shares are then tenants.
     """
-    shares = [share for share in queue.find_shares(connection, of) if share not in without]
+    shares = [share for share in queue.find_shares(connection, of, only) if share not in without]
     if not shares:
         return []
     left = dict.fromkeys(shares, limit)
@@ -174,10 +181,11 @@ def claim_readable(
     *,
     limit: int,
     read: Callable[[Row[Any]], _T],
+    only: str = "",
     within: DeliveryLimit | None = None,
 ) -> list[_T]:
     """As `claim_rows`, but sets a row aside if `read` raises `ValueError`: it does not block others."""
-    rows = claim_rows(connection, queue, of, limit=limit, within=within)
+    rows = claim_rows(connection, queue, of, limit=limit, only=only, within=within)
     converted, odd = _read(rows, read)
     if odd:
         named = queue.table.name

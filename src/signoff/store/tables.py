@@ -15,6 +15,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    select,
     text,
 )
 from sqlalchemy.ext.compiler import compiles
@@ -56,6 +57,13 @@ def _sqlite_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
 def _postgresql_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
     # Do not use `now()`, the start of the transaction, which may have waited for a lock since.
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+NOW: Final = select(StoreClock()).scalar_subquery()
+"""The clock, read once in a statement.
+
+PostgreSQL seeks in an index only by such a time. It compares the clock itself with row after row.
+"""
 
 
 BLOBS: Final = Table(

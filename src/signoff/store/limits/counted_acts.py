@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, Connection, Row, bindparam, delete, func, sel
 
 from signoff.formats.tenant_limits import RateLimit, TenantLimits
 from signoff.store.claim_conditions import insert_all_new, insert_new
-from signoff.store.tables import COUNTED_ACTS, StoreClock
+from signoff.store.tables import COUNTED_ACTS, NOW, StoreClock
 
 ActKind = Literal["start", "card", "event"]
 SWEPT: Final = 100
@@ -20,13 +20,12 @@ _UNBOUNDED: Final = 2**31 - 1
 # Two takers of a limit's last place would not see each other's row: their keys differ. SQLite has only one writer
 # anyway.
 _COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310277, hashtext(:counted))")
-# PostgreSQL reads the clock of a subquery once, and then seeks in the index.
 _USED: Final = (
     select(COUNTED_ACTS.c.tenant, func.count())
     .where(
         COUNTED_ACTS.c.kind == bindparam("of"),
         COUNTED_ACTS.c.tenant.in_(bindparam("named", expanding=True)),
-        COUNTED_ACTS.c.at > select(StoreClock()).scalar_subquery() - bindparam("period", type_=BigInteger),
+        COUNTED_ACTS.c.at > NOW - bindparam("period", type_=BigInteger),
     )
     .group_by(COUNTED_ACTS.c.tenant)
 )
@@ -56,7 +55,7 @@ class StartCounts:
         # The act that blocks the next one: when it leaves the period, there is room again.
         oldest = (
             select(acts.at + rate.milliseconds - StoreClock())
-            .where(acts.kind == "start", acts.tenant == self._tenant, acts.at > StoreClock() - rate.milliseconds)
+            .where(acts.kind == "start", acts.tenant == self._tenant, acts.at > NOW - rate.milliseconds)
             .order_by(acts.at.desc())
             .offset(rate.count - 1)
             .limit(1)
@@ -119,8 +118,10 @@ def _sweep(connection: Connection, kind: ActKind, tenant: str, rate: RateLimit) 
     acts = COUNTED_ACTS.c
     old = (
         select(acts.key)
-        .where(acts.kind == kind, acts.tenant == tenant, acts.at <= StoreClock() - rate.milliseconds)
+        .where(acts.kind == kind, acts.tenant == tenant, acts.at <= NOW - rate.milliseconds)
         .order_by(acts.at)
         .limit(SWEPT)
     )
-    connection.execute(delete(COUNTED_ACTS).where(acts.key.in_(old)))
+    # A delete by a subquery might read the whole table.
+    if keys := connection.scalars(old).all():
+        connection.execute(delete(COUNTED_ACTS).where(acts.key.in_(keys)))
