@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -99,8 +99,8 @@ class Rig:
     async def _link(self, row: DeliveryRow) -> str:
         return f"https://signoff.example/link/{row.token}"
 
-    async def _record(self, entry: AuditEntry) -> None:
-        self.seen.append(entry)
+    async def _record(self, entries: Sequence[AuditEntry]) -> None:
+        self.seen += entries
 
 
 @pytest.fixture

@@ -8,10 +8,24 @@ import hmac
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    String,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
@@ -39,6 +53,33 @@ _UNTRIED: Final = and_(DELIVERIES.c.state == "planned", DELIVERIES.c.tried_at.is
 """A card that the vendor cannot have. The vendor may have any other, acknowledged or not."""
 _HELD_BACK_SECONDS: Final = 3_600.0
 """The wait of a tried card that is no longer needed, unless its request ends."""
+_SENT: Final = (
+    update(DELIVERIES)
+    .where(
+        DELIVERIES.c.token == bindparam("card"),
+        # A vendor may answer after the card failed or was dropped. The card is out nevertheless and must be closed.
+        or_(
+            # No IN: SQLAlchemy expands it for one row only.
+            *(DELIVERIES.c.state == state for state in ("planned", "failed", "dropped")),
+            and_(
+                DELIVERIES.c.state == "closed", DELIVERIES.c.vendor_id == "", bindparam("sent_as", type_=String) != ""
+            ),
+        ),
+    )
+    .values(
+        state="sent",
+        kind=bindparam("shown_as"),
+        vendor_id=bindparam("sent_as"),
+        handle=bindparam("given"),
+        sent_at=StoreClock(),
+        tried_at=func.coalesce(DELIVERIES.c.tried_at, StoreClock()),
+        changed_at=StoreClock(),
+        claimed_until=0,
+        attempts=0,
+        code="",
+        message="",
+    )
+)
 # Vendors report on one message in any order. Believe a failure only for a card that is not known to have arrived.
 _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "sent": (),
@@ -118,6 +159,15 @@ class DeliveryRow(FrozenModel):
     """The request as last stored for the card."""
 
 
+class SentDelivery(NamedTuple):
+    """A card that the vendor accepted."""
+
+    token: str
+    vendor_id: str
+    handle: Mapping[str, Any]
+    kind: DeliveryKind = "ask"
+
+
 class DeliveryQueue:
     """Plans, claims and settles the cards in a store.
 
@@ -163,30 +213,27 @@ class DeliveryQueue:
         return await self._store.run(lambda connection: frozenset(connection.execute(begins).scalars()))
 
     async def record_sent(
-        self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
+        self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: DeliveryKind = "ask"
     ) -> None:
-        """If the card's request has ended, the card is due to be closed.
+        """See `record_all_sent`."""
+        await self.record_all_sent([SentDelivery(token, vendor_id, handle, kind)])
+
+    async def record_all_sent(self, cards: Sequence[SentDelivery]) -> None:
+        """If a card's request has ended, the card is due to be closed.
 
         Includes a dropped card, and a card whose end was announced before its vendor id was known.
         """
-        # A vendor may answer after the card failed or was dropped. The card is out nevertheless and must be closed.
-        unknown: ColumnElement[bool] = DELIVERIES.c.state.in_(("planned", "failed", "dropped"))
-        if vendor_id:
-            unknown = or_(unknown, and_(DELIVERIES.c.state == "closed", DELIVERIES.c.vendor_id == ""))
-        await self._set(
-            DELIVERIES.c.token == token,
-            unknown,
-            state="sent",
-            kind=kind,
-            vendor_id=clip_text(vendor_id, _VENDOR_CHARS),
-            handle=json.dumps(handle),
-            sent_at=StoreClock(),
-            tried_at=func.coalesce(DELIVERIES.c.tried_at, StoreClock()),
-            claimed_until=0,
-            attempts=0,
-            code="",
-            message="",
-        )
+        rows = [
+            {
+                "card": each.token,
+                "shown_as": each.kind,
+                "sent_as": clip_text(each.vendor_id, _VENDOR_CHARS),
+                "given": json.dumps(each.handle),
+            }
+            # In a fixed order, so that two writers of the same cards do not wait for each other.
+            for each in sorted(cards, key=lambda card: card.token)
+        ]
+        await self._store.run(lambda connection: connection.execute(_SENT, rows).close())
 
     async def add_to_handle(self, token: str, name: str, texts: Sequence[str]) -> None:
         """Add texts to a list in the handle of a sent card. The list keeps only the last ones."""
@@ -253,6 +300,19 @@ class DeliveryQueue:
         if revision is not None:
             which.append(DELIVERIES.c.revision == revision)
         return await self._find(*which)
+
+    async def find_read_elsewhere(self, tokens: Sequence[str]) -> frozenset[str]:
+        """Return the tokens of those cards whose person has read the request on another channel."""
+        other = DELIVERIES.alias()
+        same = (other.c[name] == DELIVERIES.c[name] for name in ("approval", "revision", "person"))
+        query = (
+            select(DELIVERIES.c.token)
+            .join(other, and_(*same))
+            .where(DELIVERIES.c.token.in_(tokens), other.c.state == "read")
+        )
+        return (
+            await self._store.read(lambda connection: frozenset(connection.scalars(query))) if tokens else frozenset()
+        )
 
     async def by_token(self, token: str) -> DeliveryRow | None:
         # Keep one character more than a token has, so that a longer text does not match the token it starts with.

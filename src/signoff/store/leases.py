@@ -135,7 +135,8 @@ def claim_rows(
 ) -> Sequence[Row[Any]]:
     """Claim up to `limit` due rows, the longest due of each share first, then the second.
 
-    `only` names the one share to claim from, `without` the shares to leave out. `within` limits the rows of each tenant. The queue's shares are then tenants.
+    `only` names the one share to claim from, `without` the shares to leave out. `within` limits the rows of each
+    tenant. The queue's shares are then tenants.
     """
     shares = [share for share in queue.find_shares(connection, of, only) if share not in without]
     if not shares:

@@ -21,10 +21,10 @@ from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import system_clock
 from signoff.contracts.person import Person
-from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
+from signoff.gateway.vendors.channel_tasks import card_links
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
-from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
 from signoff.testing.builders import a_request
@@ -59,7 +59,8 @@ _ADD: Final = text("""
         token, tenant, approval, revision, person, channel, address, state, kind, vendor_id, handle, code, message,
         attempts, due_at, claimed_until, created_at, changed_at, request
     )
-    SELECT 'card' || n, tenant, tenant || '.s.t' || n || '.c1.1', 1, 'p' || (n % :people), :channel, 'p' || (n % :people),
+    SELECT 'card' || n, tenant, tenant || '.s.t' || n || '.c1.1', 1, 'p' || (n % :people), :channel,
+        'p' || (n % :people),
         'planned', 'ask', '', '{}', '', '', 0, :now - n * 7919 % 3600000, 0, :now, :now,
         replace(replace(CAST(:request AS TEXT), '@tenant', tenant), '@turn', 't' || n)
     FROM cards
@@ -149,18 +150,8 @@ async def _send(store: Store, queue: DeliveryQueue, seconds: float) -> float:
 
 
 def _dispatcher(store: Store, queue: DeliveryQueue, channel: Channel) -> Dispatcher:
-    async def link_of(row: DeliveryRow) -> str:
-        link = ApprovalLink(
-            approval=row.approval,
-            revision=row.revision,
-            person=row.person,
-            channel=row.channel,
-            expires=row.created_at + _LIFE,
-        )
-        return f"https://signoff.example/link/{make_link(await store.secret_key(LINK_KEY), link)}"
-
-    async def record(entry: AuditEntry) -> None:
-        await AuditLog(store).append([entry])
+    async def record(entries: Sequence[AuditEntry]) -> None:
+        await AuditLog(store).append(entries)
 
     people = FixedDirectory(
         Person(id=f"p{person}", tenant=f"tenant{tenant}", roles=("approvers",), identities={"chat": (f"p{person}",)})
@@ -171,7 +162,7 @@ def _dispatcher(store: Store, queue: DeliveryQueue, channel: Channel) -> Dispatc
         deliveries=queue,
         own_messages=OwnMessages(store),
         people=people,
-        links=link_of,
+        links=card_links(store, "https://signoff.example", {_CHANNEL: channel}),
         record=record,
         clock=system_clock,
         digest_over=CLAIMED,
