@@ -11,8 +11,9 @@ from signoff.contracts.content import Content
 from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery, Reported, delivery_token
+from signoff.store.leases import deal
 from signoff.store.store import Store, open_store
-from signoff.store.tables import COUNTED_ACTS, DELIVERIES
+from signoff.store.tables import COUNTED_ACTS, DELIVERIES, StoreClock
 from signoff.testing import a_request
 
 
@@ -431,3 +432,46 @@ async def test_concurrent_senders_respect_the_limit_together(store_url: str) -> 
         found += [await queues[0].claim_due(5, "slack") for _ in range(3)]
         tenants = [row.tenant for rows in found for row in rows]
         assert (tenants.count("main"), tenants.count("acme")) == (7, 7)
+
+
+@pytest.mark.parametrize(
+    ("left", "number", "dealt"),
+    [
+        ({"a": 9, "b": 9}, 5, {"a": 3, "b": 2}),
+        ({"a": 1, "b": 9, "c": 2}, 8, {"a": 1, "b": 5, "c": 2}),
+        ({"a": 9, "b": 9, "c": 9}, 2, {"a": 1, "b": 1}),
+        ({"a": 0, "b": -3, "c": 1}, 4, {"c": 1}),
+        ({}, 4, {}),
+        ({"a": 3}, 0, {}),
+    ],
+)
+def test_rows_are_dealt_to_shares_in_turns(left: dict[str, int], number: int, dealt: dict[str, int]) -> None:
+    assert deal(left, number) == dealt
+
+
+async def test_claim_takes_the_rest_from_tenants_with_more(store: Store) -> None:
+    deliveries = DeliveryQueue(store)
+    for tenant, number in (("acme", 2), ("beta", 30), ("calm", 4)):
+        await deliveries.plan(cards_of(tenant, number))
+    found = [row.tenant for row in await deliveries.claim_due(20, "slack")]
+    assert {each: found.count(each) for each in found} == {"acme": 2, "beta": 14, "calm": 4}
+
+
+async def test_card_whose_claim_lapsed_waits_since_the_lapse(store: Store) -> None:
+    deliveries = DeliveryQueue(store)
+    await deliveries.plan([a_card("bo"), a_card("cy")])
+    (first,) = await deliveries.claim_due(1, "slack")
+    lapsed = update(DELIVERIES).where(DELIVERIES.c.token == first.token).values(claimed_until=StoreClock() - 1)
+    await store.run(lambda connection: connection.execute(lapsed).close())
+    found = [row.person for _ in range(2) for row in await deliveries.claim_due(1, "slack")]
+    assert found == [({"bo", "cy"} - {first.person}).pop(), first.person]
+
+
+async def test_card_read_on_another_channel_is_found(store: Store) -> None:
+    deliveries = DeliveryQueue(store)
+    await out(deliveries)
+    await deliveries.plan([a_card(channel="mail"), a_card("cy", "mail")])
+    cards = {row.person: row.token for row in await deliveries.claim_due(9, "mail")}
+    assert await deliveries.find_read_elsewhere(list(cards.values())) == frozenset()
+    await deliveries.state("slack", "m1", "read")
+    assert await deliveries.find_read_elsewhere(list(cards.values())) == {cards["bo"]}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import BigInteger, Connection, bindparam, text
 
 from signoff.audit.log import AuditLog
 from signoff.channels.base import Channel
@@ -22,7 +22,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import system_clock
 from signoff.contracts.person import Person
 from signoff.gateway.vendors.channel_tasks import card_links
-from signoff.people.directory import FixedDirectory
+from signoff.people.directory import Directory, FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.messages.own_messages import OwnMessages
@@ -64,7 +64,7 @@ _ADD: Final = text("""
         'planned', 'ask', '', '{}', '', '', 0, :now - n * 7919 % 3600000, 0, :now, :now,
         replace(replace(CAST(:request AS TEXT), '@tenant', tenant), '@turn', 't' || n)
     FROM cards
-""")
+""").bindparams(*(bindparam(name, type_=BigInteger) for name in ("first", "last", "tenants", "people", "now")))
 _COUNT: Final = text("SELECT count(*) FROM deliveries WHERE state = 'planned'")
 _ANALYZE: Final = text("ANALYZE deliveries")
 _FREE: Final = text("UPDATE deliveries SET claimed_until = 0 WHERE claimed_until > 0")
@@ -74,12 +74,14 @@ async def measure_cards(
     store: Store, numbers: Sequence[int], rounds: int = ROUNDS, seconds: float = SECONDS
 ) -> list[Point]:
     """The `numbers` ascend."""
-    points, added = [], 0
+    points, added, people = [], 0, _make_people()
     for number in numbers:
         added = await _fill(store, added, number)
         queue = DeliveryQueue(store)
         figures = await _measure_claims(store, queue, rounds)
-        figures["cards a second"] = spread([await _send(store, queue, seconds) for _ in range(rounds)])
+        sent = [await _send(store, queue, people, seconds) for _ in range(rounds)]
+        figures["cards a second"] = spread(pace for pace, _ in sent)
+        figures["processor a card, ms"] = spread(used for _, used in sent)
         points.append(Point(turns=number, figures=figures))
         print(f"{number} due: {points[-1].model_dump_json()}", flush=True)
     return points
@@ -135,29 +137,32 @@ async def _timed(read: Callable[[], Awaitable[object]]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def _send(store: Store, queue: DeliveryQueue, seconds: float) -> float:
-    """Return the cards a second of one new dispatcher."""
+async def _send(store: Store, queue: DeliveryQueue, people: Directory, seconds: float) -> tuple[float, float]:
+    """Return the cards a second of one new dispatcher, and its processor milliseconds a card."""
     channel = recording_channel(_CHANNEL, identity="chat", per_second=_ENDLESS)
-    dispatcher = asyncio.create_task(_dispatcher(store, queue, channel).run())
-    began = time.perf_counter()
+    dispatcher = asyncio.create_task(_dispatcher(store, queue, people, channel).run())
+    began, used = time.perf_counter(), time.process_time()
     await asyncio.sleep(seconds)
-    sent, took = len(channel.cards), time.perf_counter() - began
+    sent, took, used = len(channel.cards), time.perf_counter() - began, time.process_time() - used
     dispatcher.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await dispatcher
     await store.run(lambda connection: connection.execute(_FREE).close())
-    return sent / took
+    return sent / took, used * 1000 / max(sent, 1)
 
 
-def _dispatcher(store: Store, queue: DeliveryQueue, channel: Channel) -> Dispatcher:
-    async def record(entries: Sequence[AuditEntry]) -> None:
-        await AuditLog(store).append(entries)
-
-    people = FixedDirectory(
+def _make_people() -> Directory:
+    return FixedDirectory(
         Person(id=f"p{person}", tenant=f"tenant{tenant}", roles=("approvers",), identities={"chat": (f"p{person}",)})
         for tenant in range(TENANTS)
         for person in range(PEOPLE)
     )
+
+
+def _dispatcher(store: Store, queue: DeliveryQueue, people: Directory, channel: Channel) -> Dispatcher:
+    async def record(entries: Sequence[AuditEntry]) -> None:
+        await AuditLog(store).append(entries)
+
     deps = SenderDeps(
         deliveries=queue,
         own_messages=OwnMessages(store),
