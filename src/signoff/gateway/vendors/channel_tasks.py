@@ -114,7 +114,7 @@ def card_links(
 ) -> Callable[[DeliveryRow], Awaitable[str]]:
     """Return a function that makes the link of a card."""
     kinds = {name: channel.kind for name, channel in channels.items()}
-    keys = list[bytes]()
+    keys, reading = list[bytes](), asyncio.Lock()
 
     async def link_of(row: DeliveryRow) -> str:
         over = row.request.expires_at or row.created_at + timedelta(seconds=row.request.timeout)
@@ -126,9 +126,10 @@ def card_links(
             # A deadline may be extended once. The link of a request that ends earlier stops working (`pages/link.py`).
             expires=over + timedelta(seconds=row.request.timeout + LINK_SECONDS),
         )
-        if not keys:
-            # The store's key never changes.
-            keys.append(await store.secret_key(LINK_KEY))
+        async with reading:
+            if not keys:
+                # The store's key never changes.
+                keys.append(await store.secret_key(LINK_KEY))
         return f"{public_url}/link/{make_link(keys[0], link)}"
 
     return link_of
