@@ -61,6 +61,16 @@ def test_burst_of_starts_ends_in_waiting_turns(tmp_path: Path) -> None:
     assert 0 < figures["accepted after, s"] <= figures["waiting after, s"]
 
 
+@pytest.mark.timeout(240)
+def test_due_cards_are_claimed_and_sent_at_each_number(tmp_path: Path) -> None:
+    _, report = run(tmp_path, "cards", "--cards", "200", "400", "--rounds", "1", "--seconds", "0.5")
+    assert [each["turns"] for each in report["points"]] == [200, 400]
+    for point in report["points"]:
+        figures = {name: each["middle"] for name, each in point["figures"].items()}
+        assert 0 < figures["claim of 64, p50, ms"] <= figures["claim of 64, p95, ms"]
+        assert figures["processor a card, ms"] > 0
+
+
 def test_fitted_line_matches_exact_points_and_averages_others() -> None:
     exact = report_module.fit_line([(1, 5), (3, 9), (10, 23)])
     assert (exact.at, exact.each) == pytest.approx((3, 2))

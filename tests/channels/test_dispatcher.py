@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,6 +11,7 @@ from sqlalchemy import update
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ClosedCard, OutboundCard
+from signoff.channels.outbound import sender as sender_module
 from signoff.channels.outbound.dispatcher import ASIDE, Dispatcher
 from signoff.channels.outbound.sender import LONGEST_PAUSE, SenderDeps
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
@@ -99,8 +100,8 @@ class Rig:
     async def _link(self, row: DeliveryRow) -> str:
         return f"https://signoff.example/link/{row.token}"
 
-    async def _record(self, entry: AuditEntry) -> None:
-        self.seen.append(entry)
+    async def _record(self, entries: Sequence[AuditEntry]) -> None:
+        self.seen += entries
 
 
 @pytest.fixture
@@ -458,7 +459,7 @@ async def test_card_claimed_by_a_killed_dispatcher_is_sent_again_under_the_same_
     asks = request()
     await rig.tell("opened", asks)
     await rig.dispatcher.read()
-    claimed = await rig.cards.claim_due(5, ["chat"])
+    claimed = await rig.cards.claim_due(5, "chat")
     await rig.settle()
     assert rig.chat.cards == []
     lapsed = update(DELIVERIES).where(DELIVERIES.c.token == claimed[0].token).values(claimed_until=0)
@@ -590,3 +591,85 @@ async def test_dispatcher_runs_and_survives_an_outage_of_the_store(rig: Rig, mon
             while not (rig.chat.closings and rig.mail.closings):
                 await asyncio.sleep(0.02)
     assert [len(found) for found in (rig.chat.cards, rig.mail.cards, rig.chat.closings, rig.mail.closings)] == [1] * 4
+
+
+async def test_vendor_that_answers_after_the_limit_delays_no_other_card(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_module, "SEND_SECONDS", 0.2)
+    real, answer = rig.chat.deliver, asyncio.Event()
+    called: list[str] = []
+
+    async def slow(card: OutboundCard, before: Any) -> Any:
+        called.append(card.request.call)
+        if card.request.call == "c1.1" and called.count("c1.1") == 1:
+            await answer.wait()
+        return await real(card, before)
+
+    rig.chat.deliver = slow  # type: ignore[method-assign]
+    asks = [request(f"c1.{number}", notify=("chat",)) for number in (1, 2, 3)]
+    await rig.told("opened", *asks)
+    assert [card.request.call for card, _ in rig.chat.cards] == ["c1.2", "c1.3"]
+    row = (await rig.rows(asks[0]))[("ana", "chat")]
+    assert (row.state, row.code, row.attempts) == ("planned", "timeout", 1)
+    await hurried(rig)
+    await rig.settle()
+    assert sorted(called) == ["c1.1", "c1.1", "c1.2", "c1.3"]
+    assert [(await rig.rows(each))[("ana", "chat")].state for each in asks] == ["sent"] * 3
+
+
+async def test_card_of_a_slow_store_is_released_before_its_claim_ends(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_module, "SEND_SECONDS", 0.0)
+    asks = request(notify=("chat",))
+    await rig.tell("opened", asks)
+    await rig.dispatcher.read()
+    await rig.dispatcher.step()
+    assert rig.chat.cards == []
+    row = (await rig.rows(asks))[("ana", "chat")]
+    assert row.due_at <= datetime.now(UTC) + timedelta(seconds=1)
+    monkeypatch.undo()
+    await rig.settle()
+    assert summary(rig.chat) == [("ana", "ask")]
+
+
+async def test_dispatcher_killed_while_it_sends_loses_no_card(rig: Rig) -> None:
+    asks = [request(f"c1.{number}", notify=("chat",)) for number in range(1, 5)]
+    for each in asks:
+        await rig.tell("opened", each)
+    await rig.dispatcher.read()
+    real, killed, begun = rig.chat.deliver, asyncio.Event(), list[str]()
+
+    async def dies(card: OutboundCard, before: Any) -> Any:
+        begun.append(card.token)
+        await killed.wait()
+
+    rig.chat.deliver = dies  # type: ignore[method-assign]
+    dying = asyncio.create_task(rig.dispatcher.step())
+    while len(begun) < 4:
+        await asyncio.sleep(0.01)
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
+    rig.chat.deliver = real  # type: ignore[method-assign]
+    successor = rig.another()
+    assert await successor.step() == 0
+    await hurried(rig)
+    while await successor.step():
+        pass
+    assert sorted(card.token for card, _ in rig.chat.cards) == sorted(begun)
+    assert {(await rig.rows(each))[("ana", "chat")].state for each in asks} == {"sent"}
+
+
+async def test_failed_write_of_one_card_is_reported_after_the_others(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (1, 2):
+        await rig.tell("opened", request(f"c1.{number}", notify=("chat",)))
+    await rig.dispatcher.read()
+
+    async def fail(cards: Any) -> None:
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(rig.cards, "record_all_sent", fail)
+    with pytest.raises(StoreUnavailable, match="gone"):
+        await rig.another().step()
+    assert len(rig.chat.cards) == 2

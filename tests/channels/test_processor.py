@@ -704,7 +704,7 @@ async def test_strangers_cannot_fill_the_store(rig: Rig, monkeypatch: pytest.Mon
 async def test_bare_word_decides_nothing_during_another_cards_delivery(rig: Rig) -> None:
     first, second = await rig.ask(1), rig.opened(2)
     await rig.cards.plan([NewDelivery(request=second, person="bo", channel="chat", address="bo-1")])
-    (sending,) = await rig.cards.claim_due(9, ["chat"])
+    (sending,) = await rig.cards.claim_due(9, "chat")
     await rig.cards.record_try([sending.token])
     reply = await rig.heard(text="yes")
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}

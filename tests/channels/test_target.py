@@ -249,7 +249,7 @@ async def test_code_means_the_newest_revision_sent(cards: SentCards) -> None:
 async def test_code_of_a_card_in_delivery_is_looked_up(cards: SentCards) -> None:
     asked = request()
     await cards.plan(asked)
-    await cards.deliveries.claim_due(1, ["chat"])
+    await cards.deliveries.claim_due(1, "chat")
     assert await cards.find(asked.code) == ([], False)
     cards.coded = [asked]
     assert await cards.target(asked.code) == Target((AskedRevision(asked, 1, "d1"),), certain=True)

@@ -12,12 +12,13 @@ from signoff.contracts.ids import is_subscription_session, parse_approval_id, pa
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.claim_conditions import insert_or_hold
-from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
+from signoff.store.leases import LeaseQueue, claim_readable, clip_text, in_seconds, readable
 from signoff.store.limits.counted_acts import DeliveryLimit
 from signoff.store.store import Store
-from signoff.store.tables import EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, StoreClock
+from signoff.store.tables import EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, UNDONE, StoreClock
 
 EVENTS_AT_ONCE: Final = 200
+_QUEUE: Final = LeaseQueue(EVENT_DELIVERIES, UNDONE, share="tenant", of=("subscription",))
 _KEY_HEX: Final = 40
 _AFTER: Final = (
     select(EVENTS.c.number, EVENTS.c.private, EVENTS.c.body)
@@ -47,7 +48,7 @@ class EventDeliveries:
     def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
         self._store = store
         limited = limits.limit_deliveries
-        self._limit = DeliveryLimit("event", limits, EVENT_DELIVERIES.c.tenant, _try_name) if limited else None
+        self._limit = DeliveryLimit("event", limits, _try_name) if limited else None
 
     async def add(self, wanted: Subscription) -> int:
         """Return the number of events inspected. A new subscription starts with future events."""
@@ -58,11 +59,15 @@ class EventDeliveries:
 
         Leaves out another tenant's deliveries under the same name, and other subscriptions, which may be slow.
         """
-        table = EVENT_DELIVERIES.c
-        own = (table.state == "new", table.subscription == wanted.name, table.tenant == wanted.tenant)
         return await self._store.run(
             lambda connection: claim_readable(
-                connection, EVENT_DELIVERIES, *own, limit=limit, read=_delivery, within=self._limit
+                connection,
+                _QUEUE,
+                {"subscription": wanted.name},
+                limit=limit,
+                read=_delivery,
+                only=wanted.tenant,
+                within=self._limit,
             )
         )
 

@@ -4,7 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
 
@@ -157,8 +157,7 @@ def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
             event_facts.setdefault((record.stream, record.key), canonical_json(entry.event_facts).decode())
 
     def write(connection: Connection) -> int:
-        # Use a fixed order, so that two writers of the same streams do not wait for each other.
-        added = [place for stream in sorted(by_stream) for place in _append(connection, stream, by_stream[stream])]
+        added = _append(connection, by_stream)
         for stream, key in event_facts.keys() & set(added):
             insert_new(connection, EVENT_FACTS, {"stream": stream, "key": key, "body": event_facts[stream, key]})
         if added and AFTER_COMMIT in connection.info:
@@ -174,50 +173,79 @@ def _tell(entries: Sequence[AuditEntry], counts: ProcessCounts) -> None:
         _log_entry(entry)
 
 
-def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
-    """Create the head if absent.
+class StreamEnd(NamedTuple):
+    """The end of a locked stream."""
 
-    Return its last number and hash, and the store's clock (ms). One writing statement does it, so that a waiting
-    process reads the changes of the lock's holder. If an attacker deleted the row, the next entry still follows the
-    last record, because that must not stop a turn.
+    seq: int
+    hash: str
+    now: int
+    """The store's clock in milliseconds."""
+
+
+def lock_heads(connection: Connection, streams: Iterable[str]) -> dict[str, StreamEnd]:
+    """Create the heads if absent. Return their ends.
+
+    One writing statement does it, so that a waiting process reads the changes of the lock's holder. If an attacker
+    deleted the row, the next entry still follows the last record, because that must not stop a turn.
     """
-    values = {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0}
+    # Use a fixed order, so that two writers of the same streams do not wait for each other.
+    values = [{"stream": stream, "seq": 0, "hash": FIRST, "covered": 0} for stream in sorted(streams)]
+    ends = {}
     # The clock is read under the lock, so that times are in the order of numbers.
-    seq, last, now = connection.execute(_lock(connection.dialect.name), values).one()
-    if not seq and (end := connection.execute(_END, {"of": stream}).first()) is not None:
-        seq, last = end
-        move_head(connection, stream, seq, last)
-    return seq, last, now
+    for stream, seq, last, now in connection.execute(_lock(connection.dialect.name), _one_or_all(values)).all():
+        ends[stream] = StreamEnd(seq, last, now)
+        if not seq and (end := connection.execute(_END, {"of": stream}).first()) is not None:
+            ends[stream] = StreamEnd(end.seq, end.hash, now)
+            move_head(connection, stream, end.seq, end.hash)
+    return ends
+
+
+def lock_head(connection: Connection, stream: str) -> StreamEnd:
+    """See `lock_heads`."""
+    return lock_heads(connection, [stream])[stream]
 
 
 @cache
 def _lock(dialect: str) -> Any:
     held = insert_or_hold(AUDIT_HEADS, "seq", dialect)
-    return held.returning(AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
+    return held.returning(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash, StoreClock())
 
 
 def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
     connection.execute(_MOVE, {"of": stream, "to": seq, "last": last})
 
 
-def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> list[tuple[str, str]]:
+def _one_or_all(rows: list[dict[str, Any]]) -> list[dict[str, Any]] | dict[str, Any]:
+    # SQLAlchemy runs one row quicker than a list of one.
+    return rows[0] if len(rows) == 1 else rows
+
+
+def _append(connection: Connection, wanted: Mapping[str, dict[str, Record]]) -> list[tuple[str, str]]:
     """Return stream and key of the new entries."""
-    seq, last, now = lock_head(connection, stream)
+    rows: list[dict[str, Any]] = []
+    moves: list[dict[str, Any]] = []
+    for stream, end in lock_heads(connection, wanted).items() if wanted else ():
+        added = _place_new(connection, wanted[stream], stream, end)
+        rows += [record.model_dump() for record in added]
+        moves += [{"of": stream, "to": record.seq, "last": record.hash} for record in added[-1:]]
+    if rows:
+        connection.execute(_ADD, rows)
+        connection.execute(_MOVE, _one_or_all(moves))
+    return [(row["stream"], row["key"]) for row in rows]
+
+
+def _place_new(connection: Connection, wanted: dict[str, Record], stream: str, end: StreamEnd) -> list[Record]:
     # A turn's report of something that the gateway has recorded itself is not new.
     keys = dict.fromkeys(each for key in wanted for each in (key, key.removeprefix(TURNS_KEYS)))
     # Read them under the lock: a retry that runs in parallel with its first attempt must see its entries.
-    existing = _find_known(connection, stream, list(keys)) if seq else set()
-    rows = []
+    existing = _find_known(connection, stream, list(keys)) if end.seq else set()
+    seq, last, placed = end.seq, end.hash, list[Record]()
     for key, record in wanted.items():
         if existing.isdisjoint((key, key.removeprefix(TURNS_KEYS))):
             seq += 1
-            placed = place_record(record, seq, last, now)
-            last = placed.hash
-            rows.append(placed.model_dump())
-    if rows:
-        connection.execute(_ADD, rows)
-        move_head(connection, stream, seq, last)
-    return [(stream, row["key"]) for row in rows]
+            placed.append(place_record(record, seq, last, end.now))
+            last = placed[-1].hash
+    return placed
 
 
 def _find_known(connection: Connection, stream: str, keys: list[str]) -> set[str]:

@@ -1,6 +1,7 @@
 """Checks and changes the rows that a claim depends on, apart from its ticket."""
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -119,6 +120,11 @@ _KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(retu
 def insert_new(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
     """Return False, without a change, if the primary key exists."""
     return connection.execute(_build_adding(table, connection.dialect.name), values).first() is not None
+
+
+def insert_all_new(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> int:
+    """Insert the rows whose primary key does not exist. Return their number."""
+    return len(connection.execute(_build_adding(table, connection.dialect.name), rows).all()) if rows else 0
 
 
 @cache

@@ -6,22 +6,36 @@ A person has one row on each channel, whatever is retried.
 import base64
 import hmac
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    String,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.store.claim_conditions import insert_new
-from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
+from signoff.store.leases import LeaseQueue, claim_readable, clip_text, in_seconds, readable
 from signoff.store.limits.counted_acts import DeliveryLimit
 from signoff.store.store import Store
-from signoff.store.tables import DELIVERIES, StoreClock, millis_from_time, time_from_millis
+from signoff.store.tables import DELIVERIES, TO_CLOSE, TO_SEND, StoreClock, millis_from_time, time_from_millis
 from signoff.telemetry.counts import ProcessCounts
 
 KEY: Final = "deliveries"
@@ -32,10 +46,40 @@ DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "close
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
 _OUT: Final = ("sent", "delivered", "read")
 _CLOSABLE: Final = ("planned", *_OUT)
+# Serve tenants in turn: a few cards of one tenant do not wait for thousands of another.
+_TO_SEND: Final = LeaseQueue(DELIVERIES, TO_SEND, share="tenant", of=("channel",))
+_TO_CLOSE: Final = LeaseQueue(DELIVERIES, TO_CLOSE, share="tenant", of=("channel",))
 _UNTRIED: Final = and_(DELIVERIES.c.state == "planned", DELIVERIES.c.tried_at.is_(None))
 """A card that the vendor cannot have. The vendor may have any other, acknowledged or not."""
 _HELD_BACK_SECONDS: Final = 3_600.0
 """The wait of a tried card that is no longer needed, unless its request ends."""
+_SENT: Final = (
+    update(DELIVERIES)
+    .where(
+        DELIVERIES.c.token == bindparam("card"),
+        # A vendor may answer after the card failed or was dropped. The card is out nevertheless and must be closed.
+        or_(
+            # No IN: SQLAlchemy expands it for one row only.
+            *(DELIVERIES.c.state == state for state in ("planned", "failed", "dropped")),
+            and_(
+                DELIVERIES.c.state == "closed", DELIVERIES.c.vendor_id == "", bindparam("sent_as", type_=String) != ""
+            ),
+        ),
+    )
+    .values(
+        state="sent",
+        kind=bindparam("shown_as"),
+        vendor_id=bindparam("sent_as"),
+        handle=bindparam("given"),
+        sent_at=StoreClock(),
+        tried_at=func.coalesce(DELIVERIES.c.tried_at, StoreClock()),
+        changed_at=StoreClock(),
+        claimed_until=0,
+        attempts=0,
+        code="",
+        message="",
+    )
+)
 # Vendors report on one message in any order. Believe a failure only for a card that is not known to have arrived.
 _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "sent": (),
@@ -115,6 +159,15 @@ class DeliveryRow(FrozenModel):
     """The request as last stored for the card."""
 
 
+class SentDelivery(NamedTuple):
+    """A card that the vendor accepted."""
+
+    token: str
+    vendor_id: str
+    handle: Mapping[str, Any]
+    kind: DeliveryKind = "ask"
+
+
 class DeliveryQueue:
     """Plans, claims and settles the cards in a store.
 
@@ -125,7 +178,7 @@ class DeliveryQueue:
     def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
         self._store = store
         limited = limits.limit_deliveries
-        self._limit = DeliveryLimit("card", limits, DELIVERIES.c.tenant, _try_name) if limited else None
+        self._limit = DeliveryLimit("card", limits, _try_name) if limited else None
 
     @property
     def counts(self) -> ProcessCounts:
@@ -138,16 +191,12 @@ class DeliveryQueue:
         values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
         return await self._store.run(lambda connection: sum(insert_new(connection, DELIVERIES, row) for row in values))
 
-    async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claim planned cards and reminders of sent ones.
+    async def claim_due(self, limit: int, channel: str) -> list[DeliveryRow]:
+        """Claim planned cards of one channel, and reminders of sent ones.
 
         The longest due card of each tenant comes first, then the second of each, as far as its limit allows.
         """
-        waiting = or_(
-            DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.remind_at.is_not(None))
-        )
-        which = (waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
-        return await self._take(limit, *which, within=self._limit)
+        return await self._take(_TO_SEND, limit, channel, self._limit)
 
     async def record_try(self, tokens: Sequence[str]) -> frozenset[str]:
         """`tried_at` keeps the first attempt.
@@ -164,30 +213,27 @@ class DeliveryQueue:
         return await self._store.run(lambda connection: frozenset(connection.execute(begins).scalars()))
 
     async def record_sent(
-        self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
+        self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: DeliveryKind = "ask"
     ) -> None:
-        """If the card's request has ended, the card is due to be closed.
+        """See `record_all_sent`."""
+        await self.record_all_sent([SentDelivery(token, vendor_id, handle, kind)])
+
+    async def record_all_sent(self, cards: Sequence[SentDelivery]) -> None:
+        """If a card's request has ended, the card is due to be closed.
 
         Includes a dropped card, and a card whose end was announced before its vendor id was known.
         """
-        # A vendor may answer after the card failed or was dropped. The card is out nevertheless and must be closed.
-        unknown: ColumnElement[bool] = DELIVERIES.c.state.in_(("planned", "failed", "dropped"))
-        if vendor_id:
-            unknown = or_(unknown, and_(DELIVERIES.c.state == "closed", DELIVERIES.c.vendor_id == ""))
-        await self._set(
-            DELIVERIES.c.token == token,
-            unknown,
-            state="sent",
-            kind=kind,
-            vendor_id=clip_text(vendor_id, _VENDOR_CHARS),
-            handle=json.dumps(handle),
-            sent_at=StoreClock(),
-            tried_at=func.coalesce(DELIVERIES.c.tried_at, StoreClock()),
-            claimed_until=0,
-            attempts=0,
-            code="",
-            message="",
-        )
+        rows = [
+            {
+                "card": each.token,
+                "shown_as": each.kind,
+                "sent_as": clip_text(each.vendor_id, _VENDOR_CHARS),
+                "given": json.dumps(each.handle),
+            }
+            # In a fixed order, so that two writers of the same cards do not wait for each other.
+            for each in sorted(cards, key=lambda card: card.token)
+        ]
+        await self._store.run(lambda connection: connection.execute(_SENT, rows).close())
 
     async def add_to_handle(self, token: str, name: str, texts: Sequence[str]) -> None:
         """Add texts to a list in the handle of a sent card. The list keeps only the last ones."""
@@ -254,6 +300,19 @@ class DeliveryQueue:
         if revision is not None:
             which.append(DELIVERIES.c.revision == revision)
         return await self._find(*which)
+
+    async def find_read_elsewhere(self, tokens: Sequence[str]) -> frozenset[str]:
+        """Return the tokens of those cards whose person has read the request on another channel."""
+        other = DELIVERIES.alias()
+        same = (other.c[name] == DELIVERIES.c[name] for name in ("approval", "revision", "person"))
+        query = (
+            select(DELIVERIES.c.token)
+            .join(other, and_(*same))
+            .where(DELIVERIES.c.token.in_(tokens), other.c.state == "read")
+        )
+        return (
+            await self._store.read(lambda connection: frozenset(connection.scalars(query))) if tokens else frozenset()
+        )
 
     async def by_token(self, token: str) -> DeliveryRow | None:
         # Keep one character more than a token has, so that a longer text does not match the token it starts with.
@@ -324,10 +383,9 @@ class DeliveryQueue:
             attempts=0,
         )
 
-    async def claim_to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claim cards that are, or may be, out although their request has ended."""
-        over = DELIVERIES.c.ended_at.is_not(None)
-        return await self._take(limit, DELIVERIES.c.state.in_(_CLOSABLE), over, DELIVERIES.c.channel.in_(channels))
+    async def claim_to_close(self, limit: int, channel: str) -> list[DeliveryRow]:
+        """Claim cards of one channel that are, or may be, out although their request has ended."""
+        return await self._take(_TO_CLOSE, limit, channel)
 
     async def record_closed(self, token: str) -> None:
         """Record that the card shows the end of its request, or can no longer be changed."""
@@ -379,13 +437,11 @@ class DeliveryQueue:
         return await self._store.run(write)
 
     async def _take(
-        self, limit: int, *which: ColumnElement[bool], within: DeliveryLimit | None = None
+        self, queue: LeaseQueue, limit: int, channel: str, within: DeliveryLimit | None = None
     ) -> list[DeliveryRow]:
-        # Serve tenants in turn: a few cards of one tenant do not wait for thousands of another.
+        of = {"channel": channel}
         return await self._store.run(
-            lambda connection: claim_readable(
-                connection, DELIVERIES, *which, limit=limit, read=_row, share_by=DELIVERIES.c.tenant, within=within
-            )
+            lambda connection: claim_readable(connection, queue, of, limit=limit, read=_row, within=within)
         )
 
     async def _find(self, *which: ColumnElement[bool]) -> list[DeliveryRow]:

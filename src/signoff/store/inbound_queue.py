@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Row, delete, select, update
 
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.claim_conditions import insert_new
-from signoff.store.leases import claim_rows, in_seconds
+from signoff.store.leases import LeaseQueue, claim_rows, in_seconds
 from signoff.store.store import Store
-from signoff.store.tables import ARRIVALS, millis_from_time, time_from_millis
+from signoff.store.tables import ARRIVALS, UNDONE, millis_from_time, time_from_millis
 
 ArrivalKind = Literal["action", "status"]
 ArrivalState = Literal["new", "done", "dropped"]
@@ -26,6 +26,7 @@ TOLD: Final = "told"
 
 The value is a hash of the message and its subject, or "".
 """
+_QUEUE: Final = LeaseQueue(ARRIVALS, UNDONE, share="channel")
 _KEY_CHARS: Final = 200
 _HASHED: Final = "sha256-"
 
@@ -86,9 +87,13 @@ class InboundQueue:
         return await self._store.run(lambda connection: sum(insert_new(connection, ARRIVALS, row) for row in rows))
 
     async def claim(self, limit: int, without: Collection[str] = ()) -> list[InboundRow]:
-        """Claim due arrivals for one minute, the longest due first. Skips the channels in `without`."""
-        which = (ARRIVALS.c.state == "new", ARRIVALS.c.channel.not_in(without))
-        return await self._store.run(lambda connection: _rows(claim_rows(connection, ARRIVALS, *which, limit=limit)))
+        """Claim due arrivals for one minute: the longest due of each channel, then the second.
+
+        Skips the channels in `without`.
+        """
+        return await self._store.run(
+            lambda connection: _rows(claim_rows(connection, _QUEUE, {}, limit=limit, without=without))
+        )
 
     async def note(self, key: str, about: Mapping[str, Any]) -> dict[str, Any]:
         """Record the subject of an arrival once. Return the first note."""

@@ -3,7 +3,21 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Computed,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    select,
+    text,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
@@ -13,6 +27,17 @@ _FIRST: Final = text("revision = 1")
 _GROWN: Final = text("seq > numbered")
 _OPEN: Final = text("ended_at IS NULL")
 _UNSETTLED: Final = text("ended_at IS NULL AND settled_at IS NULL")
+_DEAD: Final = text("state = 'dead'")
+_FREE_AT: Final = "CASE WHEN claimed_until > due_at THEN claimed_until ELSE due_at END"
+"""The time from which a row of a queue may be claimed."""
+TO_SEND: Final = text(
+    "ended_at IS NULL AND (state = 'planned' OR (state IN ('sent', 'delivered', 'read') AND remind_at IS NOT NULL))"
+)
+"""Planned cards, and sent cards with a reminder."""
+TO_CLOSE: Final = text("ended_at IS NOT NULL AND state IN ('planned', 'sent', 'delivered', 'read')")
+"""Cards that may be out although their request has ended."""
+UNDONE: Final = text("state = 'new'")
+"""Arrivals not yet processed, and events not yet delivered."""
 
 
 class StoreClock(FunctionElement[int]):
@@ -32,6 +57,13 @@ def _sqlite_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
 def _postgresql_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
     # Do not use `now()`, the start of the transaction, which may have waited for a lock since.
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+NOW: Final = select(StoreClock()).scalar_subquery()
+"""The clock, read once in a statement.
+
+PostgreSQL seeks in an index only by such a time. It compares the clock itself with row after row.
+"""
 
 
 BLOBS: Final = Table(
@@ -327,6 +359,7 @@ DELIVERIES: Final = Table(
     Column("attempts", Integer, nullable=False),
     Column("due_at", BigInteger, nullable=False, default=StoreClock()),
     Column("claimed_until", BigInteger, nullable=False),
+    Column("free_at", BigInteger, Computed(_FREE_AT, persisted=True), nullable=False),
     Column("created_at", BigInteger, nullable=False, default=StoreClock()),
     Column("sent_at", BigInteger, nullable=True),
     Column("changed_at", BigInteger, nullable=False, default=StoreClock()),
@@ -341,6 +374,13 @@ DELIVERIES: Final = Table(
     Index("deliveries_by_vendor", "channel", "vendor_id"),
     Index("deliveries_by_address", "channel", "address", "state"),
     Index("deliveries_due", "state", "due_at"),
+    # Queues, in the order of claims: a claim reads only the rows that it takes.
+    Index(
+        "deliveries_to_send", "channel", "tenant", "free_at", "token", sqlite_where=TO_SEND, postgresql_where=TO_SEND
+    ),
+    Index(
+        "deliveries_to_close", "channel", "tenant", "free_at", "token", sqlite_where=TO_CLOSE, postgresql_where=TO_CLOSE
+    ),
 )
 """One row for each card: a request as shown to one person on one channel.
 
@@ -358,11 +398,12 @@ ARRIVALS: Final = Table(
     Column("received_at", BigInteger, nullable=False, default=StoreClock()),
     Column("due_at", BigInteger, nullable=False, default=StoreClock()),
     Column("claimed_until", BigInteger, nullable=False),
+    Column("free_at", BigInteger, Computed(_FREE_AT, persisted=True), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("state", String(8), nullable=False),
     Column("result", Text, nullable=True),
     Column("speaker", String(64), nullable=False),
-    Index("arrivals_due", "state", "due_at"),
+    Index("arrivals_due", "channel", "free_at", "key", sqlite_where=UNDONE, postgresql_where=UNDONE),
     Index("arrivals_by_speaker", "speaker", "received_at"),
 )
 """Messages received by channels, stored before processing.
@@ -546,8 +587,18 @@ EVENT_DELIVERIES: Final = Table(
     Column("attempts", Integer, nullable=False),
     Column("due_at", BigInteger, nullable=False, default=StoreClock()),
     Column("claimed_until", BigInteger, nullable=False),
+    Column("free_at", BigInteger, Computed(_FREE_AT, persisted=True), nullable=False),
     Column("created_at", BigInteger, nullable=False, default=StoreClock()),
-    Index("event_deliveries_due", "state", "subscription", "tenant", "due_at"),
+    Index(
+        "event_deliveries_due",
+        "subscription",
+        "tenant",
+        "free_at",
+        "key",
+        sqlite_where=UNDONE,
+        postgresql_where=UNDONE,
+    ),
+    Index("event_deliveries_dead", "tenant", "number", sqlite_where=_DEAD, postgresql_where=_DEAD),
 )
 """Events still to be delivered to subscriptions.
 

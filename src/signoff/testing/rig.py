@@ -87,7 +87,7 @@ class ChannelRig:
             own_messages=OwnMessages(store),
             people=self.people,
             links=self._link,
-            record=self._record,
+            record=self._records,
             clock=time.now,
             digest_over=5,
         )
@@ -231,9 +231,6 @@ class ChannelRig:
 
     async def _link(self, row: DeliveryRow) -> str:
         return f"https://signoff.example/link/{row.token}"
-
-    async def _record(self, entry: AuditEntry) -> None:
-        self.recorded.append(entry)
 
     async def _records(self, entries: Sequence[AuditEntry]) -> int:
         self.recorded += entries

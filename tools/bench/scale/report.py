@@ -3,9 +3,12 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, computed_field
+
+EXTENDED_TO: Final = 100_000
+"""The number of turns for which a line gives the figure."""
 
 
 class _Figures(BaseModel):
@@ -21,7 +24,7 @@ class Spread(_Figures):
 
 
 class Point(_Figures):
-    """One number of waiting turns with its figures. Their names have the unit."""
+    """One number of waiting turns, or of due cards, with its figures. Their names have the unit."""
 
     turns: int
     figures: dict[str, Spread]
@@ -51,8 +54,8 @@ class ScaleReport(_Figures):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lines(self) -> dict[str, Line]:
-        """The lines of all figures with measurements at three or more numbers of turns."""
-        if len(self.points) < 3:
+        """The lines of all figures with measurements at three or more numbers of turns, all below `EXTENDED_TO`."""
+        if len(self.points) < 3 or self.points[-1].turns >= EXTENDED_TO:
             return {}
         return {
             name: fit_line([(each.turns, each.figures[name].middle) for each in self.points]) for name in self._names
@@ -93,12 +96,12 @@ def render(report: ScaleReport) -> str:
     lines = report.lines
     last = report.points[-1]
     head = ["figure", *(f"{each.turns:,}" for each in report.points), f"least and most at {last.turns:,}", "growth"]
-    head += ["100,000, by the line"] if lines else []
+    head += [f"{EXTENDED_TO:,}, by the line"] if lines else []
     rows = []
     for name, most in last.figures.items():
         row = [name, *(_number(each.figures[name].middle) for each in report.points)]
         row += [f"{_number(most.least)} to {_number(most.most)}", f"{report.growth(name):.2f}"]
-        rows.append(row + ([_number(lines[name].value(100_000))] if lines else []))
+        rows.append(row + ([_number(lines[name].value(EXTENDED_TO))] if lines else []))
     return f"{title}\n\n{_table(head, rows)}"
 
 

@@ -16,13 +16,14 @@ from signoff.channels.asked_revision import revision_shown, subject_of
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, SentCard
+from signoff.channels.outbound.joined_calls import JoinedCalls
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
-from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, SentDelivery
 from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 from signoff.telemetry.stack_trace import trace_without_words
@@ -33,13 +34,18 @@ LONGEST_PAUSE: Final = 600.0
 CLOSE_WITHIN: Final = timedelta(hours=24)
 """How long closing a card is retried. After that, only the card's link shows the end."""
 _AT_ONCE: Final = 20
-"""Cards that are claimed together: enough for a digest, and few enough to be sent before the claim ends."""
+"""The least number of cards that are claimed together: enough for a digest."""
+_MOST_AT_ONCE: Final = 200
+_CLAIMED_SECONDS: Final = 5.0
+"""Cards are claimed for so many seconds at the vendor's pace, so that all are sent before the claim ends."""
+_UNDER_WAY: Final = 32
+"""Messages that one channel sends at the same time, so that a slow one delays no other."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SenderDeps:
-    """`links` returns the address of a card's link; `record` writes to the audit log.
+    """`links` returns the address of a card's link; `record` appends to the audit log.
 
     More than `digest_over` new cards for one person become one message. `secrets` redacts the secrets in vendors'
     responses.
@@ -49,7 +55,7 @@ class SenderDeps:
     own_messages: OwnMessages
     people: Directory
     links: Callable[[DeliveryRow], Awaitable[str]]
-    record: Callable[[AuditEntry], Awaitable[None]]
+    record: Callable[[Sequence[AuditEntry]], Awaitable[object]]
     clock: Clock
     digest_over: int
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
@@ -63,6 +69,11 @@ class ChannelSender:
         self._deps = deps
         self._cards = deps.deliveries
         self._not_before = deps.clock()
+        self._turn = 0.0
+        # Many messages are under way: their writes share transactions.
+        self._tries = JoinedCalls(self._cards.record_try)
+        self._sent = JoinedCalls(self._cards.record_all_sent)
+        self._entries = JoinedCalls(deps.record)
 
     @property
     def name(self) -> str:
@@ -80,23 +91,51 @@ class ChannelSender:
         # Do not claim during a pause: each claim counts as an attempt, and the pauses grow with the attempts.
         if self._deps.clock() < self._not_before:
             return 0
-        rows = await self._cards.claim_due(_AT_ONCE, [self.name])
-        wanted = [row for row in rows if await self._still_wanted(row)]
-        loop, done = asyncio.get_running_loop(), 0
+        loop = asyncio.get_running_loop()
         # A card that starts by then may take as long again, and is still sent before its claim ends.
         late = loop.time() + SEND_SECONDS
-        for message in self._messages(wanted):
-            if loop.time() > late or self._deps.clock() < self._not_before:
-                # Release the rows before another process may claim them: both would send the cards.
-                for row in message:
-                    await self._cards.record_failure(row.token, row.code, row.message, again_after=0.0)
-                continue
-            with bind_log_fields(fields_of_request(message[0].approval)):
-                sent = await (self._one(message[0]) if len(message) == 1 else self._digest(message))
-            done += sent
-            if pace:
-                await asyncio.sleep(pace)
+        rows = await self._cards.claim_due(_cards_at_once(pace), self.name)
+        messages, done = self._messages(await self._select_wanted(rows)), 0
+
+        async def work() -> None:
+            nonlocal done
+            for message in messages:
+                await self._wait_for_turn(pace)
+                with bind_log_fields(fields_of_request(message[0].approval)):
+                    sent = await self._send(message, late)
+                done += sent
+
+        # An error must not cancel the others: their messages may be out, and are recorded now.
+        ended = await asyncio.gather(*(work() for _ in range(min(len(rows), _UNDER_WAY))), return_exceptions=True)
+        for error in filter(None, ended):
+            raise error
         return done
+
+    async def _send(self, message: Sequence[DeliveryRow], late: float) -> int:
+        def is_late() -> bool:
+            return asyncio.get_running_loop().time() > late or self._deps.clock() < self._not_before
+
+        if is_late():
+            return await self._release(message)
+        begun = await self._begin(message)
+        if is_late():
+            return await self._release(begun)
+        if not begun:
+            return 0
+        return await (self._one(begun[0]) if len(message) == 1 else self._digest(begun))
+
+    async def _release(self, rows: Sequence[DeliveryRow]) -> int:
+        # Before another process may claim them: both would send the cards.
+        for row in rows:
+            await self._cards.record_failure(row.token, row.code, row.message, again_after=0.0)
+        return 0
+
+    async def _wait_for_turn(self, pace: float) -> None:
+        now = asyncio.get_running_loop().time()
+        begins = max(now, self._turn)
+        self._turn = begins + pace
+        if begins > now:
+            await asyncio.sleep(begins - now)
 
     def _messages(self, rows: Sequence[DeliveryRow]) -> Iterator[list[DeliveryRow]]:
         for _, same in groupby(sorted(rows, key=_to_whom), key=_to_whom):
@@ -108,8 +147,6 @@ class ChannelSender:
             yield from ([row] for row in group)
 
     async def _one(self, row: DeliveryRow) -> int:
-        if not await self._begin([row]):
-            return 0
         again = row.state != "planned"
         before = SentCard(vendor_id=row.vendor_id, handle=row.handle) if again else None
         card = await self._outbound_card(row, "remind" if again else "ask")
@@ -124,9 +161,8 @@ class ChannelSender:
             await self._record(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
             whole = row.request.card.whole and self._channel.draws_whole(card)
-            await self._cards.record_sent(
-                row.token, sent.vendor_id, sent.handle if whole else {**sent.handle, PARTIAL: True}
-            )
+            handle = sent.handle if whole else {**sent.handle, PARTIAL: True}
+            await self._sent.call([SentDelivery(row.token, sent.vendor_id, handle)])
             await self._record(row, "sent", vendor_id=sent.vendor_id)
         return 1
 
@@ -135,7 +171,7 @@ class ChannelSender:
 
         Returns the rows whose request has not ended since the claim.
         """
-        begun = await self._cards.record_try([row.token for row in rows])
+        begun = await self._tries.call([row.token for row in rows])
         for row in rows:
             if row.token not in begun:
                 # No reminder follows, and the card may be closed.
@@ -144,15 +180,12 @@ class ChannelSender:
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
         """People answer each card by the link or its code."""
-        rows = await self._begin(rows)
-        if not rows:
-            return 0
         card = await self._outbound_card(rows[0], "digest", more=len(rows) - 1)
         sent = await self._try_to_send(rows, lambda: self._channel.deliver(card, None))
         if sent is None:
             return 0
+        await self._sent.call([SentDelivery(row.token, sent.vendor_id, sent.handle, "digest") for row in rows])
         for row in rows:
-            await self._cards.record_sent(row.token, sent.vendor_id, sent.handle, kind="digest")
             await self._record(row, "sent", vendor_id=sent.vendor_id, together=len(rows))
         return 1
 
@@ -160,7 +193,7 @@ class ChannelSender:
         """Close cards of ended requests. Returns how many were closed or given up. Raises `StoreUnavailable`."""
         if self._deps.clock() < self._not_before:
             return 0
-        rows = await self._cards.claim_to_close(_AT_ONCE, [self.name])
+        rows = await self._cards.claim_to_close(_AT_ONCE, self.name)
         # Close them in parallel: slow ones in sequence would outlast their claims.
         closed = await asyncio.gather(*map(self._over, rows))
         return sum(closed)
@@ -250,26 +283,28 @@ class ChannelSender:
         # Cap the vendor's pause, which may be a day or nonsense, at our own longest pause.
         return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
 
-    async def _still_wanted(self, row: DeliveryRow) -> bool:
-        """Drop the card unless the person may still answer and has not read it on another channel."""
-        request = row.request
-        person = self._deps.people.find(row.person, row.tenant)
-        spec = approver_spec_of(request)
-        # Use the current directory: a person who has left since the planning must not see the request.
-        may_answer = not resolve_eligibility(person, self._deps.people, spec, self._deps.clock()).code
-        if not may_answer or any(vote.subject == row.person for vote in request.votes):
+    async def _select_wanted(self, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
+        """Drop the cards that the person may no longer answer, or has read on another channel."""
+        # `delivered` does not count: the person may not have looked at the mailbox or phone.
+        read = await self._cards.find_read_elsewhere([row.token for row in rows if row.state == "planned"])
+        wanted = []
+        for row in rows:
+            may_answer = self._may_answer(row)
+            if may_answer and row.token not in read:
+                wanted.append(row)
+                continue
             # `drop` affects only cards that are not sent yet, `record_reminder` only reminders of sent cards.
             await self._cards.drop(row.token)
-            await self._cards.record_reminder(row.token)
-            return False
-        if row.state != "planned":
-            return True
-        others = await self._cards.of_request(row.approval, row.revision)
-        # `delivered` does not count: the person may not have looked at the mailbox or phone.
-        if any(each.person == row.person and each.state == "read" for each in others):
-            await self._cards.drop(row.token)
-            return False
-        return True
+            if not may_answer:
+                await self._cards.record_reminder(row.token)
+        return wanted
+
+    def _may_answer(self, row: DeliveryRow) -> bool:
+        # Use the current directory: a person who has left since the planning must not see the request.
+        person = self._deps.people.find(row.person, row.tenant)
+        spec = approver_spec_of(row.request)
+        refused = resolve_eligibility(person, self._deps.people, spec, self._deps.clock()).code
+        return not refused and all(vote.subject != row.person for vote in row.request.votes)
 
     async def _outbound_card(
         self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0
@@ -294,7 +329,7 @@ class ChannelSender:
 
     async def _record(self, row: DeliveryRow, event: str, **facts: object) -> None:
         facts = {"person": row.person, "channel": row.channel, **facts}
-        await self._deps.record(delivery_entry(row.request, event, row.token, self._deps.clock(), facts))
+        await self._entries.call([delivery_entry(row.request, event, row.token, self._deps.clock(), facts)])
 
 
 async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:
@@ -303,6 +338,10 @@ async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:
     mine = [row for row in rows if row.person == failed.person and row.state == "planned" and row.tried_at is None]
     if mine:
         await cards.expedite(min(mine, key=lambda row: row.due_at).token)
+
+
+def _cards_at_once(pace: float) -> int:
+    return min(max(round(_CLAIMED_SECONDS / pace), _AT_ONCE), _MOST_AT_ONCE) if pace else _AT_ONCE
 
 
 def _to_whom(row: DeliveryRow) -> tuple[str, str, str]:

@@ -32,6 +32,7 @@ from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.questions.questions import Questions
+from signoff.store.store import Store
 
 LONGEST_PAUSE: Final = 300.0
 WORDS_HOLD: Final = 5.0
@@ -108,8 +109,12 @@ async def run_forever(what: str, work: Callable[[], Awaitable[None]], *, first_p
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules) -> Dispatcher:
+def card_links(
+    store: Store, public_url: str, channels: Mapping[str, Channel]
+) -> Callable[[DeliveryRow], Awaitable[str]]:
+    """Return a function that makes the link of a card."""
     kinds = {name: channel.kind for name, channel in channels.items()}
+    keys, reading = list[bytes](), asyncio.Lock()
 
     async def link_of(row: DeliveryRow) -> str:
         over = row.request.expires_at or row.created_at + timedelta(seconds=row.request.timeout)
@@ -121,17 +126,24 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
             # A deadline may be extended once. The link of a request that ends earlier stops working (`pages/link.py`).
             expires=over + timedelta(seconds=row.request.timeout + LINK_SECONDS),
         )
-        key = await deps.store.secret_key(LINK_KEY)
-        return f"{deps.settings.public_url}/link/{make_link(key, link)}"
+        async with reading:
+            if not keys:
+                # The store's key never changes.
+                keys.append(await store.secret_key(LINK_KEY))
+        return f"{public_url}/link/{make_link(keys[0], link)}"
 
-    async def note(entry: AuditEntry) -> None:
-        await record(deps.store, entry)
+    return link_of
+
+
+def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules) -> Dispatcher:
+    async def note(entries: Sequence[AuditEntry]) -> None:
+        await record(deps.store, *entries)
 
     sender_deps = SenderDeps(
         deliveries=DeliveryQueue(deps.store, deps.limits),
         own_messages=OwnMessages(deps.store),
         people=deps.people,
-        links=link_of,
+        links=card_links(deps.store, deps.settings.public_url, channels),
         record=note,
         clock=deps.clock,
         digest_over=rules.digest_over,

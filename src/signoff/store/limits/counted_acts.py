@@ -3,14 +3,15 @@
 All processes share the counts.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, delete, func, literal, select, text
+from sqlalchemy import BigInteger, Connection, Row, bindparam, delete, func, select, text
 
-from signoff.formats.tenant_limits import RateLimit, TenantLimit, TenantLimits
-from signoff.store.claim_conditions import insert_new
-from signoff.store.tables import COUNTED_ACTS, StoreClock
+from signoff.formats.tenant_limits import RateLimit, TenantLimits
+from signoff.store.claim_conditions import insert_all_new, insert_new
+from signoff.store.tables import COUNTED_ACTS, NOW, StoreClock
 
 ActKind = Literal["start", "card", "event"]
 SWEPT: Final = 100
@@ -19,6 +20,15 @@ _UNBOUNDED: Final = 2**31 - 1
 # Two takers of a limit's last place would not see each other's row: their keys differ. SQLite has only one writer
 # anyway.
 _COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310277, hashtext(:counted))")
+_USED: Final = (
+    select(COUNTED_ACTS.c.tenant, func.count())
+    .where(
+        COUNTED_ACTS.c.kind == bindparam("of"),
+        COUNTED_ACTS.c.tenant.in_(bindparam("named", expanding=True)),
+        COUNTED_ACTS.c.at > NOW - bindparam("period", type_=BigInteger),
+    )
+    .group_by(COUNTED_ACTS.c.tenant)
+)
 
 
 class StartCounts:
@@ -45,7 +55,7 @@ class StartCounts:
         # The act that blocks the next one: when it leaves the period, there is room again.
         oldest = (
             select(acts.at + rate.milliseconds - StoreClock())
-            .where(acts.kind == "start", acts.tenant == self._tenant, acts.at > StoreClock() - rate.milliseconds)
+            .where(acts.kind == "start", acts.tenant == self._tenant, acts.at > NOW - rate.milliseconds)
             .order_by(acts.at.desc())
             .offset(rate.count - 1)
             .limit(1)
@@ -57,17 +67,10 @@ class StartCounts:
 class DeliveryLimit:
     """Limits how many rows of each tenant are claimed for sending in a period.
 
-    `tenant` is the column of the rows' tenants. `name` returns the name of a row's attempt. The same name counts once.
+    `name` returns the name of a row's attempt. The same name counts once.
     """
 
-    def __init__(
-        self,
-        kind: Literal["card", "event"],
-        limits: TenantLimits,
-        tenant: ColumnElement[str],
-        name: Callable[[Row[Any]], str],
-    ) -> None:
-        self.tenant = tenant
+    def __init__(self, kind: Literal["card", "event"], limits: TenantLimits, name: Callable[[Row[Any]], str]) -> None:
         self._kind = kind
         self._limits = limits
         self._name = name
@@ -76,43 +79,26 @@ class DeliveryLimit:
         """Other claimers under this limit wait until the transaction ends."""
         _hold(connection, self._kind)
 
-    def select_exhausted(self) -> Select[Any]:
-        used = self._select_used()
-        return used.having(func.count() >= self._count_of(COUNTED_ACTS.c.tenant))
-
-    def restrict(self, chosen: Select[Any], place: ColumnElement[int], tenant: ColumnElement[str]) -> Select[Any]:
-        """Restrict a selection to rows with a `place` within their tenant's limit."""
-        used = self._select_used().add_columns(func.count().label("number")).subquery()
-        joined = chosen.outerjoin(used, used.c.tenant == tenant)
-        return joined.where(place <= self._count_of(tenant) - func.coalesce(used.c.number, 0))
+    def count_left(self, connection: Connection, tenants: Iterable[str]) -> dict[str, int]:
+        """Return how many rows of each tenant may be claimed now. Reads the tenants' acts of one period."""
+        left, limited = dict[str, int](), defaultdict[int, list[str]](list)
+        for tenant in tenants:
+            rate = self._limits.of(tenant).deliveries
+            left[tenant] = _UNBOUNDED if rate is None else rate.count
+            if rate is not None:
+                limited[rate.milliseconds].append(tenant)
+        for milliseconds, some in limited.items():
+            for tenant, number in connection.execute(_USED, {"of": self._kind, "named": some, "period": milliseconds}):
+                left[tenant] -= number
+        return left
 
     def count(self, connection: Connection, rows: Iterable[Row[Any]]) -> None:
-        tenants = set()
-        for row in rows:
-            if self._limits.of(row.tenant).deliveries is not None:
-                insert_new(connection, COUNTED_ACTS, _act(self._kind, row.tenant, self._name(row)))
-                tenants.add(row.tenant)
-        for tenant in sorted(tenants):
+        limited = [row for row in rows if self._limits.of(row.tenant).deliveries is not None]
+        insert_all_new(connection, COUNTED_ACTS, [_act(self._kind, row.tenant, self._name(row)) for row in limited])
+        for tenant in sorted({row.tenant for row in limited}):
             rate = self._limits.of(tenant).deliveries
             if rate is not None:
                 _sweep(connection, self._kind, tenant, rate)
-
-    def _select_used(self) -> Select[Any]:
-        acts = COUNTED_ACTS.c
-        # Ignore old rows of a tenant that no longer has a limit.
-        began = StoreClock() - self._case(acts.tenant, lambda rate: 0 if rate is None else rate.milliseconds)
-        return select(acts.tenant).where(acts.kind == self._kind, acts.at > began).group_by(acts.tenant)
-
-    def _count_of(self, tenant: ColumnElement[str]) -> ColumnElement[int]:
-        return self._case(tenant, lambda rate: _UNBOUNDED if rate is None else rate.count)
-
-    def _case(self, tenant: ColumnElement[str], value: Callable[[RateLimit | None], int]) -> ColumnElement[int]:
-        def of(limit: TenantLimit) -> int:
-            return value(limit.deliveries)
-
-        own = {name: of(limit) for name, limit in self._limits.own.items()}
-        rest = literal(of(self._limits.each))
-        return case(own, value=tenant, else_=rest) if own else rest
 
 
 def _hold(connection: Connection, counted: str) -> None:
@@ -132,8 +118,10 @@ def _sweep(connection: Connection, kind: ActKind, tenant: str, rate: RateLimit) 
     acts = COUNTED_ACTS.c
     old = (
         select(acts.key)
-        .where(acts.kind == kind, acts.tenant == tenant, acts.at <= StoreClock() - rate.milliseconds)
+        .where(acts.kind == kind, acts.tenant == tenant, acts.at <= NOW - rate.milliseconds)
         .order_by(acts.at)
         .limit(SWEPT)
     )
-    connection.execute(delete(COUNTED_ACTS).where(acts.key.in_(old)))
+    # A delete by a subquery might read the whole table.
+    if keys := connection.scalars(old).all():
+        connection.execute(delete(COUNTED_ACTS).where(acts.key.in_(keys)))

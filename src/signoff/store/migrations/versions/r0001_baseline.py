@@ -6,6 +6,12 @@ from alembic import op
 revision = "r0001"
 down_revision = None
 
+_FREE_AT = "CASE WHEN claimed_until > due_at THEN claimed_until ELSE due_at END"
+_TO_SEND = (
+    "ended_at IS NULL AND (state = 'planned' OR (state IN ('sent', 'delivered', 'read') AND remind_at IS NOT NULL))"
+)
+_TO_CLOSE = "ended_at IS NOT NULL AND state IN ('planned', 'sent', 'delivered', 'read')"
+
 
 def upgrade() -> None:
     op.create_table(
@@ -35,6 +41,7 @@ def upgrade() -> None:
         sa.Column("received_at", sa.BigInteger(), nullable=False),
         sa.Column("due_at", sa.BigInteger(), nullable=False),
         sa.Column("claimed_until", sa.BigInteger(), nullable=False),
+        sa.Column("free_at", sa.BigInteger(), sa.Computed(_FREE_AT, persisted=True), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=8), nullable=False),
         sa.Column("result", sa.Text(), nullable=True),
@@ -42,7 +49,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key"),
     )
     op.create_index("arrivals_by_speaker", "arrivals", ["speaker", "received_at"], unique=False)
-    op.create_index("arrivals_due", "arrivals", ["state", "due_at"], unique=False)
+    op.create_index(
+        "arrivals_due",
+        "arrivals",
+        ["channel", "free_at", "key"],
+        unique=False,
+        sqlite_where=sa.text("state = 'new'"),
+        postgresql_where=sa.text("state = 'new'"),
+    )
     op.create_table(
         "audit_checkpoints",
         sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -147,6 +161,7 @@ def upgrade() -> None:
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("due_at", sa.BigInteger(), nullable=False),
         sa.Column("claimed_until", sa.BigInteger(), nullable=False),
+        sa.Column("free_at", sa.BigInteger(), sa.Computed(_FREE_AT, persisted=True), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("sent_at", sa.BigInteger(), nullable=True),
         sa.Column("changed_at", sa.BigInteger(), nullable=False),
@@ -161,6 +176,22 @@ def upgrade() -> None:
     op.create_index("deliveries_by_vendor", "deliveries", ["channel", "vendor_id"], unique=False)
     op.create_index("deliveries_cards", "deliveries", ["approval", "revision", "person", "channel"], unique=True)
     op.create_index("deliveries_due", "deliveries", ["state", "due_at"], unique=False)
+    op.create_index(
+        "deliveries_to_send",
+        "deliveries",
+        ["channel", "tenant", "free_at", "token"],
+        unique=False,
+        sqlite_where=sa.text(_TO_SEND),
+        postgresql_where=sa.text(_TO_SEND),
+    )
+    op.create_index(
+        "deliveries_to_close",
+        "deliveries",
+        ["channel", "tenant", "free_at", "token"],
+        unique=False,
+        sqlite_where=sa.text(_TO_CLOSE),
+        postgresql_where=sa.text(_TO_CLOSE),
+    )
     op.create_table(
         "event_deliveries",
         sa.Column("key", sa.String(length=80), nullable=False),
@@ -173,11 +204,25 @@ def upgrade() -> None:
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("due_at", sa.BigInteger(), nullable=False),
         sa.Column("claimed_until", sa.BigInteger(), nullable=False),
+        sa.Column("free_at", sa.BigInteger(), sa.Computed(_FREE_AT, persisted=True), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key"),
     )
     op.create_index(
-        "event_deliveries_due", "event_deliveries", ["state", "subscription", "tenant", "due_at"], unique=False
+        "event_deliveries_dead",
+        "event_deliveries",
+        ["tenant", "number"],
+        unique=False,
+        sqlite_where=sa.text("state = 'dead'"),
+        postgresql_where=sa.text("state = 'dead'"),
+    )
+    op.create_index(
+        "event_deliveries_due",
+        "event_deliveries",
+        ["subscription", "tenant", "free_at", "key"],
+        unique=False,
+        sqlite_where=sa.text("state = 'new'"),
+        postgresql_where=sa.text("state = 'new'"),
     )
     op.create_table(
         "event_facts",
