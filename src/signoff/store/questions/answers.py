@@ -10,6 +10,7 @@ from signoff.approvals.request_state import undo_seconds
 from signoff.contracts.approval import Vote
 from signoff.contracts.ids import TurnKey
 from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.question_readers import add_answerer
 from signoff.store.questions.questions import Questions, has_begun, settle_question
 from signoff.store.questions.request_lists import waits
 from signoff.store.store import Store
@@ -164,11 +165,11 @@ def add_answer(
     `arrived` is the time at which a channel received the answer, by the store's clock, or `None` for now. `handed`
     means that its turn has it. `void` means that it does not count.
     """
-    decision = vote.decision
+    decision, revision = vote.decision, vote.decision.revision or 1
     row = insert(ANSWERS).values(
         approval=decision.approval_id,
         number=max((each.number for each in rows.answers), default=0) + 1,
-        revision=decision.revision or 1,
+        revision=revision,
         person_id=vote.subject,
         delivery=decision.delivery_id,
         body=vote.model_dump_json(),
@@ -179,8 +180,9 @@ def add_answer(
         voided_at=StoreClock() if void else None,
     )
     connection.execute(row)
+    add_answerer(connection, decision.approval_id, revision, vote.subject)
     if settles:
-        settle_question(connection, decision.approval_id, decision.revision or 1)
+        settle_question(connection, decision.approval_id, revision)
 
 
 def _owe_again(connection: Connection, approval: str, revision: int, older_than: float) -> int:

@@ -29,6 +29,7 @@ from signoff.store.questions.approval_rows import (
     read_rows,
     read_rows_anew,
 )
+from signoff.store.questions.question_readers import add_readers, entries_of
 from signoff.store.store import Also, Store
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 from signoff.store.tickets import number_of_key
@@ -150,7 +151,10 @@ class Questions:
             add_blob(connection, Blob(question.definition, declaration), None)
             if rows is not None:
                 settle_question(connection, stored.id, rows.latest.revision)
-            connection.execute(_INSERT, _values(stored, now))
+            values = _values(stored, now)
+            connection.execute(_INSERT, values)
+            answerers = () if rows is None else (each.vote.subject for each in rows.answers)
+            add_readers(connection, stored, values["last_at"], entries_of(stored, answerers))
             if also is not None:
                 also(stored)(connection)
             return stored
@@ -345,11 +349,4 @@ def _values(question: Question, now: int) -> dict[str, Any]:
         "ended_at": None,
         "ended_as": None,
         "settled_at": None,
-        "readers": _readers(question),
     }
-
-
-def _readers(question: Question) -> str:
-    """Return all approver entries that the question may ever concern, one a line, between line ends."""
-    entries = (f"user:{question.requester.user}", *question.approvers, *question.escalate_to)
-    return "\n".join(("", *dict.fromkeys(entries), ""))
