@@ -1,4 +1,4 @@
-"""Runs an experiment: `python -m tools.bench.scale waiting|decisions|burst [--store URL] [--json FILE]`."""
+"""Runs an experiment: `python -m tools.bench.scale waiting|decisions|burst|million [--store URL] [--json FILE]`."""
 
 import argparse
 import asyncio
@@ -9,7 +9,9 @@ from pathlib import Path
 
 from signoff.contracts.names import ENGINE
 from signoff.formats.replace import replace
+from signoff.store.store import open_store
 from tools.bench.scale.load import measure_burst, measure_decisions
+from tools.bench.scale.million import NUMBER, measure_million
 from tools.bench.scale.report import ScaleReport, render
 from tools.bench.scale.stack import Stack
 from tools.bench.scale.waiting import REPETITIONS, measure_waiting
@@ -21,15 +23,18 @@ STARTS = 5_000
 
 
 async def measure(arguments: argparse.Namespace) -> ScaleReport:
+    report = ScaleReport(
+        experiment=arguments.experiment,
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        engine=ENGINE,
+        cpus=os.cpu_count() or 0,
+        store="PostgreSQL" if arguments.store else "SQLite",
+    )
     with tempfile.TemporaryDirectory(prefix="signoff-scale-") as folder:
+        if arguments.experiment == "million":
+            async with open_store(arguments.store or f"sqlite:///{folder}/signoff.db") as store:
+                return replace(report, figures=await measure_million(store, arguments.questions))
         async with Stack.open(Path(folder), arguments.store) as stack:
-            report = ScaleReport(
-                experiment=arguments.experiment,
-                date=f"{datetime.now(UTC):%Y-%m-%d}",
-                engine=ENGINE,
-                cpus=os.cpu_count() or 0,
-                store="PostgreSQL" if arguments.store else "SQLite",
-            )
             if arguments.experiment == "waiting":
                 points = await measure_waiting(stack, sorted(arguments.turns), arguments.repetitions)
                 return replace(report, points=tuple(points))
@@ -44,7 +49,7 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench.scale", description="Signoff under many waiting turns."
     )
-    parser.add_argument("experiment", choices=("waiting", "decisions", "burst"))
+    parser.add_argument("experiment", choices=("waiting", "decisions", "burst", "million"))
     parser.add_argument("--store", default="", help="an empty PostgreSQL database; SQLite when left out")
     parser.add_argument("--turns", type=int, nargs="+", default=NUMBERS, help="for `waiting`: the numbers of turns")
     parser.add_argument(
@@ -53,6 +58,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--a-minute", type=int, default=A_MINUTE, help="for `decisions`")
     parser.add_argument("--minutes", type=float, default=1.0, help="for `decisions`; at most 1,000 decisions in all")
     parser.add_argument("--starts", type=int, default=STARTS, help="for `burst`")
+    parser.add_argument("--questions", type=int, default=NUMBER, help="for `million`")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there; else to tools/bench/results")
     return parser.parse_args()
 

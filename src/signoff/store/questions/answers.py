@@ -94,10 +94,10 @@ class Answers:
 
     async def owe_turn(self, turn: TurnKey, older_than: float) -> int:
         """Called if the turn waits although nothing of it waits in the store."""
-        prefix = f"{'.'.join(turn)}."
+        ours = (QUESTIONS.c.tenant == turn.tenant, QUESTIONS.c.session == turn.session, QUESTIONS.c.turn == turn.turn)
         latest = (
             select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision))
-            .where(QUESTIONS.c.approval.startswith(prefix, autoescape=True))
+            .where(*ours)
             .group_by(QUESTIONS.c.approval)
         )
         rows = await self._store.read(lambda connection: connection.execute(latest).all())
