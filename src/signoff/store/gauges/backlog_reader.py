@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, case, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, TextClause, bindparam, case, func, select, tuple_
 
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.store import Store
@@ -17,14 +17,15 @@ from signoff.store.tables import (
     DELIVERIES,
     EVENT_DELIVERIES,
     FREEZES,
+    OUT_AND_OVER,
     QUESTIONS,
+    RETRIED,
     StoreClock,
 )
 from signoff.telemetry.metric_table import AGES
 
 PIECE: Final = 50_000
 """Questions counted in one statement, so that SQLite's other readers wait only for one piece."""
-_OUT: Final = ("sent", "delivered", "read")
 
 
 class QueueBacklog(FrozenModel):
@@ -136,7 +137,8 @@ def _requests() -> Select[Any]:
             func.max(waited).label("oldest"),
             func.sum(waited).label("total"),
         )
-        .where(QUESTIONS.c.ended_at.is_(None), QUESTIONS.c.settled_at.is_(None), _AFTER)
+        # Not `IS NULL`: the index of unsettled questions is in another order, and lacks a column.
+        .where(QUESTIONS.c.ended_at.is_(None), func.coalesce(QUESTIONS.c.settled_at, 0) == 0, _AFTER)
         .group_by(QUESTIONS.c.tenant, age)
     )
 
@@ -149,7 +151,10 @@ def _read_queue(queries: Sequence[Select[Any]], connection: Connection) -> Queue
 
 
 def _queue(
-    table: Table, since: ColumnElement[int], *where: ColumnElement[bool], counts: ColumnElement[Any] | None = None
+    table: Table,
+    since: ColumnElement[int],
+    *where: ColumnElement[bool] | TextClause,
+    counts: ColumnElement[Any] | None = None,
 ) -> Select[Any]:
     entries = func.count() if counts is None else func.sum(counts)
     oldest = (StoreClock() - func.min(since)).label("oldest")
@@ -172,27 +177,18 @@ _REST: Final = _requests()
 _PIECE: Final = _REST.where(
     tuple_(QUESTIONS.c.last_at, QUESTIONS.c.approval) <= tuple_(bindparam("until"), bindparam("last"))
 )
-_PLANNED: Final = DELIVERIES.c.state == "planned"
 _QUEUES: Final[Mapping[str, Sequence[Select[Any]]]] = {
     "cards": (
         # A first attempt planned for later is no backlog. A further attempt is, whenever it is due.
-        _queue(DELIVERIES, DELIVERIES.c.due_at, _PLANNED, DELIVERIES.c.due_at <= _NOW),
+        _queue(DELIVERIES, DELIVERIES.c.due_at, DELIVERIES.c.state == "planned", DELIVERIES.c.due_at <= _NOW),
         _queue(
             DELIVERIES,
             DELIVERIES.c.created_at,
-            _PLANNED,
-            DELIVERIES.c.attempts > 0,
+            RETRIED,
             counts=case((DELIVERIES.c.due_at > _NOW, 1), else_=0),
         ),
     ),
-    "card_endings": (
-        _queue(
-            DELIVERIES,
-            DELIVERIES.c.ended_at,
-            DELIVERIES.c.state.in_(_OUT),
-            DELIVERIES.c.ended_at.is_not(None),
-        ),
-    ),
+    "card_endings": (_queue(DELIVERIES, DELIVERIES.c.ended_at, OUT_AND_OVER),),
     "arrivals": (_queue(ARRIVALS, ARRIVALS.c.received_at, ARRIVALS.c.state == "new"),),
     "answers": (_queue(ANSWERS, ANSWERS.c.answered_at, ANSWERS.c.handed_at.is_(None), ANSWERS.c.voided_at.is_(None)),),
     "events": (_queue(EVENT_DELIVERIES, EVENT_DELIVERIES.c.created_at, EVENT_DELIVERIES.c.state == "new"),),

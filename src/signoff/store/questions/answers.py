@@ -96,9 +96,7 @@ class Answers:
         """Called if the turn waits although nothing of it waits in the store."""
         ours = (QUESTIONS.c.tenant == turn.tenant, QUESTIONS.c.session == turn.session, QUESTIONS.c.turn == turn.turn)
         latest = (
-            select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision))
-            .where(*ours)
-            .group_by(QUESTIONS.c.approval)
+            select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision)).where(*ours).group_by(QUESTIONS.c.approval)
         )
         rows = await self._store.read(lambda connection: connection.execute(latest).all())
         return await self.owe_again([(name, revision) for name, revision in rows], older_than)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, case, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, or_, select, tuple_
 
 from signoff.approvals.request_state import StoredAnswer, request_at, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
@@ -34,6 +34,15 @@ _OF_TURN: Final = _QUESTIONS.where(
     QUESTIONS.c.session == bindparam("session"),
     QUESTIONS.c.turn == bindparam("turn"),
 ).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
+_LATER: Final = QUESTIONS.alias()
+_OPEN: Final = (
+    QUESTIONS.c.ended_at.is_(None),
+    # Read the clock once in a subquery: PostgreSQL uses no index for a clock that advances during the query.
+    QUESTIONS.c.last_at >= select(StoreClock()).scalar_subquery(),
+    ~select(_LATER.c.revision)
+    .where(_LATER.c.approval == QUESTIONS.c.approval, _LATER.c.revision > QUESTIONS.c.revision)
+    .exists(),
+)
 
 
 class _Found(NamedTuple):
@@ -113,8 +122,9 @@ class RequestLists:
             turns = [key for key in turns if key not in found]
         if not turns:
             return found
-        query = _QUESTIONS.where(_match_name(turns)).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
-        for request in await self._requests(await self._read(query)):
+        # Sort here: for this order SQLite would read every question.
+        requests = await self._requests(await self._read(_QUESTIONS.where(_match_name(turns))))
+        for request in sorted(requests, key=lambda each: (each.id, each.revision)):
             found.setdefault(TurnKey(request.tenant, request.session, request.turn), []).append(request)
         return found
 
@@ -177,32 +187,28 @@ def _place(row: Row[Any]) -> ListPlace:
 
 
 def _waits_in(tenant: str) -> Sequence[ColumnElement[bool]]:
-    return QUESTIONS.c.tenant == tenant, QUESTIONS.c.settled_at.is_(None), *waits()
+    """Some of these rows may be answered, if a worker forged `settled_at`: the caller checks their state."""
+    return QUESTIONS.c.tenant == tenant, QUESTIONS.c.settled_at.is_(None), *_OPEN
 
 
 def waits() -> Sequence[ColumnElement[bool]]:
-    """Return the SQL conditions for questions that are not settled, ended, expired or superseded."""
-    later = QUESTIONS.alias()
+    """Return the SQL conditions for questions that are not settled, ended, expired or superseded.
+
+    Does not trust `settled_at`.
+    """
     settled = select(ANSWERS.c.number).where(
         ANSWERS.c.approval == QUESTIONS.c.approval,
         ANSWERS.c.revision == QUESTIONS.c.revision,
         ANSWERS.c.settles,
         ANSWERS.c.voided_at.is_(None),
     )
-    newer = select(later.c.revision).where(
-        later.c.approval == QUESTIONS.c.approval, later.c.revision > QUESTIONS.c.revision
-    )
-    return (
-        QUESTIONS.c.ended_at.is_(None),
-        # Read the clock once in a subquery: PostgreSQL uses no index for a clock that advances during the query.
-        QUESTIONS.c.last_at >= select(StoreClock()).scalar_subquery(),
-        ~settled.exists(),
-        ~newer.exists(),
-    )
+    return *_OPEN, ~settled.exists()
 
 
 def _match_name(turns: Collection[TurnKey]) -> ColumnElement[bool]:
-    return tuple_(QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn).in_([tuple(key) for key in turns])
+    # SQLite seeks with alternatives, but would read every question for a list of rows.
+    key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
+    return or_(*(and_(*(column == value for column, value in zip(key, turn, strict=True))) for turn in turns))
 
 
 def _find(query: Select[Any], connection: Connection, values: Mapping[str, Any] | None = None) -> _Found:

@@ -197,6 +197,14 @@ def upgrade() -> None:
     op.create_index("deliveries_cards", "deliveries", ["approval", "revision", "person", "channel"], unique=True)
     op.create_index("deliveries_due", "deliveries", ["state", "due_at"], unique=False)
     op.create_index(
+        "deliveries_unfinished",
+        "deliveries",
+        ["created_at", "token"],
+        unique=False,
+        sqlite_where=sa.text("ended_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NULL"),
+    )
+    op.create_index(
         "deliveries_endings",
         "deliveries",
         ["ended_at", "state"],
