@@ -24,8 +24,9 @@ from signoff.store.tables import (
 )
 from signoff.telemetry.metric_table import AGES
 
-PIECE: Final = 50_000
+PIECE: Final = 10_000
 """Questions counted in one statement, so that SQLite's other readers wait only for one piece."""
+_END_OF_TIME: Final = (2**63 - 1, "")
 
 
 class QueueBacklog(FrozenModel):
@@ -100,11 +101,11 @@ def _read_piece(
 ) -> tuple[Sequence[Row[Any]], tuple[int, str] | None]:
     """Also return the piece's last place, or `None` for the last piece."""
     values = {"now": now, "since": after[0], "after": after[1]}
-    end = connection.execute(_END, {**values, "skipped": PIECE - 1}).first()
-    if end is None:
-        return connection.execute(_REST, values).all(), None
-    until = (end.last_at, end.approval)
-    return connection.execute(_PIECE, {**values, "until": until[0], "last": until[1]}).all(), until
+    row = connection.execute(_END, {**values, "skipped": PIECE - 1}).first()
+    end = None if row is None else (row.last_at, row.approval)
+    # The last piece has a bound as well: without one, SQLite would read every question.
+    until, last = end or _END_OF_TIME
+    return connection.execute(_PIECE, {**values, "until": until, "last": last}).all(), end
 
 
 def _by_tenant(rows: Iterable[Row[Any]]) -> dict[str, RequestBacklog]:
@@ -128,7 +129,9 @@ def _seconds(milliseconds: Any) -> float:
 
 def _requests() -> Select[Any]:
     waited = bindparam("now", type_=QUESTIONS.c.opened_at.type) - QUESTIONS.c.opened_at
-    age = case(*((waited <= bound * 1000, place) for place, bound in enumerate(AGES)), else_=len(AGES)).label("age")
+    age = case(*((waited <= round(bound * 1000), place) for place, bound in enumerate(AGES)), else_=len(AGES)).label(
+        "age"
+    )
     return (
         select(
             QUESTIONS.c.tenant,
@@ -138,7 +141,7 @@ def _requests() -> Select[Any]:
             func.sum(waited).label("total"),
         )
         # Not `IS NULL`: the index of unsettled questions is in another order, and lacks a column.
-        .where(QUESTIONS.c.ended_at.is_(None), func.coalesce(QUESTIONS.c.settled_at, 0) == 0, _AFTER)
+        .where(QUESTIONS.c.ended_at.is_(None), func.coalesce(QUESTIONS.c.settled_at, 0) == 0, _AFTER, _UNTIL)
         .group_by(QUESTIONS.c.tenant, age)
     )
 
@@ -166,6 +169,7 @@ _CLOCK: Final = select(StoreClock())
 _NOW: Final = _CLOCK.scalar_subquery()
 _FROZEN: Final = select(func.count()).select_from(FREEZES)
 _AFTER: Final = tuple_(QUESTIONS.c.last_at, QUESTIONS.c.approval) > tuple_(bindparam("since"), bindparam("after"))
+_UNTIL: Final = tuple_(QUESTIONS.c.last_at, QUESTIONS.c.approval) <= tuple_(bindparam("until"), bindparam("last"))
 _END: Final = (
     select(QUESTIONS.c.last_at, QUESTIONS.c.approval)
     .where(QUESTIONS.c.ended_at.is_(None), _AFTER)
@@ -173,10 +177,7 @@ _END: Final = (
     .offset(bindparam("skipped"))
     .limit(1)
 )
-_REST: Final = _requests()
-_PIECE: Final = _REST.where(
-    tuple_(QUESTIONS.c.last_at, QUESTIONS.c.approval) <= tuple_(bindparam("until"), bindparam("last"))
-)
+_PIECE: Final = _requests()
 _QUEUES: Final[Mapping[str, Sequence[Select[Any]]]] = {
     "cards": (
         # A first attempt planned for later is no backlog. A further attempt is, whenever it is due.
