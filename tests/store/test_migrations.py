@@ -84,6 +84,33 @@ async def test_all_migration_steps_together_make_the_same_tables(store_url: str)
     assert await on(store_url, climb) == []
 
 
+_TRIGGERS = {
+    "sqlite": "SELECT sql FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT pg_get_triggerdef(t.oid) || pg_get_functiondef(t.tgfoid) FROM pg_trigger t",
+}
+
+
+async def test_all_migration_steps_together_make_the_same_triggers(store_url: str) -> None:
+    def triggers(connection: Connection) -> list[str]:
+        return [" ".join(each.split()) for each in connection.scalars(text(_TRIGGERS[connection.dialect.name]))]
+
+    def climb(connection: Connection) -> list[str]:
+        migrate(connection, VERSION_TABLE)
+        return triggers(connection)
+
+    def drop(connection: Connection) -> None:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("DROP SCHEMA public CASCADE"))
+            connection.execute(text("CREATE SCHEMA public"))
+
+    async with open_store(store_url) as store:
+        created = await store.run(triggers)
+    await on(store_url, drop)
+    url = store_url if store_url.startswith("postgresql") else f"{store_url}.steps"
+    assert len(created) == 1
+    assert await on(url, climb) == created
+
+
 async def test_older_store_takes_the_missing_step_and_keeps_its_rows(store_url: str, next_step: str) -> None:
     await on(store_url, lambda connection: migrate(connection, VERSION_TABLE, STEPS[-1]))
     async with open_store(store_url) as store:

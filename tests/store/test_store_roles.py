@@ -3,6 +3,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from sqlalchemy import select
 from store_roles import RoleUrls, given_roles, made_roles, sql, store_command
 from tables import table
 
@@ -10,9 +11,11 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import SessionKey
 from signoff.store import content_store, request_reader, store, truncated_results
 from signoff.store.completions import Completions
+from signoff.store.questions.questions import Questions
 from signoff.store.roles import NOTHING, PROCESS_ROLES, RIGHTS, WORKER_KEYS, readable_tables, statements
 from signoff.store.store import open_store
-from signoff.store.tables import METADATA
+from signoff.store.tables import METADATA, QUESTION_READERS
+from signoff.testing.builders import a_question
 
 ROLES = ("worker", "gateway")
 
@@ -116,6 +119,21 @@ async def test_worker_drops_old_replies_and_gateway_cannot_read_them(urls: RoleU
         assert await kept.read("run", 1) is None
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await sql(urls.gateway, "SELECT body FROM completions")
+
+
+@pytest.mark.postgres
+async def test_question_that_a_worker_ends_is_over_for_its_readers(urls: RoleUrls) -> None:
+    asked = a_question(approvers=("role:finance",))
+    over = select(QUESTION_READERS.c.over_at.is_not(None))
+    async with open_store(urls.worker) as opened, open_store(urls.gateway) as gateway:
+        await Questions(opened).ask(asked, b"{}")
+        assert await gateway.read(lambda connection: connection.scalars(over).all()) == [False, False]
+        await Questions(opened).end(asked.id, 1, "cancelled")
+        assert await gateway.read(lambda connection: connection.scalars(over).all()) == [True, True]
+    for statement in ("SELECT 1 FROM question_readers", "UPDATE question_readers SET over_at = NULL",
+                      "DELETE FROM question_readers"):  # fmt: skip
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await sql(urls.worker, statement)
 
 
 @pytest.mark.postgres

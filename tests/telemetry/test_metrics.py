@@ -22,12 +22,13 @@ from signoff.audit.log import counts_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.ids import TurnKey
-from signoff.engine.metrics_endpoint import READ_SECONDS, MetricsEndpoint, StoreGauges, gauges_from_backlog
+from signoff.engine.metrics_endpoint import MetricsEndpoint, StoreGauges, gauges_from_backlog
 from signoff.engine.worker_watch import WorkerWatch
 from signoff.gateway.events.event_task import TurnEndRecorder
 from signoff.registry import extras
 from signoff.settings import Settings
 from signoff.store.gauges.backlog_reader import Backlog, RequestBacklog
+from signoff.store.gauges.backlog_readings import BacklogReadings
 from signoff.store.store import Store
 from signoff.telemetry.counts import Count, Gauges, HistogramCounts, ProcessCounts
 from signoff.telemetry.exposition import write_metrics
@@ -148,8 +149,11 @@ def test_number_of_series_is_limited_for_any_labels() -> None:
     assert (len(started), started[OTHER,]) == (TENANTS + 1, LABEL_SETS + 50 - TENANTS)
     refused = counts.counters["signoff_refused_inputs"]
     assert (len(refused), refused[OTHER,]) == (LABEL_SETS + 1, 50.0)
-    waiting = {f"u{number}": RequestBacklog(1, 2.0, 2.0, (1, *(0 for _ in AGES))) for number in range(3)}
-    found = gauges_from_backlog(Backlog(waiting, {}, 0), counts.tenants)
+    waiting = {
+        f"u{number}": RequestBacklog(requests=1, oldest_seconds=2, total_seconds=2, by_age=(1, *(0 for _ in AGES)))
+        for number in range(3)
+    }
+    found = gauges_from_backlog(Backlog(requests=waiting, queues={}, frozen=0), counts.tenants)
     assert found.values["signoff_waiting_requests"][OTHER,] == 3.0
     assert found.values["signoff_waiting_requests"]["t0",] == 0.0
 
@@ -172,18 +176,14 @@ async def test_gateway_declares_the_tenants_of_its_people(rig: GatewayRig) -> No
     assert labels.label("made-up") == OTHER
 
 
-async def test_store_is_read_at_most_once_per_interval(store: Store) -> None:
-    now = [0.0]
-    gauges = StoreGauges(store, reads=True, clock=lambda: now[0])
-    first = await gauges.read()
-    assert first.values["signoff_store_up"] == {(): 1.0}
-    now[0] = READ_SECONDS - 1
-    assert await gauges.read() is first
-    now[0] = READ_SECONDS
-    second = await gauges.read()
-    assert second is not first
+async def test_gateway_shows_the_last_measurement_and_its_age(store: Store) -> None:
+    gauges = StoreGauges(store, reads=True)
+    assert await gauges.read() == Gauges({"signoff_store_up": {(): 1.0}}, {})
+    assert await BacklogReadings(store).renew()
+    found = await gauges.read()
+    assert found.values["signoff_queue_entries"]["cards",] == 0.0
+    assert 0 <= found.values["signoff_backlog_age_seconds"][()] < 60
     await store.close()
-    now[0] = 2 * READ_SECONDS
     assert await gauges.read() == Gauges({"signoff_store_up": {(): 0.0}}, {})
 
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -12,7 +11,8 @@ from signoff.contracts.names import VERSION
 from signoff.engine.worker_watch import WorkerWatch
 from signoff.registry.extras import require_extra
 from signoff.settings import Settings
-from signoff.store.gauges.backlog_reader import Backlog, BacklogReader
+from signoff.store.gauges.backlog_reader import Backlog
+from signoff.store.gauges.backlog_readings import BacklogReading, BacklogReadings
 from signoff.store.store import Store
 from signoff.telemetry.counts import Gauges, HistogramCounts, TenantLabels
 from signoff.telemetry.metric_table import AGES
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from signoff.temporal.sdk_metrics import SdkMetrics
 
 ProcessKind = Literal["worker", "gateway", "dev"]
-READ_SECONDS: Final = 15.0
-"""Seconds to reuse a reading of the store, for any number of scrapers."""
+_LOOK_SECONDS: Final = 5.0
+"""Seconds between looks whether a measurement is due."""
 _DRAIN_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
@@ -65,12 +65,13 @@ class MetricsEndpoint:
                 found = found._replace(values={**found.values, "signoff_worker_up": {(): float(running)}})
             return write_metrics(store.counts, found, series, (VERSION, kind), accept)
 
-        draining = asyncio.create_task(self._drain())
+        tasks = [asyncio.create_task(work) for work in (self._drain(), gauges.keep_measured())]
         try:
             async with running_metrics_server(scrape, host, port, lambda: self.is_ready):
                 yield
         finally:
-            draining.cancel()
+            for task in tasks:
+                task.cancel()
 
     async def _drain(self) -> None:
         while self._sdk is not None:
@@ -79,33 +80,39 @@ class MetricsEndpoint:
 
 
 class StoreGauges:
-    """Measures the store's backlog, at most once in `READ_SECONDS`, and nothing without `reads`.
+    """Shows the store's backlog, as last measured by any gateway, and nothing without `reads`.
 
     A worker's role cannot read the queues, and two processes would report the same.
     """
 
-    def __init__(self, store: Store, *, reads: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._backlog = BacklogReader(store)
+    def __init__(self, store: Store, *, reads: bool) -> None:
+        self._readings = BacklogReadings(store)
         self._tenants = store.counts.tenants
         self._reads = reads
-        self._clock = clock
-        self._lock = asyncio.Lock()
-        self._read_at: float | None = None
-        self._found = Gauges({}, {})
+
+    async def keep_measured(self) -> None:
+        """Renew the measurement until cancelled, in turn with other gateways."""
+        while self._reads:
+            try:
+                await self._readings.renew()
+            except StoreUnavailable as error:
+                _log.warning("the backlog is not measured: %s", error.message)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def read(self) -> Gauges:
-        """Return only the store's state if it does not answer."""
+        """Return only the store's state if it does not answer or was never measured."""
         if not self._reads:
-            return self._found
-        async with self._lock:
-            if self._read_at is None or self._clock() - self._read_at >= READ_SECONDS:
-                try:
-                    self._found = gauges_from_backlog(await self._backlog.read(), self._tenants)
-                except StoreUnavailable as error:
-                    _log.warning("the backlog is not measured: %s", error.message)
-                    self._found = Gauges({"signoff_store_up": {(): 0.0}}, {})
-                self._read_at = self._clock()
-            return self._found
+            return Gauges({}, {})
+        try:
+            reading = await self._readings.last()
+        except StoreUnavailable as error:
+            _log.warning("the backlog cannot be read: %s", error.message)
+            return Gauges({"signoff_store_up": {(): 0.0}}, {})
+        return Gauges({"signoff_store_up": {(): 1.0}}, {}) if reading is None else self._show(reading)
+
+    def _show(self, reading: BacklogReading) -> Gauges:
+        found = gauges_from_backlog(reading.backlog, self._tenants)
+        return found._replace(values={**found.values, "signoff_backlog_age_seconds": {(): reading.age}})
 
 
 def gauges_from_backlog(backlog: Backlog, tenants: TenantLabels) -> Gauges:

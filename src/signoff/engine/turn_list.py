@@ -127,7 +127,7 @@ async def sessions(
             if len(found) == limit:
                 break
     waits: dict[str, list[ApprovalRequest]] = {}
-    for request in await requests.list_waiting(tenant, sessions=[each.session for each in found]):
+    for request in await requests.list_waiting_of(tenant, [each.session for each in found]):
         waits.setdefault(request.session, []).append(request)
     return sorted((_count_waiting(each, waits.get(each.session, ())) for each in found), key=_started_at, reverse=True)
 

@@ -19,7 +19,7 @@ from signoff.store.call_joins import CallJoins
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.opened_values import OpenedValues
 from signoff.store.questions.answers import OWED_SECONDS, Answers, OwedAnswer
-from signoff.store.questions.questions import Questions
+from signoff.store.questions.questions import OpenPlace, Questions
 from signoff.store.questions.raw_answers import RawAnswers
 from signoff.store.questions.request_lists import RequestLists
 
@@ -112,6 +112,7 @@ class RequestSweep:
         self._answers = Answers(deps.store)
         self._lists = RequestLists(deps.store)
         self._cards = DeliveryQueue(deps.store)
+        self._asked: OpenPlace | None = None
         self._seen: DeliveryRow | None = None
         self._swept: datetime | None = None
 
@@ -126,7 +127,9 @@ class RequestSweep:
     async def step(self) -> int:
         """Return the number of repairs. Raises `Unavailable`."""
         amiss = 0
-        for question in await self._rows.open_turns(SETTLED.total_seconds(), PAGE):
+        # After the last page, the next step starts from the beginning.
+        questions, self._asked = await self._rows.list_unanswered(SETTLED.total_seconds(), PAGE, self._asked)
+        for question in questions:
             amiss += await self._orphan(question)
         for row in await self._page():
             amiss += await self._over(row)

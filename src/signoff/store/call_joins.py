@@ -72,5 +72,7 @@ class CallJoins:
 
     async def sweep(self, kept: timedelta) -> None:
         """Delete calls first proposed longer ago than `kept`, whose results were never fetched."""
-        old = delete(CALL_JOINS).where(CALL_JOINS.c.proposed_at < in_seconds(-kept.total_seconds()))
+        # Read the clock once in a subquery: PostgreSQL uses no index for a clock that advances during the query.
+        since = select(in_seconds(-kept.total_seconds())).scalar_subquery()
+        old = delete(CALL_JOINS).where(CALL_JOINS.c.proposed_at < since)
         await self._store.run(lambda connection: connection.execute(old).rowcount)

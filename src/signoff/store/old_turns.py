@@ -22,6 +22,7 @@ from signoff.store.tables import (
     GRANT_USES,
     GRANTS,
     OPENED_VALUES,
+    QUESTION_READERS,
     QUESTIONS,
     RAW_ANSWERS,
     RAW_RECEIPTS,
@@ -146,7 +147,7 @@ def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRo
     _delete(connection, OPENED_VALUES, OPENED_VALUES.c.question_hash.in_(hashes))
     cards = _delete(connection, DELIVERIES, DELIVERIES.c.approval.in_(approvals))
     answers = _delete(connection, ANSWERS, ANSWERS.c.approval.in_(approvals))
-    for table in (RAW_ANSWERS, RAW_RECEIPTS):
+    for table in (RAW_ANSWERS, RAW_RECEIPTS, QUESTION_READERS):
         _delete(connection, table, table.c.approval.in_(approvals))
     _delete(connection, QUESTIONS, QUESTIONS.c.approval.in_(approvals))
     uses = _delete(connection, USES, USES.c.key.in_(keys) & or_(_UNCOUNTED, USES.c.returned_at.is_not(None)))

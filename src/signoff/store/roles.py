@@ -39,9 +39,11 @@ from signoff.store.tables import (
     OWN_MESSAGES,
     PEOPLE,
     PROBES,
+    QUESTION_READERS,
     QUESTIONS,
     RAW_ANSWERS,
     RAW_RECEIPTS,
+    READINGS,
     REFUSALS,
     RESTORATIONS,
     SESSIONS,
@@ -125,6 +127,7 @@ _WORKER: Final = {
     # Rows are locked before they are dropped. PostgreSQL requires the right to change a column for that.
     COMPLETIONS: Rights(select=True, insert=True, update=_only(COMPLETIONS, "kept_at"), delete=True),
     QUESTIONS: Rights(select=True, insert=True, update=_END, changed=_NOT_ENDED),
+    QUESTION_READERS: Rights(insert=True),
     # A done ticket stays done, so that nothing runs twice, unless its outcome is unknown.
     TICKETS: Rights(
         select=True,
@@ -178,6 +181,8 @@ _WORKER: Final = {
     COUNTED_ACTS: NOTHING,
     # Only the gateway maps proposals to calls.
     CALL_JOINS: NOTHING,
+    # Of queues that a worker cannot read.
+    READINGS: NOTHING,
     PROBES: _PROBE,
 }
 
@@ -186,6 +191,7 @@ _GATEWAY: Final = {
     BLOB_SESSIONS: _KEEP,
     COMPLETIONS: NOTHING,
     QUESTIONS: Rights(select=True, update=_END, changed=_NOT_ENDED),
+    QUESTION_READERS: _ADD,
     TICKETS: _READ,
     USES: _READ,
     GRANT_USES: _READ,
@@ -217,6 +223,7 @@ _GATEWAY: Final = {
     COUNTED_ACTS: Rights(select=True, insert=True, delete=True),
     CALL_JOINS: Rights(select=True, insert=True, delete=True),
     RESTORATIONS: _READ,
+    READINGS: Rights(select=True, insert=True, update=_not_key(READINGS)),
     PROBES: _PROBE,
 }
 

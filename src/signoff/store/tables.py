@@ -1,5 +1,6 @@
 """Declares the tables of the store, and its clock. Every change needs a step in store/migrations/."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -38,6 +39,12 @@ TO_CLOSE: Final = text("ended_at IS NOT NULL AND state IN ('planned', 'sent', 'd
 """Cards that may be out although their request has ended."""
 UNDONE: Final = text("state = 'new'")
 """Arrivals not yet processed, and events not yet delivered."""
+_NOT_OVER: Final = text("over_at IS NULL")
+_OWED: Final = text("handed_at IS NULL AND voided_at IS NULL")
+OUT_AND_OVER: Final = text("state IN ('sent', 'delivered', 'read') AND ended_at IS NOT NULL")
+"""Matches cards to close. SQLite uses a partial index only if the query repeats its condition word for word."""
+RETRIED: Final = text("state = 'planned' AND attempts > 0")
+"""Matches unsent cards that were tried."""
 
 
 class StoreClock(FunctionElement[int]):
@@ -131,27 +138,88 @@ QUESTIONS: Final = Table(
     Column("last_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger, nullable=True),
     Column("ended_as", String(16), nullable=True),
-    Column("readers", Text, nullable=True),
     Column("settled_at", BigInteger, nullable=True),
     # A code names one approval of a tenant as long as its row is kept. Later revisions have the first one's code.
     Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
-    # In the order of lists, so that a page reads only the rows that it shows.
-    Index("questions_waiting", "tenant", "last_at", "approval", sqlite_where=_OPEN, postgresql_where=_OPEN),
-    # Contains exactly the waiting rows, and is used to count them.
-    Index("questions_unsettled", "tenant", "last_at", "approval", sqlite_where=_UNSETTLED, postgresql_where=_UNSETTLED),
+    # Contains exactly the waiting rows in the order of lists. The last two columns let SQLite count without the rows.
+    Index(
+        "questions_unsettled",
+        *("tenant", "last_at", "approval", "ended_at", "settled_at"),
+        sqlite_where=_UNSETTLED,
+        postgresql_where=_UNSETTLED,
+    ),
+    # For readers of all tenants, by deadline. It has every column that the gauges read.
+    Index(
+        "questions_deadlines",
+        *("last_at", "approval", "tenant", "opened_at", "settled_at", "ended_at"),
+        sqlite_where=_OPEN,
+        postgresql_where=_OPEN,
+    ),
     Index("questions_turns", "tenant", "session", "turn"),
     Index("questions_opened", "opened_at", "approval"),
     Index("questions_ended", "ended_at"),
 )
 """Questions for approvers.
 
-`body` is a `Question` as JSON. `last_at` is the latest time of its deadline. `readers` repeats the approver entries
-that it may ever concern, one a line. Lists use it to skip questions that a person cannot read, without reading their
-bodies. It gives no permission to read a question.
+`body` is a `Question` as JSON. `last_at` is the latest time of its deadline.
 
 Rows are never changed, except for the end, which is set once, and `settled_at`. That is the time at which an answer
-settled the question or a newer revision replaced it. It is used only to count waiting requests.
+settled the question or a newer revision replaced it. It is used only to count and list waiting requests.
 """
+
+QUESTION_READERS: Final = Table(
+    "question_readers",
+    METADATA,
+    Column("approval", String(200), primary_key=True),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("reader", String(300), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    Column("over_at", BigInteger, nullable=True),
+    # In the order of lists: a page steps over no request that is over.
+    Index(
+        "question_readers_waiting",
+        *("tenant", "reader", "last_at", "approval", "revision"),
+        sqlite_where=_NOT_OVER,
+        postgresql_where=_NOT_OVER,
+    ),
+)
+"""The approver entries that a question may ever concern, and `user:` of everyone who answered it.
+
+Lists use them to find a reader's questions. They give no permission to read a question. `tenant` and `last_at` repeat
+the question's. A trigger of the store repeats `ended_at`, or else `settled_at`, as `over_at`: workers may only insert
+these rows.
+"""
+
+TRIGGERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "sqlite": (
+        """
+        CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions BEGIN
+            UPDATE question_readers SET over_at = coalesce(NEW.ended_at, NEW.settled_at)
+            WHERE approval = NEW.approval AND revision = NEW.revision;
+        END
+        """,
+    ),
+    "postgresql": (
+        # Runs with the rights of the tables' owner, and names the schema itself.
+        """
+        CREATE FUNCTION signoff_mark_readers() RETURNS trigger
+        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            EXECUTE format(
+                'UPDATE %I.question_readers SET over_at = $1 WHERE approval = $2 AND revision = $3', TG_TABLE_SCHEMA
+            ) USING coalesce(NEW.ended_at, NEW.settled_at), NEW.approval, NEW.revision;
+            RETURN NULL;
+        END
+        $body$
+        """,
+        """
+        CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions
+        FOR EACH ROW EXECUTE FUNCTION signoff_mark_readers()
+        """,
+    ),
+}
+"""By dialect, the statements that create the triggers."""
 
 ANSWERS: Final = Table(
     "answers",
@@ -168,7 +236,13 @@ ANSWERS: Final = Table(
     Column("voided_at", BigInteger, nullable=True),
     Column("arrived_at", BigInteger, nullable=True),
     Index("answers_of_deliveries", "approval", "revision", "delivery", unique=True),
-    Index("answers_owed", "handed_at", "answered_at"),
+    # In the order of hand-over. The last two columns let SQLite count without the rows.
+    Index(
+        "answers_owed",
+        *("answered_at", "approval", "number", "handed_at", "voided_at"),
+        sqlite_where=_OWED,
+        postgresql_where=_OWED,
+    ),
     Index("answers_taken", "answered_at"),
 )
 """People's answers, in the order of acceptance.
@@ -381,6 +455,15 @@ DELIVERIES: Final = Table(
     Index(
         "deliveries_to_close", "channel", "tenant", "free_at", "token", sqlite_where=TO_CLOSE, postgresql_where=TO_CLOSE
     ),
+    Index("deliveries_unfinished", "created_at", "token", sqlite_where=_OPEN, postgresql_where=_OPEN),
+    # Only for the gauges, with every column that they read.
+    Index("deliveries_endings", "ended_at", "state", sqlite_where=OUT_AND_OVER, postgresql_where=OUT_AND_OVER),
+    Index(
+        "deliveries_retried",
+        *("due_at", "created_at", "state", "attempts"),
+        sqlite_where=RETRIED,
+        postgresql_where=RETRIED,
+    ),
 )
 """One row for each card: a request as shown to one person on one channel.
 
@@ -404,6 +487,7 @@ ARRIVALS: Final = Table(
     Column("result", Text, nullable=True),
     Column("speaker", String(64), nullable=False),
     Index("arrivals_due", "channel", "free_at", "key", sqlite_where=UNDONE, postgresql_where=UNDONE),
+    Index("arrivals_counted", "state", "due_at", "received_at"),
     Index("arrivals_by_speaker", "speaker", "received_at"),
 )
 """Messages received by channels, stored before processing.
@@ -599,6 +683,7 @@ EVENT_DELIVERIES: Final = Table(
         postgresql_where=UNDONE,
     ),
     Index("event_deliveries_dead", "tenant", "number", sqlite_where=_DEAD, postgresql_where=_DEAD),
+    Index("event_deliveries_counted", "state", "subscription", "tenant", "due_at", "created_at"),
 )
 """Events still to be delivered to subscriptions.
 
@@ -663,6 +748,20 @@ CALL_JOINS: Final = Table(
 
 A row is deleted before the result is handed out, or once the permit was used. `given` is repeated to every caller that
 joins, and does not change.
+"""
+
+READINGS: Final = Table(
+    "readings",
+    METADATA,
+    Column("name", String(16), primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("read_at", BigInteger, nullable=False),
+    Column("renew_at", BigInteger, nullable=False),
+)
+"""The last measurement of the backlog, shared by all gateways.
+
+`body` is a `Backlog` as JSON, or empty before the first. One gateway renews it after `renew_at`, and moves that time
+ahead while it reads.
 """
 
 PROBES: Final = Table(

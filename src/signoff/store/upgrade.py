@@ -10,7 +10,7 @@ from sqlalchemy.schema import CreateTable
 from signoff.contracts.errors import ConfigError
 from signoff.store.privileges import is_owner, may_read, role_of
 from signoff.store.roles import StoreRole
-from signoff.store.tables import METADATA
+from signoff.store.tables import METADATA, TRIGGERS
 
 VERSION_TABLE: Final = "signoff_version"
 """The table in which Alembic records the last step.
@@ -88,5 +88,7 @@ def _make(connection: Connection) -> None:
         connection.execute(CreateTable(table))
         for index in table.indexes:
             index.create(connection)
+    for statement in TRIGGERS[connection.dialect.name]:
+        connection.exec_driver_sql(statement)
     connection.exec_driver_sql(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)")
     connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:step)"), {"step": STEPS[-1]})

@@ -35,6 +35,9 @@ METRICS: Final[Mapping[str, Metric]] = MappingProxyType(
         "signoff_store_up": Metric("gauge", (), "1 if the store answered last, else 0."),
         "signoff_worker_up": Metric("gauge", (), "Whether a worker polls the task queue; 0 or 1."),
         "signoff_store_failures": Metric("counter", (), "Transactions that the store did not answer."),
+        "signoff_backlog_age_seconds": Metric(
+            "gauge", (), "How long ago the gauges of waiting requests, frozen tenants and queues were measured."
+        ),
         "signoff_waiting_requests": Metric("gauge", ("tenant",), "Requests that wait for people."),
         "signoff_waiting_requests_oldest_age_seconds": Metric(
             "gauge", ("tenant",), "For how long the oldest of them has waited."

@@ -1,14 +1,21 @@
+import asyncio
+from itertools import count
 from typing import Any
+from unittest.mock import AsyncMock
 
+import pytest
 from question_kit import put, question, take
 from sqlalchemy import insert, update
 
+from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.freezes import Freezes
 from signoff.store.gauges.backlog_reader import BacklogReader
+from signoff.store.gauges.backlog_readings import RENEW_SECONDS, BacklogReadings
 from signoff.store.inbound_queue import InboundQueue
-from signoff.store.store import Store
-from signoff.store.tables import DELIVERIES, EVENT_DELIVERIES, QUESTIONS, StoreClock
+from signoff.store.leases import LEASE_SECONDS
+from signoff.store.store import Store, open_store
+from signoff.store.tables import DELIVERIES, EVENT_DELIVERIES, QUESTIONS, READINGS, StoreClock
 from signoff.telemetry.metric_table import AGES
 
 HOUR = 3_600_000
@@ -22,7 +29,11 @@ class Message(FrozenModel):
         return "ana"
 
 
-async def test_waiting_requests_are_counted_by_tenant_and_age(store: Store) -> None:
+@pytest.mark.parametrize("piece", [1, 2, 50])
+async def test_waiting_requests_are_counted_by_tenant_and_age(
+    store: Store, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr("signoff.store.gauges.backlog_reader.PIECE", piece)
     await put(store)
     for number in (2, 3, 4):
         await put(store, question(f"main.s.t.c{number}.1", call=f"c{number}.1"))
@@ -87,3 +98,50 @@ async def test_every_queue_reports_its_depth_and_oldest_entry(store: Store) -> N
     assert 3_600 <= found.queues["events"].oldest_seconds < 7_200
     assert found.queues["answers"].oldest_seconds == 0
     assert found.frozen == 1
+
+
+async def pass_seconds(store: Store, seconds: float) -> None:
+    earlier = update(READINGS).values(renew_at=READINGS.c.renew_at - round(seconds * 1000))
+    await store.run(lambda connection: connection.execute(earlier).close())
+
+
+async def test_gateways_share_one_measurement(store_url: str) -> None:
+    async with open_store(store_url) as one, open_store(store_url) as other:
+        gateways = [BacklogReadings(one), BacklogReadings(other)]
+        assert [await each.last() for each in gateways] == [None, None]
+        assert sorted(await asyncio.gather(*(each.renew() for each in gateways))) == [False, True]
+        await put(one)
+        shown = [await each.last() for each in gateways]
+        assert [each is not None and dict(each.backlog.requests) for each in shown] == [{}, {}]
+        await pass_seconds(one, RENEW_SECONDS - 5)
+        assert [await each.renew() for each in gateways] == [False, False]
+        await pass_seconds(one, 6)
+        assert [await each.renew() for each in gateways] == [True, False]
+        again = await gateways[1].last()
+        assert again is not None
+        assert again.backlog.requests["main"].requests == 1
+        assert 0 <= again.age < 60
+
+
+async def test_measurement_of_a_lost_gateway_is_taken_over_after_its_lease(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = BacklogReadings(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(BacklogReader, "read", AsyncMock(side_effect=StoreUnavailable("lost")))
+        with pytest.raises(StoreUnavailable):
+            await readings.renew()
+    assert not await readings.renew()
+    assert await readings.last() is None
+    await pass_seconds(store, LEASE_SECONDS)
+    assert await readings.renew()
+
+
+async def test_long_measurement_is_repeated_less_often(store: Store) -> None:
+    moments = count(step=10.0)
+    readings = BacklogReadings(store, lambda: next(moments))
+    assert await readings.renew()
+    await pass_seconds(store, 150)
+    assert not await readings.renew()
+    await pass_seconds(store, 60)
+    assert await readings.renew()

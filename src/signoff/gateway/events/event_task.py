@@ -28,7 +28,7 @@ from signoff.engine.turn_list import closed_turns
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.vendors.channel_tasks import run_forever
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.questions.questions import ApprovalProgress, Questions
+from signoff.store.questions.questions import ApprovalProgress, OpenPlace, Questions
 
 DEADLINES: Final = "deadlines"
 GRACE: Final = timedelta(seconds=2)
@@ -222,10 +222,10 @@ class DeadlineRecorder:
         now = self._clock()
         # Never in the future: a store's clock that was once ahead would hide later deadlines.
         since = min(await self._sources.read(DEADLINES, now), now) - GRACE - _DEADLINE_OVERLAP
-        new, after = 0, ""
-        while page := await self._questions.list_overdue(since, _PAGE, after):
-            for approval in page:
-                new += await self._record(approval)
+        new, after = 0, OpenPlace(int(since.timestamp() * 1000), "")
+        while page := await self._questions.list_overdue(after, _PAGE):
+            for place in page:
+                new += await self._record(place.approval)
             after = page[-1]
         return new
 

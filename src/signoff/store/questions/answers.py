@@ -11,6 +11,7 @@ from signoff.contracts.approval import Vote
 from signoff.contracts.ids import TurnKey
 from signoff.store.change_notices import note_change
 from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.question_readers import add_answerer
 from signoff.store.questions.questions import Questions, has_begun, settle_question
 from signoff.store.questions.request_lists import waits
 from signoff.store.store import Store
@@ -94,11 +95,9 @@ class Answers:
 
     async def owe_turn(self, turn: TurnKey, older_than: float) -> int:
         """Called if the turn waits although nothing of it waits in the store."""
-        prefix = f"{'.'.join(turn)}."
+        ours = (QUESTIONS.c.tenant == turn.tenant, QUESTIONS.c.session == turn.session, QUESTIONS.c.turn == turn.turn)
         latest = (
-            select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision))
-            .where(QUESTIONS.c.approval.startswith(prefix, autoescape=True))
-            .group_by(QUESTIONS.c.approval)
+            select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision)).where(*ours).group_by(QUESTIONS.c.approval)
         )
         rows = await self._store.read(lambda connection: connection.execute(latest).all())
         return await self.owe_again([(name, revision) for name, revision in rows], older_than)
@@ -171,11 +170,11 @@ def add_answer(
     `arrived` is the time at which a channel received the answer, by the store's clock, or `None` for now. `handed`
     means that its turn has it. `void` means that it does not count.
     """
-    decision = vote.decision
+    decision, revision = vote.decision, vote.decision.revision or 1
     row = insert(ANSWERS).values(
         approval=decision.approval_id,
         number=max((each.number for each in rows.answers), default=0) + 1,
-        revision=decision.revision or 1,
+        revision=revision,
         person_id=vote.subject,
         delivery=decision.delivery_id,
         body=vote.model_dump_json(),
@@ -187,8 +186,9 @@ def add_answer(
     )
     note_change(connection)
     connection.execute(row)
+    add_answerer(connection, decision.approval_id, revision, vote.subject)
     if settles:
-        settle_question(connection, decision.approval_id, decision.revision or 1)
+        settle_question(connection, decision.approval_id, revision)
 
 
 def _owe_again(connection: Connection, approval: str, revision: int, older_than: float) -> int:

@@ -6,11 +6,12 @@ recomputed.
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, bindparam, func, insert, or_, select, text, update
+from sqlalchemy import Connection, bindparam, func, insert, select, text, tuple_, union, update
 
 from signoff.approvals.deadlines import last_moment
 from signoff.approvals.digest import question_hash
@@ -30,6 +31,7 @@ from signoff.store.questions.approval_rows import (
     read_rows,
     read_rows_anew,
 )
+from signoff.store.questions.question_readers import add_readers, entries_of
 from signoff.store.store import Also, Store
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 from signoff.store.tickets import number_of_key
@@ -72,6 +74,22 @@ _TAKEN: Final = select(QUESTIONS.c.approval).where(
     QUESTIONS.c.tenant == bindparam("of"), QUESTIONS.c.code == bindparam("named"), text("revision = 1")
 )
 _CLOCK: Final = select(StoreClock())
+_NAMES: Final = 500
+"""Approvals named in one query."""
+_PLACE: Final = (QUESTIONS.c.last_at, QUESTIONS.c.approval)
+_AFTER: Final = tuple_(*_PLACE) > tuple_(bindparam("last_at"), bindparam("approval"))
+_OPEN_AFTER: Final = select(*_PLACE).where(QUESTIONS.c.ended_at.is_(None), _AFTER).order_by(*_PLACE)
+_TOUCHED: Final = union(
+    select(QUESTIONS.c.approval).where(QUESTIONS.c.opened_at >= bindparam("after")),
+    select(QUESTIONS.c.approval).where(QUESTIONS.c.ended_at >= bindparam("after")),
+    select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= bindparam("after")),
+)
+_ANSWERED: Final = select(func.count()).where(ANSWERS.c.approval == QUESTIONS.c.approval).scalar_subquery()
+_PROGRESS: Final = (
+    select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), _ANSWERED, func.count(QUESTIONS.c.ended_at))
+    .where(QUESTIONS.c.approval.in_(bindparam("names", expanding=True)))
+    .group_by(QUESTIONS.c.approval)
+)
 # Two writers of questions in one tenant would not see each other's row. Take this lock after the approval's and before
 # any write that accompanies the question.
 _ASKING: Final = text("SELECT pg_advisory_xact_lock(7310278, hashtext(:tenant))")
@@ -95,6 +113,14 @@ class ApprovalProgress(NamedTuple):
     """The number of answers."""
     ended: int
     """The number of ended questions."""
+
+
+class OpenPlace(NamedTuple):
+    """An open question's place among those of all tenants, soonest deadline first."""
+
+    last_at: int
+    """The latest time of its deadline, in ms."""
+    approval: str
 
 
 class Questions:
@@ -151,8 +177,11 @@ class Questions:
             add_blob(connection, Blob(question.definition, declaration), None)
             if rows is not None:
                 settle_question(connection, stored.id, rows.latest.revision)
-            connection.execute(_INSERT, _values(stored, now))
+            values = _values(stored, now)
+            connection.execute(_INSERT, values)
             note_change(connection)
+            answerers = () if rows is None else (each.vote.subject for each in rows.answers)
+            add_readers(connection, stored, values["last_at"], entries_of(stored, answerers))
             if also is not None:
                 also(stored)(connection)
             return stored
@@ -180,54 +209,63 @@ class Questions:
 
     async def list_changed(self, since: datetime | None) -> tuple[list[ApprovalProgress], datetime]:
         """`None` returns all open approvals. Also returns the store's clock."""
-        columns = (QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), func.count(QUESTIONS.c.ended_at))
-        latest = select(*columns).group_by(QUESTIONS.c.approval)
+        if since is not None:
+            return await self._store.read(partial(_read_touched, int(since.timestamp() * 1000)))
+        now: int = await self._store.read(lambda connection: connection.execute(_CLOCK).scalar_one())
+        found: list[ApprovalProgress] = []
+        place: OpenPlace | None = OpenPlace(now, "")
+        # Many may be open: each piece has its own transaction.
+        while place is not None:
+            piece, place = await self._store.read(partial(_read_open, place))
+            found += piece
+        return list(dict.fromkeys(found)), time_from_millis(now)
 
-        def read(connection: Connection) -> tuple[list[ApprovalProgress], datetime]:
-            now: int = connection.execute(_CLOCK).scalar_one()
-            if since is None:
-                open_now = (QUESTIONS.c.ended_at.is_(None), QUESTIONS.c.last_at >= now)
-                which: Any = select(QUESTIONS.c.approval).where(*open_now)
-            else:
-                after = int(since.timestamp() * 1000)
-                changed = or_(QUESTIONS.c.opened_at >= after, QUESTIONS.c.ended_at >= after)
-                answered = select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= after)
-                which = select(QUESTIONS.c.approval).where(changed).union(answered)
-            counting = select(ANSWERS.c.approval, func.count()).group_by(ANSWERS.c.approval)
-            answers = connection.execute(counting.where(ANSWERS.c.approval.in_(which))).all()
-            counts: dict[str, int] = {row[0]: row[1] for row in answers}
-            rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
-            return [
-                ApprovalProgress(name, number, counts.get(name, 0), ended) for name, number, ended in rows
-            ], time_from_millis(now)
+    async def list_overdue(self, after: OpenPlace, limit: int) -> list[OpenPlace]:
+        """Return the places after `after` of open approvals whose last deadline has passed."""
+        query = _OPEN_AFTER.where(QUESTIONS.c.last_at <= _CLOCK.scalar_subquery()).limit(limit)
+        rows = await self._store.read(lambda connection: connection.execute(query, after._asdict()).all())
+        return [OpenPlace(*row) for row in rows]
 
-        return await self._store.read(read)
+    async def list_unanswered(
+        self, asked_before: float, limit: int, after: OpenPlace | None
+    ) -> tuple[list[Question], OpenPlace | None]:
+        """Return waiting questions asked at least `asked_before` seconds ago, soonest deadline first.
 
-    async def list_overdue(self, since: datetime, limit: int, after: str = "") -> list[str]:
-        """Return ids after `after` of open approvals whose last deadline has passed since `since`."""
-        passed = (QUESTIONS.c.last_at >= int(since.timestamp() * 1000), QUESTIONS.c.last_at <= StoreClock())
-        query = (
-            select(QUESTIONS.c.approval)
-            .where(QUESTIONS.c.ended_at.is_(None), *passed, QUESTIONS.c.approval > after)
-            .distinct()
-            .order_by(QUESTIONS.c.approval)
-            .limit(limit)
-        )
-        return await self._store.read(lambda connection: list(connection.scalars(query)))
-
-    async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
-        """Return open questions asked at least `opened_before` seconds ago, oldest first."""
+        Also return the last place, or `None` for the last page.
+        """
         query = (
             select(QUESTIONS)
             .where(
                 QUESTIONS.c.ended_at.is_(None),
-                QUESTIONS.c.last_at >= StoreClock(),
-                QUESTIONS.c.opened_at <= StoreClock() - int(opened_before * 1000),
+                QUESTIONS.c.settled_at.is_(None),
+                QUESTIONS.c.last_at >= _CLOCK.scalar_subquery(),
+                QUESTIONS.c.opened_at <= _CLOCK.scalar_subquery() - int(asked_before * 1000),
+                _AFTER,
             )
-            .order_by(QUESTIONS.c.opened_at)
+            .order_by(*_PLACE)
             .limit(limit)
         )
-        return await self._store.read(lambda connection: [question_from_row(row) for row in connection.execute(query)])
+        values = (after or OpenPlace(0, ""))._asdict()
+        rows = await self._store.read(lambda connection: connection.execute(query, values).all())
+        end = OpenPlace(rows[-1].last_at, rows[-1].approval) if len(rows) == limit else None
+        return [question_from_row(row) for row in rows], end
+
+
+def _read_touched(after: int, connection: Connection) -> tuple[list[ApprovalProgress], datetime]:
+    now: int = connection.execute(_CLOCK).scalar_one()
+    touched = connection.scalars(_TOUCHED, {"after": after}).all()
+    return _read_progress(connection, touched), time_from_millis(now)
+
+
+def _read_open(after: OpenPlace, connection: Connection) -> tuple[list[ApprovalProgress], OpenPlace | None]:
+    places = [OpenPlace(*row) for row in connection.execute(_OPEN_AFTER.limit(_NAMES), after._asdict())]
+    progress = _read_progress(connection, [each.approval for each in places])
+    return progress, places[-1] if len(places) == _NAMES else None
+
+
+def _read_progress(connection: Connection, names: Sequence[str]) -> list[ApprovalProgress]:
+    pieces = (names[first : first + _NAMES] for first in range(0, len(names), _NAMES))
+    return [ApprovalProgress(*row) for piece in pieces for row in connection.execute(_PROGRESS, {"names": piece})]
 
 
 def end_question(connection: Connection, approval: str, revision: int, ending: Ending) -> bool:
@@ -349,11 +387,4 @@ def _values(question: Question, now: int) -> dict[str, Any]:
         "ended_at": None,
         "ended_as": None,
         "settled_at": None,
-        "readers": _readers(question),
     }
-
-
-def _readers(question: Question) -> str:
-    """Return all approver entries that the question may ever concern, one a line, between line ends."""
-    entries = (f"user:{question.requester.user}", *question.approvers, *question.escalate_to)
-    return "\n".join(("", *dict.fromkeys(entries), ""))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, or_, select, tuple_
 
 from signoff.approvals.request_state import StoredAnswer, request_at, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
@@ -16,6 +16,7 @@ from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import TurnKey
 from signoff.store.claim_conditions import freeze_of
 from signoff.store.questions.approval_rows import answer_from_row, question_from_row
+from signoff.store.questions.question_readers import ListPlace, concerns, find_places
 from signoff.store.store import Store
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 from signoff.store.tickets import Ticket, read_tickets
@@ -27,14 +28,21 @@ _FEW: Final = 10
 """Up to this number, parsing is faster than starting a thread for it."""
 _NAMES: Final = 500
 """Approvals named in one query for their answers."""
-_ENTRIES: Final = 100
-"""The number of approver entries up to which the database compares them."""
 _QUESTIONS: Final = select(QUESTIONS, StoreClock().label("clock"))
 _OF_TURN: Final = _QUESTIONS.where(
     QUESTIONS.c.tenant == bindparam("tenant"),
     QUESTIONS.c.session == bindparam("session"),
     QUESTIONS.c.turn == bindparam("turn"),
 ).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
+_LATER: Final = QUESTIONS.alias()
+_OPEN: Final = (
+    QUESTIONS.c.ended_at.is_(None),
+    # Read the clock once in a subquery: PostgreSQL uses no index for a clock that advances during the query.
+    QUESTIONS.c.last_at >= select(StoreClock()).scalar_subquery(),
+    ~select(_LATER.c.revision)
+    .where(_LATER.c.approval == QUESTIONS.c.approval, _LATER.c.revision > QUESTIONS.c.revision)
+    .exists(),
+)
 
 
 class _Found(NamedTuple):
@@ -43,6 +51,14 @@ class _Found(NamedTuple):
     rows: Sequence[Row[Any]]
     answers: Sequence[Row[Any]]
     now: datetime
+
+
+class _Page(NamedTuple):
+    """A piece of a list."""
+
+    found: _Found
+    end: ListPlace | None
+    """The last place, or `None` on the last page."""
 
 
 class TurnRows(NamedTuple):
@@ -67,33 +83,34 @@ class RequestLists:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def list_waiting(self, tenant: str, *, sessions: Collection[str] | None = None) -> list[ApprovalRequest]:
-        """Soonest deadline first, without cards. `sessions` restricts the list."""
-        return [each async for piece in self.iterate_waiting(tenant, sessions=sessions) for each in piece]
+    async def list_waiting(self, tenant: str) -> list[ApprovalRequest]:
+        """Soonest deadline first, without cards."""
+        return [each async for piece in self.iterate_waiting(tenant) for each in piece]
 
     async def iterate_waiting(
-        self, tenant: str, *, readers: Collection[str] | None = None, sessions: Collection[str] | None = None
+        self, tenant: str, *, readers: Sequence[str] | None = None
     ) -> AsyncGenerator[list[ApprovalRequest], None]:
-        """Yield the requests in pieces.
+        """Yield the requests in pieces, soonest deadline first.
 
         `readers` restricts them to requests that may concern one of these approver entries. This only preselects:
         callers must check that a person may read a request before showing it.
         """
-        query = _QUESTIONS.where(*_waits_in(tenant), *_match_readers(readers)).limit(PIECE)
-        if sessions is not None:
-            query = query.where(QUESTIONS.c.session.in_(sessions))
-        place = (QUESTIONS.c.last_at, QUESTIONS.c.approval)
-        query = query.order_by(*place)
-        found = await self._read(query)
-        while found.rows:
-            yield [each for each in await self._requests(found) if each.state == "pending"]
-            if len(found.rows) < PIECE:
+        find = _find_waiting if readers is None else partial(_find_waiting_of, readers)
+        last: ListPlace | None = None
+        while True:
+            page = await self._store.read(partial(find, tenant, last))
+            yield [each for each in await self._requests(page.found) if each.state == "pending"]
+            if page.end is None:
                 return
-            last = found.rows[-1]
-            found = await self._read(query.where(tuple_(*place) > (last.last_at, last.approval)))
+            last = page.end
+
+    async def list_waiting_of(self, tenant: str, sessions: Collection[str]) -> list[ApprovalRequest]:
+        """Return the waiting requests of these sessions."""
+        query = _QUESTIONS.where(QUESTIONS.c.session.in_(sessions), *_waits_in(tenant))
+        return [each for each in await self._requests(await self._read(query)) if each.state == "pending"]
 
     async def of_turns(
-        self, turns: Collection[TurnKey], *, readers: Collection[str] | None = None
+        self, turns: Collection[TurnKey], *, readers: Sequence[str] | None = None
     ) -> dict[TurnKey, list[ApprovalRequest]]:
         """Return all revisions in their present state, oldest first within an approval, without cards.
 
@@ -105,8 +122,9 @@ class RequestLists:
             turns = [key for key in turns if key not in found]
         if not turns:
             return found
-        query = _QUESTIONS.where(_match_name(turns)).order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
-        for request in await self._requests(await self._read(query)):
+        # Sort here: for this order SQLite would read every question.
+        requests = await self._requests(await self._read(_QUESTIONS.where(_match_name(turns))))
+        for request in sorted(requests, key=lambda each: (each.id, each.revision)):
             found.setdefault(TurnKey(request.tenant, request.session, request.turn), []).append(request)
         return found
 
@@ -121,10 +139,13 @@ class RequestLists:
         fresh = [answer_from_row(row) for row in found.answers if row.handed_at is None and row.voided_at is None]
         return TurnRows(await self._requests(found), tickets, freeze, undo_seconds(fresh, found.now))
 
-    async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
+    async def _concern(self, turns: Collection[TurnKey], readers: Sequence[str]) -> dict[TurnKey, bool]:
         key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
-        concerns = func.max(case((and_(true(), *_match_readers(readers)), 1), else_=0))
-        query = select(*key, concerns.label("may")).where(_match_name(turns)).group_by(*key)
+        query = (
+            select(*key, func.max(case((concerns(readers), 1), else_=0)).label("may"))
+            .where(_match_name(turns))
+            .group_by(*key)
+        )
         rows = await self._store.read(lambda connection: connection.execute(query).all())
         return {TurnKey(row.tenant, row.session, row.turn): bool(row.may) for row in rows}
 
@@ -143,45 +164,58 @@ class RequestLists:
         return listed
 
 
+def _find_waiting(tenant: str, after: ListPlace | None, connection: Connection) -> _Page:
+    order = (QUESTIONS.c.last_at, QUESTIONS.c.approval)
+    query = _QUESTIONS.where(*_waits_in(tenant)).order_by(*order).limit(PIECE)
+    if after is not None:
+        query = query.where(tuple_(*order) > (after.last_at, after.approval))
+    rows = connection.execute(query).all()
+    return _Page(_with_answers(connection, rows), _place(rows[-1]) if len(rows) == PIECE else None)
+
+
+def _find_waiting_of(readers: Sequence[str], tenant: str, after: ListPlace | None, connection: Connection) -> _Page:
+    places = find_places(connection, tenant, readers, after, PIECE)
+    query = _QUESTIONS.where(QUESTIONS.c.approval.in_([each.approval for each in places]), *_waits_in(tenant))
+    found = {_place(row): row for row in connection.execute(query)}
+    # A place that is not its question's own was forged.
+    rows = [found[place] for place in places if place in found]
+    return _Page(_with_answers(connection, rows), places[-1] if len(places) == PIECE else None)
+
+
+def _place(row: Row[Any]) -> ListPlace:
+    return ListPlace(row.last_at, row.approval, row.revision)
+
+
 def _waits_in(tenant: str) -> Sequence[ColumnElement[bool]]:
-    return QUESTIONS.c.tenant == tenant, *waits()
+    """Some of these rows may be answered, if a worker forged `settled_at`: the caller checks their state."""
+    return QUESTIONS.c.tenant == tenant, QUESTIONS.c.settled_at.is_(None), *_OPEN
 
 
 def waits() -> Sequence[ColumnElement[bool]]:
-    """Return the SQL conditions for questions that are not settled, ended, expired or superseded."""
-    later = QUESTIONS.alias()
+    """Return the SQL conditions for questions that are not settled, ended, expired or superseded.
+
+    Does not trust `settled_at`.
+    """
     settled = select(ANSWERS.c.number).where(
         ANSWERS.c.approval == QUESTIONS.c.approval,
         ANSWERS.c.revision == QUESTIONS.c.revision,
         ANSWERS.c.settles,
         ANSWERS.c.voided_at.is_(None),
     )
-    newer = select(later.c.revision).where(
-        later.c.approval == QUESTIONS.c.approval, later.c.revision > QUESTIONS.c.revision
-    )
-    return (
-        QUESTIONS.c.ended_at.is_(None),
-        # Read the clock once in a subquery: PostgreSQL uses no index for a clock that advances during the query.
-        QUESTIONS.c.last_at >= select(StoreClock()).scalar_subquery(),
-        ~settled.exists(),
-        ~newer.exists(),
-    )
-
-
-def _match_readers(readers: Collection[str] | None) -> Sequence[ColumnElement[bool]]:
-    """Return SQL conditions. With very many entries only Python selects."""
-    if readers is None or len(readers) > _ENTRIES:
-        return ()
-    named = (QUESTIONS.c.readers.contains(f"\n{entry}\n", autoescape=True) for entry in readers)
-    return (or_(QUESTIONS.c.readers.is_(None), *named),)
+    return *_OPEN, ~settled.exists()
 
 
 def _match_name(turns: Collection[TurnKey]) -> ColumnElement[bool]:
-    return tuple_(QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn).in_([tuple(key) for key in turns])
+    # SQLite seeks with alternatives, but would read every question for a list of rows.
+    key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
+    return or_(*(and_(*(column == value for column, value in zip(key, turn, strict=True))) for turn in turns))
 
 
 def _find(query: Select[Any], connection: Connection, values: Mapping[str, Any] | None = None) -> _Found:
-    rows = connection.execute(query, values).all()
+    return _with_answers(connection, connection.execute(query, values).all())
+
+
+def _with_answers(connection: Connection, rows: Sequence[Row[Any]]) -> _Found:
     # Without rows no request is built, so the time does not matter.
     now = time_from_millis(rows[0].clock if rows else 0)
     names = list(dict.fromkeys(row.approval for row in rows))

@@ -11,6 +11,33 @@ _TO_SEND = (
     "ended_at IS NULL AND (state = 'planned' OR (state IN ('sent', 'delivered', 'read') AND remind_at IS NOT NULL))"
 )
 _TO_CLOSE = "ended_at IS NOT NULL AND state IN ('planned', 'sent', 'delivered', 'read')"
+_TRIGGERS = {
+    "sqlite": (
+        """
+        CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions BEGIN
+            UPDATE question_readers SET over_at = coalesce(NEW.ended_at, NEW.settled_at)
+            WHERE approval = NEW.approval AND revision = NEW.revision;
+        END
+        """,
+    ),
+    "postgresql": (
+        """
+        CREATE FUNCTION signoff_mark_readers() RETURNS trigger
+        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            EXECUTE format(
+                'UPDATE %I.question_readers SET over_at = $1 WHERE approval = $2 AND revision = $3', TG_TABLE_SCHEMA
+            ) USING coalesce(NEW.ended_at, NEW.settled_at), NEW.approval, NEW.revision;
+            RETURN NULL;
+        END
+        $body$
+        """,
+        """
+        CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions
+        FOR EACH ROW EXECUTE FUNCTION signoff_mark_readers()
+        """,
+    ),
+}
 
 
 def upgrade() -> None:
@@ -30,7 +57,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("approval", "number"),
     )
     op.create_index("answers_of_deliveries", "answers", ["approval", "revision", "delivery"], unique=True)
-    op.create_index("answers_owed", "answers", ["handed_at", "answered_at"], unique=False)
+    op.create_index(
+        "answers_owed",
+        "answers",
+        ["answered_at", "approval", "number", "handed_at", "voided_at"],
+        unique=False,
+        sqlite_where=sa.text("handed_at IS NULL AND voided_at IS NULL"),
+        postgresql_where=sa.text("handed_at IS NULL AND voided_at IS NULL"),
+    )
     op.create_index("answers_taken", "answers", ["answered_at"], unique=False)
     op.create_table(
         "arrivals",
@@ -57,6 +91,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("state = 'new'"),
         postgresql_where=sa.text("state = 'new'"),
     )
+    op.create_index("arrivals_counted", "arrivals", ["state", "due_at", "received_at"], unique=False)
     op.create_table(
         "audit_checkpoints",
         sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -192,6 +227,30 @@ def upgrade() -> None:
         sqlite_where=sa.text(_TO_CLOSE),
         postgresql_where=sa.text(_TO_CLOSE),
     )
+    op.create_index(
+        "deliveries_unfinished",
+        "deliveries",
+        ["created_at", "token"],
+        unique=False,
+        sqlite_where=sa.text("ended_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NULL"),
+    )
+    op.create_index(
+        "deliveries_endings",
+        "deliveries",
+        ["ended_at", "state"],
+        unique=False,
+        sqlite_where=sa.text("state IN ('sent', 'delivered', 'read') AND ended_at IS NOT NULL"),
+        postgresql_where=sa.text("state IN ('sent', 'delivered', 'read') AND ended_at IS NOT NULL"),
+    )
+    op.create_index(
+        "deliveries_retried",
+        "deliveries",
+        ["due_at", "created_at", "state", "attempts"],
+        unique=False,
+        sqlite_where=sa.text("state = 'planned' AND attempts > 0"),
+        postgresql_where=sa.text("state = 'planned' AND attempts > 0"),
+    )
     op.create_table(
         "event_deliveries",
         sa.Column("key", sa.String(length=80), nullable=False),
@@ -223,6 +282,12 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("state = 'new'"),
         postgresql_where=sa.text("state = 'new'"),
+    )
+    op.create_index(
+        "event_deliveries_counted",
+        "event_deliveries",
+        ["state", "subscription", "tenant", "due_at", "created_at"],
+        unique=False,
     )
     op.create_table(
         "event_facts",
@@ -366,7 +431,6 @@ def upgrade() -> None:
         sa.Column("last_at", sa.BigInteger(), nullable=False),
         sa.Column("ended_at", sa.BigInteger(), nullable=True),
         sa.Column("ended_as", sa.String(length=16), nullable=True),
-        sa.Column("readers", sa.Text(), nullable=True),
         sa.Column("settled_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("approval", "revision"),
     )
@@ -384,19 +448,39 @@ def upgrade() -> None:
     op.create_index(
         "questions_unsettled",
         "questions",
-        ["tenant", "last_at", "approval"],
+        ["tenant", "last_at", "approval", "ended_at", "settled_at"],
         unique=False,
         sqlite_where=sa.text("ended_at IS NULL AND settled_at IS NULL"),
         postgresql_where=sa.text("ended_at IS NULL AND settled_at IS NULL"),
     )
     op.create_index(
-        "questions_waiting",
+        "questions_deadlines",
         "questions",
-        ["tenant", "last_at", "approval"],
+        ["last_at", "approval", "tenant", "opened_at", "settled_at", "ended_at"],
         unique=False,
         sqlite_where=sa.text("ended_at IS NULL"),
         postgresql_where=sa.text("ended_at IS NULL"),
     )
+    op.create_table(
+        "question_readers",
+        sa.Column("approval", sa.String(length=200), nullable=False),
+        sa.Column("revision", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("reader", sa.String(length=300), nullable=False),
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("last_at", sa.BigInteger(), nullable=False),
+        sa.Column("over_at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("approval", "revision", "reader"),
+    )
+    op.create_index(
+        "question_readers_waiting",
+        "question_readers",
+        ["tenant", "reader", "last_at", "approval", "revision"],
+        unique=False,
+        sqlite_where=sa.text("over_at IS NULL"),
+        postgresql_where=sa.text("over_at IS NULL"),
+    )
+    for statement in _TRIGGERS[op.get_bind().dialect.name]:
+        op.get_bind().exec_driver_sql(statement)
     op.create_table(
         "raw_answers",
         sa.Column("key", sa.String(length=300), nullable=False),
@@ -417,6 +501,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key"),
     )
     op.create_index("raw_receipts_of_approvals", "raw_receipts", ["approval"], unique=False)
+    op.create_table(
+        "readings",
+        sa.Column("name", sa.String(length=16), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("read_at", sa.BigInteger(), nullable=False),
+        sa.Column("renew_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
     op.create_table(
         "refusals",
         sa.Column("kind", sa.String(length=16), nullable=False),
