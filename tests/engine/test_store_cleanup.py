@@ -80,7 +80,11 @@ async def _turn(store: Store, turn: TurnKey) -> None:
 async def _age(store: Store) -> None:
     def shift(connection: Connection) -> None:
         for table in (QUESTIONS, TICKETS, BLOB_SESSIONS):
-            times = [each for each in table.columns if isinstance(each.type, BigInteger) and each.name.endswith("_at")]
+            times = [
+                each
+                for each in table.columns
+                if each.computed is None and isinstance(each.type, BigInteger) and each.name.endswith("_at")
+            ]
             connection.execute(update(table).values({each.name: each - 3 * DAY for each in times}))
 
     await store.run(shift)

@@ -49,7 +49,11 @@ LIKE = GrantScope(
 async def age(store: Store, days: float) -> None:
     def shift(connection: Connection) -> None:
         for table in METADATA.sorted_tables:
-            times = [each for each in table.columns if isinstance(each.type, BigInteger) and _is_time(each.name)]
+            times = [
+                each
+                for each in table.columns
+                if each.computed is None and isinstance(each.type, BigInteger) and _is_time(each.name)
+            ]
             if times:
                 connection.execute(update(table).values({each.name: each - round(days * DAY) for each in times}))
 

@@ -379,7 +379,11 @@ def _pass_a_day(connection: Connection) -> None:
     for table in METADATA.sorted_tables:
         if table.name in KEPT_FOR_GOOD:
             continue
-        times = [each for each in table.columns if isinstance(each.type, BigInteger) and _is_time(each.name)]
+        times = [
+            each
+            for each in table.columns
+            if each.computed is None and isinstance(each.type, BigInteger) and _is_time(each.name)
+        ]
         if times:
             connection.execute(update(table).values({each.name: each - DAY_MILLISECONDS for each in times}))
 
