@@ -9,8 +9,9 @@ from gateway_rig import PEOPLE, GatewayRig, turn_of
 from tables import table
 
 from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.person import Person
-from signoff.gateway.read_access import Audience, may_read, may_stop, reads_all
+from signoff.gateway.read_access import Audience, may_read, may_stop, of_row, reads_all
 from signoff.gateway.session_names import own_session
 from signoff.people.eligibility import rights
 
@@ -61,6 +62,12 @@ def test_permission_to_read_and_stop_by_role(person: Person, reads: bool, stops:
     assert may_stop(person, ABOUT, development=False) is stops
     assert may_read(person, (), ABOUT, development=True)
     assert may_stop(person, ABOUT, development=True)
+
+
+def test_author_of_a_decision_reads_its_waiting_request() -> None:
+    row = WaitingCard(id="main.s.t.c1.1", code="K7Q2FM", tenant="main", approvers=("role:finance",), answered_by=("cy",))
+    assert may_read(Person(id="cy"), rights(Person(id="cy")), of_row(row), development=False)
+    assert not may_read(EVE, rights(EVE), of_row(row), development=False)
 
 
 def test_turn_of_several_requesters_is_stopped_by_none_of_them_alone() -> None:

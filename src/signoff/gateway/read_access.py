@@ -73,7 +73,9 @@ def of_turn(tenant: str, requester: Principal | None, requests: Iterable[Approva
 
 
 def of_row(row: TurnRow | SessionRow | WaitingCard) -> Audience:
-    return Audience(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))
+    """Includes the authors of a waiting request's decisions."""
+    authors = [f"user:{each}" for each in row.answered_by] if isinstance(row, WaitingCard) else []
+    return Audience(row.tenant, frozenset((row.requester,)), frozenset((*row.approvers, *authors)))
 
 
 def reads_record(deps: GatewayDeps, person: Person | None) -> bool:

@@ -175,6 +175,8 @@ def _find_waiting(tenant: str, after: ListPlace | None, connection: Connection) 
 
 def _find_waiting_of(readers: Sequence[str], tenant: str, after: ListPlace | None, connection: Connection) -> _Page:
     places = find_places(connection, tenant, readers, after, PIECE)
+    if not places:
+        return _Page(_with_answers(connection, ()), None)
     query = _QUESTIONS.where(QUESTIONS.c.approval.in_([each.approval for each in places]), *_waits_in(tenant))
     found = {_place(row): row for row in connection.execute(query)}
     # A place that is not its question's own was forged.
