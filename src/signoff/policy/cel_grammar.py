@@ -25,7 +25,7 @@ def load_parser() -> lark.Lark | None:
     tables = json.loads(files("signoff.policy").joinpath(TABLES).read_bytes(), object_pairs_hook=_with_numbers)
     if tables["made_of"] != _made_of():
         return None
-    parser: lark.Lark = lark.Lark._load_from_dict(
+    parser: lark.Lark = lark.Lark._load_from_dict(  # type: ignore[no-untyped-call]
         tables["data"], tables["memo"], lexer_callbacks=_CALLBACKS, tree_class=lark.Tree
     )
     return parser

@@ -1,4 +1,4 @@
-"""Runs an experiment: `python -m tools.bench.scale waiting|decisions|burst [--store URL] [--json FILE]`."""
+"""Runs an experiment: `python -m tools.bench.scale waiting|decisions|burst|commands [--store URL] [--json FILE]`."""
 
 import argparse
 import asyncio
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from signoff.contracts.names import ENGINE
 from signoff.formats.replace import replace
+from tools.bench.scale.commands import measure_commands
 from tools.bench.scale.load import measure_burst, measure_decisions
 from tools.bench.scale.report import ScaleReport, render
 from tools.bench.scale.stack import Stack
@@ -22,14 +23,16 @@ STARTS = 5_000
 
 async def measure(arguments: argparse.Namespace) -> ScaleReport:
     with tempfile.TemporaryDirectory(prefix="signoff-scale-") as folder:
+        report = ScaleReport(
+            experiment=arguments.experiment,
+            date=f"{datetime.now(UTC):%Y-%m-%d}",
+            engine=ENGINE,
+            cpus=os.cpu_count() or 0,
+            store="PostgreSQL" if arguments.store else "SQLite",
+        )
+        if arguments.experiment == "commands":
+            return replace(report, figures=measure_commands(Path(folder), arguments.repetitions))
         async with Stack.open(Path(folder), arguments.store) as stack:
-            report = ScaleReport(
-                experiment=arguments.experiment,
-                date=f"{datetime.now(UTC):%Y-%m-%d}",
-                engine=ENGINE,
-                cpus=os.cpu_count() or 0,
-                store="PostgreSQL" if arguments.store else "SQLite",
-            )
             if arguments.experiment == "waiting":
                 points = await measure_waiting(stack, sorted(arguments.turns), arguments.repetitions)
                 return replace(report, points=tuple(points))
@@ -44,11 +47,11 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench.scale", description="Signoff under many waiting turns."
     )
-    parser.add_argument("experiment", choices=("waiting", "decisions", "burst"))
+    parser.add_argument("experiment", choices=("waiting", "decisions", "burst", "commands"))
     parser.add_argument("--store", default="", help="an empty PostgreSQL database; SQLite when left out")
     parser.add_argument("--turns", type=int, nargs="+", default=NUMBERS, help="for `waiting`: the numbers of turns")
     parser.add_argument(
-        "--repetitions", type=int, default=REPETITIONS, help="for `waiting`: repetitions of each request"
+        "--repetitions", type=int, default=REPETITIONS, help="for `waiting` and `commands`: repetitions of each"
     )
     parser.add_argument("--a-minute", type=int, default=A_MINUTE, help="for `decisions`")
     parser.add_argument("--minutes", type=float, default=1.0, help="for `decisions`; at most 1,000 decisions in all")
