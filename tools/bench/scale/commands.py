@@ -63,7 +63,7 @@ async def act_%(number)d(amount: int, to: str, kind: str = "invoice") -> str:
     Args:
         amount: How much, in EUR.
         to: Whom.
-        kind: Of which kind.
+        kind: Its kind.
     """
     return "done"
 '''
@@ -82,7 +82,7 @@ def measure_commands(folder: Path, repetitions: int) -> dict[str, Spread]:
     """Each command runs once before the clock starts, so that all modules are compiled."""
     manifest = write_project(folder)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
-    # Some environments forbid compiled files beside the sources, as no installation does.
+    # An installation has compiled modules. Development environments often forbid them.
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     environment = kept | {"SIGNOFF_MANIFEST": str(manifest), "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
     found = {}
