@@ -32,6 +32,14 @@ def run(folder: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.rehearsal
+def test_commands_are_measured_without_a_server(tmp_path: Path) -> None:
+    printed, report = run(tmp_path, "commands", "--repetitions", "1")
+    assert {"`signoff --help`, processor, s", "`signoff tools list`, processor, s"} < report["figures"].keys()
+    assert all(each["middle"] > 0 for each in report["figures"].values())
+    assert "`signoff policy check`, processor, s" in printed
+
+
+@pytest.mark.rehearsal
 @pytest.mark.timeout(240)
 def test_waiting_turns_are_measured_at_each_number(tmp_path: Path) -> None:
     printed, report = run(tmp_path, "waiting", "--turns", "2", "4", "6", "--repetitions", "1")

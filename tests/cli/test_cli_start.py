@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from signoff.cli.main import COMMANDS, invoke, pause_collector
+from tools.bench.scale.commands import MANIFEST_COMMANDS, write_project
 
 ENGINE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
 """Libraries for a server, a store, a manifest or the gateway's pages: a person's command needs none of them."""
@@ -84,6 +86,19 @@ def test_version_and_help_load_only_typer() -> None:
     for code, loaded in loaded_by(["--version"], ["--help"])[0]:
         assert (code, "typer" in loaded) == (0, True)
         assert loaded.isdisjoint({*ENGINE, "pydantic", "pydantic_settings", "httpx2", "rich"})
+
+
+SERVERS = ("sqlalchemy", "temporalio", "fastapi", "starlette", "uvicorn", "cryptography", "pydantic_ai", "mcp")
+"""Libraries for a store, a server, keys and models: a command that reads a manifest needs none of them."""
+
+
+def test_command_that_reads_a_manifest_loads_neither_store_nor_server(tmp_path: Path) -> None:
+    manifest = write_project(tmp_path)
+    found, printed = loaded_by(*MANIFEST_COMMANDS, SIGNOFF_MANIFEST=str(manifest))
+    for arguments, (code, loaded) in zip(MANIFEST_COMMANDS, found, strict=True):
+        assert code == 0, (arguments, printed)
+        assert {"celpy", "cel_expr_python", "jsonschema", "signoff.registry"} <= loaded
+        assert loaded.isdisjoint({*SERVERS, "signoff.store", "signoff.engine", "signoff.gateway"}), arguments
 
 
 def test_worker_and_gateway_load_the_engine() -> None:

@@ -34,8 +34,15 @@ class Section(BaseModel):
     keys_in_help: ClassVar[bool] = True
     """Whether `signoff manifest schema --help` lists its keys."""
 
+    # A manifest uses few of the sections: pydantic prepares each when it reads the first value.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True, loc_by_alias=False
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        loc_by_alias=False,
+        defer_build=True,
     )
 
 

@@ -14,10 +14,12 @@ from typing import Any, Final
 import celpy
 import lark
 from celpy import celtypes
+from celpy.celparser import CELParser
 from celpy.evaluation import Activation, CELEvalError, Evaluator
 
 from signoff.contracts.limits import POLICY_STEPS
 from signoff.policy.answer import EngineOutcome
+from signoff.policy.cel_grammar import load_parser
 from signoff.policy.operators import FUNCTIONS, find, logical_and, logical_or
 
 NAME: Final = "cel-python"
@@ -129,7 +131,8 @@ class SecondProgram:
 
 @cache
 def _environment() -> celpy.Environment:
-    """Reading CEL's grammar takes a tenth of a worker's start, so this waits for the first expression."""
+    # celpy takes the parser of this class if there is one.
+    CELParser.CEL_PARSER = load_parser()
     # celpy sets the recursion limit of the whole process to 2,500.
     limit = sys.getrecursionlimit()
     try:

@@ -13,6 +13,7 @@ from signoff.store.store import open_store
 from tools.bench.scale.agents import AGENTS, measure_agents
 from tools.bench.scale.cards import NUMBERS as CARDS
 from tools.bench.scale.cards import ROUNDS, SECONDS, measure_cards
+from tools.bench.scale.commands import measure_commands
 from tools.bench.scale.load import measure_burst, measure_decisions
 from tools.bench.scale.million import NUMBER, measure_million
 from tools.bench.scale.report import ScaleReport, render
@@ -23,7 +24,7 @@ RESULTS = Path("tools/bench/results")
 NUMBERS = (1_000, 3_000, 10_000)
 A_MINUTE = 1_000
 STARTS = 5_000
-EXPERIMENTS = ("waiting", "decisions", "burst", "agents", "cards", "million")
+EXPERIMENTS = ("waiting", "decisions", "burst", "agents", "cards", "million", "commands")
 
 
 async def measure(arguments: argparse.Namespace) -> ScaleReport:
@@ -35,6 +36,8 @@ async def measure(arguments: argparse.Namespace) -> ScaleReport:
         store="PostgreSQL" if arguments.store else "SQLite",
     )
     with tempfile.TemporaryDirectory(prefix="signoff-scale-") as folder:
+        if arguments.experiment == "commands":
+            return replace(report, figures=measure_commands(Path(folder), arguments.repetitions))
         if arguments.experiment in ("cards", "million"):
             async with open_store(arguments.store or f"sqlite:///{folder}/signoff.db") as store:
                 if arguments.experiment == "million":
@@ -62,7 +65,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--store", default="", help="an empty PostgreSQL database; SQLite when left out")
     parser.add_argument("--turns", type=int, nargs="+", default=NUMBERS, help="for `waiting`: the numbers of turns")
     parser.add_argument(
-        "--repetitions", type=int, default=REPETITIONS, help="for `waiting`: repetitions of each request"
+        "--repetitions", type=int, default=REPETITIONS, help="for `waiting` and `commands`: repetitions of each"
     )
     parser.add_argument("--a-minute", type=int, default=A_MINUTE, help="for `decisions`")
     parser.add_argument("--minutes", type=float, default=1.0, help="for `decisions`; at most 1,000 decisions in all")

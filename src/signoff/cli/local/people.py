@@ -9,9 +9,7 @@ import typer
 from rich.table import Table
 
 from signoff.approvals.argument_rows import plural
-from signoff.approvals.audit_events import admin_entry
-from signoff.audit.log import entry_writer
-from signoff.cli.local.installation import LocalInstallation, account, find_installation
+from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.options import AppArgument, AppOption, AsJson, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
@@ -20,16 +18,12 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Delegation, Person
 from signoff.formats.nearest_name import did_you_mean, quote_name
-from signoff.keys.key_files import FileVerifier
 from signoff.people.directory import DEVELOPMENT_PEOPLE, Directory, declared_people
 from signoff.people.eligibility import rights
 from signoff.people.people_file import FileDirectory
-from signoff.people.vouched_directory import vouching_problem
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import login_roles
-from signoff.store.store import working_store
-from signoff.store.vouched_people import VouchedPeople
 
 app = typer.Typer(help="List and check the people of the directory.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -59,12 +53,10 @@ def signout(
         place, now = find_installation(source), system_clock()
         if place.people.find(person, tenant) is not None:
             raise Refused(f"{quote_name(person)} is declared: make them `active: false` where they are")
-        by = account()
-        write_entry = entry_writer(
-            [admin_entry(tenant, "people signout", "", now, channel="cli", person=person, account=by)]
-        )
-        async with working_store(place.settings) as store:
-            ended = await VouchedPeople(store).end(tenant, person, by=by[:64], now=now, also=write_entry)
+        # The store's libraries take longer to import than a manifest to read, and few commands need them.
+        from signoff.cli.local.people_logins import end_login  # noqa: PLC0415
+
+        ended = await end_login(place, tenant, person, now)
         if not ended:
             raise NotFound(f"nobody signed in as {quote_name(person)}; `signoff people list` shows who did")
         out.show({"person": person, "ended_at": now}, f"{clean(person)} is signed out")
@@ -113,13 +105,11 @@ async def person_rows(place: LocalInstallation) -> list[PersonRow]:
     listed = [_make_row(person, "built in" if person in built_in else _source(place)) for person in place.people.all()]
     if place.settings.oidc_issuer is None:
         return listed
-    verifier, now = FileVerifier(place.settings.public_keys), system_clock()
-    async with working_store(place.settings) as store:
-        rows = await VouchedPeople(store).all()
-    return listed + [
-        _make_row(row.person, "login", until=row.until, doubt=vouching_problem(row, place.people, verifier, now))
-        for row in rows
-    ]
+    # As in `signout`.
+    from signoff.cli.local.people_logins import logins  # noqa: PLC0415
+
+    doubted = await logins(place, system_clock())
+    return listed + [_make_row(row.person, "login", until=row.until, doubt=doubt) for row, doubt in doubted]
 
 
 def people_table(people: Iterable[PersonRow], now: datetime) -> Table:
