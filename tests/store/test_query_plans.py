@@ -30,6 +30,7 @@ from signoff.store.inbound_queue import InboundQueue
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import OpenPlace, Questions, end_turn_questions
 from signoff.store.questions.request_lists import RequestLists
+from signoff.store.questions.turn_stamps import TurnStamps
 from signoff.store.questions.turn_waits import TurnWaits
 from signoff.store.store import Store
 from signoff.store.tables import (
@@ -121,6 +122,7 @@ def complete(table: Table, values: Values, number: Number) -> dict[str, Any]:
     others = {
         column.name: null() if column.nullable else literal(empty.get(type(column.type), ""), column.type)
         for column in table.columns
+        if column.computed is None
     }
     return others | values(number)
 
@@ -164,6 +166,7 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "requests of turns": lambda store: RequestLists(store).of_turns([TURN, TURN._replace(turn="t78")]),
     "requests of turns for readers": lambda store: RequestLists(store).of_turns([TURN], readers=(FEW, "user:ana")),
     "requests of a turn": lambda store: RequestLists(store).of_turn(TURN),
+    "stamps of turns": lambda store: TurnStamps(store).read([TURN, TURN._replace(turn="t78")]),
     "waits of a turn": lambda store: TurnWaits(store).read(TURN),
     "a request": lambda store: Questions(store).read(NAME),
     "a code": lambda store: Questions(store).find_by_code("main", "77"),
