@@ -9,8 +9,8 @@ from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.terms import Terms
 from signoff.people.voter_set import VoterSet
-from signoff.policy.terms import Terms
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.request_lists import RequestLists, TurnRows

@@ -23,6 +23,7 @@ from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.message import CallPart
+from signoff.contracts.terms import Terms
 from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import FixedDirectory
@@ -38,7 +39,7 @@ DEVELOPMENT = SignaturePolicy(Verifier(), development=True)
 PRODUCTION = SignaturePolicy(Verifier(), development=False)
 VOTERS = VoterSet(
     FixedDirectory([a_person("ana"), a_person("bo"), a_person("eve", roles=())]),
-    (ApproverSpec("main", ("role:approvers",), "guest", False, quorum=1),),
+    (ApproverSpec("main", Terms(approvers=("role:approvers",)), "guest", False),),
     NOW,
 )
 PERMIT = a_permit(kind="approved")

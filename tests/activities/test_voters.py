@@ -16,6 +16,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
+from signoff.contracts.terms import Terms
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
@@ -321,7 +322,7 @@ def test_each_person_takes_one_seat() -> None:
     def proved(who: str, **fields: Any) -> Decision:
         return SIGNER.sign_decision(approval_by(who, **fields))
 
-    table = ApproverSpec("main", ("role:approvers",), "guest", False)
+    table = ApproverSpec("main", Terms(approvers=("role:approvers",)), "guest", False)
     seats = VoterSet(FixedDirectory(PEOPLE.values()), (table,), NOW)
     assert seats.count(()) == 0
     assert seats.count((proved("bo"), proved("bo", delivery_id="d2"))) == 1

@@ -21,6 +21,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart, Message, ResultPart, TextPart, user_message
 from signoff.contracts.names import ENGINE
 from signoff.contracts.person import Principal
+from signoff.contracts.terms import Terms
 from signoff.contracts.turn import ResponsePart, TurnInput, TurnResult
 from signoff.evaluation.case_file import EvaluationCase, RecordedCall, read_cases, write_cases
 from signoff.evaluation.case_player import find_misfits, play
@@ -129,7 +130,8 @@ def test_outcome_of_a_call_is_recorded(
 def test_approvers_of_a_call_are_recorded() -> None:
     question = QuestionReference(question_hash="h", effect="Pay", approvers=("role:finance",), quorum=2)
     call = call_of(case_of(APPROVED, gate_decision=ruled("ask", question=question)))
-    assert (call.approvers, call.quorum, call.rule) == (["role:finance"], 2, RuleReference(name="auto_approve_if"))
+    assert call.terms == Terms(approvers=("role:finance",), quorum=2)
+    assert call.rule == RuleReference(name="auto_approve_if")
 
 
 def test_case_holds_its_turn_but_no_signature_of_the_requester() -> None:

@@ -8,6 +8,7 @@ from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Assurance, Decision, Verdict
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Principal
+from signoff.contracts.terms import AppliedTerm, Terms
 
 ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed", "happened"]
 """`happened` only if `kind` is `in_doubt`: an approver says that the call took effect."""
@@ -81,34 +82,6 @@ class Vote(FrozenModel):
     """The whole decision."""
 
 
-class ApproverGroup(FrozenModel):
-    """A group of approvers with its own quorum. One person fills one place."""
-
-    of: tuple[str, ...]
-    """`role:<role>` and `user:<id>`."""
-    quorum: int = 1
-    """The number of approvals from this group."""
-
-
-class AppliedTerm(FrozenModel):
-    """A stricter term that applied to one call, with its reason."""
-
-    reason: str = ""
-    """The policy's reason, or its condition."""
-    quorum: int = 1
-    """The number of different approvers."""
-    groups: tuple[ApproverGroup, ...] = ()
-    """The additional approvers."""
-    min_assurance: Assurance = "none"
-    """The minimum identification."""
-    timeout: float | None = None
-    """The time to answer, in seconds."""
-    escalate_after: float | None = None
-    """Seconds until the escalation."""
-    escalate_to: tuple[str, ...] = ()
-    """The only targets of the escalation."""
-
-
 EditMode = Literal["off", "propose", "approve"]
 """Approvers may not edit arguments, may propose an edit to others, or approve with an edit."""
 EDIT_MODES: tuple[EditMode, ...] = ("off", "propose", "approve")
@@ -121,7 +94,7 @@ Ending = Literal["cancelled", "lapsed", "superseded", "not_asked"]
 """How a turn ended its question, always without a run. `unsigned`: a raw message answered it."""
 
 
-class Question(FrozenModel):
+class Question(Terms):
     """One question to approvers about one call. The store inserts this row once and never changes it.
 
     `question_hash` covers everything except `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`. Spans are in
@@ -174,12 +147,6 @@ class Question(FrozenModel):
     """The SHA-256 of the policy."""
     override: str = ""
     """The SHA-256 of the tool's objection that approvers are asked to override."""
-    approvers: tuple[str, ...] = ()
-    """All approvers, as `role:<role>` and `user:<id>`, including those in `groups`."""
-    quorum: int = 1
-    """The total number of different approvers."""
-    groups: tuple[ApproverGroup, ...] = ()
-    """The groups that these approvers must fill. If empty, any of `approvers` fills any place."""
     applied: tuple[AppliedTerm, ...] = ()
     """Why the terms are stricter than the policy's own, if they are."""
     veto: bool = True
@@ -196,24 +163,12 @@ class Question(FrozenModel):
     """True if an answer may be remembered."""
     confirm: str = ""
     """`type` if approvers type a value of the card again. Else ""."""
-    min_assurance: Assurance = "channel"
-    """The minimum identification of approvers."""
     accept_unsigned: bool = False
     """True if unsigned answers count."""
     level: str = "user"
     """`user`, or `admin` if administrators are asked."""
-    timeout: float = 86_400.0
-    """Seconds from `opened_at` to the deadline."""
     grant_ttl: float = 86_400.0
     """Lifetime of an approval, in seconds from the answer that completed it."""
-    remind_after: float | None = None
-    """Seconds to each reminder. `None`: never."""
-    escalate_after: float | None = None
-    """Seconds to the escalation. `None`: never."""
-    escalate_to: tuple[str, ...] = ()
-    """The approver entries that an escalation adds."""
-    on_timeout: Literal["deny", "escalate"] = "deny"
-    """Whether the deadline denies, or escalates and is extended once, by `timeout`."""
     notify: tuple[str, ...] = ()
     """Names of the policy's channels. If empty, the channels of the manifest's rules."""
     agent_says: str = ""

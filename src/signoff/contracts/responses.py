@@ -9,6 +9,7 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.terms import Terms
 
 
 class Fault(FrozenModel):
@@ -113,7 +114,7 @@ class AnswerLinks(FrozenModel):
     """The policy's channels. If empty, the channels of the manifest's rules."""
 
 
-class ApprovalRequestPart(FrozenModel):
+class ApprovalRequestPart(Terms):
     """The content of an `approval-request` part: an open request, as on its card."""
 
     approval_id: str
@@ -135,10 +136,6 @@ class ApprovalRequestPart(FrozenModel):
     """True if these are all arguments, in full. Otherwise read the request itself before approving."""
     expires_at: datetime | None
     """The deadline, in UTC."""
-    approvers: tuple[str, ...]
-    """The approvers, as `role:<role>` and `user:<id>`."""
-    quorum: int
-    """The number of approvals needed."""
     where: AnswerLinks
 
 
