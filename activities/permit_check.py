@@ -15,13 +15,12 @@ from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
 from signoff.approvals.tightening import tighten
-from signoff.contracts.approval import JUDGED_SECONDS, Question
+from signoff.contracts.approval import JUDGED_SECONDS, Question, Terms
 from signoff.contracts.call import REQUESTER_RULE, CallContext, Permit
 from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.terms import Terms
 from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory

@@ -16,14 +16,13 @@ from signoff.approvals.request_state import request_of
 from signoff.approvals.tightening import tighten
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import GateTask
-from signoff.contracts.approval import ApprovalRequest, CardRow, Question
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, CardRow, Question, Terms, TermValues
 from signoff.contracts.call import IN_DOUBT_RULE, CallContext
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.content import Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
-from signoff.contracts.terms import AppliedTerm, Terms, TermValues
 from signoff.formats.replace import replace
 from signoff.keys.signature_form import context_digest
 from signoff.policy.compiled_policy import PolicyVerdict

@@ -20,12 +20,11 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.earlier_questions import denial_of, is_barred
 from signoff.approvals.tightening import tighten
 from signoff.contracts.activity_messages import ToolReply, ToolTask
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import Question, TermValues
 from signoff.contracts.call import PERMISSION_RULE, Permit
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
-from signoff.contracts.terms import TermValues
 from signoff.formats.replace import replace
 from signoff.policy.terms import VerdictTerms
 from signoff.registry.gates.local_decision import LocalGateDecision

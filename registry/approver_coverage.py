@@ -5,9 +5,9 @@ from collections.abc import Set as AbstractSet
 
 from signoff.approvals.deadlines import escalated_groups
 from signoff.approvals.quorum import Voter, suffices
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
-from signoff.contracts.terms import ApproverGroup
 from signoff.formats.nearest_name import did_you_mean
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights

@@ -16,10 +16,10 @@ from turn_fixtures import Ledger, pay_tool
 from signoff.activities.identify_activity import IdentifyActivity, SignatureEvidence, check_authority, evidence_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.decision import ASSURANCES, UNSIGNED, GrantRequest
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import Delegation, Person, Principal
-from signoff.contracts.terms import ApproverGroup
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory

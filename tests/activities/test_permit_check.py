@@ -28,14 +28,13 @@ from signoff.approvals.digest import question_hash
 from signoff.approvals.machine import vote_of
 from signoff.approvals.request_state import StoredAnswer
 from signoff.contracts.activity_messages import Authority, Tally
-from signoff.contracts.approval import ApprovalRequest, Question
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question, Terms
 from signoff.contracts.call import REQUESTER_RULE, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
-from signoff.contracts.terms import AppliedTerm, ApproverGroup, Terms
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory

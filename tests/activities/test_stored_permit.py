@@ -18,12 +18,11 @@ from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.machine import vote_of
 from signoff.approvals.request_state import StoredAnswer
 from signoff.contracts.activity_messages import Authority, Tally
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import Question, Terms
 from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.message import CallPart
-from signoff.contracts.terms import Terms
 from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import FixedDirectory

@@ -12,11 +12,10 @@ from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, pay_tool, yes
 from signoff.activities.run_rights import RunRights
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts.activity_messages import ToolReply
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, Terms
 from signoff.contracts.call import Permit
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
-from signoff.contracts.terms import Terms
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory

@@ -12,7 +12,7 @@ from tables import table
 from signoff.approvals import audit_events, call_events
 from signoff.approvals.audit_buffer import fold_facts, unfold_facts
 from signoff.contracts.activity_messages import Authority, GateDecision
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.call import CallContext, CallOutcome, RuleReference, ToolDenied
 from signoff.contracts.content import BlobRef, Content
@@ -20,7 +20,6 @@ from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.terms import AppliedTerm, ApproverGroup
 from signoff.contracts.turn import SessionEvent
 from signoff.contracts.updates import Updates
 from signoff.formats.replace import replace

@@ -3,9 +3,8 @@ from typing import Any
 
 from signoff.approvals.identity import identify_task, withdrawal_task
 from signoff.contracts.activity_messages import IdentifyTask
-from signoff.contracts.approval import Vote
+from signoff.contracts.approval import ApproverGroup, Vote
 from signoff.contracts.person import Principal
-from signoff.contracts.terms import ApproverGroup
 from signoff.testing import a_decision, a_request
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,13 +7,12 @@ from signoff.approvals import binding, deadlines
 from signoff.approvals.digest import call_digest
 from signoff.approvals.question_reference import reference_from_request, request_from_reference
 from signoff.contracts.activity_messages import GateDecision, QuestionReference
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Question
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card, CardRow, Question
 from signoff.contracts.call import CallContext, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
-from signoff.contracts.terms import ApproverGroup
 from signoff.formats.replace import replace
 from signoff.testing import a_request
 

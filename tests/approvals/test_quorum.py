@@ -9,9 +9,8 @@ from tables import table
 from signoff.approvals import deadlines, machine
 from signoff.approvals.quorum import Progress, Voter, countable_votes, progress, suffices, tally
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup
 from signoff.contracts.decision import Decision
-from signoff.contracts.terms import ApproverGroup
 from signoff.testing import a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

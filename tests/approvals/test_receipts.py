@@ -7,11 +7,10 @@ from tables import table
 from signoff.approvals import deadlines, machine
 from signoff.approvals.approval_book import ApprovalBook, malformed_receipt, read_decision, read_withdrawal
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.terms import ApproverGroup
 from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 

@@ -6,9 +6,9 @@ from evaluation_kit import ASKS, SCHEMA, a_call, a_case, a_catalog, a_tool
 from tables import table
 
 from signoff.approvals.redaction import HIDDEN
+from signoff.contracts.approval import Terms
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.message import ResultPart
-from signoff.contracts.terms import Terms
 from signoff.contracts.usage import UsageLimit
 from signoff.evaluation.case_file import EvaluationCase
 from signoff.evaluation.case_player import CaseModel, PlayResult, find_misfits, play

@@ -15,13 +15,13 @@ from signoff.contracts.activity_messages import (
     QuestionReference,
     Response,
 )
+from signoff.contracts.approval import Terms
 from signoff.contracts.call import CallContext, CallOutcome, Place, RuleReference, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart, Message, ResultPart, TextPart, user_message
 from signoff.contracts.names import ENGINE
 from signoff.contracts.person import Principal
-from signoff.contracts.terms import Terms
 from signoff.contracts.turn import ResponsePart, TurnInput, TurnResult
 from signoff.evaluation.case_file import EvaluationCase, RecordedCall, read_cases, write_cases
 from signoff.evaluation.case_player import find_misfits, play

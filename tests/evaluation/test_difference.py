@@ -4,7 +4,7 @@ import pytest
 from evaluation_kit import ASKS, a_call, a_case, a_catalog, a_tool
 from tables import table
 
-from signoff.contracts.terms import Terms
+from signoff.contracts.approval import Terms
 from signoff.evaluation.case_file import EvaluationCase
 from signoff.evaluation.case_player import CaseModel, play
 from signoff.evaluation.difference import Difference, find_differences

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from tables import table
 
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.terms import ApproverGroup
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.terms import terms_of
 

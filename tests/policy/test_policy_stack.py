@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.terms import ApproverGroup
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval, ShownArguments, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.facts import ToolFacts

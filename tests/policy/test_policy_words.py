@@ -5,9 +5,9 @@ import pytest
 from policy_samples import arguments, compiled, context
 from tables import table
 
+from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.terms import AppliedTerm, ApproverGroup
 from signoff.formats.durations import seconds
 from signoff.formats.replace import replace
 from signoff.policy.answer import EngineAnswer

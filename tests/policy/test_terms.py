@@ -6,8 +6,8 @@ from policy_samples import arguments, compiled, context
 from tables import table
 
 from signoff.approvals.tightening import are_stricter
+from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.terms import AppliedTerm, ApproverGroup
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, Term, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy

@@ -9,11 +9,10 @@ from rich.console import Console
 from tables import table
 
 from signoff.cli.terminal.card_lines import card_lines
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import ContactPreferences, Person, Principal
-from signoff.contracts.terms import AppliedTerm, ApproverGroup
 from signoff.texts.formatter import Formatter, formatter_for, span
 
 NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)

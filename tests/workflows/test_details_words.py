@@ -6,9 +6,8 @@ from markdown_it.token import Token
 from tables import table
 
 from signoff.approvals.card import render_card
-from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card
 from signoff.contracts.call import REQUIRES_APPROVAL
-from signoff.contracts.terms import ApproverGroup
 from signoff.testing import a_request
 from signoff.workflows.temporal_metadata import DETAIL_CHARS, DETAILED_REQUESTS, DETAILED_ROWS, details
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
-from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.terms import ApproverGroup
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup
 from signoff.formats.replace import replace
 
 Happening: TypeAlias = Literal["remind", "escalate", "deadline"]

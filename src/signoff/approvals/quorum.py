@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from signoff.contracts.approval import ApprovalRequest, Vote
-from signoff.contracts.terms import ApproverGroup
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
 from signoff.formats.replace import replace
 
 _SOURCE: Final = ("source",)

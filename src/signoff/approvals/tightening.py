@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Final, TypeVar
 
-from signoff.contracts.terms import Stricter, Terms, TermValues
+from signoff.contracts.approval import Stricter, Terms, TermValues
 from signoff.formats.replace import replace
 
 _Values = TypeVar("_Values", bound=TermValues)

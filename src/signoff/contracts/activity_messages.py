@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest, CardRow, EditMode
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow, EditMode, Terms
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import (
     CallContext,
@@ -22,7 +22,6 @@ from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
 from signoff.contracts.limits import MAX_ACTIVE_SECONDS, MAX_CALLS, MAX_COMPLETIONS, MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.contracts.terms import ApproverGroup, Terms
 from signoff.contracts.turn import Denial, ResponsePart, TokenUsage, WaitingCall
 
 

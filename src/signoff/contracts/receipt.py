@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Literal
 
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.content import Words
 from signoff.contracts.frozen_model import FrozenModel
-from signoff.contracts.terms import ApproverGroup
 
 ReceiptStatus = Literal["accepted", "counted", "refused", "pending"]
 ReceiptCode = Literal[

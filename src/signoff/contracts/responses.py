@@ -3,13 +3,12 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from signoff.contracts.approval import Card, CardRow
+from signoff.contracts.approval import Card, CardRow, Terms
 from signoff.contracts.call import CallState
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.terms import Terms
 
 
 class Fault(FrozenModel):

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
+from signoff.contracts.approval import Terms
 from signoff.contracts.call import CallContext, RuleReference
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
-from signoff.contracts.terms import Terms
 from signoff.formats.yaml_file import YamlFile, read_yaml
 from signoff.formats.yaml_section import Section, read_section
 from signoff.formats.yaml_writer import write_yaml

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from signoff.approvals.redaction import HIDDEN, hide
 from signoff.contracts.activity_messages import Tally
+from signoff.contracts.approval import Terms
 from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, REQUIRES_APPROVAL, CallContext, RuleReference
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.completion import CompletionRequest, Driver
@@ -19,7 +20,6 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.message import CallPart, Message, Part, ResultPart, TextPart
 from signoff.contracts.names import RESPOND
-from signoff.contracts.terms import Terms
 from signoff.evaluation.case_file import EvaluationCase, RecordedCall, RecordedCompletion, RecordedMessage
 from signoff.formats.replace import replace
 from signoff.languages.remarks import english

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from signoff.contracts.approval import Terms
 from signoff.contracts.canonical_json import same_arguments
-from signoff.contracts.terms import Terms
 from signoff.evaluation.case_file import DifferenceKind, EvaluationCase, RecordedCall
 from signoff.evaluation.case_player import PlayedCall, PlayResult, call_key
 from signoff.registry.actor import Actor, instructions_hash

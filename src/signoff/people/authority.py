@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Literal
 
 from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.approval import Terms
 from signoff.contracts.decision import UNSIGNED, at_least
-from signoff.contracts.terms import Terms
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.people.eligibility import ApproverSpec, resolve_eligibility

@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import Question, Terms
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
-from signoff.contracts.terms import Terms
 from signoff.people.directory import Directory
 
 

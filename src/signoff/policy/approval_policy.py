@@ -25,10 +25,9 @@ from pydantic.alias_generators import to_camel
 
 from signoff.approvals.quorum import Voter, people_needed, suffices
 from signoff.approvals.tightening import ORDERS, tighten
-from signoff.contracts.approval import EditMode
+from signoff.contracts.approval import AppliedTerm, ApproverGroup, EditMode, Terms, TermValues
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.terms import AppliedTerm, ApproverGroup, Terms, TermValues
 from signoff.formats.declared_fields import FieldSpec
 from signoff.formats.durations import Seconds
 from signoff.formats.nearest_name import KEYS_LISTED

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from signoff.contracts.approval import AppliedTerm
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Remark, Words
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.terms import AppliedTerm
 from signoff.formats.bounds import bounds_problem
 from signoff.languages.remarks import english
 from signoff.policy.answer import EngineAnswer, EngineOutcome

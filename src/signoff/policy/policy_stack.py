@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from signoff.approvals.tightening import ORDERS, tighten
-from signoff.contracts.approval import EDIT_MODES, EditMode
+from signoff.contracts.approval import EDIT_MODES, ApproverGroup, EditMode, TermValues
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.terms import ApproverGroup, TermValues
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments, can_be_filled
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict

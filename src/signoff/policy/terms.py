@@ -5,7 +5,7 @@ from typing import Final
 
 from signoff.approvals.quorum import people_needed
 from signoff.approvals.tightening import tighten
-from signoff.contracts.terms import AppliedTerm, ApproverGroup, Terms
+from signoff.contracts.approval import AppliedTerm, ApproverGroup, Terms
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
 

@@ -10,9 +10,8 @@ from zoneinfo import ZoneInfo
 
 from signoff.approvals.argument_rows import DEFAULT, UNDECLARED
 from signoff.approvals.confirmation import is_money, is_number
-from signoff.contracts.approval import CardRow
+from signoff.contracts.approval import AppliedTerm, ApproverGroup, CardRow
 from signoff.contracts.person import Person
-from signoff.contracts.terms import AppliedTerm, ApproverGroup
 from signoff.formats.visible_text import cut_visible, one_line
 from signoff.languages.catalogue import ENGLISH, form_of, language_of, text
 

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.grant import Freeze, SweepResult
@@ -16,7 +17,6 @@ from signoff.contracts.limits import EFFECT_CHARS
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import TextPart
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.terms import ApproverGroup
 from signoff.contracts.turn import CallView, TurnView
 from signoff.formats.visible_text import cut_visible, one_line
 from signoff.languages.catalogue import ENGLISH

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from signoff.approvals.edit_diff import row_changes
-from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow
 from signoff.contracts.person import Person
-from signoff.contracts.terms import ApproverGroup
 from signoff.gateway.auth.person_lookup import active_people, display_name
 from signoff.gateway.auth.visitor import Visitor
 from signoff.languages.catalogue import text
