@@ -124,7 +124,7 @@ class Stricter:
 
 
 class TermValues(FrozenModel):
-    """The terms that can become stricter. The defaults restrict nothing. Times are in seconds since the question."""
+    """The terms that can become stricter. The defaults restrict nothing."""
 
     quorum: Annotated[int, Stricter(max, "larger")] = 1
     """The total number of different approvers."""
@@ -133,9 +133,9 @@ class TermValues(FrozenModel):
     min_assurance: Annotated[Assurance, Stricter(_stronger, "stronger")] = "none"
     """The minimum identification of approvers."""
     timeout: Annotated[float | None, Stricter(min, "shorter")] = None
-    """The time to answer."""
+    """Seconds to answer."""
     escalate_after: Annotated[float | None, Stricter(min)] = None
-    """The time of the escalation."""
+    """Seconds to the escalation. `None`: never."""
     escalate_to: Annotated[tuple[str, ...] | None, Stricter(_in_both)] = None
     """The only approvers that an escalation may add."""
 
@@ -157,8 +157,6 @@ class Terms(TermValues):
     """Seconds from the question to its deadline."""
     remind_after: float | None = None
     """Seconds to each reminder. `None`: never."""
-    escalate_after: float | None = None
-    """Seconds to the escalation. `None`: never."""
     escalate_to: tuple[str, ...] = ()
     """The approver entries that an escalation adds."""
     on_timeout: Literal["deny", "escalate"] = "deny"
