@@ -1,4 +1,3 @@
-import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +27,7 @@ from signoff.approvals.digest import question_hash
 from signoff.approvals.machine import vote_of
 from signoff.approvals.request_state import StoredAnswer
 from signoff.contracts.activity_messages import Authority, Tally
-from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question, Terms
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question
 from signoff.contracts.call import REQUESTER_RULE, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -267,8 +266,8 @@ def test_voters_come_from_present_policy_and_each_question() -> None:
     found = voters(terms, question(), other, question(revision=2), policy=policy)
     assert found.specs == (
         ApproverSpec("main", terms.alone(), "guest", True),
-        ApproverSpec("main", Terms(approvers=("role:approvers",)), "guest", False),
-        ApproverSpec("main", Terms(approvers=("role:legal",), quorum=2), "guest", True, ("ana",)),
+        ApproverSpec("main", question().alone(), "guest", False),
+        ApproverSpec("main", other.alone(), "guest", True, ("ana",)),
     )
     assert found.now == OPENED
     assert not voters(terms).specs[0].allow_self
@@ -293,7 +292,7 @@ def test_voters_come_from_present_policy_and_each_question() -> None:
 def test_escalation_time_is_the_later_of_question_and_terms(
     asked_by: dict[str, Any], terms: dict[str, Any], after: int
 ) -> None:
-    found = voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by))
+    found = voters(replace(ESCALATES, **terms), question(**asked_by))
     assert found.escalations == (Escalation(OPENED + timedelta(seconds=after), BOSS),)
 
 
@@ -309,11 +308,11 @@ def test_escalation_time_is_the_later_of_question_and_terms(
     ({"opened_at": None, "edit_of": 1}, {}),
 )
 def test_question_or_terms_without_escalation_add_no_voters(asked_by: dict[str, Any], terms: dict[str, Any]) -> None:
-    assert voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by)).escalations == ()
+    assert voters(replace(ESCALATES, **terms), question(**asked_by)).escalations == ()
 
 
 def test_escalation_adds_only_approvers_in_both_question_and_terms() -> None:
-    terms = dataclasses.replace(ESCALATES, escalate_to=("role:cfo", "role:board"))
+    terms = replace(ESCALATES, escalate_to=("role:cfo", "role:board"))
     (found,) = voters(terms, question(escalate_to=("role:boss", "role:board", "role:cfo"))).escalations
     assert found.to == ("role:board", "role:cfo")
 
@@ -323,12 +322,12 @@ def test_edit_by_an_escalation_approver_keeps_the_escalation() -> None:
     edited = question(edit_of=1, approvers=everybody)
     always = (Escalation(datetime.min.replace(tzinfo=UTC), BOSS),)
     assert voters(ESCALATES, edited).escalations == always
-    assert voters(dataclasses.replace(ESCALATES, escalate_after=None), edited).escalations == always
+    assert voters(replace(ESCALATES, escalate_after=None), edited).escalations == always
     later = (Escalation(OPENED + timedelta(seconds=60), BOSS),)
     assert voters(ESCALATES, question(edit_of=1)).escalations == later
     assert voters(ESCALATES, question(approvers=everybody)).escalations == later
     assert voters(ESCALATES, question(edit_of=1, approvers=BOSS)).escalations == always
-    nobody = dataclasses.replace(ESCALATES, escalate_to=())
+    nobody = replace(ESCALATES, escalate_to=())
     assert voters(nobody, edited).escalations == ()
 
 
