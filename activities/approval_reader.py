@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 from signoff.activities.permit_check import voter_set
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.approval import ApprovalRequest, Question
+from signoff.contracts.approval import ApprovalRequest, Question, Terms
 from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.people.voter_set import VoterSet
-from signoff.policy.terms import Terms
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.request_lists import RequestLists, TurnRows

@@ -17,11 +17,10 @@ from signoff.activities.question_writer import QuestionWriter, Subject, edit_pro
 from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import call_events
-from signoff.approvals.approval_outcomes import denial_from_request, repeated_denial, waiting_outcome
+from signoff.approvals.approval_outcomes import denial_from_request, happened_outcome, repeated_denial, waiting_outcome
 from signoff.approvals.card import effect_sentence
 from signoff.approvals.card_notes import OFFLINE_MODEL, fallback_note, repeat_note
 from signoff.approvals.digest import digest_in_context, doubt_digest
-from signoff.approvals.doubt_report import happened_outcome
 from signoff.approvals.earlier_questions import (
     denial_of,
     ending_of,

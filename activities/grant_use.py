@@ -13,6 +13,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import question_hash
 from signoff.approvals.grant_rules import check_grant, question_of
+from signoff.approvals.tightening import are_stricter
 from signoff.contracts.approval import JUDGED_SECONDS, Question
 from signoff.contracts.call import CallContext, RuleReference, ToolDenied
 from signoff.contracts.canonical_json import sha256_hex
@@ -151,7 +152,7 @@ class GrantUse:
             return False
         at, terms = self._deps.clock(), self._deps.catalog.terms(found.tool.activity, found.verdict)
         # Two people gave a quorum of two. Stricter terms at this moment were not approved in advance.
-        if terms.are_stricter_than(question):
+        if are_stricter(terms, question):
             return False
         voters = voter_set(self._deps.catalog, people, ctx, found.tool.activity, terms, at, (question,))
         # Ignore the question's escalation: the policy's own approvers decide new calls, and have not missed a deadline.

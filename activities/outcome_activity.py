@@ -18,8 +18,8 @@ from signoff.activities.probes import ProbeRunner, recorded_reply
 from signoff.activities.results.result_processor import ResultProcessor
 from signoff.activities.stored_permit import prove_for_probe
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.approval_outcomes import happened_outcome
 from signoff.approvals.call_events import finished_entry
-from signoff.approvals.doubt_report import happened_outcome
 from signoff.audit.log import entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply

@@ -14,7 +14,8 @@ from pydantic_core import to_jsonable_python
 from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
-from signoff.contracts.approval import JUDGED_SECONDS, Question
+from signoff.approvals.tightening import tighten
+from signoff.contracts.approval import JUDGED_SECONDS, Question, Terms
 from signoff.contracts.call import REQUESTER_RULE, CallContext, Permit
 from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
@@ -27,7 +28,7 @@ from signoff.people.eligibility import ApproverSpec, approver_spec_of
 from signoff.people.voter_set import Escalation, VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import CompiledPolicy
-from signoff.policy.terms import Terms
+from signoff.policy.terms import VerdictTerms
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.manifest.subscription_sections import Subscription
@@ -120,11 +121,9 @@ def voter_set(
     policy = catalog.policy(tool).rules
     present = ApproverSpec(
         ctx.tenant,
-        terms.approvers,
+        terms.alone(),
         ctx.user.user,
         policy.allow_self_approval,
-        quorum=terms.quorum,
-        groups=terms.groups,
         requester_person=ctx.user.person_id,
     )
     asked = [approver_spec_of(each) for each in questions]
@@ -137,7 +136,7 @@ def _escalation(question: Question, terms: Terms) -> Escalation | None:
 
     Both times count from its opening, by the store's clock.
     """
-    to = tuple(each for each in question.escalate_to if each in terms.escalate_to)
+    to = tighten(question, terms).escalate_to
     if to and question.edit_of and set(to) <= set(question.approvers):
         # The question had escalated before an edit, and its editor may be among the new approvers.
         return Escalation(datetime.min.replace(tzinfo=UTC), to)
@@ -150,7 +149,7 @@ def _escalation(question: Question, terms: Terms) -> Escalation | None:
     return Escalation(question.opened_at + timedelta(seconds=max(asked, now)), to)
 
 
-def _escalates_after(asked: Question | Terms) -> float | None:
+def _escalates_after(asked: Terms) -> float | None:
     """Return the seconds until a question escalates on these terms, or `None`."""
     at_deadline = asked.timeout if asked.on_timeout == "escalate" else None
     return min((span for span in (asked.escalate_after, at_deadline) if span is not None), default=None)
@@ -264,7 +263,7 @@ def check_permit(
     digest: str,
     found: LocalGateDecision,
     policy: CompiledPolicy,
-    terms: Terms,
+    terms: VerdictTerms,
     *,
     signature_policy: SignaturePolicy,
     voters: VoterSet,
@@ -305,13 +304,14 @@ def check_permit(
     # Check the question's own quorum first: under any policy, fewer people have never approved it.
     if len(_people(approval)) < question.quorum:
         return PermitCheck("refuse", _FEW.refused)
-    lacking = _find_lack(approval, permit.ctx, rules, terms)
+    strictest = tighten(question, terms)
+    lacking = _find_lack(approval, permit.ctx, rules, strictest)
     if lacking is None:
         # People leave, and roles and delegations end after an answer counted. Check who may answer now, by the question
         # and by the present policy, each with its own quorum and groups. A loosened policy releases nothing.
         if not voters.suffices(approval.decisions):
             return PermitCheck("again", "an approver of this may not decide it now", "policy")
-        if _is_late(approval, terms):
+        if _is_late(approval, strictest.timeout, terms.on_timeout):
             return PermitCheck("again", "it has to be approved sooner now", "policy")
         return _in_time(approval, rules, now)
     # This policy would not have accepted such answers, unless its function is stricter now.
@@ -331,11 +331,11 @@ def _answers(decision: Decision, approval: StoredApproval) -> bool:
     return is_answer_to(decision, question, approval.question_hash)
 
 
-def _is_late(approval: StoredApproval, terms: Terms) -> bool:
+def _is_late(approval: StoredApproval, timeout: float, on_timeout: str) -> bool:
     opened = approval.question.opened_at
-    if opened is None or terms.timeout >= approval.question.timeout:
+    if opened is None or timeout == approval.question.timeout:
         return False
-    last = opened + timedelta(seconds=terms.timeout * (2 if terms.on_timeout == "escalate" else 1))
+    last = opened + timedelta(seconds=timeout * (2 if on_timeout == "escalate" else 1))
     return any(each.signature and each.received_at and each.received_at > last for each in approval.decisions)
 
 
@@ -431,7 +431,7 @@ _WEAK = _Lack("an approver of this was not identified strongly enough", "this ne
 
 
 def _find_lack(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
-    """Return the demand of the present policy, or of the question, that the decisions do not meet."""
+    """Return the demand of `terms`, the strictest of present policy and question, that the decisions do not meet."""
     question, people = approval.question, _people(approval)
     if len(people) < terms.quorum:
         return _FEW
@@ -440,11 +440,7 @@ def _find_lack(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy
         return _OWN
     # Anyone can write an assurance into an unsigned decision. `decision_problem` decides whether it counts at all.
     signed = [decision for decision in approval.decisions if decision.signature]
-    if not all(
-        at_least(decision.assurance, least)
-        for decision in signed
-        for least in (terms.min_assurance, question.min_assurance)
-    ):
+    if not all(at_least(decision.assurance, terms.min_assurance) for decision in signed):
         return _WEAK
     return None
 

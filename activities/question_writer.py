@@ -13,9 +13,10 @@ from signoff.approvals.card_notes import editor_note
 from signoff.approvals.deadlines import escalated_groups
 from signoff.approvals.digest import digest_mark, question_hash
 from signoff.approvals.request_state import request_of
+from signoff.approvals.tightening import tighten
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import GateTask
-from signoff.contracts.approval import AppliedTerm, ApprovalRequest, CardRow, Question
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, CardRow, Question, Terms, TermValues
 from signoff.contracts.call import IN_DOUBT_RULE, CallContext
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.content import Words
@@ -25,7 +26,7 @@ from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 from signoff.keys.signature_form import context_digest
 from signoff.policy.compiled_policy import PolicyVerdict
-from signoff.policy.terms import Terms, tighten_terms
+from signoff.policy.terms import add_term
 from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -157,22 +158,23 @@ class QuestionWriter:
     async def _draw_rows(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
         return draw_card(old, tool.declaration, await load(self._deps.store, old.args), "").rows
 
-    def _time_to_answer(self, task: GateTask, terms: Terms) -> float:
-        """Return the seconds to answer: the shorter of the terms' limit and the caller's remaining time."""
+    def _in_time(self, task: GateTask, terms: Terms) -> Terms:
+        """Tighten the time to answer by the caller's remaining time."""
         if not task.ask_within:
-            return terms.timeout
+            return terms
         now = self._deps.clock()
         # Count from the proposal, not the question: a call that is asked again, or late, waits no longer.
         left = task.ask_within - (now - (task.ctx.user.issued_at or now)).total_seconds()
         # A deadline that is extended once occurs twice.
-        return min(terms.timeout, max(left, _SHORTEST) / (2 if terms.on_timeout == "escalate" else 1))
+        timeout = max(left, _SHORTEST) / (2 if terms.on_timeout == "escalate" else 1)
+        return tighten(terms, TermValues(timeout=timeout))
 
     async def _question(self, task: GateTask, about: Subject) -> Question:
         call, args, tool, verdict, digest, notes, override, judged_at, stricter = about
         catalog, ctx = self._deps.catalog, task.ctx
         policy, terms = catalog.policy(tool.activity).rules, catalog.terms(tool.activity, verdict)
         for more in stricter:
-            terms = terms if more in terms.applied else tighten_terms(terms, policy, more)
+            terms = terms if more in terms.applied else add_term(terms, policy, more)
         doubt = task.doubt > 0
         return Question(
             id=ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call.call).id,
@@ -196,9 +198,7 @@ class QuestionWriter:
             rule_text="" if doubt or verdict is None else verdict.rule_text or verdict.why,
             policy_hash=verdict.policy_hash if verdict else "",
             override=override,
-            approvers=terms.approvers,
-            quorum=terms.quorum,
-            groups=terms.groups,
+            **(terms if doubt else self._in_time(task, terms)).by_name(),
             applied=terms.applied,
             veto=policy.veto,
             # Giving up an unknown outcome denies no request.
@@ -208,15 +208,9 @@ class QuestionWriter:
             edit="off" if doubt else policy.edit_mode(read_only=tool.read_only),
             allow_remember=not doubt and policy.allow_remember and _is_rememberable(verdict),
             confirm="" if doubt else policy.confirm,
-            min_assurance=terms.min_assurance,
             accept_unsigned=policy.accept_unsigned,
             level=verdict.level if verdict and verdict.level == "admin" else policy.level,
-            timeout=terms.timeout if doubt else self._time_to_answer(task, terms),
             grant_ttl=policy.grant_ttl,
-            remind_after=terms.remind_after,
-            escalate_after=terms.escalate_after,
-            escalate_to=terms.escalate_to,
-            on_timeout=terms.on_timeout,
             notify=catalog.channels.select(policy.notify),
             agent_says=task.agent_says,
             notes=notes,

@@ -18,14 +18,15 @@ from signoff.activities.refused_calls import RefusedCalls, own_ticket
 from signoff.activities.stored_permit import prove_permit, undone
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.earlier_questions import denial_of, is_barred
+from signoff.approvals.tightening import tighten
 from signoff.contracts.activity_messages import ToolReply, ToolTask
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import Question, TermValues
 from signoff.contracts.call import PERMISSION_RULE, Permit
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
-from signoff.policy.terms import Terms
+from signoff.policy.terms import VerdictTerms
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.hooks import override_hash
 from signoff.registry.tool import Tool
@@ -81,7 +82,7 @@ class RunRights:
             return None
         rows = await self._approvals.of(permit)
         asked = () if rows is None else rows.questions
-        quorum = max((each.quorum for each in asked), default=1)
+        quorum = tighten(TermValues(), *asked).quorum
         for number in range(1, task.ticket):
             earlier = await own_ticket(self._deps, task, number)
             if earlier is not None and earlier.state == "void":
@@ -219,7 +220,7 @@ class RunRights:
 
     async def _terms(
         self, permit: Permit, args: Any, found: LocalGateDecision, question: Question | None
-    ) -> Terms | None:
+    ) -> VerdictTerms | None:
         """Return the terms on which the present policy asks about the call, at the time of the question.
 
         A deploy may ask for more, the clock does not. `None` if the policy would have denied the call then.

@@ -50,7 +50,6 @@ def _add_answers(permit: Permit, approval: StoredApproval | None) -> Permit:
         bare,
         approval_id=question.id,
         revision=question.revision,
-        quorum=question.quorum,
         rule=question.rule,
         policy_hash=question.policy_hash,
         override=question.override,

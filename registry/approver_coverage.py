@@ -13,7 +13,7 @@ from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
 from signoff.people.login import OIDC
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.policy.terms import Terms, terms_of
+from signoff.policy.terms import VerdictTerms, terms_of
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.actor_bounds import direct_terms
 from signoff.registry.gates.inventory import InventoryRow, inventory
@@ -92,7 +92,7 @@ def _problems(
 
 
 def _too_few(
-    policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str], place: str
+    policy: ApprovalPolicy, terms: VerdictTerms, active: Sequence[Person], coming: AbstractSet[str], place: str
 ) -> Iterator[tuple[str, str]]:
     later = terms.escalate_to
     if later and coming.isdisjoint(later) and not any(_eligible(later, here) for here in _tenants(active)):
@@ -122,7 +122,7 @@ def _too_few(
 
 
 def _group_problems(
-    policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str], place: str
+    policy: ApprovalPolicy, terms: VerdictTerms, active: Sequence[Person], coming: AbstractSet[str], place: str
 ) -> Iterator[tuple[str, str]]:
     """Yield why no tenant's people can fill the groups of these terms, one place each."""
     known = terms.groups if policy.route_to is None else [group for each in terms.applied for group in each.groups]

@@ -34,7 +34,7 @@ from signoff.policy.compiled_policy import (
 from signoff.policy.context_shapes import now_record
 from signoff.policy.handler_verdict import PolicyHandler
 from signoff.policy.policy_stack import UnderlyingPolicy, incomparable, stack_policies
-from signoff.policy.terms import Terms, terms_of
+from signoff.policy.terms import VerdictTerms, terms_of
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import check_actors
 from signoff.registry.built_in_tools import READ_REST_TOOL
@@ -230,7 +230,7 @@ class Catalog:
         """Return the verdict's approvers, else the policy's, else the default ones."""
         return self.terms(tool, verdict).approvers
 
-    def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:
+    def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> VerdictTerms:
         """Return the verdict's terms if it has approvers, else the policy's.
 
         A policy without approvers gets the default ones.

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
+from signoff.approvals.approval_outcomes import happened_outcome
 from signoff.approvals.audit_buffer import fold_facts
 from signoff.approvals.audit_events import facts_of_end
-from signoff.approvals.doubt_report import happened_outcome
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOptions, ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest

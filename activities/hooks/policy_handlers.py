@@ -16,7 +16,7 @@ from signoff.people.no_person import guard_user
 from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict, apply_handler_verdict, handler_rule
-from signoff.policy.terms import Terms
+from signoff.policy.terms import VerdictTerms
 from signoff.policypool.pool import ask_rules
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
@@ -45,7 +45,7 @@ async def apply_policy_handler(
 
 async def terms_at(
     catalog: Catalog, ctx: CallContext, args: Any, found: LocalGateDecision, tool: Tool, at: datetime | None
-) -> Terms | None:
+) -> VerdictTerms | None:
     """Return the terms on which the present policy would ask about the call `found` at an instant, or `None` if it
     would deny the call. Never raises. Reuses `found` if nothing depends on the time.
     """

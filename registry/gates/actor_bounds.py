@@ -11,7 +11,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import ANY_ARGUMENTS, CompiledPolicy
 from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
 from signoff.policy.expression import Compiler
-from signoff.policy.terms import Terms, terms_of
+from signoff.policy.terms import VerdictTerms, terms_of
 from signoff.registry.actor import Actor
 from signoff.registry.cel_context import ContextFields
 
@@ -55,7 +55,7 @@ def check_escalation(actor: Actor) -> None:
         raise ConfigError(message, actor=actor.name, field=field, value=error.context.get("value")) from None
 
 
-def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> Terms:
+def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: VerdictTerms) -> VerdictTerms:
     """Direct `terms` to the approvers of the actor's `escalation`.
 
     A policy with its own approvers keeps them and its own escalation: an actor widens neither.

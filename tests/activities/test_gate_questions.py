@@ -24,8 +24,8 @@ from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity, is_of
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.approval_outcomes import HAPPENED_NOTE
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
-from signoff.approvals.doubt_report import HAPPENED_NOTE
 from signoff.approvals.question_reference import reference_from_request
 from signoff.contracts.activity_messages import GateDecision, GateTask
 from signoff.contracts.call import IN_DOUBT_RULE, IN_DOUBT_TEXT, CallOutcome

@@ -26,7 +26,7 @@ from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.outcome_activity import OutcomeActivity
-from signoff.approvals.doubt_report import HAPPENED_NOTE
+from signoff.approvals.approval_outcomes import HAPPENED_NOTE
 from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.contracts.activity_messages import GateTask, OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome

@@ -1,4 +1,3 @@
-import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,7 +40,7 @@ from signoff.people.directory import FixedDirectory
 from signoff.people.eligibility import ApproverSpec
 from signoff.people.voter_set import Escalation, VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
-from signoff.policy.terms import Terms
+from signoff.policy.terms import VerdictTerms
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.tool import Tool
@@ -241,7 +240,7 @@ async def test_doubted_requester_turns_an_automatic_call_into_a_question(store: 
 ASKED = timedelta(seconds=ASKED_SECONDS)
 OPENED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BOSS = ("role:boss",)
-ESCALATES = Terms(approvers=("role:approvers",), escalate_after=60.0, escalate_to=BOSS)
+ESCALATES = VerdictTerms(approvers=("role:approvers",), escalate_after=60.0, escalate_to=BOSS)
 
 
 def question(**fields: Any) -> Question:
@@ -254,21 +253,21 @@ def question(**fields: Any) -> Question:
     return a_question(**given | fields)
 
 
-def voters(terms: Terms, *questions: Question, policy: Any = True, **ctx: Any) -> VoterSet:
+def voters(terms: VerdictTerms, *questions: Question, policy: Any = True, **ctx: Any) -> VoterSet:
     found = catalog_of([pay_tool(LEDGER, policy)])
     return voter_set(found, FixedDirectory(PEOPLE), pinned(**ctx), "pay", terms, OPENED, questions)
 
 
 def test_voters_come_from_present_policy_and_each_question() -> None:
     group = ApproverGroup(of=("role:board",), quorum=2)
-    terms = Terms(approvers=("role:approvers", "role:board"), quorum=3, groups=(group,))
+    terms = VerdictTerms(approvers=("role:approvers", "role:board"), quorum=3, groups=(group,))
     other = question(approvers=("role:legal",), quorum=2, allow_self=True, proposers=("ana",))
     policy = ApprovalPolicy(allow_self_approval=True)
     found = voters(terms, question(), other, question(revision=2), policy=policy)
     assert found.specs == (
-        ApproverSpec("main", terms.approvers, "guest", True, (), 3, (group,)),
-        ApproverSpec("main", ("role:approvers",), "guest", False),
-        ApproverSpec("main", ("role:legal",), "guest", True, ("ana",), 2),
+        ApproverSpec("main", terms.alone(), "guest", True),
+        ApproverSpec("main", question().alone(), "guest", False),
+        ApproverSpec("main", other.alone(), "guest", True, ("ana",)),
     )
     assert found.now == OPENED
     assert not voters(terms).specs[0].allow_self
@@ -293,7 +292,7 @@ def test_voters_come_from_present_policy_and_each_question() -> None:
 def test_escalation_time_is_the_later_of_question_and_terms(
     asked_by: dict[str, Any], terms: dict[str, Any], after: int
 ) -> None:
-    found = voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by))
+    found = voters(replace(ESCALATES, **terms), question(**asked_by))
     assert found.escalations == (Escalation(OPENED + timedelta(seconds=after), BOSS),)
 
 
@@ -309,11 +308,11 @@ def test_escalation_time_is_the_later_of_question_and_terms(
     ({"opened_at": None, "edit_of": 1}, {}),
 )
 def test_question_or_terms_without_escalation_add_no_voters(asked_by: dict[str, Any], terms: dict[str, Any]) -> None:
-    assert voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by)).escalations == ()
+    assert voters(replace(ESCALATES, **terms), question(**asked_by)).escalations == ()
 
 
 def test_escalation_adds_only_approvers_in_both_question_and_terms() -> None:
-    terms = dataclasses.replace(ESCALATES, escalate_to=("role:cfo", "role:board"))
+    terms = replace(ESCALATES, escalate_to=("role:cfo", "role:board"))
     (found,) = voters(terms, question(escalate_to=("role:boss", "role:board", "role:cfo"))).escalations
     assert found.to == ("role:board", "role:cfo")
 
@@ -323,12 +322,12 @@ def test_edit_by_an_escalation_approver_keeps_the_escalation() -> None:
     edited = question(edit_of=1, approvers=everybody)
     always = (Escalation(datetime.min.replace(tzinfo=UTC), BOSS),)
     assert voters(ESCALATES, edited).escalations == always
-    assert voters(dataclasses.replace(ESCALATES, escalate_after=None), edited).escalations == always
+    assert voters(replace(ESCALATES, escalate_after=None), edited).escalations == always
     later = (Escalation(OPENED + timedelta(seconds=60), BOSS),)
     assert voters(ESCALATES, question(edit_of=1)).escalations == later
     assert voters(ESCALATES, question(approvers=everybody)).escalations == later
     assert voters(ESCALATES, question(edit_of=1, approvers=BOSS)).escalations == always
-    nobody = dataclasses.replace(ESCALATES, escalate_to=())
+    nobody = replace(ESCALATES, escalate_to=())
     assert voters(nobody, edited).escalations == ()
 
 
@@ -376,13 +375,13 @@ def checked(
     asked: Question,
     *decisions: Decision,
     rules: ApprovalPolicy | None = None,
-    terms: Terms | None = None,
+    terms: VerdictTerms | None = None,
     after: float = 120.0,
     found: LocalGateDecision | None = None,
     **stored: Any,
 ) -> PermitCheck:
     """`after` is in seconds since the question. `stored` replaces the approval."""
-    rules, terms = rules or ApprovalPolicy(), terms or Terms(approvers=("role:approvers",))
+    rules, terms = rules or ApprovalPolicy(), terms or VerdictTerms(approvers=("role:approvers",))
     tool = pay_tool(LEDGER, rules)
     given: dict[str, Any] = {"completed_at": OPENED + MINUTE} | stored
     return check_permit(
@@ -443,7 +442,7 @@ def test_arguments_edited_in_another_question_do_not_count() -> None:
     permit = replace(APPROVED, digest=changed.digest)
 
     def worth(change: Decision, edited: str) -> PermitCheck:
-        terms = Terms(approvers=("role:approvers",))
+        terms = VerdictTerms(approvers=("role:approvers",))
         tool = pay_tool(LEDGER, rules)
         return check_permit(
             permit,
@@ -469,7 +468,7 @@ def test_arguments_edited_in_another_question_do_not_count() -> None:
 
 @table("count", 1, 2)
 def test_changed_terms_that_the_votes_do_not_meet_are_asked_again(count: int) -> None:
-    two = Terms(approvers=("role:approvers",), quorum=2)
+    two = VerdictTerms(approvers=("role:approvers",), quorum=2)
     mine = catalog_of([pay_tool(LEDGER, ApprovalPolicy())]).policy("pay").hash
     asked = bound(quorum=count)
     few, more = PermitCheck("refuse", FEW), PermitCheck("again", "more people have to approve this now", "policy")
@@ -477,7 +476,7 @@ def test_changed_terms_that_the_votes_do_not_meet_are_asked_again(count: int) ->
     same = bound(policy_hash=mine)
     assert checked(same, terms=two) == few
     # The rules are the same, but now want more for this call: treated like another policy.
-    added = dataclasses.replace(two, applied=(AppliedTerm(quorum=2),))
+    added = replace(two, applied=(AppliedTerm(quorum=2),))
     assert checked(same, terms=added) == more
     assert checked(asked, yes(asked), yes(asked, "ana"), terms=two) == RUN
 
@@ -487,7 +486,7 @@ def test_changed_terms_that_the_votes_do_not_meet_are_asked_again(count: int) ->
 def test_self_approval_must_be_allowed_then_and_now(*, allowed_now: bool, allowed_then: bool) -> None:
     rules = ApprovalPolicy(allow_self_approval=allowed_now)
     asked = bound(approvers=("user:guest",), allow_self=allowed_then)
-    terms = Terms(approvers=("user:guest",))
+    terms = VerdictTerms(approvers=("user:guest",))
     own = PermitCheck("again", "a person other than the requester has to approve this now", "policy")
     found = checked(asked, yes(asked, "guest"), rules=rules, terms=terms)
     assert found == (RUN if allowed_now and allowed_then else own)
@@ -496,7 +495,7 @@ def test_self_approval_must_be_allowed_then_and_now(*, allowed_now: bool, allowe
 def test_each_signed_answer_needs_the_assurance_of_question_and_terms() -> None:
     weak = PermitCheck("again", "this needs a stronger sign-in now", "policy")
     asked, sure = bound(), bound(min_assurance="mfa")
-    strong = Terms(approvers=("role:approvers",), min_assurance="mfa")
+    strong = VerdictTerms(approvers=("role:approvers",), min_assurance="mfa")
     assert checked(asked, yes(asked, assurance="mfa"), terms=strong) == RUN
     assert checked(asked, yes(asked), terms=strong) == weak
     assert checked(asked, yes(asked, assurance="mfa"), yes(asked, "ana"), terms=strong) == weak
@@ -537,7 +536,7 @@ def test_signed_answer_must_meet_the_present_timeout(
     question = bound(**asked)
     given = yes(question, **answered)
     rules = ApprovalPolicy(accept_unsigned=True)
-    found = checked(question, given, rules=rules, terms=Terms(approvers=("role:approvers",), **terms))
+    found = checked(question, given, rules=rules, terms=VerdictTerms(approvers=("role:approvers",), **terms))
     assert found == (RUN if runs else late)
 
 

@@ -18,7 +18,7 @@ from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.machine import vote_of
 from signoff.approvals.request_state import StoredAnswer
 from signoff.contracts.activity_messages import Authority, Tally
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import Question, Terms
 from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Verdict
@@ -38,7 +38,7 @@ DEVELOPMENT = SignaturePolicy(Verifier(), development=True)
 PRODUCTION = SignaturePolicy(Verifier(), development=False)
 VOTERS = VoterSet(
     FixedDirectory([a_person("ana"), a_person("bo"), a_person("eve", roles=())]),
-    (ApproverSpec("main", ("role:approvers",), "guest", False, quorum=1),),
+    (ApproverSpec("main", Terms(approvers=("role:approvers",)), "guest", False),),
     NOW,
 )
 PERMIT = a_permit(kind="approved")

@@ -12,7 +12,7 @@ from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, pay_tool, yes
 from signoff.activities.run_rights import RunRights
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts.activity_messages import ToolReply
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, Terms
 from signoff.contracts.call import Permit
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
@@ -321,7 +321,7 @@ def test_each_person_takes_one_seat() -> None:
     def proved(who: str, **fields: Any) -> Decision:
         return SIGNER.sign_decision(approval_by(who, **fields))
 
-    table = ApproverSpec("main", ("role:approvers",), "guest", False)
+    table = ApproverSpec("main", Terms(approvers=("role:approvers",)), "guest", False)
     seats = VoterSet(FixedDirectory(PEOPLE.values()), (table,), NOW)
     assert seats.count(()) == 0
     assert seats.count((proved("bo"), proved("bo", delivery_id="d2"))) == 1

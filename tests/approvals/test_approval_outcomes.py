@@ -7,6 +7,7 @@ from tables import table
 from signoff.approvals.approval_outcomes import (
     denial_from_request,
     denied_outcome,
+    happened_outcome,
     late_result,
     outcome_message,
     repeated_denial,
@@ -15,6 +16,7 @@ from signoff.approvals.approval_outcomes import (
 )
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, ToolDenied
 from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.decision import Decision
 from signoff.contracts.message import Message, ResultPart, TextPart
 from signoff.contracts.turn import Denial, WaitingCall
 from signoff.formats.replace import replace
@@ -148,4 +150,21 @@ def test_same_action_is_denied_again_by_the_same_decision() -> None:
         gate="approval",
         value=Content(inline=repeated_denial(silent, "c2.1", "pay").for_model()),
         denied=repeated_denial(silent, "c2.1", "pay"),
+    )
+
+
+@table(("result", "expected"), ("receipt 17", "receipt 17"), ("", "It happened."))
+def test_confirmed_call_has_a_result_marked_as_a_persons_report(result: str, expected: str) -> None:
+    word = Decision(
+        approval_id="main.s.t.c1.1", verdict="happened", result=result, subject="ana", reason="I called the bank"
+    )
+    assert happened_outcome("c1.1", "pay", word) == CallOutcome(
+        call="c1.1",
+        tool="pay",
+        code="ok",
+        gate="execute",
+        value=Content(inline=expected),
+        approval_id="main.s.t.c1.1",
+        decided_by="ana",
+        note="The tool did not answer; a person says that this happened.",
     )

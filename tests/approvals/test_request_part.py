@@ -42,5 +42,12 @@ def test_request_part_equals_its_card(cut: bool) -> None:
         "expires_at": "2026-01-01T12:01:00Z",
         "approvers": ["role:finance", "user:ana"],
         "quorum": 2,
+        "groups": [],
+        "min_assurance": "channel",
+        "timeout": 60.0,
+        "remind_after": None,
+        "escalate_after": None,
+        "escalate_to": [],
+        "on_timeout": "deny",
         "where": {"api": "/approvals/a", "session": "/sessions/s", "page": "/approve/a", "channels": ["mail"]},
     }

@@ -6,6 +6,7 @@ from evaluation_kit import ASKS, SCHEMA, a_call, a_case, a_catalog, a_tool
 from tables import table
 
 from signoff.approvals.redaction import HIDDEN
+from signoff.contracts.approval import Terms
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.message import ResultPart
 from signoff.contracts.usage import UsageLimit
@@ -48,11 +49,7 @@ async def test_recorded_calls_are_judged_by_the_present_policy() -> None:
     )
     played = await play(case, a_catalog(a_tool(requires_approval=policy)))
     assert verdicts(played) == ["ask", "ask", "deny"]
-    assert (played.calls[0].rule, played.calls[0].approvers, played.calls[0].quorum) == (
-        "auto_approve_if",
-        ("user:ana",),
-        1,
-    )
+    assert (played.calls[0].rule, played.calls[0].terms) == ("auto_approve_if", Terms(approvers=("user:ana",)))
     assert (played.calls[2].rule, played.calls[2].gate) == ("deny_if", "approval")
     assert (played.ending, played.answer) == ("complete", "done")
 

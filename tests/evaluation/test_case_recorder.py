@@ -15,6 +15,7 @@ from signoff.contracts.activity_messages import (
     QuestionReference,
     Response,
 )
+from signoff.contracts.approval import Terms
 from signoff.contracts.call import CallContext, CallOutcome, Place, RuleReference, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
@@ -129,7 +130,8 @@ def test_outcome_of_a_call_is_recorded(
 def test_approvers_of_a_call_are_recorded() -> None:
     question = QuestionReference(question_hash="h", effect="Pay", approvers=("role:finance",), quorum=2)
     call = call_of(case_of(APPROVED, gate_decision=ruled("ask", question=question)))
-    assert (call.approvers, call.quorum, call.rule) == (["role:finance"], 2, RuleReference(name="auto_approve_if"))
+    assert call.terms == Terms(approvers=("role:finance",), quorum=2)
+    assert call.rule == RuleReference(name="auto_approve_if")
 
 
 def test_case_holds_its_turn_but_no_signature_of_the_requester() -> None:

@@ -4,6 +4,7 @@ import pytest
 from evaluation_kit import ASKS, a_call, a_case, a_catalog, a_tool
 from tables import table
 
+from signoff.contracts.approval import Terms
 from signoff.evaluation.case_file import EvaluationCase
 from signoff.evaluation.case_player import CaseModel, play
 from signoff.evaluation.difference import Difference, find_differences
@@ -25,7 +26,7 @@ def summary(found: list[Difference]) -> list[tuple[str, str, str, str]]:
 
 
 async def test_identical_replay_has_no_difference() -> None:
-    case = a_case(a_call(20), a_call(70, "ask", "c1.2", approvers=["role:finance"], quorum=1))
+    case = a_case(a_call(20), a_call(70, "ask", "c1.2", terms=Terms(approvers=("role:finance",))))
     assert await differences(case, a_catalog()) == []
     assert await differences(case, a_catalog(), ("pay", {"amount": 70}), ("pay", {"amount": 20})) == []
 
@@ -63,7 +64,7 @@ async def test_changed_verdict_is_reported_with_its_rule() -> None:
 
 
 async def test_other_approvers_or_another_quorum_is_a_difference() -> None:
-    asked = a_call(70, "ask", approvers=["role:finance"], quorum=1)
+    asked = a_call(70, "ask", terms=Terms(approvers=("role:finance",)))
     two = a_tool(requires_approval=replace(ASKS, quorum=2))
     assert summary(await differences(a_case(asked), a_catalog(two))) == [
         ("terms", "pay", "1 of role:finance", "2 of role:finance")

@@ -14,12 +14,12 @@ from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict, RulesV
 from signoff.policy.expression import EVALUATORS
 from signoff.policy.facts import ToolFacts
 from signoff.policy.second_engine import second_program
-from signoff.policy.terms import NO_TERMS, Terms
+from signoff.policy.terms import NO_TERMS, VerdictTerms
 
 ONE, TWO = "cel-expr-python", "cel-python"
 ACTOR = {"name": "desk", "tags": ["money"]}
 BAD = float("nan")
-BY_A = Terms(approvers=("role:a",), asked_first=("role:a",))
+BY_A = VerdictTerms(approvers=("role:a",), asked_first=("role:a",))
 NO_ROUTE = "; `route_to` gave no list of people that both engines agree on, so the named approvers are asked"
 
 

@@ -16,7 +16,7 @@ from signoff.policy.cases import PolicyCase, read_case, run_cases
 from signoff.policy.compiled_policy import PolicyVerdict, compile_rules
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.policy.expression import single_engine_problem
-from signoff.policy.terms import Terms
+from signoff.policy.terms import VerdictTerms
 
 CASE = {"name": "cheap", "tool": "book_flight", "expect": "auto"}
 KEYS = "allowed are `name`, `tool`, `args`, `ctx`, `now`, `expect`, `quorum`"
@@ -88,7 +88,7 @@ FULL = PolicyVerdict(
     "hash",
     "two engines",
     (EngineAnswer("auto_approve_if", "one", "true", "sure"), EngineAnswer("auto_approve_if", "two", "false", "")),
-    Terms(
+    VerdictTerms(
         approvers=("role:a", "user:b"),
         groups=(ApproverGroup(of=("role:a",)), ApproverGroup(of=("user:b",))),
         quorum=2,
@@ -111,7 +111,7 @@ def test_explanation_has_a_line_for_each_part() -> None:
         "stricter: it is the weekend",
         "policy: hash by two engines",
     ]
-    routed = dataclasses.replace(BARE, terms=Terms(approvers=("role:a",)))
+    routed = dataclasses.replace(BARE, terms=VerdictTerms(approvers=("role:a",)))
     assert explain_text(routed).split("\n")[1] == "approvers, should a gate ask: role:a"
     assert explain_text(BARE).split("\n") == ["auto: nobody asks", "policy: hash by two engines"]
 

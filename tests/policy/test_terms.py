@@ -5,6 +5,7 @@ import pytest
 from policy_samples import arguments, compiled, context
 from tables import table
 
+from signoff.approvals.tightening import are_stricter
 from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.errors import ConfigError
 from signoff.formats.replace import replace
@@ -12,7 +13,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, Term, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, read_answer
 from signoff.policy.second_engine import second_program
-from signoff.policy.terms import Terms, terms_of
+from signoff.policy.terms import VerdictTerms, terms_of
 from signoff.testing.builders import a_question
 
 LARGE = {"when": "args.count > 2", "quorum": 2, "reason": "it is a large order"}
@@ -25,7 +26,7 @@ def policy(*terms: Any, **fields: Any) -> CompiledPolicy:
     return compiled(ApprovalPolicy.model_validate({**BASE, "terms": list(terms), **fields}))
 
 
-def on(judge: CompiledPolicy, **args: Any) -> Terms:
+def on(judge: CompiledPolicy, **args: Any) -> VerdictTerms:
     return judge.judge(arguments(**args), context(), {"name": "desk", "tags": ["night"]}).terms
 
 
@@ -191,7 +192,7 @@ def test_terms_are_compared_with_an_earlier_question(more: dict[str, Any], asks_
     rules = ApprovalPolicy.model_validate(BASE)
     asked = a_question(approvers=("role:finance",))
     applied: list[AppliedTerm] = [Term.model_validate(more).as_applied()] if more else []
-    assert terms_of(rules, rules.named_approvers, applied).are_stricter_than(asked) is asks_more
+    assert are_stricter(terms_of(rules, rules.named_approvers, applied), asked) is asks_more
 
 
 def test_term_with_a_new_group_keeps_the_quorum_of_the_policy() -> None:
@@ -221,8 +222,8 @@ def test_term_with_a_new_group_keeps_the_groups_of_the_policy() -> None:
 def test_terms_are_stricter_than_a_question_with_other_groups(
     asked: tuple[ApproverGroup, ...], asks_more: bool
 ) -> None:
-    terms = Terms(groups=(FINANCE, COUNSEL), quorum=2)
-    assert terms.are_stricter_than(a_question(groups=asked, quorum=2)) is asks_more
+    terms = VerdictTerms(groups=(FINANCE, COUNSEL), quorum=2)
+    assert are_stricter(terms, a_question(groups=asked, quorum=2)) is asks_more
 
 
 @table(

@@ -1,4 +1,4 @@
-"""Builds the outcomes of calls that need approval: waiting, or denied."""
+"""Builds the outcomes of calls that need approval: waiting, denied, or happened by a person's word."""
 
 import json
 from collections.abc import Mapping
@@ -7,10 +7,13 @@ from typing import Final
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
 from signoff.contracts.ids import show_code
 from signoff.contracts.message import Message, ResultPart, TextPart
 from signoff.contracts.turn import Denial, WaitingCall
 
+HAPPENED_TEXT: Final = "It happened."
+HAPPENED_NOTE: Final = "The tool did not answer; a person says that this happened."
 _SOURCES: Final[Mapping[str, DenialSource]] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 _REASONS: Final[Mapping[str, str]] = {
     "timed_out": "Nobody answered in time.",
@@ -105,4 +108,18 @@ def repeated_denial(earlier: Denial, call: str, tool: str) -> ToolDenied:
         reason=earlier.reason,
         decided_at=earlier.decided_at,
         level=earlier.level,
+    )
+
+
+def happened_outcome(call: str, tool: str, word: Decision) -> CallOutcome:
+    """The decision's text is the result, marked as a person's."""
+    return CallOutcome(
+        call=call,
+        tool=tool,
+        code="ok",
+        gate="execute",
+        value=Content(inline=word.result or HAPPENED_TEXT),
+        approval_id=word.approval_id,
+        decided_by=word.subject,
+        note=HAPPENED_NOTE,
     )

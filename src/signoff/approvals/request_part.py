@@ -22,8 +22,7 @@ def part_from_request(request: ApprovalRequest, where: AnswerLinks) -> ResponseP
         arguments=request.card.rows,
         whole=request.card.whole,
         expires_at=request.expires_at,
-        approvers=request.approvers,
-        quorum=request.quorum,
+        **request.by_name(),
         where=where,
     )
     return ResponsePart(type=APPROVAL_REQUEST, content=Content(inline=content.model_dump(mode="json")))

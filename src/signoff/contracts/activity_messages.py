@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow, EditMode
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow, EditMode, Terms
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import (
     CallContext,
@@ -219,7 +219,7 @@ class RunOptions(FrozenModel):
     """True if an external call without a report needs a question about its outcome."""
 
 
-class QuestionReference(FrozenModel):
+class QuestionReference(Terms):
     """A turn's data about a question of the gates. The store's row holds all of it.
 
     Fields have the names and meanings of `Question`.
@@ -242,23 +242,14 @@ class QuestionReference(FrozenModel):
     doubt_of: int = 0
     edit_of: int = 0
     edit_delivery: str = ""
-    approvers: tuple[str, ...] = ()
-    quorum: int = 1
-    groups: tuple[ApproverGroup, ...] = ()
     veto: bool = True
     require_reason: bool = False
     allow_self: bool = False
     edit: EditMode = "off"
     proposers: tuple[str, ...] = ()
     allow_remember: bool = False
-    min_assurance: Assurance = "channel"
     accept_unsigned: bool = False
     level: str = "user"
-    timeout: float = 86_400.0
-    remind_after: float | None = None
-    escalate_after: float | None = None
-    escalate_to: tuple[str, ...] = ()
-    on_timeout: Literal["deny", "escalate"] = "deny"
     opened_at: datetime | None = None
 
 

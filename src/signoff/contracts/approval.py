@@ -1,11 +1,13 @@
-"""Questions, the requests built from them, their cards and votes."""
+"""Terms, questions, the requests built from them, their cards and votes."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from signoff.contracts.call import LateReport, RuleReference
 from signoff.contracts.content import Content, Words
-from signoff.contracts.decision import Assurance, Decision, Verdict
+from signoff.contracts.decision import ASSURANCES, Assurance, Decision, Verdict
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Principal
 
@@ -90,23 +92,82 @@ class ApproverGroup(FrozenModel):
     """The number of approvals from this group."""
 
 
-class AppliedTerm(FrozenModel):
+def _stronger(one: Assurance, other: Assurance) -> Assurance:
+    return max(one, other, key=ASSURANCES.index)
+
+
+def _all_groups(one: tuple[ApproverGroup, ...], other: tuple[ApproverGroup, ...]) -> tuple[ApproverGroup, ...]:
+    merged: dict[frozenset[str], ApproverGroup] = {}
+    for group in (*one, *other):
+        previous = merged.get(frozenset(group.of), group)
+        merged[frozenset(group.of)] = max(previous, group, key=lambda each: each.quorum)
+    return tuple(merged.values())
+
+
+def _in_both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each for each in one if each in other)
+
+
+@dataclass(frozen=True)
+class Stricter:
+    """Orders the values of a term. `None` restricts nothing."""
+
+    of: Callable[[Any, Any], Any]
+    """Returns the least value that is as strict as both."""
+    word: str = ""
+    """A comparative for settings that only change something if they are stricter."""
+
+    def __call__(self, one: Any, other: Any) -> Any:
+        if one is None or other is None:
+            return one if other is None else other
+        return self.of(one, other)
+
+
+class TermValues(FrozenModel):
+    """The terms that can become stricter. The defaults restrict nothing."""
+
+    quorum: Annotated[int, Stricter(max, "larger")] = 1
+    """The total number of different approvers."""
+    groups: Annotated[tuple[ApproverGroup, ...], Stricter(_all_groups)] = ()
+    """The groups that approvers must fill. If empty, any approver fills any place."""
+    min_assurance: Annotated[Assurance, Stricter(_stronger, "stronger")] = "none"
+    """The minimum identification of approvers."""
+    timeout: Annotated[float | None, Stricter(min, "shorter")] = None
+    """Seconds to answer."""
+    escalate_after: Annotated[float | None, Stricter(min)] = None
+    """Seconds to the escalation. `None`: never."""
+    escalate_to: Annotated[tuple[str, ...] | None, Stricter(_in_both)] = None
+    """The only approvers that an escalation may add."""
+
+
+class AppliedTerm(TermValues):
     """A stricter term that applied to one call, with its reason."""
 
     reason: str = ""
     """The policy's reason, or its condition."""
-    quorum: int = 1
-    """The number of different approvers."""
-    groups: tuple[ApproverGroup, ...] = ()
-    """The additional approvers."""
-    min_assurance: Assurance = "none"
-    """The minimum identification."""
-    timeout: float | None = None
-    """The time to answer, in seconds."""
-    escalate_after: float | None = None
-    """Seconds until the escalation."""
+
+
+class Terms(TermValues):
+    """All terms of one question."""
+
+    approvers: tuple[str, ...] = ()
+    """All approvers, as `role:<role>` and `user:<id>`, including those in `groups`."""
+    min_assurance: Assurance = "channel"
+    timeout: float = 86_400.0
+    """Seconds from the question to its deadline."""
+    remind_after: float | None = None
+    """Seconds to each reminder. `None`: never."""
     escalate_to: tuple[str, ...] = ()
-    """The only targets of the escalation."""
+    """The approver entries that an escalation adds."""
+    on_timeout: Literal["deny", "escalate"] = "deny"
+    """Whether the deadline denies, or escalates and is extended once, by `timeout`."""
+
+    def alone(self) -> "Terms":
+        """Return the terms of a question or verdict without the rest of it."""
+        return Terms(**self.by_name())
+
+    def by_name(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in Terms.model_fields}
 
 
 EditMode = Literal["off", "propose", "approve"]
@@ -121,7 +182,7 @@ Ending = Literal["cancelled", "lapsed", "superseded", "not_asked"]
 """How a turn ended its question, always without a run. `unsigned`: a raw message answered it."""
 
 
-class Question(FrozenModel):
+class Question(Terms):
     """One question to approvers about one call. The store inserts this row once and never changes it.
 
     `question_hash` covers everything except `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`. Spans are in
@@ -174,12 +235,6 @@ class Question(FrozenModel):
     """The SHA-256 of the policy."""
     override: str = ""
     """The SHA-256 of the tool's objection that approvers are asked to override."""
-    approvers: tuple[str, ...] = ()
-    """All approvers, as `role:<role>` and `user:<id>`, including those in `groups`."""
-    quorum: int = 1
-    """The total number of different approvers."""
-    groups: tuple[ApproverGroup, ...] = ()
-    """The groups that these approvers must fill. If empty, any of `approvers` fills any place."""
     applied: tuple[AppliedTerm, ...] = ()
     """Why the terms are stricter than the policy's own, if they are."""
     veto: bool = True
@@ -196,24 +251,12 @@ class Question(FrozenModel):
     """True if an answer may be remembered."""
     confirm: str = ""
     """`type` if approvers type a value of the card again. Else ""."""
-    min_assurance: Assurance = "channel"
-    """The minimum identification of approvers."""
     accept_unsigned: bool = False
     """True if unsigned answers count."""
     level: str = "user"
     """`user`, or `admin` if administrators are asked."""
-    timeout: float = 86_400.0
-    """Seconds from `opened_at` to the deadline."""
     grant_ttl: float = 86_400.0
     """Lifetime of an approval, in seconds from the answer that completed it."""
-    remind_after: float | None = None
-    """Seconds to each reminder. `None`: never."""
-    escalate_after: float | None = None
-    """Seconds to the escalation. `None`: never."""
-    escalate_to: tuple[str, ...] = ()
-    """The approver entries that an escalation adds."""
-    on_timeout: Literal["deny", "escalate"] = "deny"
-    """Whether the deadline denies, or escalates and is extended once, by `timeout`."""
     notify: tuple[str, ...] = ()
     """Names of the policy's channels. If empty, the channels of the manifest's rules."""
     agent_says: str = ""

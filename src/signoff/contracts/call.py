@@ -128,7 +128,6 @@ class Permit(FrozenModel):
     ctx: CallContext
     approval_id: str = ""
     revision: int = 1
-    quorum: int = 1
     decisions: tuple[Decision, ...] = ()
     rule: RuleReference | None = None
     policy_hash: str = ""

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from signoff.contracts.approval import Card, CardRow
+from signoff.contracts.approval import Card, CardRow, Terms
 from signoff.contracts.call import CallState
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
@@ -113,7 +113,7 @@ class AnswerLinks(FrozenModel):
     """The policy's channels. If empty, the channels of the manifest's rules."""
 
 
-class ApprovalRequestPart(FrozenModel):
+class ApprovalRequestPart(Terms):
     """The content of an `approval-request` part: an open request, as on its card."""
 
     approval_id: str
@@ -135,10 +135,6 @@ class ApprovalRequestPart(FrozenModel):
     """True if these are all arguments, in full. Otherwise read the request itself before approving."""
     expires_at: datetime | None
     """The deadline, in UTC."""
-    approvers: tuple[str, ...]
-    """The approvers, as `role:<role>` and `user:<id>`."""
-    quorum: int
-    """The number of approvals needed."""
     where: AnswerLinks
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
+from signoff.contracts.approval import Terms
 from signoff.contracts.call import CallContext, RuleReference
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import TurnKey, parse_workflow_id
@@ -50,8 +51,7 @@ class RecordedCall(Section):
     verdict: str = Field("", description="`run`, `ask`, `deny`, or the code with which a gate ended it.")
     gate: str = Field("", description="The gate that ended it.")
     rule: RuleReference | None = Field(None, description="The rule that let it run, asked or denied.")
-    approvers: list[str] = Field([], description="The approvers.")
-    quorum: int = Field(0, description="The number of required approvals.")
+    terms: Terms | None = Field(None, description="The terms on which approvers were asked.")
     decision: RecordedDecision | None = Field(None, description="The approvers' decision.")
     result: RecordedResult | None = Field(None, description="The answer to the model.")
 

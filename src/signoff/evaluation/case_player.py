@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from signoff.approvals.redaction import HIDDEN, hide
 from signoff.contracts.activity_messages import Tally
+from signoff.contracts.approval import Terms
 from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, REQUIRES_APPROVAL, CallContext, RuleReference
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.completion import CompletionRequest, Driver
@@ -64,8 +65,7 @@ class PlayedCall:
     gate: str = ""
     rule: str = ""
     why: str = ""
-    approvers: tuple[str, ...] = ()
-    quorum: int = 0
+    terms: Terms | None = None
     answered: Answerer = "record"
     """The source of its answer, `nobody` if the case has none."""
 
@@ -243,11 +243,9 @@ class _Player:
 
     def _describe(self, number: int, call: CallPart, shown: dict[str, Any], found: LocalGateDecision) -> PlayedCall:
         verdict: PolicyVerdict | None = found.verdict
-        approvers: tuple[str, ...] = ()
-        quorum = 0
+        terms: Terms | None = None
         if found.kind == "ask" and found.tool is not None:
-            terms = self.catalog.terms(found.tool.activity, verdict)
-            approvers, quorum = terms.approvers, terms.quorum
+            terms = self.catalog.terms(found.tool.activity, verdict).alone()
         return PlayedCall(
             call=call.call,
             tool=call.tool,
@@ -256,8 +254,7 @@ class _Player:
             gate=found.gate if found.kind == "settled" else "",
             rule="" if verdict is None else verdict.rule.label,
             why=found.message or ("" if verdict is None else verdict.why),
-            approvers=approvers,
-            quorum=quorum,
+            terms=terms,
         )
 
 

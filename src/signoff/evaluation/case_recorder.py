@@ -139,8 +139,7 @@ class _Recorder:
             verdict=verdict,
             gate="" if settled is None or verdict in ("run", "ask") else settled.gate,
             rule=rules[0] if rules else None,
-            approvers=[] if question is None else list(question.approvers),
-            quorum=0 if question is None else question.quorum,
+            terms=None if question is None else question.alone(),
             decision=None if verdict != "ask" else self._decision(gate_decision, outcome),
             result=self._result(part.call, outcome),
         )

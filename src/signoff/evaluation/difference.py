@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from signoff.contracts.approval import Terms
 from signoff.contracts.canonical_json import same_arguments
 from signoff.evaluation.case_file import DifferenceKind, EvaluationCase, RecordedCall
 from signoff.evaluation.case_player import PlayedCall, PlayResult, call_key
@@ -75,8 +76,10 @@ def _call_differences(
             yield Difference("changed", "changed" in forbidden, *_arguments(before, after), *named[:2])
         if before.verdict != after.verdict:
             yield Difference("verdict", "verdict" in forbidden, before.verdict, after.verdict, *named)
-        elif before.verdict == "ask" and before.quorum and _describe_terms(before) != _describe_terms(after):
-            yield Difference("terms", "terms" in forbidden, _describe_terms(before), _describe_terms(after), *named)
+        elif before.verdict == "ask" and before.terms is not None and after.terms is not None:
+            was, now = _describe_terms(before.terms), _describe_terms(after.terms)
+            if was != now:
+                yield Difference("terms", "terms" in forbidden, was, now, *named)
 
 
 def _arguments(before: RecordedCall, after: PlayedCall) -> tuple[str, str]:
@@ -87,8 +90,8 @@ def _arguments(before: RecordedCall, after: PlayedCall) -> tuple[str, str]:
     return was, now
 
 
-def _describe_terms(call: RecordedCall | PlayedCall) -> str:
-    return f"{call.quorum} of {', '.join(sorted(call.approvers))}"
+def _describe_terms(terms: Terms) -> str:
+    return f"{terms.quorum} of {', '.join(sorted(terms.approvers))}"
 
 
 def _words(call: PlayedCall) -> str:

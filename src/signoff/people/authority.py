@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.approval import Terms
 from signoff.contracts.decision import UNSIGNED, at_least
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory
@@ -44,7 +45,7 @@ def check_authority(
     person = people.find(decision.subject, task.tenant)
     spec = ApproverSpec(
         task.tenant,
-        task.approvers,
+        Terms(approvers=task.approvers),
         task.requester,
         task.allow_self,
         task.proposers,

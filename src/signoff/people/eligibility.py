@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from signoff.contracts.approval import ApproverGroup, Question
+from signoff.contracts.approval import Question, Terms
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
 from signoff.people.directory import Directory
@@ -39,16 +39,12 @@ class ApproverSpec:
     """The approvers and the requester."""
 
     tenant: str
-    approvers: tuple[str, ...]
-    """The approver entries: `role:<role>` and `user:<id>`."""
+    terms: Terms
     requester: str
     allow_self: bool
     """Whether the requester and the proposers may vote."""
     proposers: tuple[str, ...] = ()
     """The ids of the editors of the arguments."""
-    quorum: int = 1
-    groups: tuple[ApproverGroup, ...] = ()
-    """The groups with their places. If empty, any approver fills any place."""
     requester_person: str = ""
     """The id of the person behind `requester` at the time of the request.
 
@@ -60,12 +56,10 @@ def approver_spec_of(question: Question) -> ApproverSpec:
     asked_by = question.requester.user
     return ApproverSpec(
         question.tenant,
-        question.approvers,
+        question.alone(),
         asked_by,
         question.allow_self,
         question.proposers,
-        question.quorum,
-        question.groups,
         question.requester.person_id,
     )
 
@@ -137,4 +131,4 @@ def _present(person: Person, spec: ApproverSpec) -> bool:
 
 
 def _entries(person: Person, spec: ApproverSpec) -> frozenset[str]:
-    return frozenset(rights(person)).intersection(spec.approvers)
+    return frozenset(rights(person)).intersection(spec.terms.approvers)

@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from signoff.approvals.quorum import Voter, countable_votes, suffices
+from signoff.approvals.tightening import tighten
 from signoff.contracts.decision import UNSIGNED, Decision
+from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.people.eligibility import ApproverSpec, VotingRights, resolve_voting_rights
 
@@ -41,8 +43,8 @@ class VoterSet:
         The caller has verified all signatures. `least` is the minimum number of people.
         """
         # Use the largest quorum for each: loosening a policy in between must release nothing.
-        quorum = max(least, *(spec.quorum for spec in self.specs))
-        return all(suffices(quorum, spec.groups, self._voters(spec, decisions)) for spec in self.specs)
+        quorum = max(least, tighten(*(spec.terms for spec in self.specs)).quorum)
+        return all(suffices(quorum, spec.terms.groups, self._voters(spec, decisions)) for spec in self.specs)
 
     def _voters(self, spec: ApproverSpec, decisions: Sequence[Decision]) -> list[Voter]:
         votes: dict[str, dict[str, frozenset[str]]] = {}
@@ -69,13 +71,13 @@ class VoterSet:
         added = tuple(to for each in self.escalations if each.since <= moment for to in each.to)
         if not added:
             return resolve_voting_rights(person, self.people, spec, moment)
-        wider = dataclasses.replace(spec, approvers=(*spec.approvers, *added))
+        wider = dataclasses.replace(spec, terms=replace(spec.terms, approvers=(*spec.terms.approvers, *added)))
         return _anywhere(resolve_voting_rights(person, self.people, wider, moment), frozenset(added), spec)
 
 
 def _anywhere(rights: VotingRights, added: frozenset[str], spec: ApproverSpec) -> VotingRights:
     """Approvers added by an escalation fill a place of any group."""
-    every = frozenset(entry for group in spec.groups for entry in group.of)
+    every = frozenset(entry for group in spec.terms.groups for entry in group.of)
 
     def widen(entries: frozenset[str]) -> frozenset[str]:
         return entries if entries.isdisjoint(added) else entries | every

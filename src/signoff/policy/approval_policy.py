@@ -24,8 +24,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from signoff.approvals.quorum import Voter, people_needed, suffices
-from signoff.contracts.approval import AppliedTerm, ApproverGroup, EditMode
-from signoff.contracts.decision import ASSURANCES, Assurance
+from signoff.approvals.tightening import ORDERS, tighten
+from signoff.contracts.approval import AppliedTerm, ApproverGroup, EditMode, Terms, TermValues
+from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError
 from signoff.formats.declared_fields import FieldSpec
 from signoff.formats.durations import Seconds
@@ -188,8 +189,7 @@ class Term(_PolicyData):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        values = (self.quorum, self.min_assurance, self.timeout, self.escalate_after)
-        if not (any(each is not None for each in values) or self.approvers or self.escalate_to):
+        if not self._values():
             raise ConfigError(
                 "a term of `terms` changes nothing; give it a `quorum`, `approvers`, `min_assurance`, a `timeout` or "
                 "an escalation",
@@ -207,15 +207,10 @@ class Term(_PolicyData):
 
     def as_applied(self, reason: str = "") -> AppliedTerm:
         """Use `reason` if the term has none."""
-        return AppliedTerm(
-            reason=self.reason or reason,
-            quorum=self.quorum or 1,
-            groups=self.groups,
-            min_assurance=self.min_assurance or "none",
-            timeout=self.timeout,
-            escalate_after=self.escalate_after,
-            escalate_to=self.escalate_to,
-        )
+        return AppliedTerm(reason=self.reason or reason, **self._values())
+
+    def _values(self) -> dict[str, Any]:
+        return {name: value for name in TermValues.model_fields if (value := getattr(self, name))}
 
 
 class TermRule(Term):
@@ -360,6 +355,12 @@ class ApprovalPolicy(_PolicyData):
         """Return the larger of `quorum` and the sum of all groups' quorums."""
         return people_needed(self.quorum, self.groups)
 
+    @property
+    def own_terms(self) -> Terms:
+        """Return the terms as declared, without the default approvers."""
+        declared = {name: getattr(self, name) for name in Terms.model_fields}
+        return Terms(**declared | {"approvers": self.named_approvers, "quorum": self.people_needed})
+
 
 def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
     """Yield the field, its value, the problem and the remedy of each setting that can never take effect."""
@@ -421,20 +422,19 @@ def can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
 
 def _ineffective_settings(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[str, Any, str]]:
     """Yield settings of a term that change nothing or loosen the policy."""
-    quorum, sure, timeout, after = term.quorum, term.min_assurance, term.timeout, term.escalate_after
-    if quorum is not None and quorum <= policy.people_needed:
-        yield "quorum", quorum, f"a term's `quorum` must be larger than the policy's {policy.people_needed}"
-    if sure is not None and ASSURANCES.index(sure) <= ASSURANCES.index(policy.min_assurance):
-        yield "min_assurance", sure, f"a term's `min_assurance` must be stronger than `{policy.min_assurance}`"
-    if timeout is not None and timeout >= policy.timeout:
-        yield "timeout", timeout, f"a term's `timeout` must be shorter than the policy's {policy.timeout:g} seconds"
+    own, after = policy.own_terms, term.escalate_after
+    tightened = tighten(own, term.as_applied())
+    for name, order in ORDERS.items():
+        value, least = getattr(term, name), getattr(own, name)
+        if value is not None and order.word and getattr(tightened, name) == least:
+            yield name, value, f"a term's `{name}` must be {order.word} than the policy's {_shown(least)}"
     if after is not None and not policy.escalate_to:
         yield (
             "escalate_after",
             after,
             "a term has no approvers to escalate to; name them in the policy's own `escalate_to`",
         )
-    if after is not None and after >= min(policy.escalate_after or policy.timeout, timeout or policy.timeout):
+    if after is not None and after >= min(policy.escalate_after or policy.timeout, term.timeout or policy.timeout):
         yield (
             "escalate_after",
             after,
@@ -444,6 +444,10 @@ def _ineffective_settings(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[
     if wider is not None:
         why = f"a term can only narrow `escalate_to`, and `{wider}` is not in the policy's own; name them there"
         yield "escalate_to", wider, why
+
+
+def _shown(value: object) -> str:
+    return f"{value:g} seconds" if isinstance(value, float) else f"`{value}`" if isinstance(value, str) else f"{value}"
 
 
 class GlobalRule(_PolicyData):

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, cast
 from zoneinfo import ZoneInfo
@@ -29,8 +29,8 @@ class PolicyCase:
     ctx: Mapping[str, Any]
     expect: Expected
     now: datetime | None = None
-    quorum: int | None = None
-    """`None` skips this check."""
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    """Expected terms by name."""
 
     def context_in(self, zone: ZoneInfo) -> dict[str, Any]:
         """Without `now`, the context has no time."""
@@ -46,8 +46,8 @@ class PolicyCaseResult:
 
     @property
     def passed(self) -> bool:
-        people = self.case.quorum in (None, self.verdict.terms.quorum)
-        return self.verdict.verdict == self.case.expect and people
+        as_expected = all(getattr(self.verdict.terms, name) == value for name, value in self.case.terms.items())
+        return self.verdict.verdict == self.case.expect and as_expected
 
 
 def read_case(data: Mapping[str, Any], number: int = 1) -> PolicyCase:
@@ -71,7 +71,8 @@ def read_case(data: Mapping[str, Any], number: int = 1) -> PolicyCase:
     if quorum is not None and type(quorum) is not int:
         raise ConfigError(f"{where}: `quorum` must be a number of people", field="quorum", value=quorum)
     expect, now = cast(Expected, data["expect"]), _instant(data.get("now"), where)
-    return PolicyCase(data["name"], data["tool"], data.get("args", {}), data.get("ctx", {}), expect, now, quorum)
+    terms = {} if quorum is None else {"quorum": quorum}
+    return PolicyCase(data["name"], data["tool"], data.get("args", {}), data.get("ctx", {}), expect, now, terms)
 
 
 def run_cases(

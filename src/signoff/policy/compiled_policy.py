@@ -21,7 +21,7 @@ from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_sha
 from signoff.policy.expression import EVALUATORS, Compiler, EngineInput, Expression, check_timeless, facts
 from signoff.policy.facts import ToolFacts
 from signoff.policy.schema_shapes import ANY, DataShape, pin_numbers, read_schema
-from signoff.policy.terms import NO_TERMS, Terms, terms_of
+from signoff.policy.terms import NO_TERMS, VerdictTerms, terms_of
 
 Effect = Literal["none", "hide", "deny", "require_approval"]
 
@@ -46,7 +46,7 @@ class PolicyVerdict:
     policy_hash: str
     evaluators: str
     engines: tuple[EngineAnswer, ...] = ()
-    terms: Terms = NO_TERMS
+    terms: VerdictTerms = NO_TERMS
     level: Literal["user", "admin"] = "user"
 
     @property
@@ -162,7 +162,9 @@ class CompiledPolicy:
         terms, term_answers = self._terms(data, approvers)
         return self._verdict("ask", (why, *note), expression, engines + routed + term_answers, terms)
 
-    def _terms(self, data: EngineInput | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
+    def _terms(
+        self, data: EngineInput | None, approvers: tuple[str, ...]
+    ) -> tuple[VerdictTerms, tuple[EngineAnswer, ...]]:
         policy = self.rules
         applied: list[AppliedTerm] = []
         engines: tuple[EngineAnswer, ...] = ()
@@ -201,7 +203,7 @@ class CompiledPolicy:
         reasons: tuple[Words, ...],
         expression: Expression | None = None,
         engines: tuple[EngineAnswer, ...] = (),
-        terms: Terms = NO_TERMS,
+        terms: VerdictTerms = NO_TERMS,
     ) -> PolicyVerdict:
         rule = RuleReference(name=expression.rule) if expression is not None else REQUIRES_APPROVAL
         text = expression.text if expression is not None else ""

@@ -1,9 +1,6 @@
 """Explains a verdict as text and as JSON."""
 
-import dataclasses
 from typing import Any
-
-from pydantic_core import to_jsonable_python
 
 from signoff.policy.compiled_policy import PolicyVerdict
 
@@ -40,7 +37,7 @@ def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
         "why": verdict.why,
         "policy_hash": verdict.policy_hash,
         "evaluators": verdict.evaluators,
-        "terms": to_jsonable_python(dataclasses.asdict(verdict.terms)),
+        "terms": verdict.terms.model_dump(mode="json"),
         "level": verdict.level,
         "engines": [
             {"rule": each.rule, "engine": each.engine, "kind": each.kind, "note": each.note} for each in verdict.engines

@@ -11,7 +11,7 @@ from signoff.formats.replace import replace
 from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.facts import ToolFacts
-from signoff.policy.terms import Terms, terms_of, tighten_terms
+from signoff.policy.terms import VerdictTerms, add_term, terms_of
 
 _VERDICTS: Final = ("auto", "ask", "deny", "abstain")
 _LEVELS: Final = ("user", "admin")
@@ -116,11 +116,11 @@ def _ask(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, wh
     return dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=words, reasons=reasons, level=level)
 
 
-def _asked_on(policy: CompiledPolicy, terms: Terms, answer: HandlerVerdict) -> Terms:
+def _asked_on(policy: CompiledPolicy, terms: VerdictTerms, answer: HandlerVerdict) -> VerdictTerms:
     rules = policy.rules
     if answer.verdict == "ask" and answer.level == "admin":
         terms = terms_of(rules, _ADMIN, terms.applied)
-    return terms if answer.stricter is None else tighten_terms(terms, rules, answer.stricter.as_applied(answer.reason))
+    return terms if answer.stricter is None else add_term(terms, rules, answer.stricter.as_applied(answer.reason))
 
 
 def _words(answer: HandlerVerdict) -> str:

@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from signoff.contracts.approval import EDIT_MODES, ApproverGroup, EditMode
+from signoff.approvals.tightening import ORDERS, tighten
+from signoff.contracts.approval import EDIT_MODES, ApproverGroup, EditMode, TermValues
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.decision import ASSURANCES
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments, can_be_filled
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.terms import terms_of
 
 _NEEDS: Final = ("never", "maybe", "always")
+_COMBINED_APART: Final = ("groups", "escalate_after", "escalate_to")
 _MISFIT: Final = "the tool that this one shadows would not accept these arguments, so the call needs approval"
 
 
@@ -136,13 +137,13 @@ def _groups(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Seque
     allowed, declared = _common(below, default), any(each.rules.groups for each in policies)
     if not declared and allowed and all(each in allowed for each in own.rules.named_approvers):
         return ()
-    merged: dict[frozenset[str], ApproverGroup] = {}
+    asked: list[TermValues] = []
     for rules in (each.rules for each in policies):
         named = rules.named_approvers or tuple(default)
-        for group in rules.groups or ((ApproverGroup(of=named, quorum=rules.quorum),) if named else ()):
-            previous = merged.get(frozenset(group.of), group)
-            merged[frozenset(group.of)] = max(previous, group, key=lambda one: one.quorum)
-    return tuple(merged.values())
+        asked.append(
+            TermValues(groups=rules.groups or ((ApproverGroup(of=named, quorum=rules.quorum),) if named else ()))
+        )
+    return tighten(TermValues(), *asked).groups
 
 
 def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[str, ...]:
@@ -160,27 +161,24 @@ def _strictest(
     nearest, common = policies[0], _common(below, default)
     # If the nearest policy names no approvers, use the approvers of the policies below.
     approvers = tuple(each for each in nearest.named_approvers if each in common) or common
-    timeout, remind = min(each.timeout for each in policies), nearest.remind_after
-    quorum = max(each.quorum for each in policies)
-    strict = {
+    terms, remind = tighten(*(each.own_terms for each in policies)), nearest.remind_after
+    strict = {name: getattr(terms, name) for name in ORDERS.keys() - _COMBINED_APART} | {
         "level": "admin" if any(each.level == "admin" for each in policies) else "user",
         "approvers": groups or approvers,
         # A quorum within the sum of the groups has no effect.
-        "quorum": 1 if quorum <= sum(group.quorum for group in groups) else quorum,
+        "quorum": 1 if terms.quorum <= sum(group.quorum for group in groups) else terms.quorum,
         "terms": tuple(term for each in policies for term in each.terms),
         "veto": any(each.veto for each in policies),
         "require_reason": any(each.require_reason for each in policies),
         "allow_self_approval": all(each.allow_self_approval for each in policies),
-        "timeout": timeout,
         "grant_ttl": min(each.grant_ttl for each in policies),
         # The default is `off` if a tool has effects, which is not known here.
         "edit": None
         if all(each.edit is None for each in policies)
         else min(map(_edit, policies), key=EDIT_MODES.index),
-        "min_assurance": max((each.min_assurance for each in policies), key=ASSURANCES.index),
         "accept_unsigned": all(each.accept_unsigned for each in policies),
         "confirm": "type" if any(each.confirm for each in policies) else "",
-        "remind_after": remind if remind is not None and remind < timeout else None,
+        "remind_after": remind if remind is not None and remind < terms.timeout else None,
         "while_waiting": "continue" if all(each.while_waiting == "continue" for each in policies) else "wait",
         "allow_remember": all(each.allow_remember for each in policies),
         "show": _combine_shown([each.show for each in policies]),

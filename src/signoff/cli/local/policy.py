@@ -161,9 +161,9 @@ async def _try_case(catalog: Catalog, result: PolicyCaseResult) -> PolicyCaseRes
 
 
 def _failure(result: PolicyCaseResult) -> Text:
-    verdict = result.verdict
+    case, verdict = result.case, result.verdict
     return Text(
-        f"failed: {result.case.name}: expected {_describe_verdict(result.case.expect, result.case.quorum)}, got "
+        f"failed: {case.name}: expected {_describe_verdict(case.expect, case.terms.get('quorum'))}, got "
         f"{_describe_verdict(verdict.verdict, verdict.terms.quorum)}: {verdict.why}",
         "red",
     )

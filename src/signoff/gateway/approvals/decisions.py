@@ -1,6 +1,5 @@
 """Decides and withdraws requests for known people. Every attempt ends in a receipt."""
 
-import dataclasses
 import logging
 from collections.abc import Mapping
 from datetime import datetime
@@ -172,7 +171,7 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
     """
     if not request.allow_remember or request.kind != "approval":
         return False
-    first = dataclasses.replace(approver_spec_of(request), approvers=first_approvers(request))
+    first = approver_spec_of(replace(request, approvers=first_approvers(request)))
     return not resolve_eligibility(person, people, first, now).code
 
 
