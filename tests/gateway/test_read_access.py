@@ -65,7 +65,9 @@ def test_permission_to_read_and_stop_by_role(person: Person, reads: bool, stops:
 
 
 def test_author_of_a_decision_reads_its_waiting_request() -> None:
-    row = WaitingCard(id="main.s.t.c1.1", code="K7Q2FM", tenant="main", approvers=("role:finance",), answered_by=("cy",))
+    row = WaitingCard(
+        id="main.s.t.c1.1", code="K7Q2FM", tenant="main", approvers=("role:finance",), answered_by=("cy",)
+    )
     assert may_read(Person(id="cy"), rights(Person(id="cy")), of_row(row), development=False)
     assert not may_read(EVE, rights(EVE), of_row(row), development=False)
 
