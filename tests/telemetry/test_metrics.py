@@ -27,7 +27,7 @@ from signoff.engine.worker_watch import WorkerWatch
 from signoff.gateway.events.event_task import TurnEndRecorder
 from signoff.registry import extras
 from signoff.settings import Settings
-from signoff.store.gauges.backlog_reader import Backlog, RequestBacklog
+from signoff.store.gauges.backlog_reader import Backlog, BacklogReader, RequestBacklog
 from signoff.store.gauges.backlog_readings import BacklogReadings
 from signoff.store.store import Store
 from signoff.telemetry.counts import Count, Gauges, HistogramCounts, ProcessCounts
@@ -61,9 +61,13 @@ def samples(family: Metric, suffix: str = "") -> dict[tuple[str, ...], float]:
     return {tuple(each.labels[label] for label in labels): each.value for each in family.samples if each.name == named}
 
 
+async def measured(store: Store) -> Gauges:
+    return gauges_from_backlog(await BacklogReader(store).read(), store.counts.tenants)
+
+
 async def test_turn_is_counted_with_its_request_answer_and_call(rig: GatewayRig) -> None:
     approval = await rig.asked("login")
-    waiting = families(rig.deps.store.counts, await StoreGauges(rig.deps.store, reads=True).read())
+    waiting = families(rig.deps.store.counts, await measured(rig.deps.store))
     assert samples(waiting["signoff_waiting_requests"]) == {("main",): 1.0}
     assert samples(waiting["signoff_waiting_requests_oldest_age_seconds"])[("main",)] >= 0
     assert samples(waiting["signoff_waiting_requests_age_seconds"], "_gcount") == {(): 1.0}
@@ -76,7 +80,7 @@ async def test_turn_is_counted_with_its_request_answer_and_call(rig: GatewayRig)
     # The server's list lags behind its answers.
     while not await TurnEndRecorder(rig.deps).step():
         await asyncio.sleep(0.05)
-    found = families(rig.deps.store.counts, await StoreGauges(rig.deps.store, reads=True).read())
+    found = families(rig.deps.store.counts, await measured(rig.deps.store))
     assert samples(found["signoff_turns_started"], "_total") == {("main",): 1.0}
     assert samples(found["signoff_turns_ended"], "_total") == {("main", "complete"): 1.0}
     assert samples(found["signoff_gate_outcomes"], "_total") == {("asked", "approval"): 1.0}
