@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from signoff.telemetry.span_sender import SpanSender
 
 KEPT: Final = timedelta(seconds=60)
-ASKED_KEPT: Final = timedelta(minutes=10)
-"""How long the answer about a waiting call serves further waits, while its turn's rows do not change."""
+CALLS_KEPT: Final = timedelta(minutes=10)
+"""How long a call's start, and its answer while its turn's rows do not change, serve further waits."""
 MOST: Final = 4_000
 _V = TypeVar("_V")
 
@@ -140,7 +140,7 @@ class GatewayDeps:
     @cached_property
     def recent_calls(self) -> RecentItems[ExternalTurn]:
         """Holds calls begun or read here, by their names in addresses."""
-        return RecentItems()
+        return RecentItems(CALLS_KEPT)
 
     @cached_property
     def turn_watch(self) -> TurnWatch:
@@ -149,7 +149,7 @@ class GatewayDeps:
     @cached_property
     def asked_calls(self) -> RecentItems[AskedCall]:
         """Holds calls that wait for approvers, by their names in addresses."""
-        return RecentItems(ASKED_KEPT)
+        return RecentItems(CALLS_KEPT)
 
     @cached_property
     def look_interval(self) -> LookInterval:
