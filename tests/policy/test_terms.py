@@ -2,18 +2,21 @@ import dataclasses
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from policy_samples import arguments, compiled, context
 from tables import table
 
-from signoff.approvals.tightening import are_stricter
+from signoff.approvals.tightening import are_stricter, tighten
 from signoff.contracts.approval import AppliedTerm, ApproverGroup
+from signoff.contracts.decision import ASSURANCES
 from signoff.contracts.errors import ConfigError
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, Term, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, read_answer
 from signoff.policy.second_engine import second_program
-from signoff.policy.terms import VerdictTerms, terms_of
+from signoff.policy.terms import VerdictTerms, add_term, terms_of
 from signoff.testing.builders import a_question
 
 LARGE = {"when": "args.count > 2", "quorum": 2, "reason": "it is a large order"}
@@ -250,3 +253,21 @@ def test_escalation_at_the_timeout_is_removed() -> None:
     term = Term.model_validate({"timeout": 3_600}).as_applied()
     terms = terms_of(ApprovalPolicy.model_validate(BASE), ("role:finance",), [term])
     assert (terms.escalate_after, terms.escalate_to) == (None, ())
+
+
+FURTHER = st.builds(
+    AppliedTerm,
+    quorum=st.integers(1, 4),
+    groups=st.sampled_from(((), (COUNSEL,), (FINANCE, replace(COUNSEL, quorum=2)))),
+    min_assurance=st.sampled_from(ASSURANCES),
+    timeout=st.none() | st.sampled_from((60.0, 3_600.0)),
+)
+
+
+@given(st.lists(FURTHER, max_size=3), FURTHER)
+def test_further_term_loosens_nothing(applied: list[AppliedTerm], more: AppliedTerm) -> None:
+    rules = ApprovalPolicy(approvers=("role:finance",), quorum=2)
+    terms = terms_of(rules, rules.named_approvers, applied)
+    found = add_term(terms, rules, more)
+    assert tighten(found, terms, more) == found
+    assert set(terms.approvers) <= set(found.approvers)
