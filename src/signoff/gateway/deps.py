@@ -29,7 +29,7 @@ from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.audit_writer import AttemptRecords
-from signoff.gateway.external_turn import AskedCall, ExternalTurn
+from signoff.gateway.external_turn import ExternalTurn, KnownCall
 from signoff.gateway.load_limits import ListReads, LookInterval, StartLimit
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.gateway.turn_watch import ASKED_SECONDS, MOVING_SECONDS, TurnWatch
@@ -147,7 +147,7 @@ class GatewayDeps:
         return TurnWatch(self.store)
 
     @cached_property
-    def asked_calls(self) -> RecentItems[AskedCall]:
+    def asked_calls(self) -> RecentItems[KnownCall]:
         """Holds calls that wait for approvers, by their names in addresses."""
         return RecentItems(CALLS_KEPT)
 

@@ -37,7 +37,7 @@ class ExternalTurn:
         )
 
 
-class AskedCall(NamedTuple):
+class KnownCall(NamedTuple):
     """The answer about a call. It is valid while its turn has this stamp."""
 
     stamp: TurnStamp

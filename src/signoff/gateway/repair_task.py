@@ -17,8 +17,8 @@ from signoff.formats.replace import replace
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.call_joins import CallJoins
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
-from signoff.store.opened_values import OpenedValues
 from signoff.store.questions.answers import OWED_SECONDS, Answers, OwedAnswer
+from signoff.store.questions.opened_values import OpenedValues
 from signoff.store.questions.questions import OpenPlace, Questions
 from signoff.store.questions.raw_answers import RawAnswers
 from signoff.store.questions.request_lists import RequestLists

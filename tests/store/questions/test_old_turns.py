@@ -20,7 +20,7 @@ from signoff.store.claim_conditions import try_hold_blob
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
 from signoff.store.grants import Grants, write_grant
 from signoff.store.old_turns import RemovedRows, is_old, remove_blobs, remove_grants, remove_turn, remove_uses
-from signoff.store.opened_values import OpenedValues
+from signoff.store.questions.opened_values import OpenedValues
 from signoff.store.store import Store, open_store
 from signoff.store.tables import (
     ANSWERS,

@@ -8,7 +8,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.person import Person
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.secret_masks import masked_args, masked_request
-from signoff.store.opened_values import OpenedValues
+from signoff.store.questions.opened_values import OpenedValues
 from signoff.store.request_reader import LoadedRequest
 from signoff.store.store import Store
 

@@ -13,7 +13,7 @@ from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.streams import HeldSeconds, waiting
 from signoff.gateway.calls.call_reader import read_call
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.external_turn import AskedCall, ExternalTurn
+from signoff.gateway.external_turn import ExternalTurn, KnownCall
 from signoff.gateway.live import Live
 
 _LOOK_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
@@ -40,7 +40,7 @@ async def wait_for_call(
         return await _look_on(request, deps, turn, asked, held, watch)
 
 
-async def _read(deps: GatewayDeps, turn: ExternalTurn, *, is_fresh: bool = False) -> AskedCall:
+async def _read(deps: GatewayDeps, turn: ExternalTurn, *, is_fresh: bool = False) -> KnownCall:
     """Read the turn only if its rows have changed, its deadline has passed, or `is_fresh`."""
     # Read the stamp first: a later change then differs from it.
     stamp = (await deps.turn_watch.read([turn.key]))[turn.key]
@@ -48,7 +48,7 @@ async def _read(deps: GatewayDeps, turn: ExternalTurn, *, is_fresh: bool = False
     is_known = known is not None and known.stamp == stamp and _asked_seconds(known.answer, deps.clock()) > 0
     if known is not None and is_known and not is_fresh:
         return known
-    asked = AskedCall(stamp, await read_call(deps, turn))
+    asked = KnownCall(stamp, await read_call(deps, turn))
     if stamp.has_question and _asked_seconds(asked.answer, deps.clock()) > 0:
         deps.asked_calls.keep(turn.name, asked, deps.clock())
     return asked
@@ -58,7 +58,7 @@ async def _look_on(
     request: Request,
     deps: GatewayDeps,
     turn: ExternalTurn,
-    asked: AskedCall,
+    asked: KnownCall,
     seconds: HeldSeconds,
     watch: Watch | None,
 ) -> CallAnswer:
@@ -95,7 +95,7 @@ def _pauses() -> Iterator[float]:
     return chain(_LOOK_SECONDS, repeat(_LOOK_SECONDS[-1]))
 
 
-def _pause(asked: AskedCall, now: datetime, pauses: Iterator[float]) -> float:
+def _pause(asked: KnownCall, now: datetime, pauses: Iterator[float]) -> float:
     """Return the seconds until the next look. While approvers are asked, that is the deadline."""
     left = _asked_seconds(asked.answer, now)
     return left + _LATE if asked.stamp.has_question and left > 0 else next(pauses)

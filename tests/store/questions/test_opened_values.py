@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from signoff.store.opened_values import OpenedValues
+from signoff.store.questions.opened_values import OpenedValues
 from signoff.store.store import Store
 
 
