@@ -16,6 +16,7 @@ from tools.bench.scale.cards import ROUNDS, SECONDS, measure_cards
 from tools.bench.scale.commands import measure_commands
 from tools.bench.scale.load import measure_burst, measure_decisions
 from tools.bench.scale.million import NUMBER, measure_million
+from tools.bench.scale.outage import measure_outage
 from tools.bench.scale.report import ScaleReport, render
 from tools.bench.scale.stack import Stack
 from tools.bench.scale.waiting import REPETITIONS, measure_waiting
@@ -24,7 +25,7 @@ RESULTS = Path("tools/bench/results")
 NUMBERS = (1_000, 3_000, 10_000)
 A_MINUTE = 1_000
 STARTS = 5_000
-EXPERIMENTS = ("waiting", "decisions", "burst", "agents", "cards", "million", "commands")
+EXPERIMENTS = ("waiting", "decisions", "burst", "agents", "cards", "million", "commands", "outage")
 
 
 async def measure(arguments: argparse.Namespace) -> ScaleReport:
@@ -50,6 +51,8 @@ async def measure(arguments: argparse.Namespace) -> ScaleReport:
                 return replace(report, points=tuple(points))
             if arguments.experiment == "agents":
                 figures = await measure_agents(stack, arguments.agents)
+            elif arguments.experiment == "outage":
+                figures = await measure_outage(stack)
             elif arguments.experiment == "decisions":
                 figures = await measure_decisions(stack, arguments.a_minute, arguments.minutes)
             else:

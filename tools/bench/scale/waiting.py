@@ -127,11 +127,11 @@ async def store_mb(stack: Stack) -> float:
 
 
 async def _read(stack: Stack, gateway: Gateway, figures: dict[str, list[float]], repetitions: int) -> None:
-    async with stack.http(gateway, "ana") as ana, contextlib.aclosing(await _sign_in(stack, gateway)) as page:
+    async with stack.http(gateway, "ana") as ana, contextlib.aclosing(await sign_in(stack, gateway)) as page:
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
             f"first page of {PAGE}, ms": lambda: answer_of(ana, "/v1/approvals", limit=PAGE),
             f"list of {WHOLE:,}, ms": lambda: answer_of(ana, "/v1/approvals", limit=WHOLE),
-            "the inbox's page, ms": lambda: _page(page, "/"),
+            "the inbox's page, ms": lambda: open_page(page, "/"),
             f"turns, first {PAGE}, ms": lambda: answer_of(ana, "/v1/turns", limit=PAGE),
         }
         for _ in range(repetitions):
@@ -154,7 +154,7 @@ async def _restart(stack: Stack, worker: Process, ana: httpx2.AsyncClient) -> tu
     return worker, time.perf_counter() - began
 
 
-async def _sign_in(stack: Stack, gateway: Gateway) -> httpx2.AsyncClient:
+async def sign_in(stack: Stack, gateway: Gateway) -> httpx2.AsyncClient:
     browser = httpx2.AsyncClient(base_url=gateway.address, timeout=60, headers={"sec-fetch-site": "same-origin"})
     shown = (await browser.get("/login")).text
     form = shown[shown.index('action="/login"') :]
@@ -165,7 +165,7 @@ async def _sign_in(stack: Stack, gateway: Gateway) -> httpx2.AsyncClient:
     return browser
 
 
-async def _page(browser: httpx2.AsyncClient, path: str) -> None:
+async def open_page(browser: httpx2.AsyncClient, path: str) -> None:
     answer = await browser.get(path)
     if answer.status_code != httpx2.codes.OK:
         raise StackFailed(f"{path} answered {answer.status_code}")
