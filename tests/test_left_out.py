@@ -37,8 +37,9 @@ def run_without_programs(folder: Path, *args: str, **variables: str) -> subproce
     (folder / "attacks").mkdir()
     (folder / "attacks" / "test_long.py").write_text("def test_long(): pass\n")
     env = {name: value for name, value in os.environ.items() if not name.startswith("SIGNOFF_")}
-    # The conftest's imports are next to it.
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), env.get("PYTHONPATH"))))
+    # The conftest's imports are next to it, and in the project.
+    tests = Path(__file__).parent
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tests), str(tests.parent), env.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
     return subprocess.run(
         command, cwd=folder, env=env | {"PATH": str(folder)} | variables, capture_output=True, text=True, check=False
