@@ -45,7 +45,7 @@ async def test_commit_of_another_process_changes_the_mark(store: Store, other: S
     before = await store.change_mark()
     await other.run(lambda connection: (note_change(connection), connection.execute(text("DELETE FROM probes"))))
     await other.check()
-    await changed(store, before)
+    assert await changed(store, before) != before
 
 
 async def test_own_commit_changes_the_mark(store: Store) -> None:
@@ -54,7 +54,7 @@ async def test_own_commit_changes_the_mark(store: Store) -> None:
     before = await store.change_mark()
     await store.check()
     await store.run(note_change)
-    await changed(store, before)
+    assert await changed(store, before) != before
 
 
 async def test_mark_of_an_unchanged_sqlite_store_stays(sqlite_url: str) -> None:
