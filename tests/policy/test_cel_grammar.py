@@ -47,14 +47,14 @@ def steps(parser: lark.Lark) -> list[dict[str, Any]]:
 
 
 def discovered(numbers: dict[Any, int]) -> Iterator[Any]:
-    """The keys in their order, with those added meanwhile."""
+    """Yield the keys in order, including keys added meanwhile."""
     done = 0
     while done < len(numbers):
         yield list(numbers)[done]
         done += 1
 
 
-def test_shipped_tables_parse_as_those_that_lark_computes(computed: lark.Lark) -> None:
+def test_shipped_tables_equal_the_tables_computed_by_lark(computed: lark.Lark) -> None:
     shipped = load_parser()
     assert shipped is not None, "run `python -m tools.cel_grammar`"
     assert steps(shipped) == steps(computed)

@@ -95,6 +95,29 @@ async def test_mark_of_a_deaf_listener_changes_each_second(postgres_url: str, mo
         assert not await store.hears_changes()
 
 
+@pytest.mark.postgres
+async def test_commit_during_a_sending_sends_a_further_notice(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_store(postgres_url) as store:
+        database = store._base
+        assert isinstance(database, PostgresDatabase)
+        begun, released, sent = asyncio.Event(), asyncio.Event(), 0
+
+        async def send() -> None:
+            nonlocal sent
+            sent += 1
+            begun.set()
+            await released.wait()
+
+        monkeypatch.setattr(database.notices, "_send", send)
+        await store.run(note_change)
+        await begun.wait()
+        await store.run(note_change)
+        released.set()
+    assert sent == 2
+
+
 async def test_turns_without_rows_have_the_empty_stamp(store: Store) -> None:
     turns = [TurnKey("main", "s", f"t{number}") for number in range(1_200)]
     assert await TurnStamps(store).read(turns) == dict.fromkeys(turns, TurnStamp())

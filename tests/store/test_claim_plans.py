@@ -106,7 +106,7 @@ async def filled(store: Store) -> Store:
     return store
 
 
-async def test_claims_among_many_waiting_rows_seek_what_they_take(filled: Store) -> None:
+async def test_claims_among_many_waiting_rows_read_few_rows(filled: Store) -> None:
     for name, claim in CLAIMS.items():
         with executed() as statements:
             assert await claim(filled), name

@@ -13,7 +13,7 @@ from signoff.contracts.turn import ResponsePart, TurnView
 
 V = TypeVar("V")
 Pause: TypeAlias = Callable[[float], Awaitable[bool]]
-"""Waits for so many seconds at most. Returns whether to go on."""
+"""Waits for so many seconds at most. Returns whether to continue."""
 
 
 class ExposedTool(NamedTuple):

@@ -41,11 +41,13 @@ class ChangeNotices:
         self._heard = 0
         self._hears = asyncio.Event()
         self._echo = asyncio.Event()
+        self._unsent = False
         self._sending: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     def announce(self) -> None:
         """Send a notice soon."""
+        self._unsent = True
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._gather())
 
@@ -71,10 +73,13 @@ class ChangeNotices:
         await self._listening.dispose()
 
     async def _gather(self) -> None:
-        await asyncio.sleep(GATHER_SECONDS)
-        # Listeners look without a notice, too.
-        with contextlib.suppress(Exception):
-            await self._send()
+        # A commit during a sending may be later than the notice that it sends.
+        while self._unsent:
+            await asyncio.sleep(GATHER_SECONDS)
+            self._unsent = False
+            # Listeners look without a notice, too.
+            with contextlib.suppress(Exception):
+                await self._send()
 
     async def _send(self) -> None:
         async with self._engine.begin() as connection:

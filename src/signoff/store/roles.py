@@ -181,7 +181,7 @@ _WORKER: Final = {
     COUNTED_ACTS: NOTHING,
     # Only the gateway maps proposals to calls.
     CALL_JOINS: NOTHING,
-    # Of queues that a worker cannot read.
+    # A worker cannot read the queues that they count.
     READINGS: NOTHING,
     PROBES: _PROBE,
 }

@@ -60,7 +60,7 @@ async def is_followed(agent: CallRig, number: int = 1) -> None:
         await asyncio.sleep(pause)
 
 
-async def test_waits_ask_temporal_nothing_while_approvers_are_asked(agent: CallRig) -> None:
+async def test_waits_for_approvers_send_temporal_no_request(agent: CallRig) -> None:
     call = await asked_call(agent)
     async with counted(agent) as (gateway, client):
         await gateway.show(call, wait=0.5)
@@ -112,7 +112,7 @@ async def test_answer_after_the_first_look_is_not_missed(agent: CallRig, monkeyp
     assert (await agent.show(call, wait=LONG))["state"] == "permitted"
 
 
-async def test_wait_goes_on_after_an_outage_of_the_store(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_continues_after_an_outage_of_the_store(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
     call = await asked_call(agent)
     waiting = asyncio.create_task(agent.show(call, wait=LONG))
     await is_followed(agent)

@@ -19,7 +19,7 @@ MIN_AUTOMATIC: Final = 0.97
 MAX_DECISION: Final = 1.25
 """Signoff's p50 from decision to done, over the hand-written workflow's."""
 _LEVEL: Final = 1.0
-"""The target beside Pydantic AI."""
+"""The target of ratios to Pydantic AI."""
 
 
 class PeerSettings(Figures):
