@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final, Literal
 
 from signoff.approvals.audit_events import delivery_entry
@@ -34,7 +34,7 @@ LONGEST_PAUSE: Final = 600.0
 CLOSE_WITHIN: Final = timedelta(hours=24)
 """How long closing a card is retried. After that, only the card's link shows the end."""
 _AT_ONCE: Final = 20
-"""The least number of cards that are claimed together: enough for a digest."""
+"""The least number of cards that are claimed together, and the most that one digest is made from."""
 _MOST_AT_ONCE: Final = 200
 _CLAIMED_SECONDS: Final = 5.0
 """Cards are claimed for so many seconds at the vendor's pace, so that all are sent before the claim ends."""
@@ -95,7 +95,10 @@ class ChannelSender:
         # A card that starts by then may take as long again, and is still sent before its claim ends.
         late = loop.time() + SEND_SECONDS
         rows = await self._cards.claim_due(_cards_at_once(pace), self.name)
-        messages, done = self._messages(await self._select_wanted(rows)), 0
+        wanted = await self._select_wanted(rows)
+        # A larger claim makes no larger lists: an answer to a list is ambiguous more often than one to a card.
+        groups = (wanted[first : first + _AT_ONCE] for first in range(0, len(wanted), _AT_ONCE))
+        messages, done = chain.from_iterable(map(self._messages, groups)), 0
 
         async def work() -> None:
             nonlocal done
