@@ -178,6 +178,8 @@ async def test_new_run_asks_again(workers: Workers) -> None:
         await handle.signal(Renewed.go_on)
         assert (await workers.rig.settled(first.id))["source"] == "cancelled"
         newest = workers.client.get_workflow_handle(handle.id)
+        # The run withdraws its call before the server starts the next run.
+        await until(lambda: _has_next_run(newest, handle.result_run_id))
         await until_asked(newest)
         second = await workers.asked(newest, order=name)
         assert second.id != first.id
@@ -207,6 +209,10 @@ async def _is_there(handle: WorkflowHandle[Any, Any]) -> bool:
     except RPCError:
         return False
     return True
+
+
+async def _has_next_run(handle: WorkflowHandle[Any, Any], previous: str | None) -> bool:
+    return (await handle.describe()).run_id != previous
 
 
 @pytest.mark.parametrize("how", [each.name for each in workflow.ActivityCancellationType])
