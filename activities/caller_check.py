@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from signoff.activities.permit_check import ActivityCaller, turn_problem
-from signoff.contracts.activity_messages import AnswersTask, GateTask, IdentifyTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask
 from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.names import EVENT, OUTCOME
 
@@ -59,12 +59,10 @@ def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:
     match task:
         case ModelTask() | GateTask():
             return [TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)]
-        case IdentifyTask():
-            approval = parse_approval_id(task.decision.approval_id)
-            return [None if approval is None or approval.turn.tenant != task.tenant else approval.turn]
         case AnswersTask():
             approval = parse_approval_id(task.approval)
-            return [None if approval is None else approval.turn]
+            is_other = task.raw is not None and task.raw.approval_id != task.approval
+            return [None if approval is None or is_other else approval.turn]
         case RecordTask():
             # Its entries name their streams. `hand_over` drops other turns' entries.
             return [parse_workflow_id(caller.workflow_id)]

@@ -9,9 +9,8 @@ from typing import Any
 from temporalio import workflow
 
 from signoff.approvals.approval_outcomes import denied_outcome, waiting_outcome
-from signoff.approvals.machine import approving_decisions
 from signoff.contracts.activity_messages import GateDecision, GateReply, ModelReply, RunOptions, ToolReply
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import AskedQuestion
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import stand_in_id
@@ -35,7 +34,6 @@ class _Tries:
     """The attempts of one call, by ticket and digest, because a changed tool has another key."""
 
     tickets: dict[str, int] = field(default_factory=dict)
-    doubts: tuple[Decision, ...] = ()
 
     def ticket(self, digest: str) -> int:
         return self.tickets.get(digest, 1)
@@ -234,7 +232,7 @@ class CallLoop:
     async def _settle(self, call: CallPart, gate_decision: GateDecision) -> CallOutcome:
         """Settle one call. Judges it again each time its approval becomes stale, up to `MAX_REVISIONS`."""
         tries, revision = _Tries(), 1
-        request: ApprovalRequest | None = None
+        request: AskedQuestion | None = None
         while revision <= MAX_REVISIONS:
             if gate_decision.kind == "settled" and gate_decision.outcome is not None:
                 return gate_decision.outcome
@@ -263,8 +261,8 @@ class CallLoop:
                 doubt = await self._approvals.ask_about_doubt(call, gate_decision, tries.ticket(gate_decision.digest))
                 if isinstance(doubt, CallOutcome):
                     return self._credit(_direct(doubt, gate_decision), gate_decision, request)
-                if doubt is not None and doubt.state == "happened":
-                    latest = await self._tell(call, gate_decision, request, tries, doubt)
+                if doubt is not None and doubt.word is not None:
+                    latest = await self._tell(call, gate_decision, request, tries, doubt.word)
                     return self._credit(latest, gate_decision, request)
                 if doubt is None or doubt.state != "approved":
                     return self._credit(outcomes.given_up_outcome(unknown, doubt), gate_decision, request)
@@ -272,7 +270,6 @@ class CallLoop:
                 gate_decision = replace(gate_decision, kind="run")
                 # The claimed ticket stays claimed: the next attempt needs its own.
                 tries.give_up(gate_decision.digest)
-                tries.doubts += approving_decisions(doubt)
                 continue
             if reply.again == "undone":
                 gate_decision = replace(gate_decision, kind="run")
@@ -307,22 +304,22 @@ class CallLoop:
         return gate_decision
 
     async def _run_tool(
-        self, call: CallPart, gate_decision: GateDecision, request: ApprovalRequest | None, tries: _Tries
+        self, call: CallPart, gate_decision: GateDecision, request: AskedQuestion | None, tries: _Tries
     ) -> ToolReply:
         self._ran_with[call.call] = gate_decision.options
-        permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request, tries.doubts)
+        permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request)
         return await self._tools.run(call, gate_decision, permit, tries.ticket(gate_decision.digest))
 
     async def _tell(
         self,
         call: CallPart,
         gate_decision: GateDecision,
-        request: ApprovalRequest | None,
+        request: AskedQuestion | None,
         tries: _Tries,
-        doubt: ApprovalRequest,
+        word: Decision,
     ) -> CallOutcome:
-        permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request, tries.doubts)
-        return await self._tools.keep(call, gate_decision, permit, tries.ticket(gate_decision.digest), doubt)
+        permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request)
+        return await self._tools.keep(call, gate_decision, permit, tries.ticket(gate_decision.digest), word)
 
     def _unknown(self, reply: ToolReply, gate_decision: GateDecision) -> CallOutcome | None:
         """Return the outcome if approvers must be asked about it, or `None`."""
@@ -332,17 +329,15 @@ class CallLoop:
         # A stopped turn asks no further questions: the call's outcome stays `in_doubt`.
         return reply.outcome if unknown and not self._state.stopped else None
 
-    def _credit(
-        self, outcome: CallOutcome, gate_decision: GateDecision, request: ApprovalRequest | None
-    ) -> CallOutcome:
+    def _credit(self, outcome: CallOutcome, gate_decision: GateDecision, request: AskedQuestion | None) -> CallOutcome:
         credit: dict[str, Any] = {"rule": gate_decision.rule}
         if request is not None:
-            note = " ".join(filter(None, (self._approvals.note(request), outcome.note)))
+            note = " ".join(filter(None, (request.remarks, outcome.note)))
             decided_by = outcome.decided_by or request.decided_by
             credit |= {
                 "approval_id": request.id,
                 "decided_by": decided_by,
-                "edited_by": request.edited_by or self._approvals.editor(request.call),
+                "edited_by": request.edited_by,
                 "note": note,
             }
         return replace(outcome, **credit)

@@ -15,8 +15,8 @@ from signoff.approvals.audit_buffer import fold_facts
 from signoff.approvals.audit_events import facts_of_end
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOptions, ToolReply, ToolTask
-from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, Permit
+from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 from signoff.workflows import options, outcomes
@@ -76,15 +76,14 @@ class ToolRunner:
             return await self._begin(call, replace(gate_decision, options=left), permit, ticket)
 
     async def keep(
-        self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
+        self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, word: Decision
     ) -> CallOutcome:
-        """Record in the ticket that the call happened, as decided in `request`.
+        """Record in the ticket that the call happened, by `word`.
 
         The ticket outlives the turn's history: a restarted turn finds the outcome there and asks no one again.
         """
-        decision = request.votes[-1].decision
-        happened = happened_outcome(call.call, call.tool, decision)
-        task = replace(self._question(call, gate_decision, permit, ticket), happened=decision)
+        happened = happened_outcome(call.call, call.tool, word)
+        task = replace(self._question(call, gate_decision, permit, ticket), happened=word)
         try:
             reply = await _became(task, f"Write down that {call.tool} happened")
         except ActivityError:

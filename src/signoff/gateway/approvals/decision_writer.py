@@ -118,7 +118,7 @@ class DecisionWriter:
                 left = await self._answers.read_undo_seconds(decision.approval_id, decision.delivery_id)
                 if left is None or left > 0:
                     return left is None
-            return await self._give_to_turn(decision) is not None
+            return await self._wake(owed) is not None
 
     async def _take(
         self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None, arrived: datetime | None
@@ -143,14 +143,14 @@ class DecisionWriter:
         """The receipt comes from the store's state and not from the turn's claim."""
         decision = taken.decision
         # The dispatcher hands over a denial after the time to undo it.
-        if decision is None or is_held(decision):
+        if decision is None or taken.vote is None or is_held(decision):
             return taken.receipt
         if taken.change:
             # Without the edit, the turn does not know the question, and its refusal would void an approval of it.
             change = await self._answers.find_owed(decision.approval_id, taken.change)
             if change is not None and not await self.hand_over(change):
                 return _make_pending(taken.receipt, decision)
-        receipt = await self._give_to_turn(decision)
+        receipt = await self._wake(OwedAnswer(decision.approval_id, taken.number, taken.vote))
         if receipt is None or receipt.status == "pending":
             # The answer is stored and counts, even if the server or a worker is down.
             return _make_pending(taken.receipt, decision)
@@ -158,14 +158,15 @@ class DecisionWriter:
             return await self._receipt(decision, receipt)
         return taken.receipt
 
-    async def _give_to_turn(self, decision: Decision) -> Receipt | None:
-        """Return `None` if the turn does not have the answer.
+    async def _wake(self, owed: OwedAnswer) -> Receipt | None:
+        """Return `None` if the turn does not know of the answer.
 
         If the turn refuses an approval, for any reason, the approval becomes void. Otherwise it might run a call later
         that approvers saw refused. An approval whose call has begun was taken.
         """
+        decision = owed.vote.decision
         try:
-            receipt = await self._send(decision)
+            receipt = await self._turns.wake(owed)
         except Unavailable:
             return None
         except Exception as error:
@@ -195,9 +196,6 @@ class DecisionWriter:
             settled = rows.latest.revision == (decision.revision or 1) and request.state != "pending"
             return settled_receipt(request) if settled else _untaken_receipt(request, decision, receipt)
         return _make_pending(Receipt(status="pending", approval_id=request.id, state=request.state), decision)
-
-    async def _send(self, decision: Decision) -> Receipt:
-        return await (self._turns.withdraw if decision.verdict == "withdrawn" else self._turns.decide)(decision)
 
     def _author(self, received: datetime, request: ApprovalRequest, decision: Decision) -> Authority:
         evidence = SignatureEvidence("unsigned" if self._signer is None else "signed", received, received)

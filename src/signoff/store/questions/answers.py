@@ -164,16 +164,17 @@ def add_answer(
     arrived: datetime | None = None,
     handed: bool = False,
     void: bool = False,
-) -> None:
-    """Call only in `Questions.run_locked`.
+) -> int:
+    """Return the number of the new answer. Call only in `Questions.run_locked`.
 
     `arrived` is the time at which a channel received the answer, by the store's clock, or `None` for now. `handed`
     means that its turn has it. `void` means that it does not count.
     """
     decision, revision = vote.decision, vote.decision.revision or 1
+    number = max((each.number for each in rows.answers), default=0) + 1
     row = insert(ANSWERS).values(
         approval=decision.approval_id,
-        number=max((each.number for each in rows.answers), default=0) + 1,
+        number=number,
         revision=revision,
         person_id=vote.subject,
         delivery=decision.delivery_id,
@@ -189,6 +190,7 @@ def add_answer(
     add_answerer(connection, decision.approval_id, revision, vote.subject)
     if settles:
         settle_question(connection, decision.approval_id, revision)
+    return number
 
 
 def _owe_again(connection: Connection, approval: str, revision: int, older_than: float) -> int:

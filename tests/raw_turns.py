@@ -1,0 +1,30 @@
+"""Sends answers to turns past the gateway, as Temporal's own interfaces do."""
+
+import uuid
+
+from signoff.approvals.approval_book import malformed_receipt
+from signoff.contracts import names
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.receipt import Receipt
+from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
+
+
+class RawTurnClient(TurnClient):
+    """A client whose answers are raw: no gateway has stored them."""
+
+    async def decide(self, decision: Decision) -> Receipt:
+        """Equal delivery ids are one answer."""
+        return await self._send(decision, names.DECIDE)
+
+    async def withdraw(self, wish: Decision) -> Receipt:
+        return await self._send(wish, names.CANCEL)
+
+    async def _send(self, decision: Decision, update: str) -> Receipt:
+        key = parse_approval_id(decision.approval_id)
+        if key is None:
+            return malformed_receipt("`approval_id`: no such id", decision.approval_id)
+        decision = decision if decision.delivery_id else replace(decision, delivery_id=uuid.uuid4().hex)
+        name = f"{update}:{decision.delivery_id}:{key.call}:{decision.revision or 1}"
+        return await self.deliver(key, name, decision.model_dump(mode="json", exclude_defaults=True), update)
