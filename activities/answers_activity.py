@@ -39,6 +39,7 @@ class _Taken(NamedTuple):
 
     receipt: Receipt
     author: Authority | None = None
+    is_stored: bool = True
 
 
 class AnswersActivity:
@@ -59,7 +60,7 @@ class AnswersActivity:
             return await self._state(task)
         taken = await self._take(task, task.raw)
         about = {"receipt": taken.receipt, "author": taken.author}
-        if taken.receipt.status == "refused" or task.raw.verdict == "withdrawn":
+        if taken.receipt.status == "refused" or not taken.is_stored:
             return AnswersReply(**about)
         return replace(await self._state(task), **about)
 
@@ -157,11 +158,12 @@ class AnswersActivity:
         accepted = Receipt(status="accepted", approval_id=task.approval)
         # Elsewhere, a turn could probe for any person.
         if rows is None or not self._deps.believes_unsigned:
-            return _Taken(accepted, Authority(allowed=False, code="assurance", unsigned=True))
+            return _Taken(accepted, Authority(allowed=False, code="assurance", unsigned=True), is_stored=False)
         request = rows.request(rows.latest)
         people = await self._deps.directory_for(request.tenant, raw.subject, request.requester.user)
         evidence = SignatureEvidence("unsigned", self._deps.clock())
-        return _Taken(accepted, check_authority(withdrawal_task(raw, request), evidence, people, development=True))
+        author = check_authority(withdrawal_task(raw, request), evidence, people, development=True)
+        return _Taken(accepted, author, is_stored=False)
 
 
 def _expire(task: AnswersTask, connection: Connection, rows: ApprovalRows | None) -> None:

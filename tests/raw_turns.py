@@ -2,17 +2,32 @@
 
 import uuid
 
+from some import some
+
 from signoff.approvals.approval_book import malformed_receipt
 from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
+from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
+from signoff.store.questions.questions import Questions
+from signoff.store.store import Store
 
 
 class RawTurnClient(TurnClient):
-    """A client whose answers are raw: no gateway has stored them."""
+    """A client whose answers are raw: no gateway has stored them. `request` needs a `store`."""
+
+    store: Store | None = None
+
+    async def request(self, approval_id: str) -> ApprovalRequest:
+        """Read a request from the store: the turn keeps little of it. Raises `NotFound`."""
+        rows = await Questions(some(self.store)).read(approval_id)
+        if rows is None:
+            raise NotFound(f"there is no request `{approval_id}`")
+        return rows.request(rows.latest)
 
     async def decide(self, decision: Decision) -> Receipt:
         """Equal delivery ids are one answer."""

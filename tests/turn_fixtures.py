@@ -285,6 +285,7 @@ async def running_turns(
     worker = build_worker(client, deps, task_queue=task_queue, max_cached_workflows=cached, deployment=deployment)
     async with use_servers(deps.servers), worker:
         signoff = RawTurnClient(client, task_queue=task_queue, patience=PATIENCE)
+        signoff.store = store
         yield RunningTurns(signoff, client, store, task_queue, deps)
 
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from raw_turns import RawTurnClient
 from session_rig import message
 from temporalio.client import Client
 from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, withdrawn
@@ -12,7 +13,6 @@ from signoff.contracts.approval import Vote
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.engine.session_client import SessionClient
-from signoff.engine.turn_client import TurnClient
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.questions.answers import Answers
 from signoff.testing.questions import answer
@@ -28,7 +28,7 @@ async def test_withdrawal_resent_while_the_first_waits_counts_once(turn_rig: Tur
     async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start_waiting()
     wish = withdrawn(key)
-    hasty = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=timedelta(seconds=0.3))
+    hasty = RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=timedelta(seconds=0.3))
     missed = [await hasty.withdraw(wish) for _ in range(3)]
     async with turn_rig.running(catalog, SCRIPT) as turns:
         receipt = await turns.signoff.withdraw(wish)
@@ -42,7 +42,7 @@ async def test_withdrawal_resent_while_the_first_waits_counts_once(turn_rig: Tur
 async def test_message_without_a_worker_logs_no_error(client: Client, task_queue: str) -> None:
     loop, left = asyncio.get_running_loop(), list[dict[str, Any]]()
     key = SessionKey("main", task_queue)
-    hasty = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
+    hasty = RawTurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
     loop.set_exception_handler(lambda _, context: left.append(context))
     try:
         receipt = await SessionClient(hasty).say(key, message("hello"), actor="desk")

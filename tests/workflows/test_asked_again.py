@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from held_worker import EDITED, PAY, PEOPLE, WAYS, catalog_with, held, script
+from raw_turns import RawTurnClient
 from temporalio.client import Client
 from turn_fixtures import TurnRig, running_turns, yes
 
@@ -16,7 +17,6 @@ from signoff.contracts.names import ENGINE
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput, TurnResult
-from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
@@ -35,7 +35,7 @@ async def asked(store: Store, approval: str, revision: int = 1) -> Question:
         await asyncio.sleep(0.03)
 
 
-async def start(signoff: TurnClient, key: TurnKey) -> None:
+async def start(signoff: RawTurnClient, key: TurnKey) -> None:
     turn = TurnInput(
         engine=ENGINE,
         session_id=key.session,
@@ -47,7 +47,7 @@ async def start(signoff: TurnClient, key: TurnKey) -> None:
     await signoff.start_turn(turn)
 
 
-async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) -> Question:
+async def asked_late(signoff: RawTurnClient, store: Store, way: str, key: TurnKey) -> Question:
     approval = ApprovalKey(key, CALLS[way]).id
     if way == "fallback":
         return await asked(store, approval)
@@ -73,7 +73,7 @@ async def approved(
     decision = yes(key, CALLS[way], **given)
     await answer(turn_rig.store, decision)
     sending = asyncio.create_task(
-        TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE).decide(decision)
+        RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE).decide(decision)
     )
     async with turn_rig.running(catalog_with(way, ledger), script(way), people=PEOPLE) as back:
         receipt = await sending
@@ -94,7 +94,7 @@ async def test_answer_without_a_worker_counts_for_its_question(
     quicker = partialmethod(Client.start_workflow, task_timeout=timedelta(seconds=3))
     monkeypatch.setattr(Client, "start_workflow", quicker)
     key, url, ledger = TurnKey("main", task_queue, task_queue), f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
-    signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
+    signoff = RawTurnClient(client, task_queue=task_queue, patience=PATIENCE)
     async with open_store(url) as store:
         if way == "changed":
             tools = catalog_with(way, ledger, old=True)

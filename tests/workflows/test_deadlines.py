@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 from failures import Failure
+from raw_turns import RawTurnClient
 from some import some
 from temporalio.worker import Worker
 from turn_fixtures import (
@@ -22,7 +23,6 @@ from signoff.contracts import names
 from signoff.contracts.ids import show_code
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnView
-from signoff.engine.turn_client import TurnClient
 from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -102,7 +102,7 @@ async def test_deadline_that_passes_without_a_worker_denies_the_call(turn_rig: T
     # itself.
     await turns.fire(key, hours=2)
     handle = turn_rig.client.get_workflow_handle(key.workflow_id)
-    late = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
+    late = await RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     async with turn_rig.running(catalog, SCRIPT) as turns:
         result = await turns.signoff.result(key)
         receipt = await query_workflow(handle, names.RECEIPT, yes(key).approval_id, result_type=Receipt)

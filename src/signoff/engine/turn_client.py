@@ -27,7 +27,7 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import Wake
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, nesting
-from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
+from signoff.contracts.errors import ConfigError, Conflict, Refused, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.contracts.limits import MAX_NESTING, REQUEST_BODY_BYTES
 from signoff.contracts.message import Message, TextPart
@@ -187,17 +187,6 @@ class TurnClient(RunClient):
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
         return result
-
-    async def request(self, approval_id: str) -> ApprovalRequest:
-        """Raises `NotFound`. The request may be settled."""
-        key = parse_approval_id(approval_id)
-        if key is None:
-            raise NotFound(f"`{approval_id}` is no approval id")
-        view = await self.view(key.turn)
-        for call in view.calls:
-            if call.call == key.call and call.approval is not None:
-                return call.approval
-        raise NotFound(f"there is no request `{approval_id}`")
 
     async def pending(self, key: TurnKey) -> list[ApprovalRequest]:
         found: list[ApprovalRequest] = await self.query(key, names.PENDING_APPROVALS, list[ApprovalRequest])

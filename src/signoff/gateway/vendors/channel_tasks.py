@@ -19,6 +19,7 @@ from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
+from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
@@ -193,9 +194,12 @@ class DecisionAdapter:
         return f"{self._deps.settings.public_url}/approvals/{request.id}"
 
     async def _answers(self, approval: str) -> bool:
-        """Return whether a worker can report the request's state. Also true if no such request exists."""
+        """Return whether a worker can report the turn's state. Also true if no such turn exists."""
+        key = parse_approval_id(approval)
+        if key is None:
+            return True
         try:
-            await self._deps.client.request(approval)
+            await self._deps.client.view(key.turn)
         except NotFound:
             return True
         except ServerUnavailable:
