@@ -127,7 +127,7 @@ class Story:
         """Return whether the request still waits."""
         kind = self.chance.choices(
             ("answer", "edit", "rotate", "retire", "repeat", "storm", "bogus", "withdraw", "stop"),
-            (10, 2, 2, 2, 2, 2, 2, 0.4, 0.2),
+            (10, 2, 4, 4, 2, 2, 2, 0.4, 0.2),
         )[0]
         self.steps.append(kind)
         match kind:
@@ -167,7 +167,7 @@ class Story:
         await self.send(sent, times)
 
     def signed(self, decision: Decision) -> Sent:
-        how = self.chance.choices(("new", "old", "unknown", "none", "altered"), (12, 3, 1, 1, 1))[0]
+        how = self.chance.choices(("new", "old", "unknown", "none", "altered"), (11, 5, 1, 1, 1))[0]
         if how == "none":
             return Sent(decision, how, holds=False)
         if how == "unknown":
@@ -212,14 +212,14 @@ class Story:
         if sent.number:
             # A wake. After an edit, an earlier revision's answers that the turn has read stay accepted.
             return {""} | ({"stale"} if decision.revision != request.revision else set())
-        named = decision.question_hash == request.question_hash and decision.revision == request.revision
+        named = decision.question_hash == request.question_hash and (decision.revision or 1) == request.revision
         code = "assurance" if named else "stale"
         self.refused.add(f"attempt/{decision.delivery_id}/c1.1/{decision.revision or 1}/refused/{code}")
         return {code}
 
     async def deliver(self, sent: Sent, signal: bool) -> Receipt | None:
         handle = self.turns.client.get_workflow_handle(self.key.workflow_id)
-        wake = {"approval_id": self.id, "revision": sent.decision.revision, "number": sent.number}
+        wake = {"approval_id": self.id, "revision": sent.decision.revision or 1, "number": sent.number}
         body = wake if sent.number else sent.decision.model_dump(mode="json", exclude_none=True)
         if signal:
             await handle.signal(names.APPROVAL_RESPONSE, body)
@@ -316,10 +316,13 @@ async def production(
 
 async def lived(story: Story, ledger: Ledger) -> str:
     await story.begin()
-    for _ in range(story.chance.randint(4, 10)):
-        if not await story.step():
-            break
-    return await story.end(ledger)
+    try:
+        for _ in range(story.chance.randint(4, 10)):
+            if not await story.step():
+                break
+        return await story.end(ledger)
+    except Exception as error:
+        raise AssertionError(repr(story)) from error
 
 
 async def test_turn_has_the_state_of_the_store_after_each_message(turn_rig: TurnRig, tmp_path: Path) -> None:
