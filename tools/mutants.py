@@ -74,7 +74,7 @@ AREAS = {
             f"activities/{each}.py"
             for each in (
                 *("tool_activity", "run_rights", "refused_calls"),
-                *("permit_check", "gate_activity", "identify_activity", "outcome_activity"),
+                *("permit_check", "gate_activity", "answers_activity", "outcome_activity"),
                 *("call_journal", "grant_use", "capability_backends", "usage_check"),
                 *("approval_reader", "caller_check", "stored_permit", "question_writer", "store_identity"),
                 *("detail_cards", "handler_runner", "hooks/hook_caller", "hooks/permissions"),

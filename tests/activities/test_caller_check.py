@@ -11,30 +11,16 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from signoff.activities.caller_check import CallerInterceptor, own_problem
 from signoff.activities.permit_check import ActivityCaller
 from signoff.contracts import names
-from signoff.contracts.activity_messages import AnswersTask, GateTask, IdentifyTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import ApprovalKey
 
 ENTRY = AuditEntry(stream=TURN.workflow_id, key="k", kind="turn", at=datetime.now(UTC), tenant="main")
 
 
-def identified(**fields: Any) -> IdentifyTask:
-    given: dict[str, Any] = {
-        "decision": decision(),
-        "tenant": "main",
-        "approvers": (),
-        "requester": "guest",
-        "allow_self": False,
-        "min_assurance": "none",
-        "accept_unsigned": False,
-    }
-    return IdentifyTask(**given | fields)
-
-
 TASKS = {
     names.MODEL: ModelTask(ctx=pinned(), completion=1, messages=()),
     names.GATE: GateTask(ctx=pinned(), calls=()),
-    names.IDENTIFY: identified(),
     names.RECORD: RecordTask(audit=(ENTRY,)),
     names.ANSWERS: AnswersTask(approval=ApprovalKey(TURN, "c1.1").id, revision=1),
 }
@@ -52,7 +38,7 @@ def test_workflows_other_than_turns_are_rejected(name: str, kind: str) -> None:
     assert problem == "this activity runs only inside a turn"
 
 
-@table("name", names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS)
+@table("name", names.MODEL, names.GATE, names.ANSWERS)
 def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
     """Otherwise a turn could look up approvers or judge calls in another turn's name."""
     problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
@@ -61,16 +47,15 @@ def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
 
 @table(
     "args",
-    [identified(tenant="other")],
-    [identified(decision=decision(approval_id="main.s.other.c1.1"))],
-    [identified(decision=decision(approval_id="nothing"))],
-    [AnswersTask(approval="nothing", revision=1)],
+    [AnswersTask(approval="main.s.other.c1.1")],
+    [AnswersTask(approval="nothing")],
+    [AnswersTask(approval=ApprovalKey(TURN, "c1.1").id, raw=decision(approval_id="main.s.other.c1.1"))],
     [{"ctx": {}}],
     [],
     [TASKS[names.MODEL], TASKS[names.MODEL]],
 )
 def test_task_without_a_matching_turn_is_rejected(args: list[Any]) -> None:
-    assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
+    assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.ANSWERS, "1"), args) != ""
 
 
 class Reached(ActivityInboundInterceptor):

@@ -27,14 +27,14 @@ from tables import table
 from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities import grant_use
+from signoff.activities.answers_activity import AnswersActivity
 from signoff.activities.gate_activity import GateActivity, settled_outcome
 from signoff.activities.grant_use import GrantUse, by_grant, frozen_decision
-from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import admin_stream, fingerprint
 from signoff.approvals.grant_rules import exact_digest, grant_id
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import Authority, GateDecision, GateTask, IdentifyTask, Tally
+from signoff.contracts.activity_messages import AnswersReply, AnswersTask, Authority, GateDecision, GateTask, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, REQUIRES_APPROVAL, CallOutcome, RuleReference, ToolDenied
 from signoff.contracts.content import Content
@@ -107,7 +107,7 @@ async def question(deps: WorkerDeps) -> ApprovalRequest:
     return request_of((await ruled(deps, turn=TURN.turn)).request)
 
 
-async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> Authority:
+async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> AnswersReply:
     given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **fields}
     signs = given.pop("signed", True)
     said_so = about(request, **given)
@@ -117,16 +117,8 @@ async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> A
         if rows is not None and not rows.answers:
             found = Authority(allowed=True, subject="approver", assurance="session", received_at=ASKED)
             await answer(deps.store, said_so, authority=found)
-    task = IdentifyTask(
-        decision=said_so,
-        tenant=request.tenant,
-        approvers=request.approvers,
-        requester=request.requester.user,
-        allow_self=request.allow_self,
-        min_assurance=request.min_assurance,
-        accept_unsigned=True,
-    )
-    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(deps).identify, task)
+    task = AnswersTask(approval=request.id, revision=request.revision, raw=said_so)
+    return await environment("signoff.answers", is_local=True).run(AnswersActivity(deps).read_answers, task)
 
 
 async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **fields: Any) -> str:

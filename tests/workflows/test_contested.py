@@ -78,5 +78,5 @@ async def test_first_answer_wins_although_its_author_is_identified_last(
     assert receipt.decided_by == "p0"
     events = (await handle.fetch_history()).events
     markers = [event.marker_recorded_event_attributes for event in events]
-    identified = [each for each in markers if names.IDENTIFY in str(each.details)]
-    assert len(identified) == 1
+    taken = [each for each in markers if names.ANSWERS in str(each.details)]
+    assert len(taken) == 1
