@@ -68,7 +68,8 @@ def words(error: BaseException | None) -> str:
 @pytest.mark.parametrize("name", [names.ANSWERS, names.GATE, names.MODEL, names.RECORD])
 async def test_activities_run_only_for_their_own_turn(site: AttackSite, impostor: Impostor, name: str) -> None:
     # A standalone call, a foreign workflow, and a turn with another turn's task are refused with a reason. Before
-    # callers were checked, a stranger got the approvers and a person's name and roles by id; `gate` judged and recorded, and `model` spent the installation's budget, for any workflow. Without the check in
+    # callers were checked, a stranger got the approvers and a person's name and roles by id; `gate` judged and
+    # recorded, and `model` spent the installation's budget, for any workflow. Without the check in
     # `CallerInterceptor` each ran alone, and without the comparison of workflow ids in `turn_problem` each except
     # `record` ran for a turn with another turn's task.
     task = (await tasks_of(site, impostor))[name]
