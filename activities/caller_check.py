@@ -13,7 +13,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from signoff.activities.permit_check import ActivityCaller, turn_problem
-from signoff.contracts.activity_messages import AnswersTask, GateTask, IdentifyTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask
+from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.names import EVENT, OUTCOME
 
@@ -59,11 +60,8 @@ def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:
     match task:
         case ModelTask() | GateTask():
             return [TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)]
-        case IdentifyTask():
-            approval = parse_approval_id(task.decision.approval_id)
-            return [None if approval is None or approval.turn.tenant != task.tenant else approval.turn]
-        case AnswersTask():
-            approval = parse_approval_id(task.approval)
+        case Decision() | AnswersTask():
+            approval = parse_approval_id(task.approval_id if isinstance(task, Decision) else task.approval)
             return [None if approval is None else approval.turn]
         case RecordTask():
             # Its entries name their streams. `hand_over` drops other turns' entries.

@@ -1,14 +1,14 @@
 """Local activity `signoff.identify`: identifies the author of an answer, and their present right to decide."""
 
 import logging
-from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 from temporalio import activity
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
-from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.activity_messages import Authority
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.receipt import Receipt
@@ -16,7 +16,7 @@ from signoff.decisions.answer_taker import UNSAFE_ANSWER, authority_of, refuse
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
-from signoff.people.authority import SignatureEvidence, check_authority
+from signoff.people.authority import check_authority
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.raw_answers import RawAnswers
@@ -38,33 +38,28 @@ class IdentifyActivity:
         )
 
     @activity.defn(name=names.IDENTIFY)
-    async def identify(self, task: IdentifyTask) -> Authority:
+    async def identify(self, decision: Decision) -> Authority:
         try:
-            decision = task.decision
-            evidence = evidence_of(decision, self._deps.verifier, self._deps.clock())
-            if evidence.kind == "forged":
+            proof = proof_of(decision, self._deps.verifier)
+            if proof == "forged":
                 # A forged answer must cause no lookup.
                 return Authority(allowed=False, code="assurance")
             found = await self._find_stored(decision)
             if found is not None:
                 return found
-            if evidence.kind == "signed":
+            if proof == "signed":
                 # The gateway stores each answer before handing it over.
                 return Authority(allowed=False, code="assurance", subject=decision.subject)
-            if decision.verdict == "withdrawn":
-                # The sender can also stop the turn, so a withdrawal needs no proof. Its name counts only in
-                # development: elsewhere, a turn could probe for any person on its own terms.
-                if not self._deps.believes_unsigned:
-                    return Authority(allowed=False, code="assurance", unsigned=True)
-                people = await self._deps.directory_for(task.tenant, decision.subject, task.requester)
-                return check_authority(task, evidence, people, development=True)
-            return await self._take_raw(decision, task.tenant)
+            rows = await self._rows.read(decision.approval_id)
+            if rows is None:
+                return Authority(allowed=False, code="assurance", unsigned=True)
+            return await self._judge_raw(decision, rows.request(rows.latest))
         except NotCanonical:
-            return _refused(refuse("malformed", task.decision.approval_id, UNSAFE_ANSWER))
+            return _refused(refuse("malformed", decision.approval_id, UNSAFE_ANSWER))
         except Exception as error:
             # A directory may be custom code, and an escaped exception would leave the answer without a receipt.
             _log.warning(
-                "the author of the answer to %s is unknown now: %s", task.decision.approval_id, type(error).__name__
+                "the author of the answer to %s is unknown now: %s", decision.approval_id, type(error).__name__
             )
             return Authority(allowed=False, code="unavailable")
 
@@ -77,12 +72,17 @@ class IdentifyActivity:
                 return authority_of(vote)
         return None
 
-    async def _take_raw(self, decision: Decision, tenant: str) -> Authority:
+    async def _judge_raw(self, decision: Decision, asked: ApprovalRequest) -> Authority:
         """Store a raw answer if it may count, and accept it if this worker may write answers."""
-        rows = await self._rows.read(decision.approval_id)
-        asked = None if rows is None else rows.latest
-        if asked is None or not self._taker.counts(asked.tool, asked.definition):
+        withdrawn = decision.verdict == "withdrawn"
+        # The sender can also stop the turn, so a withdrawal needs no proof. Its name counts only in development:
+        # elsewhere, a turn could probe for any person.
+        counts = self._deps.believes_unsigned if withdrawn else self._taker.counts(asked.tool, asked.definition)
+        if not counts:
             return Authority(allowed=False, code="assurance", unsigned=True)
+        if withdrawn:
+            people = await self._deps.directory_for(asked.tenant, decision.subject, asked.requester.user)
+            return check_authority(asked, decision, self._deps.clock(), people, unsigned=True, development=True)
         keeps = self._deps.store.role == "worker"
         key = _key(decision, asked.revision, once=not keeps)
         if keeps:
@@ -90,7 +90,7 @@ class IdentifyActivity:
             waits = Receipt(status="pending", approval_id=asked.id, state="pending", message=_WAITS)
             return _refused(waits if kept is not None else refuse("not_allowed", decision.approval_id, why="enough"))
         try:
-            people = await self._deps.directory_for(tenant, decision.subject, asked.requester.user)
+            people = await self._deps.directory_for(asked.tenant, decision.subject, asked.requester.user)
             taken = await self._taker.keep_and_take(key, decision, people)
         except Exception:
             # Keep the answer: it is accepted once its author can be looked up.
@@ -126,13 +126,8 @@ def _is_one(stored: Decision, given: Decision) -> bool:
     return replace(stored, subject=given.subject) == given
 
 
-def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> SignatureEvidence:
-    """A key id or a signature alone counts as signed."""
+def proof_of(decision: Decision, verifier: Verifier) -> Literal["signed", "unsigned", "forged"]:
+    """A key id or a signature alone counts as a claim to be signed. Trust nothing in a decision with a false claim."""
     if not decision.signature and not decision.key_id:
-        return SignatureEvidence("unsigned", now)
-    if not verifier.check_decision(decision):
-        return SignatureEvidence("forged", now)
-    received = decision.received_at
-    if received is None or received.tzinfo is None:
-        return SignatureEvidence("signed", now)
-    return SignatureEvidence("signed", received, received)
+        return "unsigned"
+    return "signed" if verifier.check_decision(decision) else "forged"

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from signoff.activities.call_journal import attribute_question
-from signoff.activities.identify_activity import evidence_of
+from signoff.activities.identify_activity import proof_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events, binding
 from signoff.approvals.card import draw_card
@@ -129,8 +129,7 @@ class QuestionWriter:
         old = None if rows is None else rows.revision(decision.revision or 1)
         if rows is None or old is None or decision.approval_id != approval:
             return _NOT_THIS
-        evidence = evidence_of(decision, self._deps.verifier, self._deps.clock())
-        if evidence.kind == "forged":
+        if proof_of(decision, self._deps.verifier) == "forged":
             return "the signature of this change does not hold"
         if decision.question_hash != question_hash(old):
             return _NOT_THIS

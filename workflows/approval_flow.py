@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from temporalio import workflow
 
-from signoff.approvals import audit_events, deadlines, identity, machine
+from signoff.approvals import audit_events, deadlines, machine
 from signoff.approvals.approval_book import read_decision, read_withdrawal
 from signoff.approvals.edit_diff import edit_note, remark_note
 from signoff.approvals.question_reference import request_from_reference
 from signoff.contracts import names
-from signoff.contracts.activity_messages import AnswersTask, Authority, GateDecision, IdentifyTask, StoredAnswers
+from signoff.contracts.activity_messages import AnswersTask, Authority, GateDecision, StoredAnswers
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, Words, text_of
@@ -146,7 +146,7 @@ class ApprovalFlow:
                 receipt = self._state.book.precheck(decision, workflow.now())
                 if receipt is not None:
                     return receipt
-                authority = await _identify(identity.identify_task(decision, request))
+                authority = await _identify(decision)
                 if authority.receipt is not None:
                     return self._untaken(decision, authority, authority.receipt)
                 decision = authority.taken or decision
@@ -169,7 +169,7 @@ class ApprovalFlow:
         by = withdrawal.subject
         if request is not None and request.state == "pending":
             async with self.hold_lock():
-                authority = await _identify(identity.withdrawal_task(withdrawal, request))
+                authority = await _identify(withdrawal)
             if withdrawal.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
                 return self._state.book.record_reply(withdrawal, refused, workflow.now(), authority)
@@ -325,10 +325,10 @@ class ApprovalFlow:
         return request is None or deadlines.next_event(request) != happening
 
 
-async def _identify(task: IdentifyTask) -> Authority:
+async def _identify(decision: Decision) -> Authority:
     try:
         authority: Authority = await workflow.execute_local_activity(
-            names.IDENTIFY, task, result_type=Authority, **options.IDENTIFY
+            names.IDENTIFY, decision, result_type=Authority, **options.IDENTIFY
         )
     except outcomes.LOST:
         # An unidentified author decides nothing. Do not raise: an exception in a Signal handler fails the whole turn.

@@ -11,30 +11,17 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from signoff.activities.caller_check import CallerInterceptor, own_problem
 from signoff.activities.permit_check import ActivityCaller
 from signoff.contracts import names
-from signoff.contracts.activity_messages import AnswersTask, GateTask, IdentifyTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import ApprovalKey
 
 ENTRY = AuditEntry(stream=TURN.workflow_id, key="k", kind="turn", at=datetime.now(UTC), tenant="main")
 
 
-def identified(**fields: Any) -> IdentifyTask:
-    given: dict[str, Any] = {
-        "decision": decision(),
-        "tenant": "main",
-        "approvers": (),
-        "requester": "guest",
-        "allow_self": False,
-        "min_assurance": "none",
-        "accept_unsigned": False,
-    }
-    return IdentifyTask(**given | fields)
-
-
 TASKS = {
     names.MODEL: ModelTask(ctx=pinned(), completion=1, messages=()),
     names.GATE: GateTask(ctx=pinned(), calls=()),
-    names.IDENTIFY: identified(),
+    names.IDENTIFY: decision(),
     names.RECORD: RecordTask(audit=(ENTRY,)),
     names.ANSWERS: AnswersTask(approval=ApprovalKey(TURN, "c1.1").id, revision=1),
 }
@@ -61,9 +48,9 @@ def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
 
 @table(
     "args",
-    [identified(tenant="other")],
-    [identified(decision=decision(approval_id="main.s.other.c1.1"))],
-    [identified(decision=decision(approval_id="nothing"))],
+    [decision(approval_id="other.s.t.c1.1")],
+    [decision(approval_id="main.s.other.c1.1")],
+    [decision(approval_id="nothing")],
     [AnswersTask(approval="nothing", revision=1)],
     [{"ctx": {}}],
     [],

@@ -34,7 +34,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import admin_stream, fingerprint
 from signoff.approvals.grant_rules import exact_digest, grant_id
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import Authority, GateDecision, GateTask, IdentifyTask, Tally
+from signoff.contracts.activity_messages import Authority, GateDecision, GateTask, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, REQUIRES_APPROVAL, CallOutcome, RuleReference, ToolDenied
 from signoff.contracts.content import Content
@@ -117,16 +117,7 @@ async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> A
         if rows is not None and not rows.answers:
             found = Authority(allowed=True, subject="approver", assurance="session", received_at=ASKED)
             await answer(deps.store, said_so, authority=found)
-    task = IdentifyTask(
-        decision=said_so,
-        tenant=request.tenant,
-        approvers=request.approvers,
-        requester=request.requester.user,
-        allow_self=request.allow_self,
-        min_assurance=request.min_assurance,
-        accept_unsigned=True,
-    )
-    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(deps).identify, task)
+    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(deps).identify, said_so)
 
 
 async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **fields: Any) -> str:

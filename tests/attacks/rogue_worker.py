@@ -12,7 +12,6 @@ from signoff.contracts.activity_messages import (
     GateDecision,
     GateReply,
     GateTask,
-    IdentifyTask,
     ModelReply,
     ModelTask,
     RecordTask,
@@ -23,6 +22,7 @@ from signoff.contracts.activity_messages import (
 )
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
 from signoff.contracts.message import Message, TextPart
 from signoff.workflows.actor_turn import ActorTurn
 
@@ -36,9 +36,9 @@ async def lying_pay(task: ToolTask) -> ToolReply:
 
 
 @activity.defn(name=names.IDENTIFY)
-async def lying_identify(task: IdentifyTask) -> Authority:
-    who = task.decision.subject
-    return Authority(allowed=True, subject=who, name=who, assurance="session", received_at=task.decision.received_at)
+async def lying_identify(decision: Decision) -> Authority:
+    who = decision.subject
+    return Authority(allowed=True, subject=who, name=who, assurance="session", received_at=decision.received_at)
 
 
 @activity.defn(name=names.MODEL)

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from signoff.contracts import names
-from signoff.contracts.activity_messages import Authority, GateTask, IdentifyTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import Authority, GateTask, ModelTask, RecordTask
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart, Message, TextPart
@@ -35,17 +35,8 @@ async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
     ctx = await impostor.ctx(key)
     message = Message(role="user", parts=(TextPart(text=Content(inline="[]")),))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 3, "to": "x"}))
-    asked = IdentifyTask(
-        decision=Decision(approval_id=".".join((*key, "c1.1")), verdict="approved", subject="ana"),
-        tenant="main",
-        approvers=("role:approvers",),
-        requester="rui",
-        allow_self=False,
-        min_assurance="none",
-        accept_unsigned=True,
-    )
     return {
-        names.IDENTIFY: asked,
+        names.IDENTIFY: Decision(approval_id=".".join((*key, "c1.1")), verdict="approved", subject="ana"),
         names.GATE: GateTask(ctx=ctx, calls=(call,)),
         names.MODEL: ModelTask(ctx=ctx, completion=1, messages=(message,)),
         names.RECORD: RecordTask(audit=()),
@@ -100,31 +91,23 @@ async def test_activities_run_only_for_their_own_turn(site: AttackSite, impostor
 
 
 async def test_identify_reveals_no_person_to_a_foreign_turn(site: AttackSite, impostor: Impostor) -> None:
-    # In an attacker's own turn, an unsigned answer of any person to any role gets the same reply without a name.
+    # In an attacker's own turn, an unsigned answer of any person gets the same reply without a name.
     # Before the fix the reply contained every person's name and whether they have a role.
     zoe = site.person("zoe")
     own = await zoe.ask([("look", {"place": "the yard"})])
     await zoe.result(own)
     forged, found = await impostor.stand(own), []
-    for number, (who, role) in enumerate((who, role) for who in ("ana", "nobody") for role in ("approvers", "admin")):
-        asked = IdentifyTask(
-            decision=Decision(approval_id=approval_id(own), verdict="approved", subject=who),
-            tenant="main",
-            approvers=(f"role:{role}",),
-            requester="zoe",
-            allow_self=False,
-            min_assurance="none",
-            accept_unsigned=True,
-        )
+    for number, who in enumerate(("ana", "nobody")):
+        asked = Decision(approval_id=approval_id(own), verdict="approved", subject=who)
         found.append(Authority.model_validate(await forged.schedule(names.IDENTIFY, f"i{number}", asked)))
-    assert found == [found[0]] * 4
+    assert found == [found[0]] * 2
     assert (found[0].allowed, found[0].name, found[0].person_id) == (False, "", "")
 
 
 async def test_unsigned_answer_counts_where_the_policy_accepts_it(site: AttackSite, impostor: Impostor) -> None:
     # Where the policy accepts unsigned answers, a raw message in Ana's name counts, and one in Zoe's is refused. With
-    # `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accept_unsigned` always false in
-    # `IdentifyActivity._with_stored_terms` the turn had no result within 60 seconds.
+    # `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accepts` always false in
+    # `RawAnswerTaker._author` the turn had no result within 60 seconds.
     to = payee()
     key = await site.person("rui").ask([("petty", {"amount": 2, "to": to})])
     await site.person("ana").waiting(approval_id(key))

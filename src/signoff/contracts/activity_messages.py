@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow, EditMode, Terms
+from signoff.contracts.approval import ApprovalRequest, CardRow, EditMode, Terms
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import (
     CallContext,
@@ -372,34 +372,6 @@ class StoredAnswers(ActivityMessage):
 
     decisions: tuple[Decision, ...] = ()
     """The answers, in stored order."""
-
-
-class IdentifyTask(ActivityMessage):
-    """Input of `signoff.identify`: asks whether a decision's author may decide a request now."""
-
-    decision: Decision
-    tenant: str
-    """The request's tenant."""
-    approvers: tuple[str, ...]
-    """The approver entries of the request."""
-    requester: str
-    """The requester's id."""
-    allow_self: bool
-    """True if requester and proposers may decide."""
-    min_assurance: Assurance
-    """The minimum identification of the author."""
-    accept_unsigned: bool
-    """True if unsigned decisions count."""
-    proposers: tuple[str, ...] = ()
-    """The ids of the arguments' editors."""
-    seats: tuple[str, ...] = ()
-    """The ids of the people with a counted vote, cast in person or by a delegate."""
-    groups: tuple[ApproverGroup, ...] = ()
-    """The groups of the request. If empty, any approver fills any place."""
-    wanted: tuple[str, ...] = ()
-    """The approver entries of incomplete groups: a delegate of several people votes for one of these."""
-    requester_person: str = ""
-    """The requester's person id at the time of the request. "" for `requester` itself."""
 
 
 class Authority(ActivityMessage):

@@ -9,7 +9,6 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from signoff.approvals.identity import identify_task
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import sha256_hex
@@ -17,7 +16,7 @@ from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
 from signoff.decisions.answer_taker import AnswerTaker, NewAnswer, Taken
 from signoff.formats.replace import replace
-from signoff.people.authority import SignatureEvidence, check_authority
+from signoff.people.authority import check_authority
 from signoff.people.directory import Directory
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
@@ -93,9 +92,8 @@ class RawAnswerTaker:
     def _author(self, people: Directory, arrived: datetime, asked: ApprovalRequest, decision: Decision) -> Authority:
         # Use the present policy: a worker writes the question's row, and could mark it as accepting unsigned decisions.
         accepts = self._takes_unsigned(asked.tool, asked.definition)
-        task = replace(identify_task(decision, asked), accept_unsigned=accepts)
-        evidence = SignatureEvidence("unsigned", arrived)
-        authority = check_authority(task, evidence, people, development=self._development)
+        judged = replace(asked, accept_unsigned=accepts)
+        authority = check_authority(judged, decision, arrived, people, unsigned=True, development=self._development)
         if decision.remember is not None and authority.allowed:
             return replace(authority, allowed=False, code="malformed", note=_UNKEPT)
         return authority

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from signoff.approvals.identity import identify_task, withdrawal_task
 from signoff.approvals.machine import receipt_after, refusal, settled_receipt
 from signoff.approvals.request_state import is_held, request_of
 from signoff.contracts.activity_messages import Authority
@@ -30,7 +29,7 @@ from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.keys.signatures import Signer
 from signoff.languages.remarks import english
-from signoff.people.authority import SignatureEvidence, check_authority
+from signoff.people.authority import check_authority
 from signoff.people.directory import Directory
 from signoff.store.questions.answers import Answers, OwedAnswer
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -200,9 +199,10 @@ class DecisionWriter:
         return await (self._turns.withdraw if decision.verdict == "withdrawn" else self._turns.decide)(decision)
 
     def _author(self, received: datetime, request: ApprovalRequest, decision: Decision) -> Authority:
-        evidence = SignatureEvidence("unsigned" if self._signer is None else "signed", received, received)
-        ask = withdrawal_task if decision.verdict == "withdrawn" else identify_task
-        return check_authority(ask(decision, request), evidence, self._people, development=self._development)
+        unsigned = self._signer is None
+        return check_authority(
+            request, decision, received, self._people, unsigned=unsigned, development=self._development
+        )
 
     def _sign(self, decision: Decision) -> Decision | Receipt:
         if self._signer is None:
