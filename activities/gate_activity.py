@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 
 from temporalio import activity
 
-from signoff.activities.approval_reader import ApprovalReader
 from signoff.activities.call_journal import attribute, write
 from signoff.activities.grant_use import GrantUse, frozen_decision
 from signoff.activities.heartbeat import check_ended
 from signoff.activities.hooks.tool_hooks import apply_hooks, past_call_facts, unavailable_tools
-from signoff.activities.permit_check import ask_if_doubted, is_expired
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
+from signoff.activities.run_right import rows_of_turn
+from signoff.activities.run_rules import ask_if_doubted, digest_of, is_expired
 from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import call_events
 from signoff.approvals.approval_outcomes import denial_from_request, happened_outcome, repeated_denial, waiting_outcome
 from signoff.approvals.card import effect_sentence
 from signoff.approvals.card_notes import OFFLINE_MODEL, fallback_note, repeat_note
-from signoff.approvals.digest import digest_in_context, doubt_digest
+from signoff.approvals.digest import doubt_digest
 from signoff.approvals.earlier_questions import (
     denial_of,
     ending_of,
@@ -35,18 +35,16 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome, Permit
-from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome
 from signoff.contracts.content import Content, Remark, Words
 from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
-from signoff.formats.nearest_name import cut_text
 from signoff.formats.replace import replace
 from signoff.languages.remarks import english
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
-from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
+from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision, settled_outcome
 from signoff.registry.gates.pipeline import GateFacts, action_hash, judge, next_tally
 from signoff.registry.gates.resolution_trace import resolution_facts, resolution_line
 from signoff.registry.hooks import override_hash
@@ -59,8 +57,6 @@ from signoff.store.tickets import Ticket, ticket_key
 
 _START_SLACK = 15.0
 """Additional seconds for the server beyond a tool's timeout. The worker enforces that timeout itself."""
-_SHOWN_CHARS = 2_000
-"""Maximum length of a settled call's message, and of its note: one result holds the decisions of a whole batch."""
 
 
 class _Judged(NamedTuple):
@@ -78,7 +74,6 @@ class GateActivity:
         self._deps = deps
         self._remembered = GrantUse(deps)
         self._questions = QuestionWriter(deps)
-        self._approvals = ApprovalReader(deps)
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
@@ -97,7 +92,7 @@ class GateActivity:
         secrets = self._deps.secrets_of((each.call.tool, each.args) for each in batch)
         task = replace(task, agent_says=redact_secrets(task.agent_says, secrets))
         # Read once for the batch: running a call detects a later freeze.
-        rows = TurnRows([], [], None) if forged else await self._approvals.rows_of_turn(task.ctx)
+        rows = TurnRows([], [], None) if forged else await rows_of_turn(self._deps.store, task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
             found = _quiet(ask_if_doubted(found, doubt), secrets)
             args = found.args(proposed)
@@ -429,37 +424,10 @@ def in_doubt(call: CallPart) -> CallOutcome:
     )
 
 
-def digest_of(ctx: CallContext, call: str, tool: Tool, args: Any) -> str:
-    return digest_in_context(ctx, call=call, tool=tool.name, definition=definition_hash(tool), args=args)
-
-
-def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
-    """Return whether `permit` is for `tool` as defined now, with these or the corrected arguments."""
-    try:
-        # Without an RFC 8785 encoding there is no digest, so no permit matches.
-        return digest_of(permit.ctx, permit.call, tool, final_arguments(tool, proposed)) == permit.digest
-    except NotCanonical:
-        return False
-
-
 def _refuse(call: CallPart, why: str) -> GateDecision:
     text = f"Not executed: {why}."
     outcome = CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=text))
     return GateDecision(call=call.call, kind="settled", outcome=outcome)
-
-
-def settled_outcome(found: LocalGateDecision) -> CallOutcome:
-    """Return the outcome, as kept in a history, of a call that the gates settled or a dry run stopped."""
-    outcome = found.outcome
-    if outcome is None:
-        raise RuntimeError(f"the gates have not ended the call {found.call}")
-    update: dict[str, Any] = {
-        "rule": found.verdict.rule if found.verdict else None,
-        "note": cut_text(found.note, _SHOWN_CHARS),
-    }
-    if outcome.denied is None:
-        update["value"] = Content(inline=cut_text(found.message, _SHOWN_CHARS))
-    return replace(outcome, **update)
 
 
 def _end_unasked(call: CallPart, why: str) -> CallOutcome:

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from signoff.activities.permit_check import voter_set
+from signoff.activities.run_rules import voter_set
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import question_hash

@@ -10,6 +10,7 @@ from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.call import CallCode, CallOutcome, ToolDenied
 from signoff.contracts.content import Content, Words
 from signoff.contracts.message import CallPart
+from signoff.formats.nearest_name import cut_text
 from signoff.formats.replace import replace
 from signoff.languages.remarks import english
 from signoff.policy.compiled_policy import PolicyVerdict
@@ -19,6 +20,9 @@ GateName: TypeAlias = Literal[
     "shape", "caps", "resolve", "surface", "tag_policy", "allowlist", "layer", "available", "schema", "permission",
     "capabilities", "usage", "dry_run", "approval",
 ]  # fmt: skip
+
+_SHOWN_CHARS = 2_000
+"""Maximum length of a settled call's message, and of its note: one result holds the decisions of a whole batch."""
 
 
 class LocalGateDecision(GateDecision):
@@ -109,3 +113,17 @@ def _all(words: Words | tuple[Words, ...]) -> tuple[Words, ...]:
 def denied_decision(call: CallPart, gate: GateName, reason: Words | tuple[Words, ...], tool: Tool) -> LocalGateDecision:
     denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=english(reason))
     return settled_decision(call, gate, "denied", reason, tool).deny(denied)
+
+
+def settled_outcome(found: LocalGateDecision) -> CallOutcome:
+    """Return the outcome, as kept in a history, of a call that the gates settled or a dry run stopped."""
+    outcome = found.outcome
+    if outcome is None:
+        raise RuntimeError(f"the gates have not ended the call {found.call}")
+    update: dict[str, Any] = {
+        "rule": found.verdict.rule if found.verdict else None,
+        "note": cut_text(found.note, _SHOWN_CHARS),
+    }
+    if outcome.denied is None:
+        update["value"] = Content(inline=cut_text(found.message, _SHOWN_CHARS))
+    return replace(outcome, **update)

@@ -12,7 +12,6 @@ from activity_kit import (
     asked,
     decision,
     environment,
-    permit_for,
     pinned,
     request_of,
     run,
@@ -87,8 +86,8 @@ async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields:
     rows = await Questions(deps.store).read(request.id)
     for each in answers if rows is not None and not rows.answers else ():
         await answer(deps.store, each)
-    permit = permit_for(tool, **{"kind": "approved", "decisions": ()} | fields)
-    assert summary(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
+    task = task_for(tool, **{"revision": 1} | fields)
+    assert summary(await run(deps, tool, task))[0] == "ok"
 
 
 async def ruled(deps: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
@@ -200,12 +199,10 @@ async def test_approval_stores_one_grant_with_all_requested_fields(store: Store,
 
 
 async def test_grant_request_known_only_from_the_turn_is_ignored(store: Store) -> None:
-    # Signed for another call and put into the permit of a call approved without a grant request. A grant was
-    # stored while the permit's decisions counted as votes.
+    # The call is approved without a grant request.
     tool = asking(Ledger())
     deps = deps_with(store, tool)
-    foreign = SIGNER.sign_decision(decision(approval_id="main.s.t.c9.9", remember=SMALL, received_at=ASKED))
-    await approved(deps, tool, decision(), decisions=(foreign,))
+    await approved(deps, tool, decision())
     assert await kept(store) == []
 
 
@@ -494,8 +491,8 @@ async def test_permit_with_a_grant_that_does_not_apply_runs_nothing(store: Store
     env = {"workflow_id": f"turn/main/{TURN.session}/next"}
 
     async def attempt(name: str, args: dict[str, Any]) -> str:
-        permit = permit_for(tool, args, grant=name, ctx=ctx)
-        reply = await run(deps, tool, task_for(tool, permit, args), environment(tool.name, **env))
+        task = task_for(tool, args, grant=name, ctx=ctx)
+        reply = await run(deps, tool, task, environment(tool.name, **env))
         return reply.again or summary(reply)[0]
 
     assert await attempt("", {"amount": 1}) == "policy"
@@ -607,9 +604,9 @@ async def test_read_only_tool_spends_its_grant_once(store: Store) -> None:
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
-    permit = permit_for(tool, grant=grant.id, ctx=pinned(turn="next"))
+    task = task_for(tool, grant=grant.id, ctx=pinned(turn="next"))
     env = {"workflow_id": f"turn/main/{TURN.session}/next"}
     for _ in range(2):
-        reply = await run(deps, tool, task_for(tool, permit), environment(tool.name, **env))
+        reply = await run(deps, tool, task, environment(tool.name, **env))
         assert summary(reply)[0] == "ok"
     assert (await kept(store))[0].uses_left == grant.uses - 1
