@@ -39,15 +39,16 @@ from signoff.activities.models.drivers import build_drivers
 from signoff.activities.models.start_check import check_start
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.reply_sweep import ReplySweep
+from signoff.activities.run_once import tool_activities
 from signoff.activities.store_identity import StoreInterceptor
 from signoff.activities.telemetry.log_fields import LogFieldsInterceptor
 from signoff.activities.telemetry.spans import SpanInterceptor
-from signoff.activities.tool_activity import tool_activities
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.contracts.frozen_model import build_records
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.engine.connection import check_client, connect_installation, open_encryption, require_codec
 from signoff.engine.credential_check import check_public_keys, check_store_role
@@ -116,6 +117,7 @@ async def build_deps(
     - in the production profile, without a verifier with a key
     """
     policypool.install()
+    build_records()
     verifier, secrets = verifier or Verifier(), secrets or SecretProvider()
     if profile == "production" and not verifier.key_ids:
         raise ConfigError(

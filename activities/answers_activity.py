@@ -12,7 +12,6 @@ from temporalio import activity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.card import draw_card
 from signoff.approvals.edit_diff import edit_note, remark_note
-from signoff.approvals.identity import withdrawal_task
 from signoff.approvals.request_state import StoredAnswer, pending_edits
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersReply, AnswersTask, Authority
@@ -23,7 +22,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.decisions.answer_taker import UNSAFE_ANSWER, find_repeated, refuse
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.formats.replace import replace
-from signoff.people.authority import SignatureEvidence, check_authority
+from signoff.people.authority import check_authority
 from signoff.registry.registry import definition_hash
 from signoff.store.content_store import load
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -159,10 +158,9 @@ class AnswersActivity:
         # Elsewhere, a turn could probe for any person.
         if rows is None or not self._deps.believes_unsigned:
             return _Taken(accepted, Authority(allowed=False, code="assurance", unsigned=True), is_stored=False)
-        request = rows.request(rows.latest)
+        request, now = rows.request(rows.latest), self._deps.clock()
         people = await self._deps.directory_for(request.tenant, raw.subject, request.requester.user)
-        evidence = SignatureEvidence("unsigned", self._deps.clock())
-        author = check_authority(withdrawal_task(raw, request), evidence, people, development=True)
+        author = check_authority(request, raw, now, people, unsigned=True, development=True)
         return _Taken(accepted, author, is_stored=False)
 
 

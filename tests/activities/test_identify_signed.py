@@ -7,15 +7,15 @@ from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify_activity import IdentifyActivity
-from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
-from signoff.people.authority import SignatureEvidence, check_authority
+from signoff.people.authority import check_authority
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
-from signoff.testing.builders import a_person
+from signoff.testing.builders import a_person, a_request
 from signoff.testing.questions import answer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -34,24 +34,11 @@ def signed(**fields: Any) -> Decision:
     return SIGNER.sign_decision(decision(**GIVEN | fields))
 
 
-def task_of(answer: Decision, *, accept: bool = False) -> IdentifyTask:
-    return IdentifyTask(
-        decision=Decision.model_validate_json(answer.model_dump_json()),
-        tenant="main",
-        approvers=("role:approvers",),
-        requester="guest",
-        allow_self=False,
-        min_assurance="session",
-        accept_unsigned=accept,
-    )
-
-
-async def identified(
-    store: Store, decision: Decision, verifier: Verifier, *, accept: bool = False, profile: Any = "production"
-) -> Authority:
+async def identified(store: Store, decision: Decision, verifier: Verifier, *, profile: Any = "production") -> Authority:
     plain = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
     activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier, clock=lambda: NOW))
-    return await environment().run(activity.identify, task_of(decision, accept=accept))
+    sent = Decision.model_validate_json(decision.model_dump_json())
+    return await environment().run(activity.identify, sent)
 
 
 FOUND = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED)
@@ -99,7 +86,7 @@ async def test_signed_answer_that_is_not_stored_is_rejected(store: Store) -> Non
 @table("profile", "production", "development")
 async def test_altered_answer_is_rejected_in_every_profile(store: Store, altered: dict[str, Any], profile: Any) -> None:
     decision = replace(await taken(store), **altered)
-    assert await identified(store, decision, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN
+    assert await identified(store, decision, SIGNER.verifier(), profile=profile) == UNPROVEN
 
 
 async def test_answer_stripped_of_its_signature_counts_as_unsigned(store: Store) -> None:
@@ -121,8 +108,7 @@ def test_delegation_is_judged_at_the_time_of_the_answer() -> None:
     people = FixedDirectory([ANA, BO])
     for moment, expected in ((RECEIVED, (True, "bo", "ana")), (NOW, (False, "bo", ""))):
         decision = signed(subject="bo", received_at=moment)
-        found = check_authority(
-            task_of(decision), SignatureEvidence("signed", moment, moment), people, development=False
-        )
+        request = a_request(approvers=("role:approvers",), min_assurance="session")
+        found = check_authority(request, decision, moment, people, unsigned=False, development=False)
         assert (found.allowed, found.subject, found.on_behalf) == expected
         assert found.code == ("" if found.allowed else "not_allowed")

@@ -8,18 +8,18 @@ from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.activity_messages import Authority
+from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
-from signoff.people.authority import SignatureEvidence
 from signoff.people.authority import check_authority as rule
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.store.store import Store, open_store
 from signoff.store.vouched_people import VouchedPeople, vouched_writer
-from signoff.testing.builders import a_person
+from signoff.testing.builders import a_person, a_request
 
 NOW = datetime.now(UTC)
 WEEK = timedelta(days=7)
@@ -38,22 +38,16 @@ async def signed_in(store: Store, person: Person = CY, *, signer: Signer = SIGNE
     await store.run(vouched_writer(vouch(signer, person, names=(), now=at, lifetime=WEEK)))
 
 
-def task_of(subject: str) -> IdentifyTask:
-    answer = decision(subject=subject, channel="inbox", assurance="session", received_at=NOW)
-    return IdentifyTask(
-        decision=SIGNER.sign_decision(answer),
-        tenant="main",
-        approvers=("role:approvers",),
-        requester="guest",
-        allow_self=False,
-        min_assurance="session",
-        accept_unsigned=False,
-    )
+REQUEST = a_request(approvers=("role:approvers",), min_assurance="session")
+
+
+def answer_of(subject: str) -> Decision:
+    return SIGNER.sign_decision(decision(subject=subject, channel="inbox", assurance="session", received_at=NOW))
 
 
 async def authority(deps: WorkerDeps, subject: str = CY.id) -> Authority:
     people = await deps.directory_for("main", subject, "guest")
-    return rule(task_of(subject), SignatureEvidence("signed", NOW, NOW), people, development=False)
+    return rule(REQUEST, answer_of(subject), NOW, people, unsigned=False, development=False)
 
 
 async def test_signed_in_person_may_decide_by_their_roles(store: Store) -> None:
@@ -96,7 +90,7 @@ async def test_declared_person_overrides_a_sign_in(store: Store) -> None:
 async def test_unavailable_store_is_not_treated_as_an_unknown_person(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         worker = deps_with(store, a_person("ana"))
-    found = await environment().run(IdentifyActivity(worker).identify, task_of(CY.id))
+    found = await environment().run(IdentifyActivity(worker).identify, answer_of(CY.id))
     assert found.code == "unavailable"
     assert (await worker.directory_for("main", "ana", "")) is worker.people
     with pytest.raises(StoreUnavailable):

@@ -16,8 +16,8 @@ from signoff.contracts.activity_messages import (
     ModelTask,
     RecordTask,
     Response,
+    RunTask,
     ToolReply,
-    ToolTask,
 )
 from signoff.contracts.approval import Settlement
 from signoff.contracts.call import CallOutcome
@@ -30,9 +30,9 @@ CLAIMED = "paid, receipt no. 4711"
 
 
 @activity.defn(name="pay")
-async def lying_pay(task: ToolTask) -> ToolReply:
+async def lying_pay(task: RunTask) -> ToolReply:
     value = Content(inline=CLAIMED)
-    return ToolReply(outcome=CallOutcome(call=task.permit.call, tool="pay", code="ok", gate="execute", value=value))
+    return ToolReply(outcome=CallOutcome(call=task.call, tool="pay", code="ok", gate="execute", value=value))
 
 
 @activity.defn(name=names.ANSWERS)

@@ -84,7 +84,7 @@ async def test_edit_held_back_by_a_turn_is_worthless_after_a_denial(site: Attack
     after = await ana.see(approval_id(key))
     assert (after.view["revision"], after.view["state"]) == (1, "denied")
     digest = impostor.digest(ctx, "petty", large)
-    await forged.run("petty", large, impostor.permit(ctx, digest, [kept], tool="petty", revision=2))
+    await forged.run("petty", large, impostor.claim(ctx, digest, [kept], tool="petty", revision=2))
     assert site.ledger(to) == []
 
 
@@ -102,13 +102,13 @@ async def test_approval_refused_by_a_turn_is_void_and_names_no_decider(site: Att
     assert "Bo" not in answer.text
     assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("refused", "pending")
     digest = impostor.digest(ctx, "pay", {"amount": ASKED, "to": to})
-    await forged.run("pay", {"amount": ASKED, "to": to}, impostor.permit(ctx, digest, await forged.decisions()))
+    await forged.run("pay", {"amount": ASKED, "to": to}, impostor.claim(ctx, digest, await forged.decisions()))
     assert site.ledger(to) == []
 
 
 async def test_answer_is_stored_although_its_turn_replies_nonsense(site: AttackSite, impostor: Impostor) -> None:
     # A turn's reply to an answer is unreadable: the answer is stored and recorded without that reply. Without the
-    # catch in `DecisionWriter._give_to_turn` the approver got an error, and the dispatcher retried that answer before
+    # catch in `AnswerHandover._give_to_turn` the approver got an error, and the dispatcher retried that answer before
     # all others. Without the entry in its transaction the audit log lacked it.
     ana = site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": payee()})])

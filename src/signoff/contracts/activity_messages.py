@@ -6,12 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup, AskedQuestion, Settlement
+from signoff.contracts.approval import ApprovalRequest, AskedQuestion, Settlement
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import (
     CallContext,
     CallOutcome,
-    Permit,
     Place,
     ProposedExternalCall,
     RuleReference,
@@ -19,6 +18,7 @@ from signoff.contracts.call import (
 from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.limits import MAX_ACTIVE_SECONDS, MAX_CALLS, MAX_COMPLETIONS, MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import Receipt, ReceiptCode
@@ -229,8 +229,6 @@ class GateDecision(FrozenModel):
     action: str = ""
     """The start of the SHA-256 of the call's tool and arguments: equal calls have equal actions."""
     grant: str = ""
-    override: str = ""
-    """The SHA-256 of the tool's objection that approvers are asked to override."""
     question: AskedQuestion | None = None
     """The question about the call, if any."""
     request: ApprovalRequest | None = Field(default=None, exclude=True)
@@ -248,17 +246,41 @@ class GateReply(ActivityMessage):
     tally: Tally = Tally()
 
 
-class ToolTask(ActivityMessage):
-    """Input of a tool's activity. `ticket` counts from 1, and rises when an unclaimed ticket was voided."""
+class RunTask(ActivityMessage):
+    """Input of a tool's activity. It is not trusted: the activity derives the right to run itself."""
 
-    permit: Permit
+    ctx: CallContext
+    """The context, with the signed requester. A call by rule has it nowhere else."""
     tool: str
+    call: str
     args: Content
+    digest: str
+    """The digest of the judged action. It finds tickets and detects a changed tool, and is no right."""
+    revision: int | None = None
+    """The revision of the approved question. `None` for a call by rule or grant."""
     ticket: int = 1
-    budget_chars: int = 80_000
-    audit: tuple[AuditEntry, ...] = ()
+    """The number of the ticket, from 1. It rises after a voided ticket, or an attempt that did not happen."""
     use: str = ""
     """For an external call: the id of the attempt to use its permit."""
+    grant: str = ""
+    """The id of the grant that lets the call run, if any."""
+    audit: tuple[AuditEntry, ...] = ()
+    """Unrecorded entries of the turn."""
+    budget_chars: int = 80_000
+    """Maximum result characters for the model."""
+
+    @property
+    def turn(self) -> TurnKey:
+        return TurnKey(self.ctx.tenant, self.ctx.session, self.ctx.turn)
+
+    @property
+    def place(self) -> SessionKey:
+        return SessionKey(self.ctx.tenant, self.ctx.session)
+
+    @property
+    def approval_id(self) -> str:
+        """The id of the call's own approval, whether it has one or not."""
+        return ApprovalKey(self.turn, self.call).id
 
 
 class UsedPermit(ActivityMessage):
@@ -290,18 +312,8 @@ class ToolReply(ActivityMessage):
 class OutcomeTask(ActivityMessage):
     """Input of `signoff.outcome`: requests the outcome of a call whose activity timed out."""
 
-    permit: Permit
-    tool: str
-    ticket: int = 1
-    """The number of the ticket, from 1."""
-    idempotent: bool = False
-    """True if the tool may run again."""
-    args: Content | None = None
-    """The arguments, for the tool's probe."""
-    budget_chars: int = 80_000
-    """Maximum result characters for the model."""
-    audit: tuple[AuditEntry, ...] = ()
-    """Unrecorded entries of the turn."""
+    run: RunTask
+    """The input of that activity, with the present unrecorded entries of the turn."""
     happened: Decision | None = None
     """A decision that the call happened: it is recorded without a lookup."""
     report: Literal["", "look", "give_up"] = ""
@@ -323,34 +335,6 @@ class EventTask(ActivityMessage):
     """The subscription's name."""
     seconds: float
     """Time limit of the handler."""
-
-
-class IdentifyTask(ActivityMessage):
-    """Input of `signoff.identify`: asks whether a decision's author may decide a request now."""
-
-    decision: Decision
-    tenant: str
-    """The request's tenant."""
-    approvers: tuple[str, ...]
-    """The approver entries of the request."""
-    requester: str
-    """The requester's id."""
-    allow_self: bool
-    """True if requester and proposers may decide."""
-    min_assurance: Assurance
-    """The minimum identification of the author."""
-    accept_unsigned: bool
-    """True if unsigned decisions count."""
-    proposers: tuple[str, ...] = ()
-    """The ids of the arguments' editors."""
-    seats: tuple[str, ...] = ()
-    """The ids of the people with a counted vote, cast in person or by a delegate."""
-    groups: tuple[ApproverGroup, ...] = ()
-    """The groups of the request. If empty, any approver fills any place."""
-    wanted: tuple[str, ...] = ()
-    """The approver entries of incomplete groups: a delegate of several people votes for one of these."""
-    requester_person: str = ""
-    """The requester's person id at the time of the request. "" for `requester` itself."""
 
 
 class Authority(ActivityMessage):
@@ -435,10 +419,6 @@ class ModelTool(FrozenModel):
     """The JSON Schema of its arguments."""
     strict: bool | None = None
     """True if the provider enforces that schema. `None` for the provider's default."""
-
-
-# The field names a class that is defined below it.
-ModelReply.model_rebuild()
 
 
 UseCode = Literal["", "used", "waiting", "denied", "lapsed", "stale", "frozen", "ended", "conflict", "unavailable"]
