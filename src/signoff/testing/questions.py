@@ -59,7 +59,7 @@ async def ask(
     writer = QuestionWriter(deps)
     if edit is not None and not edit.signature:
         await keep(deps.store, edit)
-    number = 0 if edit is None else await _number_of(deps.store, edit)
+    number = 0 if edit is None else await number_of(deps.store, edit)
     task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=number)
     change = None if edit is None else await writer.edit(task, tool)
     if isinstance(change, str):
@@ -72,11 +72,12 @@ async def ask(
     return asked
 
 
-async def _number_of(store: Store, decision: Decision) -> int:
-    """Return the number of a stored answer, or one that no answer has."""
+async def number_of(store: Store, decision: Decision) -> int:
+    """Return the number of a stored answer within its approval, or -1 for an answer that is not stored."""
     rows = await Questions(store).read(decision.approval_id)
-    found = [each.number for each in (() if rows is None else rows.answers) if each.vote.decision == decision]
-    return found[0] if found else -1
+    named = (decision.revision or 1, decision.delivery_id)
+    answers = () if rows is None else rows.answers
+    return next((each.number for each in answers if (each.revision, each.vote.decision.delivery_id) == named), -1)
 
 
 async def keep(store: Store, decision: Decision) -> None:
