@@ -42,4 +42,5 @@ class RawTurnClient(TurnClient):
             return malformed_receipt("`approval_id`: no such id", decision.approval_id)
         decision = decision if decision.delivery_id else replace(decision, delivery_id=uuid.uuid4().hex)
         name = f"{update}:{decision.delivery_id}:{key.call}:{decision.revision or 1}"
-        return await self.deliver(key, name, decision.model_dump(mode="json", exclude_defaults=True), update)
+        receipt = await self.deliver(key, name, decision.model_dump(mode="json", exclude_defaults=True), update)
+        return replace(receipt, verdict=decision.verdict) if receipt.status == "pending" else receipt

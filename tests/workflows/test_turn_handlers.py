@@ -165,10 +165,9 @@ async def test_raw_signal_with_approval_id_and_verdict_is_accepted(turn_rig: Tur
         handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": yes(key).approval_id, "verdict": "approved"})
         result = await turns.signoff.result(key)
-        view = await turns.signoff.view(key)
+        request = await turns.signoff.request(yes(key).approval_id)
     assert [outcome.code for outcome in result.calls] == ["ok"]
-    assert view.calls[0].approval is not None
-    assert [vote.unsigned for vote in view.calls[0].approval.votes] == [True]
+    assert [vote.unsigned for vote in request.votes] == [True]
     assert result.calls[0].decided_by == "unsigned"
     assert len(ledger.rows) == 1
 
@@ -208,13 +207,13 @@ async def test_one_delivery_by_update_and_signal_counts_once(turn_rig: TurnRig) 
         handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
         other = await turns.signoff.decide(yes(key, subject="ana"))
-        pending = await turns.signoff.pending(key)
+        waiting = await turns.signoff.request(answer.approval_id)
         last = await turns.signoff.decide(yes(key, subject="bo"))
     assert (first.status, first.votes, first.needed) == ("counted", 1, 2)
     assert again.votes == 1
     assert again.status == "counted"
     assert (other.code, other.votes) == ("duplicate", 1)
-    assert [vote.subject for vote in pending[0].votes] == ["ana"]
+    assert [vote.subject for vote in waiting.votes] == ["ana"]
     assert (last.status, last.votes) == ("accepted", 2)
 
 
@@ -277,10 +276,10 @@ async def test_answer_without_a_worker_is_kept_and_takes_effect_later(turn_rig: 
     receipt = await RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     async with turn_rig.running(catalog, SCRIPT) as turns:
         result = await turns.signoff.result(key)
-        view = await turns.signoff.view(key)
+        request = await turns.signoff.request(yes(key).approval_id)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
     assert result.state == "complete"
-    assert len(some(view.calls[0].approval).votes) == 1
+    assert len(request.votes) == 1
     assert len(ledger.rows) == 1
 
 
