@@ -169,7 +169,7 @@ async def test_edit_within_auto_approval_still_needs_its_quorum(turn_rig: TurnRi
     async with turn_rig.running([pay_tool(ledger, policy)], SCRIPT, people=PEOPLE) as turns:
         key = await turns.start_waiting()
         receipt = await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
-        assert (receipt.status, receipt.votes) == ("counted", 1)
+        assert receipt.status == "counted"
         assert ledger.rows == []
         await turns.signoff.decide(yes(key, subject="bo", revision=2))
         await turns.signoff.result(key)
