@@ -237,7 +237,7 @@ class ChannelRig:
 
 
 class RecordingDecisions:
-    """Records every answer in `answers`, in order, and in `again` whether it may be a redelivery.
+    """Records every answer in `answers`, in order.
 
     With `worker` false, answers are accepted and stay undecided (`pending`). With `server` false, everything fails.
     """
@@ -248,7 +248,6 @@ class RecordingDecisions:
         self._requests: dict[str, ApprovalRequest] = {}
         self._receipts: dict[tuple[str, str, int], Receipt] = {}
         self.answers: list[tuple[DecisionDraft, DecisionAuthor]] = []
-        self.again: list[bool] = []
         self.worker = True
         self.server = True
 
@@ -265,13 +264,12 @@ class RecordingDecisions:
     def request(self, approval: str) -> ApprovalRequest:
         return self._requests[approval]
 
-    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
         if not self.server:
             raise ServerUnavailable("the server is away")
         if not self.worker:
             return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
         self.answers.append((draft, author))
-        self.again.append(again)
         decision = decision_from_draft(draft, author, self._clock())
         named = (decision.delivery_id, decision.approval_id, decision.revision or 1)
         if named in self._receipts:

@@ -1,5 +1,6 @@
 """Hands stored answers to their turns."""
 
+import asyncio
 import logging
 from typing import Final
 
@@ -29,8 +30,12 @@ _TAKEN_OVER: Final = frozenset(("expired", "stale", "cancelled", "not_allowed", 
 _log = logging.getLogger(__name__)
 
 
+WAKE_SECONDS: Final = 0.8
+"""The wait for the turn's reply to an answer given just now. The author gets the receipt within a second."""
+
+
 class AnswerHandover:
-    """Hands answers of one store to their turns. An answer that its turn cannot take now stays owed."""
+    """Wakes the turns of stored answers. An answer of which its turn has not heard stays owed."""
 
     def __init__(self, store: Store, turns: TurnClient) -> None:
         self._rows = Questions(store)
@@ -70,13 +75,23 @@ class AnswerHandover:
             change = await self._answers.find_owed(decision.approval_id, taken.change)
             if change is not None and not await self.give_owed(change):
                 return _make_pending(taken.receipt, decision)
-        receipt = await self._wake(owed)
+        receipt = await self._wake_soon(owed)
         if receipt is None or receipt.status == "pending":
-            # The answer is stored and counts, even if the server or a worker is down.
-            return _make_pending(taken.receipt, decision)
+            # The answer is stored and counts, even if the server or a worker is down. Only the gates may refuse an
+            # edit.
+            return taken.receipt if decision.edited_args is None else _make_pending(taken.receipt, decision)
         if _voids(receipt, decision) or decision.edited_args is not None:
             return await self._receipt(decision, receipt)
         return taken.receipt
+
+    async def _wake_soon(self, owed: OwedAnswer) -> Receipt | None:
+        """Return `None` without a reply in time: the dispatcher wakes the turn again. An edit waits for its gates."""
+        if owed.vote.decision.edited_args is not None:
+            return await self._wake(owed)
+        try:
+            return await asyncio.wait_for(self._wake(owed), WAKE_SECONDS)
+        except TimeoutError:
+            return None
 
     async def _wake(self, owed: OwedAnswer) -> Receipt | None:
         """Return `None` if the turn does not know of the answer.
