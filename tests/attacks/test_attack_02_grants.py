@@ -25,8 +25,8 @@ async def over_or_asked(site: AttackSite, key: TurnKey) -> None:
 
 
 async def test_grant_serves_its_own_session(site: AttackSite) -> None:
-    # Rui's next gift in that session asks no approver. Without `write_agreed` in `DecisionWriter._take` the second
-    # gift waited for approvers.
+    # Rui's next gift in that session asks no approver. Without `write_agreed_grant` in `DecisionService._remember`
+    # the second gift waited for approvers.
     to = payee()
     session, _ = await remembered(site, to)
     rui = site.person("rui")

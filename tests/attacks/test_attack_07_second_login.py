@@ -20,7 +20,7 @@ from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.formats.replace import replace
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_people
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
@@ -123,7 +123,7 @@ async def test_login_from_before_the_declaration_cannot_approve(rig: GatewayRig,
     await approve_by_token(rig, approval, "bo")
     shown = (await deps.requests.load(approval)).request.question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)
-    assert (await decide(deps, draft, DecisionAuthor(robert, "inbox", "session"))).code == "not_allowed"
+    assert (await DecisionService(deps).decide(draft, DecisionAuthor(robert, "inbox", "session"))).code == "not_allowed"
     assert (await rig.turns.signoff.request(approval)).state == "pending"
 
 
@@ -178,7 +178,9 @@ async def test_requester_by_login_cannot_approve_after_being_declared(
         late = locked_rig(now, people=PEOPLE)
         shown = (await now.deps.requests.load(approval)).request.question_hash
         draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)
-        assert (await decide(late.deps, draft, DecisionAuthor(bo, "inbox", "session"))).status == "counted"
+        assert (
+            await DecisionService(late.deps).decide(draft, DecisionAuthor(bo, "inbox", "session"))
+        ).status == "counted"
         assert (await approve_by_token(now, approval, "ana")).json()["status"] == "accepted"
         while (await now.deps.requests.load(approval)).request.revision == 1 and not await now.runs(approval):
             await asyncio.sleep(0.05)

@@ -62,7 +62,7 @@ async def test_denial_after_ones_own_approval_counts(site: AttackSite, door: Any
 
 async def test_repeated_approval_counts_as_one_vote(site: AttackSite) -> None:
     # Ana's client sends the same approval twice: it is one vote of two. Without `_find_repeated` in
-    # `DecisionWriter._take`, the one vote per person in `machine.counted` and the unique index of deliveries in the
+    # `DecisionService._write`, the one vote per person in `machine.counted` and the unique index of deliveries in the
     # store (three layers of one defence) it counted as two votes.
     to, ana = payee(), site.person("ana")
     _, shown = await asked(site, "wire", to)

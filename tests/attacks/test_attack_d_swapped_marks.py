@@ -68,8 +68,8 @@ async def test_api_answer_counts_only_for_the_read_question(site: AttackSite, im
 @pytest.mark.parametrize("field", ["digest", "question_hash"])
 async def test_short_mark_binds_no_answer_over_the_api(field: str, site: AttackSite, impostor: Impostor) -> None:
     # The eight characters for comparison by eye, sent as the binding of an answer, approve nothing. With any
-    # `question_hash` accepted in `gateway/approvals/decisions.py`, or with unknown fields and no hash accepted, the
-    # answer was accepted.
+    # `question_hash` accepted in `gateway/approvals/decision_service.py`, or with unknown fields and no hash accepted,
+    # the answer was accepted.
     to, ana = payee(), site.person("ana")
     forged, ctx, view = await stands_for(site, impostor, to)
     shown = await ana.waiting(approval_id(forged.key))

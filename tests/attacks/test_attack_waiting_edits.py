@@ -108,7 +108,7 @@ async def test_approval_refused_by_a_turn_is_void_and_names_no_decider(site: Att
 
 async def test_answer_is_stored_although_its_turn_replies_nonsense(site: AttackSite, impostor: Impostor) -> None:
     # A turn's reply to an answer is unreadable: the answer is stored and recorded without that reply. Without the
-    # catch in `DecisionWriter._give_to_turn` the approver got an error, and the dispatcher retried that answer before
+    # catch in `AnswerHandover._give_to_turn` the approver got an error, and the dispatcher retried that answer before
     # all others. Without the entry in its transaction the audit log lacked it.
     ana = site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": payee()})])

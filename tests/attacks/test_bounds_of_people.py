@@ -173,7 +173,7 @@ async def test_edit_over_the_revision_limit_is_refused(site: AttackSite) -> None
 
 async def test_answers_over_the_limit_of_one_person_are_refused(site: AttackSite) -> None:
     # `ANSWERS_OF_ONE`: so many edits that the gates refuse are stored; then the person may still deny. Without
-    # `_too_many` in `gateway/approvals/decision_writer.py` all 30 were stored and given to the turn, 60 KB each.
+    # `_too_many` in `decisions/answer_taker.py` all 30 were stored and given to the turn, 60 KB each.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     key = await rui.ask([("wire", {"amount": 1, "to": to})])
     shown = await ana.waiting(approval_id(key))

@@ -19,7 +19,7 @@ from signoff.contracts.requests import DecisionAuthor, DecisionDraft, TurnBody
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.turn_starter import start
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
@@ -122,11 +122,11 @@ async def test_answer_without_the_questions_hash_is_not_signed(rig: GatewayRig) 
     author = DecisionAuthor(PEOPLE[2], "api", "session")
     for named, code in (("", "malformed"), (request.card.mark, "stale"), ("0" * 64, "stale")):
         draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=named)
-        receipt = await decide(away, draft, author)
+        receipt = await DecisionService(away).decide(draft, author)
         assert (receipt.status, receipt.code) == ("refused", code)
     assert (await rig.request(approval)).votes == ()
     shown = replace(draft, question_hash=request.question_hash)
-    bound = await decide(away, shown, author)
+    bound = await DecisionService(away).decide(shown, author)
     assert bound.status == "accepted"
     assert await ended(rig, approval) == "ok"
 
@@ -143,7 +143,7 @@ async def test_unsafe_json_number_is_not_signed(rig: GatewayRig) -> None:
     shown = (await rig.request(approval)).question_hash
     edited = {**FLIGHT, "cost": 2**60}
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown, edited_args=edited)
-    receipt = await decide(rig.deps, draft, DecisionAuthor(PEOPLE[2], "api", "session"))
+    receipt = await DecisionService(rig.deps).decide(draft, DecisionAuthor(PEOPLE[2], "api", "session"))
     assert (receipt.status, receipt.code) == ("refused", "malformed")
     assert (await rig.turns.signoff.request(approval)).votes == ()
 

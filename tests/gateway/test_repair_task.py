@@ -18,7 +18,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway import repair_task
-from signoff.gateway.approvals.decisions import decide, withdraw
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
@@ -64,7 +64,7 @@ async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
     draft = DecisionDraft(
         approval_id=approval, verdict="approved", revision=request.revision, question_hash=request.question_hash
     )
-    return await decide(deps, draft, DecisionAuthor(found, "api", "session"))
+    return await DecisionService(deps).decide(draft, DecisionAuthor(found, "api", "session"))
 
 
 async def test_answers_missed_by_a_stopped_server_are_delivered_in_order_and_once(rig: GatewayRig) -> None:
@@ -88,7 +88,7 @@ async def test_answers_missed_by_a_stopped_server_are_delivered_in_order_and_onc
 
 
 async def test_turn_that_rejects_an_answer_delays_no_other(rig: GatewayRig) -> None:
-    """Without the catch in `DecisionWriter._give_to_turn` the dispatcher stopped there and began with that answer
+    """Without the catch in `AnswerHandover._give_to_turn` the dispatcher stopped there and began with that answer
     again.
     """
     broken, other = await rig.asked("pay"), await rig.asked("pay")
@@ -111,7 +111,7 @@ async def test_answers_missed_by_a_stopped_worker_are_delivered_after_its_return
     away = dataclasses.replace(rig.deps, client=TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3)))
     guest = rig.deps.people.find("guest", "main")
     assert guest is not None
-    receipt = await withdraw(away, approval, guest, "no need")
+    receipt = await DecisionService(away).withdraw(approval, guest, "no need")
     assert receipt.status == "pending"
     assert ((await rig.request(approval)).state, (await rig.request(approval)).reason) == ("cancelled", "no need")
     assert (await answered(away, approval, "ana")).code == "cancelled"

@@ -23,7 +23,7 @@ from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.audit_writer import AttemptRecords
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store
@@ -71,7 +71,9 @@ class Race:
         other = dataclasses.replace(self._rig.deps, attempts=AttemptRecords())
         shown = self._request.question_hash
         body = {"approval_id": self._request.id, "verdict": verdict, "revision": 1, "question_hash": shown}
-        return await decide(other, DecisionDraft.model_validate(body), DecisionAuthor(found, "inbox", "session"))
+        return await DecisionService(other).decide(
+            DecisionDraft.model_validate(body), DecisionAuthor(found, "inbox", "session")
+        )
 
     async def by_http(self, person: str, verdict: str) -> Receipt:
         url, headers = f"/v1/approvals/{self._request.id}/decide", bearer(self._tokens[person])

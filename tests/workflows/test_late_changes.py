@@ -4,11 +4,12 @@ from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, pay_tool, yes
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts.call import CallContext
-from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import ApprovalKey
-from signoff.decisions.raw_answer_taker import RawAnswerTaker
-from signoff.gateway.approvals.decision_writer import DecisionWriter
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.approvals.decision_service import DecisionService
+from signoff.gateway.deps import GatewayDeps
 from signoff.people.directory import development_directory
+from signoff.settings import Settings
 from signoff.store.questions.questions import Questions
 from signoff.testing.builders import a_person
 from signoff.testing.questions import answer, ask
@@ -38,10 +39,18 @@ async def test_approval_of_a_lost_edit_brings_the_edit_to_its_turn(turn_rig: Tur
         rows = await Questions(turn_rig.store).read(ApprovalKey(key, "c1.1").id)
         assert rows is not None
         asked = rows.request(rows.latest)
-        raw = RawAnswerTaker(turn_rig.store, system_clock, turns.deps.catalog.takes_unsigned, development=True)
-        writer = DecisionWriter(turn_rig.store, turns.signoff, PEOPLE, None, system_clock, development=True, raw=raw)
-        agreed = yes(key, revision=asked.revision, question_hash=asked.question_hash)
-        receipt = await writer.write(asked, agreed)
+        deps = GatewayDeps(
+            client=turns.signoff,
+            catalog=turns.deps.catalog,
+            people=PEOPLE,
+            store=turn_rig.store,
+            settings=Settings(profile="development"),
+        )
+        agreed = DecisionDraft(
+            approval_id=asked.id, verdict="approved", revision=asked.revision, question_hash=asked.question_hash
+        )
+        author = DecisionAuthor(a_person("approver"), "test", "session")
+        receipt = await DecisionService(deps).decide(agreed, author)
         assert (receipt.status, receipt.state) == ("accepted", "approved")
         result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]

@@ -4,12 +4,13 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from gateway_rig import SIGNER
 from session_rig import talk, words
+from some import some
 from temporalio.client import WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError
 from temporalio.worker import Replayer
@@ -36,9 +37,10 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.contracts.message import Message, ResultPart
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.contracts.turn import TurnResult, TurnView
 from signoff.engine.turn_client import TurnClient
-from signoff.formats.replace import replace
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.deps import GatewayDeps
 from signoff.people.directory import development_directory
 from signoff.settings import Settings
@@ -108,12 +110,13 @@ class Site:
     async def by_gateway(self, decision: Decision, gateway: GatewayDeps | None = None) -> Receipt:
         gateway = gateway or self.gateway
         request = (await gateway.requests.load(decision.approval_id)).request
-        return await gateway.decision_writer.write(
-            request,
-            replace(
-                decision, revision=request.revision, question_hash=request.question_hash, received_at=datetime.now(UTC)
-            ),
-        )
+        person, service = some(PEOPLE.find(decision.subject, "main")), DecisionService(gateway)
+        if decision.verdict == "withdrawn":
+            return await service.withdraw(request.id, person, decision.reason)
+        carried = decision.model_dump(include=set(DecisionDraft.model_fields), exclude_none=True)
+        shown = {"revision": request.revision, "question_hash": request.question_hash}
+        draft = DecisionDraft.model_validate(carried | shown)
+        return await service.decide(draft, DecisionAuthor(person, decision.channel, decision.assurance))
 
     async def by_update(self, decision: Decision) -> Receipt:
         turns = self.turns.signoff

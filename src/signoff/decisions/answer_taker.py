@@ -23,7 +23,6 @@ from signoff.approvals.machine import (
 )
 from signoff.approvals.request_state import (
     INBOX,
-    StoredAnswer,
     browser_of,
     find_denial,
     request_at,
@@ -42,11 +41,14 @@ from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 from signoff.formats.replace import replace
 from signoff.store.questions.answers import add_answer, void_answer
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.questions.questions import Questions, has_begun
-from signoff.store.store import Store
+from signoff.store.questions.questions import has_begun
 
 _DELIVERY_CHARS: Final = 32
 UNSAFE_ANSWER: Final = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
+
+
+def _leave_unsigned(decision: Decision) -> Decision:
+    return decision
 
 
 @dataclass(frozen=True)
@@ -65,102 +67,85 @@ class Taken:
         return None if self.vote is None else self.vote.decision
 
 
-@dataclass(frozen=True)
-class NewAnswer:
-    """A decision and its origin."""
-
-    decision: Decision
-    """It has its time of receipt."""
-    question_hash: str
-    """The hash of the question shown to its author, or "" for a raw decision that names none."""
-    author: Callable[[ApprovalRequest, Decision], Authority]
-    """Finds its author and their permission to decide."""
-    sign: Callable[[Decision], Decision | Receipt]
-    """Signs it, or returns the receipt of a refusal."""
-    beside: Callable[[Connection, ApprovalRequest], object] | None = None
-    """Writes further rows in the transaction of a counted decision."""
-    arrived: datetime | None = None
-    """The time of arrival by a channel or as a raw decision, by the store's clock.
-
-    `None` for now.
-    """
-    handed: bool = False
-    """Whether its turn reads this call's result, so that the dispatcher need not deliver it."""
-
-
 class AnswerTaker:
-    """Accepts decisions into one store. If a method raises `StoreUnavailable`, nothing was stored."""
+    """Accepts decisions within `Questions.run_locked`."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._rows = Questions(store)
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def take(self, new: NewAnswer) -> Taken:
-        """Insert a decision on the latest question of its approval, if that waits and has room."""
+    def take_locked(
+        self,
+        connection: Connection,
+        rows: ApprovalRows | None,
+        decision: Decision,
+        *,
+        question_hash: str,
+        author: Callable[[ApprovalRequest, Decision, datetime], Authority],
+        sign: Callable[[Decision], Decision | Receipt] = _leave_unsigned,
+        beside: Callable[[Connection, ApprovalRequest], object] | None = None,
+        arrived: datetime | None = None,
+        handed: bool = False,
+    ) -> Taken:
+        """Insert a decision on the latest question of its approval, if that waits and has room.
 
-        def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
-            return self.take_locked(connection, rows, new)
-
-        return await self._rows.run_locked(new.decision.approval_id, work)
-
-    def take_locked(self, connection: Connection, rows: ApprovalRows | None, new: NewAnswer) -> Taken:
-        """Take a decision within `Questions.run_locked`."""
+        - `question_hash`: the hash of the question shown to its author, or "" for a raw decision that names none.
+        - `author`: finds its author and their permission to decide at its time of receipt.
+        - `sign`: signs it, or returns the receipt of a refusal.
+        - `beside`: writes further rows in the transaction of a counted decision.
+        - `arrived`: the time of arrival by a channel or as a raw decision, by the store's clock. `None` for now.
+        - `handed`: whether its turn reads this call's result, so that the dispatcher need not deliver it.
+        """
         if rows is None:
-            return Taken(refuse("unknown", new.decision.approval_id))
-        received = new.decision.received_at or self._clock()
-        decision = _with_own_delivery(rows, new.decision)
+            return Taken(refuse("unknown", decision.approval_id))
+        # Turns look only at answers with a time: store none without one.
+        received = decision.received_at or self._clock()
+        decision = _with_own_delivery(rows, replace(decision, received_at=received))
         repeated = _find_repeated(rows, decision)
         if repeated is not None:
             return Taken(repeated)
         asked = rows.request(rows.latest, received)
-        if new.question_hash not in ("", asked.question_hash):
+        if question_hash not in ("", asked.question_hash):
             return Taken(stale_receipt(asked))
-        author = new.author(asked, decision)
-        objection = _objection(asked, decision, author, received) or _too_many(rows, decision, author)
-        if objection is None and arrived_late(asked, new.arrived or rows.now):
+        found = author(asked, decision, received)
+        objection = _objection(asked, decision, found, received) or _too_many(rows, decision, found)
+        if objection is None and arrived_late(asked, arrived or rows.now):
             objection = refusal(asked, "expired")
         if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
             objection = refusal(asked, "already_decided", why="begun")
-        if not new.question_hash:
+        if not question_hash:
             # A raw decision may name no question: it means the present one.
             decision = replace(decision, revision=asked.revision, question_hash=asked.question_hash)
-        signed = objection or new.sign(decision)
+        signed = objection or sign(decision)
         if isinstance(signed, Receipt):
-            return Taken(signed, author=author)
-        vote = vote_of(signed, author, received)
+            return Taken(signed, author=found)
+        vote = vote_of(signed, found, received)
         if decision.edited_args is not None:
             # The gates judge the edited call, so the edit settles nothing yet.
-            add_answer(connection, rows, vote, settles=False, arrived=new.arrived, handed=new.handed)
+            add_answer(connection, rows, vote, settles=False, arrived=arrived, handed=handed)
             receipt = Receipt(status="pending", approval_id=asked.id, state=asked.state, verdict=decision.verdict)
-            return self._added(connection, rows, vote, receipt, author)
+            return self._added(connection, rows, vote, receipt, found)
         after = count_vote(asked, vote)
         if after is asked:
-            return Taken(receipt_after(asked, after), author=author)
+            return Taken(receipt_after(asked, after), author=found)
         settles = after.state != "pending"
-        add_answer(connection, rows, vote, settles=settles, arrived=new.arrived, handed=new.handed)
-        if new.beside is not None:
-            new.beside(connection, after)
-        return self._added(connection, rows, vote, receipt_after(asked, after), author)
+        add_answer(connection, rows, vote, settles=settles, arrived=arrived, handed=handed)
+        if beside is not None:
+            beside(connection, after)
+        return self._added(connection, rows, vote, receipt_after(asked, after), found)
 
-    async def undo(
-        self, approval: str, person: str, browser: str, sign: Callable[[Decision], Decision | Receipt]
+    def undo_locked(
+        self,
+        approval: str,
+        person: str,
+        browser: str,
+        sign: Callable[[Decision], Decision | Receipt],
+        connection: Connection,
+        rows: ApprovalRows | None,
     ) -> Receipt:
         """Void the person's latest denial in this browser session, and store the signed undo."""
-
-        def work(connection: Connection, rows: ApprovalRows | None) -> Receipt:
-            if rows is None:
-                return refuse("unknown", approval)
-            return self._undo_locked(connection, rows, find_denial(rows.answers, person, browser), sign)
-
-        return await self._rows.run_locked(approval, work)
-
-    def _undo_locked(
-        self,
-        connection: Connection,
-        rows: ApprovalRows,
-        denial: StoredAnswer | None,
-        sign: Callable[[Decision], Decision | Receipt],
-    ) -> Receipt:
+        if rows is None:
+            return refuse("unknown", approval)
+        denial = find_denial(rows.answers, person, browser)
         asked = rows.request(rows.latest)
         if denial is None:
             return refusal(asked, "not_allowed", why="undo_other")

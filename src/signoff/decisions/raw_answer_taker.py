@@ -14,7 +14,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
-from signoff.decisions.answer_taker import AnswerTaker, NewAnswer, Taken
+from signoff.decisions.answer_taker import AnswerTaker, Taken
 from signoff.formats.replace import replace
 from signoff.people.authority import check_authority
 from signoff.people.directory import Directory
@@ -38,7 +38,7 @@ class RawAnswerTaker:
         self, store: Store, clock: Clock, takes_unsigned: Callable[[str, str], bool], *, development: bool
     ) -> None:
         self._rows = Questions(store)
-        self._taker = AnswerTaker(store, clock)
+        self._taker = AnswerTaker(clock)
         self._takes_unsigned = takes_unsigned
         self._development = development
 
@@ -79,9 +79,16 @@ class RawAnswerTaker:
         # A decision resent after a refusal arrives now: its first arrival must not put it before a deadline.
         arrived = raw.arrived_at if earlier is None or rows is None else rows.now
         decision = replace(original, received_at=arrived, delivery_id=delivery)
-        author = partial(self._author, people, arrived)
-        new = NewAnswer(decision, original.question_hash, author, _leave_unsigned, arrived=arrived, handed=handed)
-        taken = self._taker.take_locked(connection, rows, new)
+        author = partial(self._author, people)
+        taken = self._taker.take_locked(
+            connection,
+            rows,
+            decision,
+            question_hash=original.question_hash,
+            author=author,
+            arrived=arrived,
+            handed=handed,
+        )
         inserted = "" if taken.decision is None else taken.decision.delivery_id
         add_receipt(connection, raw, RawReceipt(taken.receipt, inserted))
         if taken.decision is None and taken.receipt.code == "duplicate":
@@ -89,7 +96,7 @@ class RawAnswerTaker:
             return _find_taken(rows, RawReceipt(taken.receipt, delivery))
         return taken
 
-    def _author(self, people: Directory, arrived: datetime, asked: ApprovalRequest, decision: Decision) -> Authority:
+    def _author(self, people: Directory, asked: ApprovalRequest, decision: Decision, arrived: datetime) -> Authority:
         # Use the present policy: a worker writes the question's row, and could mark it as accepting unsigned decisions.
         accepts = self._takes_unsigned(asked.tool, asked.definition)
         judged = replace(asked, accept_unsigned=accepts)
@@ -103,7 +110,3 @@ def _find_taken(rows: ApprovalRows | None, earlier: RawReceipt) -> Taken:
     answers = () if rows is None or not earlier.delivery else rows.answers
     votes = (each.vote for each in answers if not each.void)
     return Taken(earlier.receipt, next((each for each in votes if each.decision.delivery_id == earlier.delivery), None))
-
-
-def _leave_unsigned(decision: Decision) -> Decision:
-    return decision

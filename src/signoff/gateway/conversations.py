@@ -193,21 +193,24 @@ class Conversations:
 
     async def load(self, approval: str, person: Person | None) -> LoadedRequest:
         """Uses the store alone, without a worker."""
-        key = parse_approval_id(approval)
         unknown = NotFound(f"there is no request `{approval}`")
-        if key is None:
+        if parse_approval_id(approval) is None:
             raise unknown
         loaded = await self._deps.requests.load(approval)
-        if not self._may_read(person, of_request(loaded.request)):
-            try:
-                # Readers of the conversation may read its requests.
-                begun, _ = await self._admit(key.turn, person)
-            except (NotFound, ServerUnavailable):
-                raise unknown from None
-            # A turn's id may be reused: the readers of the current turn must not read an earlier one's request.
-            if begun.requester is None or begun.requester.nonce != loaded.request.requester.nonce:
-                raise unknown
+        if not await self.may_read(loaded.request, person):
+            raise unknown
         return loaded
+
+    async def may_read(self, request: ApprovalRequest, person: Person | None) -> bool:
+        if self._may_read(person, of_request(request)):
+            return True
+        try:
+            # Readers of the conversation may read its requests.
+            begun, _ = await self._admit(TurnKey(request.tenant, request.session, request.turn), person)
+        except (NotFound, ServerUnavailable):
+            return False
+        # A turn's id may be reused: the readers of the current turn must not read an earlier one's request.
+        return begun.requester is not None and begun.requester.nonce == request.requester.nonce
 
     async def _owe_again(self, key: TurnKey, view: TurnView) -> None:
         """Send answers again that the turn lacks, for example after a reset to an earlier point."""

@@ -18,14 +18,12 @@ from signoff.contracts.ids import SessionKey, TurnKey, session_name, turn_name
 from signoff.contracts.person import Person
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
-from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.engine.session_client import SessionClient
 from signoff.engine.turn_client import TurnClient
 from signoff.engine.worker_watch import WorkerWatch
 from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import TenantLimits, parse_tenant_limits
 from signoff.gateway.act_spans import ActSpans
-from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.audit_writer import AttemptRecords
@@ -106,19 +104,6 @@ class GatewayDeps:
     def requests(self) -> RequestReader:
         return RequestReader(
             self.store, self.verifier, development=self.believes_unsigned, declares=self.catalog.declares
-        )
-
-    @cached_property
-    def decision_writer(self) -> DecisionWriter:
-        return DecisionWriter(
-            self.store,
-            self.client,
-            self.people,
-            self.signer,
-            self.clock,
-            development=self.believes_unsigned,
-            raw=RawAnswerTaker(self.store, self.clock, self.catalog.takes_unsigned, development=self.believes_unsigned),
-            acts=self.acts,
         )
 
     @cached_property

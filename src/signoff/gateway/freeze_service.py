@@ -11,7 +11,7 @@ from signoff.contracts.grant import Freeze, FreezeResult, SweepResult
 from signoff.contracts.person import Person
 from signoff.engine.kill_switch import check_operator, is_operator, sweep
 from signoff.formats.nearest_name import quote_name
-from signoff.gateway.approvals.decisions import withdraw
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.deps import GatewayDeps
 from signoff.languages.remarks import worded
 from signoff.store.freezes import Freezes
@@ -37,7 +37,7 @@ async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience:
     """Withdraw the tenant's waiting requests in the name of `person`. Raises `StoreUnavailable`."""
     return await sweep(
         partial(deps.requests.list_waiting, person.tenant, limit=_SWEPT),
-        lambda approval, why: withdraw(deps, approval, person, why),
+        lambda approval, why: DecisionService(deps).withdraw(approval, person, why),
         reason,
         patience=patience,
     )

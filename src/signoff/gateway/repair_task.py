@@ -14,6 +14,8 @@ from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.turn_list import turn_row, turns
 from signoff.formats.replace import replace
+from signoff.gateway.approvals.answer_handover import AnswerHandover
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.call_joins import CallJoins
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
@@ -57,7 +59,8 @@ class AnswerDispatcher:
     """
 
     def __init__(self, deps: GatewayDeps) -> None:
-        self._deps = deps
+        self._decisions = DecisionService(deps)
+        self._handover = AnswerHandover(deps.store, deps.client)
         self._answers = Answers(deps.store)
         self._raw = RawAnswers(deps.store)
         self._failed: dict[str, _Failed] = {}
@@ -77,7 +80,7 @@ class AnswerDispatcher:
         `StoreUnavailable`.
         """
         for raw in await self._raw.list_untaken(RAW_AT_ONCE):
-            await self._deps.decision_writer.take_raw(raw)
+            await self._decisions.take_raw(raw)
         owed: dict[str, list[OwedAnswer]] = {}
         for each in await self._answers.list_owed(older_than, OWED_AT_ONCE):
             owed.setdefault(each.approval, []).append(each)
@@ -94,7 +97,7 @@ class AnswerDispatcher:
         """Keeps the order. Return the number of failed answers."""
         async with places:
             for number, each in enumerate(owed):
-                if not await self._deps.decision_writer.hand_over(each):
+                if not await self._handover.give_owed(each):
                     pause = min(2 * self._failed[approval].pause, LONGEST_PAUSE) if approval in self._failed else 1.0
                     self._failed[approval] = _Failed(time.monotonic() + pause, pause)
                     return len(owed) - number

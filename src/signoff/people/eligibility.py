@@ -4,9 +4,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from signoff.contracts.approval import Question, Terms
+from signoff.approvals.deadlines import first_approvers
+from signoff.contracts.approval import ApprovalRequest, Question, Terms
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
+from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 
 
@@ -88,6 +90,17 @@ def resolve_eligibility(
     useful = [each for each in free if not votes.delegated[each].isdisjoint(wanted)]
     chosen = next(iter((*useful, *free, *votes.delegated)))
     return Eligibility(on_behalf=chosen, entries=votes.delegated[chosen])
+
+
+def can_remember(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> bool:
+    """True only for the first approvers of the policy.
+
+    Approvers after an escalation are not asked about the next calls.
+    """
+    if not request.allow_remember or request.kind != "approval":
+        return False
+    first = approver_spec_of(replace(request, approvers=first_approvers(request)))
+    return not resolve_eligibility(person, people, first, now).code
 
 
 def resolve_voting_rights(

@@ -16,7 +16,6 @@ from typing import Any, Final, NoReturn
 from signoff.approvals.binding import digest_with
 from signoff.approvals.card import draw_card, effect_sentence
 from signoff.approvals.digest import digest_mark, doubt_digest
-from signoff.approvals.request_state import request_at
 from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Card, Question
 from signoff.contracts.call import LateReport
 from signoff.contracts.canonical_json import NotCanonical
@@ -37,6 +36,21 @@ from signoff.store.tickets import ticket_key
 LATE_REPORT_CHARS: Final = 2_000
 MARK_KEY: Final = "card-mark"
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ProvedQuestion:
+    """A proved question without its card."""
+
+    question: Question
+    args: Mapping[str, Any]
+    declaration: Mapping[str, Any]
+    rows: ApprovalRows
+
+    @property
+    def request(self) -> ApprovalRequest:
+        """The request in its state when it was read. Its card is empty: draw it before you judge by it."""
+        return self.rows.request(self.question)
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,13 @@ class RequestReader:
     async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:
         """Load a request in its present state, waiting or settled; by default its latest revision.
 
+        Raises like `find`.
+        """
+        return await self.draw(await self.find(approval, revision))
+
+    async def find(self, approval: str, revision: int | None = None) -> ProvedQuestion:
+        """Find a question, by default the latest of its approval, without drawing its card.
+
         Raises `NotFound` without a question, and for an unproved row, counted for the operator. A row is unproved if a
         blob was changed, if the gateway did not sign for the requester, or if the digest is wrong.
         """
@@ -86,7 +107,11 @@ class RequestReader:
         if rows is None or question is None:
             raise NotFound(f"there is no request `{approval}`")
         declaration, args = await self._prove(question)
-        request = request_at(question, rows.answers, rows.now, await self._card(question, declaration, args))
+        return ProvedQuestion(question, args, declaration, rows)
+
+    async def draw(self, found: ProvedQuestion) -> LoadedRequest:
+        question, args, declaration, rows = found.question, found.args, found.declaration, found.rows
+        request = replace(found.request, card=await self._card(question, declaration, args))
         old = rows.revision(question.edit_of) if question.edit_of else None
         if old is not None:
             before = await self._card(old, declaration, await load(self._store, old.args))

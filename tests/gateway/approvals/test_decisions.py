@@ -12,7 +12,7 @@ from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
-from signoff.gateway.approvals.decisions import edited_request
+from signoff.gateway.approvals.edited_card import edited_request
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.registry.actor import Actor, Route
 from signoff.registry.catalog import Catalog

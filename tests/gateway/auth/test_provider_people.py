@@ -16,7 +16,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.formats.replace import replace
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.oidc import provider_of
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
@@ -44,7 +44,7 @@ def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
 async def vote(rig: GatewayRig, approval: str, person: Person, *, revision: int = 1) -> Receipt:
     shown = (await rig.request(approval)).question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=revision, question_hash=shown)
-    return await decide(rig.deps, draft, DecisionAuthor(person, "inbox", "session"))
+    return await DecisionService(rig.deps).decide(draft, DecisionAuthor(person, "inbox", "session"))
 
 
 async def test_person_known_by_claims_alone_approves_and_the_tool_runs(rig: GatewayRig, provider: Provider) -> None:

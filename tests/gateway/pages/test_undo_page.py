@@ -15,7 +15,7 @@ from signoff.approvals import request_state
 from signoff.contracts.activity_messages import AnswersTask
 from signoff.contracts.call import CallContext
 from signoff.formats.replace import replace
-from signoff.gateway.approvals.decisions import undo_denial
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.repair_task import AnswerDispatcher
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions, end_by_turn
@@ -124,7 +124,7 @@ async def test_undo_by_another_person_or_browser_session_is_refused(rig: Gateway
     for person, mark in (("approver", "f" * 16), ("approver", ""), ("ana", request_state.browser_of(denial))):
         found = rig.deps.people.find(person, "main")
         assert found is not None
-        receipt = await undo_denial(rig.deps, approval, found, mark)
+        receipt = await DecisionService(rig.deps).undo_denial(approval, found, mark)
         assert (receipt.status, receipt.code) == ("refused", "not_allowed")
         assert OTHERS in receipt_words(receipt, formatter_for(replace(found, locale="en"), rig.deps.clock()))
     assert (await rig.request(approval)).state == "denied"

@@ -19,7 +19,7 @@ from signoff.gateway.approvals.api_attempts import (
     note_attempt,
 )
 from signoff.gateway.approvals.decision_parser import parse_draft
-from signoff.gateway.approvals.decisions import withdraw
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.approvals.value_check import whole_request
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
@@ -133,7 +133,7 @@ async def withdraw_one(
     named, words = await find_named(deps, approval, attempt), _words(request, deps, caller)
     if isinstance(named, Receipt):
         return _answer(await note_attempt(deps, named, attempt), response, words)
-    return _answer(await withdraw(deps, *named, body.reason), response, words)
+    return _answer(await DecisionService(deps).withdraw(*named, body.reason), response, words)
 
 
 def _answer(receipt: Receipt, response: Response, words: Formatter) -> Receipt:

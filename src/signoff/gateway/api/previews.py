@@ -13,7 +13,7 @@ from signoff.contracts.responses import EditPreview
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.approvals.argument_form import whole_field
 from signoff.gateway.approvals.argument_parser import ParsedArguments, problem_words, read_fields, set_values
-from signoff.gateway.approvals.decisions import edited_request
+from signoff.gateway.approvals.edited_card import edited_request
 from signoff.gateway.approvals.secret_masks import mask_text
 from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenDecider

@@ -14,7 +14,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.decision_parser import read_batched, read_response, refused_receipt, with_key
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
@@ -94,7 +94,7 @@ async def decide_draft(
     # In the development profile, a named person counts as signed in.
     assurance = "session" if attempt.caller is None else attempt.caller.assurance
     author = DecisionAuthor(person, attempt.channel, assurance, by_card=by_card)
-    return await decide(deps, replace(draft, approval_id=approval_id), author)
+    return await DecisionService(deps).decide(replace(draft, approval_id=approval_id), author)
 
 
 async def note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: ApiAttempt) -> Receipt:

@@ -36,7 +36,6 @@ from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer
 from signoff.engine.call_client import CallClient
 from signoff.gateway.act_spans import use_caller_trace
-from signoff.gateway.approvals.decisions import eligibility_for
 from signoff.gateway.auth.caller import caller_of, own_tenant
 from signoff.gateway.auth.dependencies import access_of_request
 from signoff.gateway.auth.streams import streams_of
@@ -70,6 +69,7 @@ from signoff.gateway.peer_turns import OwnTurns, exposed_of
 from signoff.gateway.signed_state import plugin_sealer
 from signoff.gateway.transport.middleware import RETRY_SECONDS
 from signoff.people.directory import principal_of, turn_context
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool.pool import ask_rules
 from signoff.registry.capabilities import KINDS
@@ -210,7 +210,8 @@ class OwnCalls:
 
     def may_decide(self, question: AskedQuestion, *, agent: str | None = None, user: str | None = None) -> bool:
         _, _, person = self._asker(agent, user)
-        return not eligibility_for(question.request, person, self._deps.people, self._deps.clock()).code
+        spec = approver_spec_of(question.request)
+        return not resolve_eligibility(person, self._deps.people, spec, self._deps.clock()).code
 
     async def arguments(self, call: CallHandle) -> dict[str, Any]:
         turn = self._own(call).turn

@@ -16,7 +16,7 @@ from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import UNDO_SECONDS
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.approvals.decision_parser import refused_receipt
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.card_view import CardPage
@@ -111,7 +111,7 @@ async def _one(site: Site, visitor: Visitor, approval: str, number: int, form: M
         if alone:
             receipt = refused_receipt("not_allowed", approval, text(alone, language))
         else:
-            receipt = await decide(site.deps, draft, author_of(visitor))
+            receipt = await DecisionService(site.deps).decide(draft, author_of(visitor))
     except SignoffError as error:
         receipt = refused_receipt("unavailable", approval, error.message)
     # The others of the batch have counted, and their receipts must be shown.

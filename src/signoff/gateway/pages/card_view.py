@@ -13,7 +13,6 @@ from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
 from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.visible_text import ELLIPSIS
-from signoff.gateway.approvals.decisions import can_remember, eligibility_for
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.person_lookup import display_name
@@ -34,7 +33,7 @@ from signoff.gateway.pages.value_view import Row, value_rows, values_count
 from signoff.languages.catalogue import has_text, text
 from signoff.languages.remarks import remark_text
 from signoff.people.directory import Directory
-from signoff.people.eligibility import Eligibility
+from signoff.people.eligibility import Eligibility, approver_spec_of, can_remember, resolve_eligibility
 from signoff.texts.endings import late_report_words, reason_words, undeclared_words, where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
@@ -138,7 +137,7 @@ def card_page(
     """
     formatter = visitor.formatter
     language = formatter.language
-    eligibility = eligibility_for(request, visitor.person, people, formatter.now)
+    eligibility = resolve_eligibility(visitor.person, people, approver_spec_of(request), formatter.now)
     decides = not eligibility.code and at_least(visitor.assurance, request.min_assurance)
     pending = request.state == "pending"
     own_verdict = _own_verdict(request, visitor) if pending else ""

@@ -14,7 +14,8 @@ from signoff.formats.replace import replace
 from signoff.formats.visible_text import number
 from signoff.gateway.approvals.argument_form import AbsentValue, ArgumentField, fields_of
 from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
-from signoff.gateway.approvals.decisions import decide, edited_request
+from signoff.gateway.approvals.decision_service import DecisionService
+from signoff.gateway.approvals.edited_card import edited_request
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.errors import receipt_status
@@ -107,7 +108,7 @@ async def _approve(
     if note := typing_note(changed, draft, visitor):
         return await _review(site, opened, visitor, typed, form, note=note)
     edited = replace(draft, edited_args=typed.args)
-    receipt = await decide(site.deps, edited, author_of(visitor))
+    receipt = await DecisionService(site.deps).decide(edited, author_of(visitor))
     if receipt.status in ("accepted", "counted"):
         return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)
     note = receipt_words(receipt, visitor.formatter)

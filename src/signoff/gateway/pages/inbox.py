@@ -16,7 +16,7 @@ from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
-from signoff.gateway.approvals.decisions import decide, undo_denial, withdraw
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
@@ -128,7 +128,8 @@ async def decide_card(request: Request, approval: str, site: CurrentSite, visito
         return await _card_page(site, visitor, approval, note=error.message, status=422)
     if verdict == "approved" and (note := await _typing_note(site, visitor, draft)):
         return await _card_page(site, visitor, approval, note=note, status=422)
-    return await _answer(site, visitor, approval, await decide(site.deps, draft, author_of(visitor)))
+    receipt = await DecisionService(site.deps).decide(draft, author_of(visitor))
+    return await _answer(site, visitor, approval, receipt)
 
 
 @router.post("/approvals/{approval}/withdraw", dependencies=[PAGE_DECIDE])
@@ -139,7 +140,8 @@ async def withdraw_card(request: Request, approval: str, site: CurrentSite, visi
     if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
         note = text("note.out_of_date", visitor.formatter.language)
         return await _card_page(site, visitor, approval, note=note, status=403)
-    return await _answer(site, visitor, approval, await withdraw(site.deps, approval, visitor.person, ""))
+    receipt = await DecisionService(site.deps).withdraw(approval, visitor.person, "")
+    return await _answer(site, visitor, approval, receipt)
 
 
 @router.post("/approvals/{approval}/undo", dependencies=[PAGE_DECIDE])
@@ -150,7 +152,7 @@ async def undo_card(request: Request, approval: str, site: CurrentSite, visitor:
     if not visitor.opened(str(form.get("token", "")), f"undo {approval}"):
         note = text("note.out_of_date", visitor.formatter.language)
         return await _card_page(site, visitor, approval, note=note, status=403)
-    receipt = await undo_denial(site.deps, approval, visitor.person, visitor.undo_mark)
+    receipt = await DecisionService(site.deps).undo_denial(approval, visitor.person, visitor.undo_mark)
     return await _answer(site, visitor, approval, receipt)
 
 

@@ -16,7 +16,7 @@ from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, delivery_of, read_link
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.dependencies import OPEN_PAGE
 from signoff.gateway.auth.visitor import Visitor
@@ -82,7 +82,7 @@ async def decide_by_link(request: Request, written: str, site: CurrentSite) -> R
     draft = draft_in(plain, link.approval, verdict, language)
     if verdict == "approved" and (note := typing_note(card.request, draft, visitor)):
         return await _page(site, opened, note=note, status=422)
-    receipt = await decide(site.deps, draft, author_of(visitor, link.channel))
+    receipt = await DecisionService(site.deps).decide(draft, author_of(visitor, link.channel))
     if receipt.status in ("accepted", "counted"):
         return RedirectResponse(f"/link/{written}", status_code=303)
     return await _page(

@@ -24,7 +24,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
@@ -174,7 +174,7 @@ class DecisionAdapter:
         """
         if again and not await self._answers(draft.approval_id):
             return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
-        return await decide(self._deps, draft, author)
+        return await DecisionService(self._deps).decide(draft, author)
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         """Return requests that the person may decide, waiting or decided. Raises `ServerUnavailable`."""

@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -5,13 +6,16 @@ from typing import Any
 
 import pytest
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig, turn_of
+from some import some
 from sqlalchemy import Connection, update
+from tables import table
 from temporalio.client import Client
 
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.formats.replace import replace
-from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.store.questions.approval_rows import read_rows
+from signoff.store.request_reader import LoadedRequest, ProvedQuestion, RequestReader
 from signoff.store.store import open_store
 from signoff.store.tables import QUESTIONS, millis_from_time
 
@@ -79,6 +83,37 @@ async def test_timely_answer_counts_despite_a_long_queue(slow_gateway: GatewayRi
     request = await slow_gateway.request(approval)
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=request.question_hash)
     arrived = datetime.now(UTC) - 2 * HOUR
-    receipt = await decide(slow_gateway.deps, draft, DecisionAuthor(PEOPLE[2], "slack", "session", arrived))
+    receipt = await DecisionService(slow_gateway.deps).decide(
+        draft, DecisionAuthor(PEOPLE[2], "slack", "session", arrived)
+    )
     assert receipt.status == "accepted"
     assert [each.code for each in (await slow_gateway.turns.signoff.result(turn_of(approval))).calls] == ["ok"]
+
+
+class Counting(RequestReader):
+    drawn = 0
+
+    async def draw(self, found: ProvedQuestion) -> LoadedRequest:
+        self.drawn += 1
+        return await super().draw(found)
+
+
+@table(
+    ("person", "change", "status", "drawn"),
+    ("guest", {"verdict": "approved"}, "refused", 0),
+    ("ana", {"verdict": "approved", "question_hash": "0" * 64}, "refused", 0),
+    ("ana", {"verdict": "denied"}, "accepted", 0),
+    ("ana", {"verdict": "approved"}, "counted", 1),
+)
+async def test_card_is_drawn_only_for_an_answer_that_needs_its_values(
+    gateway: GatewayRig, person: str, change: dict[str, Any], status: str, drawn: int
+) -> None:
+    approval = await gateway.asked("both")
+    deps = dataclasses.replace(gateway.deps)
+    reader = Counting(deps.store, deps.verifier, development=True)
+    vars(deps)["requests"] = reader
+    shown = (await reader.find(approval)).request.question_hash
+    draft = DecisionDraft.model_validate({"approval_id": approval, "revision": 1, "question_hash": shown} | change)
+    author = DecisionAuthor(some(deps.people.find(person, "main")), "inbox", "session")
+    receipt = await DecisionService(deps).decide(draft, author)
+    assert (receipt.status, reader.drawn) == (status, drawn)
