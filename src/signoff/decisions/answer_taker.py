@@ -47,10 +47,6 @@ _DELIVERY_CHARS: Final = 32
 UNSAFE_ANSWER: Final = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
 
 
-def _leave_unsigned(decision: Decision) -> Decision:
-    return decision
-
-
 @dataclass(frozen=True)
 class Taken:
     """The effect of one decision on the store."""
@@ -81,7 +77,7 @@ class AnswerTaker:
         *,
         question_hash: str,
         author: Callable[[ApprovalRequest, Decision, datetime], Authority],
-        sign: Callable[[Decision], Decision | Receipt] = _leave_unsigned,
+        sign: Callable[[Decision], Decision | Receipt],
         beside: Callable[[Connection, ApprovalRequest], object] | None = None,
         arrived: datetime | None = None,
         handed: bool = False,
