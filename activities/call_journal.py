@@ -24,7 +24,7 @@ from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.turn import FAILED_STATES
 from signoff.formats.replace import replace
 from signoff.policy.compiled_policy import CompiledPolicy
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.registry import definition_hash
 from signoff.registry.results.dispatch_record import dispatch_event, execution_facts, mask_arguments
 from signoff.registry.tool import Tool
@@ -203,7 +203,7 @@ class Journal:
         await self._keep(seen if vouched else mark_claims(seen))
 
     async def start_entries(
-        self, task: RunTask, right: RunRight, found: LocalGateDecision, args: Mapping[str, Any], ticket: str
+        self, task: RunTask, right: RunRight, found: JudgedCall, args: Mapping[str, Any], ticket: str
     ) -> list[AuditEntry]:
         """Build the entries for the handler's start, with its rule or grant if the call had no approval.
 

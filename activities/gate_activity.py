@@ -44,7 +44,7 @@ from signoff.formats.replace import replace
 from signoff.languages.remarks import english
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
-from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision, settled_outcome
+from signoff.registry.gates.judged_call import JudgedCall, settled_decision, settled_outcome
 from signoff.registry.gates.pipeline import GateFacts, action_hash, judge, next_tally
 from signoff.registry.gates.resolution_trace import resolution_facts, resolution_line
 from signoff.registry.hooks import override_hash
@@ -62,7 +62,7 @@ _START_SLACK = 15.0
 class _Judged(NamedTuple):
     call: CallPart
     args: Any
-    found: LocalGateDecision
+    found: JudgedCall
     before: Tally
     action: str
 
@@ -127,7 +127,7 @@ class GateActivity:
         used = {} if forged else await exhausted_calls(deps.store, deps.catalog, task.ctx, task.calls)
         return GateFacts(unavailable=away.union(task.withheld), backends=deps.kinds, spent=used, at=deps.clock())
 
-    async def _ask_hooks(self, task: GateTask, each: _Judged, known: GateFacts) -> LocalGateDecision:
+    async def _ask_hooks(self, task: GateTask, each: _Judged, known: GateFacts) -> JudgedCall:
         """Complete the gates' decision with every hook, without asking approvers."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._deps.catalog, task.dry_run
@@ -164,10 +164,10 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         args: Any,
-        found: LocalGateDecision,
+        found: JudgedCall,
         rows: TurnRows,
         action: str,
-    ) -> LocalGateDecision:
+    ) -> JudgedCall:
         """Apply the tenant's freeze, earlier denials, waiting calls and remembered answers to `found`.
 
         An edit is a person's proposal to the other approvers: no remembered answer applies to it, now or later.
@@ -185,17 +185,17 @@ class GateActivity:
             waiting = next((each for each in task.waiting if each.action == action), None)
             if waiting is not None:
                 outcome = waiting_outcome(call.call, call.tool, waiting)
-                return replace(found, kind="settled", outcome=outcome)
+                return found.decide(kind="settled", outcome=outcome)
         # Check after the denials: `asked_since` is the caller's claim, and must not bypass an earlier denial.
         if any(each.call == call.call and is_new_to_turn(each, task.asked_since, task.spent) for each in rows.requests):
             # An earlier attempt asked this, and its turn waits for that decision.
-            return replace(found, kind="ask") if found.kind == "run" else found
+            return found.decide(kind="ask") if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
             return found
         barred = is_barred(rows.requests, call.call)
         if barred and found.kind == "run":
             # After a reset, no rule may run a call that is pending or was not approved.
-            return replace(found, kind="ask")
+            return found.decide(kind="ask")
         return found if barred else await self._remembered.apply_grant(task.ctx, call, args, found)
 
     async def _decide(
@@ -203,16 +203,16 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         args: Any,
-        found: LocalGateDecision,
+        found: JudgedCall,
         budget: int,
         rows: TurnRows,
     ) -> GateDecision:
         tool, verdict = found.tool, found.verdict
         if found.kind == "settled" or tool is None or verdict is None:
-            ended = replace(found, outcome=settled_outcome(found))
+            ended = found.decide(outcome=settled_outcome(found))
             # Redacted or truncated text stays in English.
             told = task.edit is not None and english(found.words) == ended.message
-            settled = replace(ended, refusal=found.words if told else ()).to_send()
+            settled = replace(ended.decision, refusal=found.words if told else ())
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
             # A fallback may run for an unavailable tool, as for a failed one.
@@ -221,13 +221,12 @@ class GateActivity:
         # An edited call never runs by rule alone, and is never corrected without the approvers when it is judged again.
         ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
         gate_decision = replace(
-            found,
+            found.decision,
             kind="ask" if ask else "run",
             digest=digest,
             rule=verdict.rule,
-            override=override_hash(found.objection),
             options=self._options(task.ctx, tool, budget, ask=ask),
-        ).to_send()
+        )
         if not ask:
             return gate_decision
         ran, other = _find_earlier_run([each for each in rows.tickets if each.call == call.call], digest)
@@ -240,7 +239,7 @@ class GateActivity:
         again = None if task.edit is not None else repeat_note(rows.requests, call.call, *under, *turn_knows)
         every: tuple[Words | None, ...] = (self._stands_in(call), self._offline(task.ctx), again, *found.notes, *other)
         notes = tuple(each for each in every if each)
-        about = Subject(call, args, tool, verdict, digest, notes, gate_decision.override, found.at)
+        about = Subject(call, args, tool, verdict, digest, notes, override_hash(found.objection), found.at)
         request = await self._ask_people(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
@@ -261,7 +260,7 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         proposed: Any,
-        found: LocalGateDecision,
+        found: JudgedCall,
         rows: TurnRows,
     ) -> GateDecision:
         """Ask approvers about a call's unknown outcome: the call waits, or the decision says why no one is asked.
@@ -441,9 +440,9 @@ def _end_limited(call: CallPart, why: str) -> CallOutcome:
     )
 
 
-def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecision:
+def _quiet(found: JudgedCall, secrets: Collection[str]) -> JudgedCall:
     """Remove the batch's secrets from the texts of `found`: a schema error quotes the invalid value."""
     if not secrets:
         return found
     words, notes = (redact_remarks(each, secrets) for each in (found.words or (found.message,), found.notes))
-    return replace(found.reword(words), notes=notes)
+    return found.reword(words)._replace(notes=notes)

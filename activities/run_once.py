@@ -33,7 +33,7 @@ from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.usage import exhausted_message
 from signoff.formats.replace import replace
-from signoff.registry.gates.local_decision import settled_decision
+from signoff.registry.gates.judged_call import settled_decision
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
@@ -80,7 +80,7 @@ class RunOnce:
         holds = partial(self._rights.holds, task, call)
         # Even a read takes a ticket if approvers, a grant or a limit let it run: the ticket uses them up.
         reads = tool.read_only and not tool.is_external
-        if reads and found.kind == "run" and not found.grant and tool.usage_limit is None:
+        if reads and found.kind == "run" and not found.decision.grant and tool.usage_limit is None:
             if not (self._rights.needs_nobody or await store.run(holds)):
                 return ToolReply(again="stale", note=_SUPERSEDED)
             # A claim checks for a freeze in its own transaction. Reads without a ticket must check separately.
@@ -100,7 +100,7 @@ class RunOnce:
             tool=tool.name,
             owner=task.use,
             nonce=task.ctx.user.nonce,
-            grant=found.grant,
+            grant=call.right.grant,
             use=use_of(self._deps.catalog, tool, task.ctx, task.call),
             holds=holds,
             also=self._journal.together(begins, call.rows),

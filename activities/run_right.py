@@ -44,7 +44,7 @@ from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 from signoff.people.voter_set import VoterSet
 from signoff.policy.terms import VerdictTerms
-from signoff.registry.gates.local_decision import LocalGateDecision, settled_outcome
+from signoff.registry.gates.judged_call import JudgedCall, settled_outcome
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in
 from signoff.store.questions.approval_rows import ApprovalRows, lock_approval, read_rows, read_rows_anew
@@ -66,7 +66,7 @@ class PermittedCall(NamedTuple):
     right: RunRight
     args: dict[str, Any]
     """The arguments to run: the proposed ones, or their correction."""
-    found: LocalGateDecision
+    found: JudgedCall
     """The present judgement."""
     rows: ApprovalRows | None
     """The rows of the approval, if it has one."""
@@ -155,7 +155,7 @@ class RunRights:
         await self._journal.record_refusal(task, why, vouched=vouched)
         return refusal(task, self._tool, why, message)
 
-    async def end(self, task: RunTask, found: LocalGateDecision) -> ToolReply:
+    async def end(self, task: RunTask, found: JudgedCall) -> ToolReply:
         """End and record a call that the gates permitted before and not now. No other entry reports it."""
         outcome = settled_outcome(found)
         await self._journal.alone(await self._journal.end(task, outcome, ""))
@@ -227,7 +227,7 @@ class RunRights:
         return denial_of(rows.requests, task.ctx, self._tool.name, args) is not None
 
     async def _terms(
-        self, task: RunTask, args: Any, found: LocalGateDecision, question: Question | None
+        self, task: RunTask, args: Any, found: JudgedCall, question: Question | None
     ) -> VerdictTerms | None:
         """Return the terms on which the present policy asks about the call, at the time of the question.
 

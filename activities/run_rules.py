@@ -21,7 +21,6 @@ from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallContext,
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.person import Person, Principal
-from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
 from signoff.people.eligibility import ApproverSpec, approver_spec_of
@@ -31,7 +30,7 @@ from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.terms import VerdictTerms
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.argument_check import final_arguments
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.hooks import override_hash
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.registry import definition_hash
@@ -161,12 +160,12 @@ def is_expired(user: Principal, now: datetime) -> bool:
     return ends.tzinfo is None or ends <= now
 
 
-def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
+def ask_if_doubted(found: JudgedCall, why: str) -> JudgedCall:
     """Make `found` need approval if a rule would run it."""
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", reasons=(why,))
-    return replace(found, kind="ask", verdict=verdict)
+    return found.decide(kind="ask")._replace(verdict=verdict)
 
 
 @dataclass(frozen=True)
@@ -227,7 +226,7 @@ _NOT_APPROVED = {
 def check_run(
     task: RunTask,
     digest: str,
-    found: LocalGateDecision,
+    found: JudgedCall,
     policy: CompiledPolicy,
     terms: VerdictTerms,
     *,
@@ -422,19 +421,19 @@ def _people(approval: StoredApproval) -> set[str]:
     return {decision.subject for decision in approval.decisions}
 
 
-def overrides(question: Question, found: LocalGateDecision) -> bool:
+def overrides(question: Question, found: JudgedCall) -> bool:
     """True if the card showed the permission check's present objection, or if there is none."""
     shown = question.override == override_hash(found.objection)
     return not found.objection or (question.rule == PERMISSION_RULE and shown)
 
 
-def right_of(found: LocalGateDecision, approval: StoredApproval | None) -> RunRight:
+def right_of(found: JudgedCall, approval: StoredApproval | None) -> RunRight:
     """Return the facts that let a call run: the stored approval, or the present rule or grant."""
     if approval is not None:
         asked = approval.question
         return RunRight(asked.revision, asked.rule, asked.policy_hash, decisions=approval.decisions)
     rule, policy_hash = (None, "") if found.verdict is None else (found.verdict.rule, found.verdict.policy_hash)
-    return RunRight(rule=rule, policy_hash=policy_hash, grant=found.grant)
+    return RunRight(rule=rule, policy_hash=policy_hash, grant=found.decision.grant)
 
 
 def probe_right(approval: StoredApproval | None, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> RunRight:

@@ -62,7 +62,7 @@ AREAS = {
                 for each in (
                     *("gates", "gate_words", "tool_view", "actor_filters", "gate_conditions", "checking", "tenants"),
                     *("inventory", "shadows", "scopes", "secret_arguments", "grant_match", "gate_trace"),
-                    *("local_decision", "actor_bounds", "approver_coverage", "call_parts", "context_layers"),
+                    *("judged_call", "actor_bounds", "approver_coverage", "call_parts", "context_layers"),
                     "resolution_trace",
                 )
             ),

@@ -404,7 +404,7 @@ async def test_call_without_a_rule_verdict_records_no_engines(store: Store) -> N
     deps, task = worker_deps(store, tool), task_for(tool)
     found = await judge_past_call(deps.catalog, pinned(), call_of(), SECRET, AT)
     for verdict, engines in ((found.verdict, deps.catalog.policy("pay").evaluators), (None, None)):
-        judged = replace(found, verdict=verdict)
+        judged = found._replace(verdict=verdict)
         entries = await Journal(deps, tool).start_entries(task, RunRight(), judged, SECRET, task.digest)
         assert [entry.data.get("engines") for entry in entries] == [engines, None]
 

@@ -48,7 +48,7 @@ from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.grant_predicate import compile_where
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -135,7 +135,7 @@ async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **f
     return grant_id(request.id, 1, fields.get("verdict", "approved"))
 
 
-def judged(deps: WorkerDeps) -> LocalGateDecision:
+def judged(deps: WorkerDeps) -> JudgedCall:
     return judge(deps.catalog, pinned(turn="next"), CALL, ARGS, Tally())
 
 
@@ -269,7 +269,7 @@ async def test_denial_grant_settles_a_matching_call(store: Store) -> None:
     assert ended.outcome is not None
     assert ended.outcome.denied is not None
     assert (ended.outcome.denied.approval_id, ended.outcome.denied.decided_by) == ("main.s.other.c1.1", "ana")
-    assert ended == replace(found.deny(ended.outcome.denied), grant=second)
+    assert ended == found.deny(ended.outcome.denied).decide(grant=second)
     assert (ended.kind, ended.gate, ended.code, ended.message) == ("settled", "approval", "denied", "no")
     assert settled_outcome(ended).value.inline == json.loads(ended.outcome.denied.model_dump_json())
 
@@ -288,8 +288,8 @@ def test_approval_grant_runs_a_matching_call(store: Store) -> None:
         rule_text=SMALL.where,
         reasons=("ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",),
     )
-    assert by_grant(found, grant) == replace(found, kind="run", verdict=verdict, grant=grant.id)
-    unknown = replace(found, verdict=None)
+    assert by_grant(found, grant) == found.decide(kind="run", grant=grant.id)._replace(verdict=verdict)
+    unknown = found._replace(verdict=None)
     assert by_grant(unknown, grant) == unknown
 
 
@@ -353,7 +353,7 @@ async def test_unreadable_denial_grant_blocks_all_approval_grants(store: Store) 
     await store.run(lambda connection: connection.execute(change).close())
     assert ((await ruled(deps)).kind, (await ruled(deps)).grant) == ("ask", "")
     found = await GrantUse(deps).holds(yes, pinned(turn="next"), CALL, ARGS, judged(deps))
-    assert (found.kind, found.grant) == ("ask", "")
+    assert (found.kind, found.decision.grant) == ("ask", "")
     assert [each.id for each in await kept(store)] == [yes]
 
 

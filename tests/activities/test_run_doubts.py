@@ -25,7 +25,6 @@ from signoff.contracts.call import RuleReference, RunRight
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.message import CallPart
-from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import FixedDirectory
 from signoff.people.eligibility import ApproverSpec
@@ -169,7 +168,7 @@ def test_right_to_run_holds_only_stored_and_present_facts() -> None:
     ruled = right_of(found, None)
     assert ruled == RunRight(rule=found.verdict.rule, policy_hash=found.verdict.policy_hash)
     assert ruled.revision is None
-    assert right_of(replace(found, grant="g", verdict=None), None) == RunRight(grant="g")
+    assert right_of(found.decide(grant="g")._replace(verdict=None), None) == RunRight(grant="g")
 
 
 def test_probe_receives_only_verified_answers() -> None:

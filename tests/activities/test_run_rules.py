@@ -25,7 +25,7 @@ from signoff.approvals.binding import digest_with
 from signoff.approvals.digest import question_hash
 from signoff.approvals.machine import vote_of
 from signoff.approvals.request_state import StoredAnswer
-from signoff.contracts.activity_messages import Authority, RunTask, Tally
+from signoff.contracts.activity_messages import Authority, GateDecision, RunTask, Tally
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question
 from signoff.contracts.call import REQUESTER_RULE
 from signoff.contracts.content import Content
@@ -40,7 +40,7 @@ from signoff.people.eligibility import ApproverSpec
 from signoff.people.voter_set import Escalation, VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.policy.terms import VerdictTerms
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.tool import Tool
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -219,7 +219,7 @@ async def test_doubted_requester_turns_an_automatic_call_into_a_question(store: 
         judge(worker_deps(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago"
     )
     assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
-    bare = LocalGateDecision(call="c1.1", kind="run")
+    bare = JudgedCall(GateDecision(call="c1.1", kind="run"))
     assert ask_if_doubted(bare, "it is too long ago") is bare
 
 
@@ -363,7 +363,7 @@ def checked(
     rules: ApprovalPolicy | None = None,
     terms: VerdictTerms | None = None,
     after: float = 120.0,
-    found: LocalGateDecision | None = None,
+    found: JudgedCall | None = None,
     **stored: Any,
 ) -> RunCheck:
     """`after` is in seconds since the question. `stored` replaces the approval."""
@@ -373,7 +373,7 @@ def checked(
     return check_run(
         APPROVED,
         APPROVED.digest,
-        found or LocalGateDecision(call="c1.1", kind="ask", tool=tool),
+        found or JudgedCall(GateDecision(call="c1.1", kind="ask"), tool=tool),
         catalog_of([tool]).policy("pay"),
         terms,
         signature_policy=STRICT,
@@ -388,9 +388,9 @@ def test_card_whose_content_changed_is_asked_again() -> None:
     assert checked(bound()) == RUN
     assert checked(bound(secrets=("to",))) == changed
     assert checked(bound(show=("to",))) == changed
-    assert checked(bound(), found=LocalGateDecision(call="c1.1", kind="ask")) == changed
+    assert checked(bound(), found=JudgedCall(GateDecision(call="c1.1", kind="ask"))) == changed
     masks = pay_tool(LEDGER, ApprovalPolicy(show=ShownArguments(secret=("to",))), effect="Pay")
-    masked = LocalGateDecision(call="c1.1", kind="ask", tool=masks)
+    masked = JudgedCall(GateDecision(call="c1.1", kind="ask"), tool=masks)
     assert checked(bound(), found=masked) == changed
     assert checked(bound(secrets=("to",)), found=masked) == RUN
     cut = ApprovalPolicy(show=ShownArguments(only=("amount",)))
@@ -433,7 +433,7 @@ def test_arguments_edited_in_another_question_do_not_count() -> None:
         return check_run(
             task,
             task.digest,
-            LocalGateDecision(call="c1.1", kind="ask", tool=tool),
+            JudgedCall(GateDecision(call="c1.1", kind="ask"), tool=tool),
             catalog_of([tool]).policy("pay"),
             terms,
             signature_policy=SignaturePolicy(SIGNER.verifier(), development=True),

@@ -24,7 +24,7 @@ from signoff.keys.signatures import Verifier
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -108,12 +108,12 @@ def task_of(catalog: Catalog, tool: str, args: Any, revision: int | None) -> Run
     return a_run_task(found, args, ctx=CTX, revision=revision)
 
 
-def gates(catalog: Catalog, tool: str, args: Any) -> LocalGateDecision:
+def gates(catalog: Catalog, tool: str, args: Any) -> JudgedCall:
     return judge(catalog, CTX, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 
 
 def rows_of(
-    catalog: Catalog, tool: str, args: Any, found: LocalGateDecision, votes: Sequence[Decision]
+    catalog: Catalog, tool: str, args: Any, found: JudgedCall, votes: Sequence[Decision]
 ) -> ApprovalRows | None:
     present = catalog.registry.resolve(tool)
     if found.kind != "ask" or present is None:

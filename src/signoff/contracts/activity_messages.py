@@ -263,8 +263,6 @@ class GateDecision(FrozenModel):
     action: str = ""
     """The start of the SHA-256 of the call's tool and arguments: equal calls have equal actions."""
     grant: str = ""
-    override: str = ""
-    """The SHA-256 of the tool's objection that approvers are asked to override."""
     question: QuestionReference | None = None
     """The question about the call, if any."""
     request: ApprovalRequest | None = Field(default=None, exclude=True)
